@@ -1,0 +1,152 @@
+//! What a step asks for.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::OperationId;
+use crate::operation::{
+    GateState, MemoryCreate, MemorySearch, ModelCompletion, Operation, Request, ToolCall,
+};
+use crate::response::AgentResponse;
+use crate::state::{AgentState, Phase};
+
+/// What a step asks for: the end, or something that the shell must do before the next step.
+///
+/// Every request carries the state to continue with. An operation is performed at most once by the shell's rules for
+/// its class; its outcome goes into the state under the operation's id.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentAction {
+    /// The run is over, whatever the end.
+    Complete {
+        /// How it ended.
+        response: AgentResponse,
+        /// The last state.
+        final_state: AgentState,
+    },
+    /// Asks the model for a reply.
+    RequestModelCompletion {
+        /// The operation's id.
+        id: OperationId,
+        /// What the model reads.
+        completion: Arc<ModelCompletion>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Searches the memory.
+    RequestMemorySearch {
+        /// The operation's id.
+        id: OperationId,
+        /// What to search for.
+        search: Arc<MemorySearch>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Adds to the memory.
+    RequestMemoryCreate {
+        /// The operation's id.
+        id: OperationId,
+        /// What to add.
+        create: Arc<MemoryCreate>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Calls a tool.
+    RequestToolCall {
+        /// The operation's id.
+        id: OperationId,
+        /// The tool and its arguments.
+        call: Arc<ToolCall>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Performs operations that do not need each other; those at a gate wait for their answer meanwhile.
+    RequestParallel {
+        /// The operations that have no outcome yet.
+        operations: Vec<Operation>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Nothing is left to do but to answer gates.
+    RequestApproval {
+        /// The operations that wait.
+        operations: Vec<Operation>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+}
+
+impl AgentAction {
+    /// The action for a state that waits: what is missing.
+    pub(crate) fn request(state: AgentState) -> Self {
+        let missing = || state.pending().iter().filter(|pending| pending.outcome.is_none());
+        let waits = |operation: &Operation| matches!(operation.gate, GateState::Waiting(_));
+        let all_wait = missing().all(|pending| waits(&pending.operation));
+        let mut operations: Vec<Operation> = missing().map(|pending| pending.operation.clone()).collect();
+        if all_wait {
+            return Self::RequestApproval { operations, continuation_state: state };
+        }
+        if operations.len() > 1 {
+            return Self::RequestParallel { operations, continuation_state: state };
+        }
+        match operations.pop() {
+            Some(Operation { id, request, .. }) => match request {
+                Request::ModelCompletion(completion) => {
+                    Self::RequestModelCompletion { id, completion, continuation_state: state }
+                }
+                Request::MemorySearch(search) => {
+                    Self::RequestMemorySearch { id, search, continuation_state: state }
+                }
+                Request::MemoryCreate(create) => {
+                    Self::RequestMemoryCreate { id, create, continuation_state: state }
+                }
+                Request::ToolCall(call) => Self::RequestToolCall { id, call, continuation_state: state },
+            },
+            None => Self::RequestParallel { operations: vec![], continuation_state: state },
+        }
+    }
+
+    /// The operations that still have no outcome, and the state to continue with. No operations when the run is over.
+    pub fn into_operations(self) -> (Vec<Operation>, AgentState) {
+        let state = self.into_state();
+        let missing = state.pending().iter().filter(|pending| pending.outcome.is_none());
+        (missing.map(|pending| pending.operation.clone()).collect(), state)
+    }
+
+    /// The state to continue with, or the last one.
+    pub fn into_state(self) -> AgentState {
+        match self {
+            Self::Complete { final_state: state, .. }
+            | Self::RequestModelCompletion { continuation_state: state, .. }
+            | Self::RequestMemorySearch { continuation_state: state, .. }
+            | Self::RequestMemoryCreate { continuation_state: state, .. }
+            | Self::RequestToolCall { continuation_state: state, .. }
+            | Self::RequestParallel { continuation_state: state, .. }
+            | Self::RequestApproval { continuation_state: state, .. } => state,
+        }
+    }
+
+    /// The state to continue with, or the last one.
+    pub fn state(&self) -> &AgentState {
+        match self {
+            Self::Complete { final_state: state, .. }
+            | Self::RequestModelCompletion { continuation_state: state, .. }
+            | Self::RequestMemorySearch { continuation_state: state, .. }
+            | Self::RequestMemoryCreate { continuation_state: state, .. }
+            | Self::RequestToolCall { continuation_state: state, .. }
+            | Self::RequestParallel { continuation_state: state, .. }
+            | Self::RequestApproval { continuation_state: state, .. } => state,
+        }
+    }
+
+    /// The end of the run, if this is it.
+    pub fn response(&self) -> Option<&AgentResponse> {
+        match &self.state().phase {
+            Phase::Ended(response) => Some(response),
+            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Waiting(_) => None,
+        }
+    }
+}

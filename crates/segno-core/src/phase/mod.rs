@@ -1,0 +1,32 @@
+//! One file for each phase of a run.
+
+pub(crate) mod calls;
+pub(crate) mod end;
+pub(crate) mod plan;
+pub(crate) mod scope;
+pub(crate) mod start;
+pub(crate) mod think;
+
+use alloc::string::String;
+
+use crate::response::{RunError, RunErrorCode, Status};
+
+/// Why a run cannot go on.
+pub(crate) struct Stop {
+    pub(crate) status: Status,
+    pub(crate) error: RunError,
+}
+
+impl Stop {
+    pub(crate) fn failed(code: RunErrorCode, message: String, help: &str) -> Self {
+        Self { status: Status::Failed, error: RunError { code, message, help: help.into() } }
+    }
+
+    pub(crate) fn evaluation(what: &str, error: &segno_expr::EvalError) -> Self {
+        Self::failed(
+            RunErrorCode::EvaluationFailed,
+            alloc::format!("{what}: {error}"),
+            "correct the template or expression in the agent file",
+        )
+    }
+}

@@ -1,0 +1,126 @@
+//! What a model said, with the shell's verdict on each call.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::canonical::Canonical;
+
+/// One reply of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelReply {
+    /// The parts in the order in which the provider sent them.
+    pub parts: Vec<ReplyPart>,
+    /// Why the reply ended.
+    pub stop: StopReason,
+    /// Tokens that the request took, as the provider counts.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// Tokens of the reply, as the provider counts.
+    #[serde(default)]
+    pub output_tokens: u64,
+}
+
+impl ModelReply {
+    /// All text parts, joined.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for part in &self.parts {
+            if let ReplyPart::Text(part) = part {
+                text.push_str(part);
+            }
+        }
+        text
+    }
+
+    pub(crate) fn feed(&self, canonical: &mut Canonical) {
+        canonical.number(self.parts.len() as u64);
+        for part in &self.parts {
+            match part {
+                ReplyPart::Text(text) => canonical.tag(0).text(text),
+                ReplyPart::Call(call) => {
+                    canonical.tag(1).text(&call.call_id).text(&call.name).text(&call.arguments)
+                }
+                ReplyPart::Opaque { provider, data } => canonical.tag(2).text(provider).json(data),
+            };
+        }
+    }
+}
+
+/// One part of a reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyPart {
+    /// Text for the user.
+    Text(String),
+    /// A tool that the model wants called.
+    Call(CallRequest),
+    /// Something that only the provider understands and needs back untouched, such as signed thinking.
+    Opaque {
+        /// The wire format that it belongs to.
+        provider: String,
+        /// Its content.
+        data: Value,
+    },
+}
+
+/// A tool that a model wants called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRequest {
+    /// The provider's id of the call, which the result must carry.
+    pub call_id: String,
+    /// The tool's name as the model wrote it.
+    pub name: String,
+    /// The arguments as the model wrote them: text that should be a JSON object.
+    pub arguments: String,
+    /// What the shell found when it checked them.
+    pub verdict: Verdict,
+}
+
+/// What the shell found when it checked a call's arguments. Part of the outcome, so that a replay needs no validator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// They fit, perhaps after a lossless coercion such as `"3"` to `3`.
+    Valid {
+        /// The arguments to call the tool with.
+        arguments: Value,
+    },
+    /// They are a JSON object that breaks the tool's schema.
+    Invalid {
+        /// Each place that does not fit.
+        violations: Vec<Violation>,
+    },
+    /// They are not a JSON object.
+    Malformed {
+        /// What is wrong with the text.
+        message: String,
+    },
+    /// The reply was cut off at its length limit, so the call may be incomplete.
+    Truncated,
+}
+
+/// One place at which a value breaks its schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// JSON Pointer of the place; empty for the whole.
+    pub path: String,
+    /// What was expected there.
+    pub message: String,
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model finished.
+    End,
+    /// The model waits for tools.
+    ToolCalls,
+    /// The length limit cut it off.
+    Length,
+    /// The provider withheld the reply.
+    Refusal,
+}

@@ -1,0 +1,98 @@
+//! How a run ended.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How a run ended, whatever the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentResponse {
+    /// The kind of end.
+    pub status: Status,
+    /// What the agent answers; partial when the run did not complete.
+    pub answer: Option<String>,
+    /// The structured answer, if the agent has one.
+    #[serde(default)]
+    pub output: Option<Value>,
+    /// Why the run did not complete.
+    #[serde(default)]
+    pub error: Option<RunError>,
+    /// What the run used.
+    pub usage: Usage,
+}
+
+/// The kind of end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The agent answered.
+    Completed,
+    /// An error or a limit ended the run.
+    Failed,
+    /// Somebody ended the run.
+    Cancelled,
+}
+
+/// Why a run did not complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunError {
+    /// The kind of error.
+    pub code: RunErrorCode,
+    /// What was wrong, and where.
+    pub message: String,
+    /// What to do next.
+    pub help: String,
+}
+
+/// The kinds of error that end a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunErrorCode {
+    /// A template or expression could not be evaluated.
+    EvaluationFailed,
+    /// The model gave no usable reply.
+    ModelFailed,
+    /// A memory operation failed.
+    MemoryFailed,
+    /// A tool failed where a failure ends the run.
+    ToolFailed,
+    /// A person said no where that ends the run.
+    Denied,
+    /// `max_steps` or `max_tool_calls` was reached.
+    LimitExceeded,
+    /// The run's active time was used up.
+    Timeout,
+    /// Somebody ended the run.
+    Cancelled,
+}
+
+impl RunErrorCode {
+    /// The code as text, such as `limit_exceeded`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EvaluationFailed => "evaluation_failed",
+            Self::ModelFailed => "model_failed",
+            Self::MemoryFailed => "memory_failed",
+            Self::ToolFailed => "tool_failed",
+            Self::Denied => "denied",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Model replies.
+    pub model_calls: u64,
+    /// Tool calls, memory tools of a model included.
+    pub tool_calls: u64,
+    /// Tokens sent, as the providers count.
+    pub input_tokens: u64,
+    /// Tokens received, as the providers count.
+    pub output_tokens: u64,
+}

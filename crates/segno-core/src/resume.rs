@@ -1,0 +1,195 @@
+//! News goes into a state.
+
+use serde_json::{Value, json};
+
+use crate::event::{Answer, Event, Failure, FailureCode, News, Outcome, Signal, ToolReturn};
+use crate::id::OperationId;
+use crate::operation::{Gate, GateState, Operation, Request, ToolCall};
+use crate::reply::Verdict;
+use crate::state::{AgentState, Phase, find};
+
+/// News that a state cannot take. The state is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// No operation of the current step has this id: it was folded already, or never requested.
+    #[error("no pending operation has the id {operation}: record the outcome as late")]
+    UnknownOperation {
+        /// The id.
+        operation: OperationId,
+    },
+    /// The run is over.
+    #[error("the run is over: record the event as late")]
+    Ended,
+    /// The operation has another outcome already.
+    #[error("operation {operation} has another outcome already: an operation resolves once")]
+    Conflict {
+        /// The id.
+        operation: OperationId,
+    },
+    /// The outcome answers another kind of request.
+    #[error("operation {operation} is a {expected}, which cannot have such an outcome")]
+    WrongOutcome {
+        /// The id.
+        operation: OperationId,
+        /// What was requested.
+        expected: alloc::string::String,
+    },
+    /// The operation waits at a gate, so it cannot have an outcome yet.
+    #[error("operation {operation} waits for an answer: answer its gate first")]
+    Gated {
+        /// The id.
+        operation: OperationId,
+    },
+    /// The operation does not wait, or not for such an answer.
+    #[error("operation {operation} does not wait for {what}")]
+    NotWaiting {
+        /// The id.
+        operation: OperationId,
+        /// What kind of answer came.
+        what: &'static str,
+    },
+}
+
+impl AgentState {
+    /// Takes one outcome, answer or signal. Outcomes may come in any order; the same again is ignored.
+    ///
+    /// # Errors
+    /// When the news does not belong to this state, which then is as it was.
+    pub fn resume(&mut self, event: Event) -> Result<(), ResumeError> {
+        let Event { at, news } = event;
+        match news {
+            News::Outcome { operation, outcome } => self.take_outcome(operation, outcome)?,
+            News::Gated { operation, gate } => self.take_gate(operation, gate)?,
+            News::Answered { operation, answer } => self.take_answer(operation, answer)?,
+            News::Signalled(signal) => self.take_signal(signal)?,
+        }
+        self.now = self.now.max(at);
+        Ok(())
+    }
+
+    fn take_outcome(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {
+        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        if let Some(known) = &pending.outcome {
+            return if *known == outcome { Ok(()) } else { Err(ResumeError::Conflict { operation: id }) };
+        }
+        if !pending.operation.request.accepts(&outcome) {
+            let expected = pending.operation.request.label();
+            return Err(ResumeError::WrongOutcome { operation: id, expected });
+        }
+        // A gated call may fail before anybody is asked: an approval is never asked for arguments that do not fit.
+        let refused = matches!(&outcome, Outcome::Failed(failure) if failure.code == FailureCode::InvalidArguments);
+        if matches!(pending.operation.gate, GateState::Waiting(_)) && !refused {
+            return Err(ResumeError::Gated { operation: id });
+        }
+        pending.outcome = Some(outcome);
+        Ok(())
+    }
+
+    fn take_gate(&mut self, id: OperationId, gate: Gate) -> Result<(), ResumeError> {
+        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        if pending.outcome.is_some() {
+            return Err(ResumeError::Conflict { operation: id });
+        }
+        pending.operation.gate = GateState::Waiting(gate);
+        Ok(())
+    }
+
+    fn take_answer(&mut self, id: OperationId, answer: Answer) -> Result<(), ResumeError> {
+        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        let what = match &answer {
+            Answer::Approved { .. } | Answer::Denied { .. } => "an approval",
+            Answer::Done { .. } | Answer::NotDone { .. } => "word on whether it was done",
+        };
+        let GateState::Waiting(gate) = &pending.operation.gate else {
+            return Err(ResumeError::NotWaiting { operation: id, what });
+        };
+        let outcome = match (gate, answer) {
+            (Gate::Approval, Answer::Approved { edited, .. }) => match edited {
+                None => None,
+                Some(verdict) => edit(&mut pending.operation, verdict),
+            },
+            (Gate::Approval, Answer::Denied { reason, .. }) => {
+                let reason = reason.unwrap_or_else(|| "no reason was given".into());
+                Some(Outcome::Failed(Failure::new(FailureCode::Denied, reason)))
+            }
+            (Gate::InDoubt { .. }, Answer::Done { result, .. }) => {
+                let result = result.unwrap_or_else(|| json!({ "settled": "done" }));
+                Some(Outcome::ToolReturned(ToolReturn::structured(result)))
+            }
+            (Gate::InDoubt { .. }, Answer::NotDone { .. }) => None,
+            (Gate::Approval, Answer::Done { .. } | Answer::NotDone { .. })
+            | (Gate::InDoubt { .. }, Answer::Approved { .. } | Answer::Denied { .. }) => {
+                return Err(ResumeError::NotWaiting { operation: id, what });
+            }
+        };
+        pending.operation.gate = GateState::Answered;
+        pending.outcome = outcome;
+        Ok(())
+    }
+
+    fn take_signal(&mut self, signal: Signal) -> Result<(), ResumeError> {
+        if matches!(self.phase, Phase::Ended(_)) {
+            return Err(ResumeError::Ended);
+        }
+        self.signal.get_or_insert(signal);
+        Ok(())
+    }
+
+    /// The operations of the current step.
+    fn joined(&mut self, id: OperationId) -> Result<&mut [crate::state::Pending], ResumeError> {
+        match &mut self.phase {
+            Phase::Waiting(join) => Ok(&mut join.operations),
+            Phase::Ended(_) => Err(ResumeError::Ended),
+            Phase::Start | Phase::Think | Phase::Plan { .. } => Err(ResumeError::UnknownOperation { operation: id }),
+        }
+    }
+}
+
+/// Replaces a call's arguments by edited ones; edits that do not fit resolve the call.
+fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
+    let failure = match verdict {
+        Verdict::Valid { arguments } => match &operation.request {
+            Request::ToolCall(call) => {
+                let call = ToolCall { tool_name: call.tool_name.clone(), parameters: arguments };
+                operation.request = Request::ToolCall(call.into());
+                return None;
+            }
+            Request::ModelCompletion(_) | Request::MemorySearch(_) | Request::MemoryCreate(_) => {
+                Failure::new(FailureCode::InvalidArguments, "only the arguments of a tool can be edited")
+            }
+        },
+        Verdict::Invalid { violations } => Failure {
+            violations,
+            ..Failure::new(FailureCode::InvalidArguments, "the edited arguments do not fit the tool's schema")
+        },
+        Verdict::Malformed { message } => Failure::new(FailureCode::InvalidArguments, message),
+        Verdict::Truncated => Failure::new(FailureCode::InvalidArguments, "the edited arguments are incomplete"),
+    };
+    Some(Outcome::Failed(failure))
+}
+
+/// What a person sees of a gate.
+impl Operation {
+    /// The question that the operation's gate asks, if it waits.
+    pub fn question(&self) -> Option<alloc::string::String> {
+        let GateState::Waiting(gate) = &self.gate else { return None };
+        Some(match (gate, &self.request) {
+            (Gate::Approval, Request::ToolCall(call)) => {
+                alloc::format!("may `{}` be called with {}?", call.tool_name, call.parameters)
+            }
+            (Gate::Approval, request) => alloc::format!("may this {} go on?", request.label()),
+            (Gate::InDoubt { reason }, request) => {
+                alloc::format!("was the {} done? {reason}", request.label())
+            }
+        })
+    }
+
+    /// The arguments of the tool call, if it is one.
+    pub fn arguments(&self) -> Option<&Value> {
+        match &self.request {
+            Request::ToolCall(call) => Some(&call.parameters),
+            Request::ModelCompletion(_) | Request::MemorySearch(_) | Request::MemoryCreate(_) => None,
+        }
+    }
+}

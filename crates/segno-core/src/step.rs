@@ -1,0 +1,117 @@
+//! The step itself: it goes through phases until something must be asked or the run is over.
+
+use crate::action::AgentAction;
+use crate::config::{AgentConfig, Mind, SEMANTICS};
+use crate::event::Signal;
+use crate::phase::{self, Stop};
+use crate::response::{RunError, RunErrorCode, Status};
+use crate::state::{AgentState, Phase, Then};
+
+/// A driver that broke the protocol. Trouble inside a run is never an error: it is an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecutionError {
+    /// The configuration asks for rules that this release does not have.
+    #[error("the configuration has semantics {found}, and this release knows 1 to {SEMANTICS}: use a newer release")]
+    UnknownSemantics {
+        /// What the configuration asks for.
+        found: u32,
+    },
+    /// The state belongs to an agent of another kind, or to another version of its plan.
+    #[error("the state waits for {expected}, which the configuration does not have: step it with its own configuration")]
+    WrongConfig {
+        /// What the state expects.
+        expected: &'static str,
+    },
+}
+
+/// Decides the next action. The same inputs give the same answer on every machine.
+///
+/// A state that waits for outcomes is asked for again, under the same ids; a state whose run is over completes again.
+///
+/// # Errors
+/// Only when the driver broke the protocol: the state and the configuration do not belong together.
+pub fn execute_agent_step(config: &AgentConfig, mut state: AgentState) -> Result<AgentAction, ExecutionError> {
+    if config.semantics == 0 || config.semantics > SEMANTICS {
+        return Err(ExecutionError::UnknownSemantics { found: config.semantics });
+    }
+    if let Phase::Ended(response) = &state.phase {
+        return Ok(AgentAction::Complete { response: response.clone(), final_state: state });
+    }
+    if let Some(signal) = state.signal {
+        return Ok(complete(state, stopped_by(signal)));
+    }
+    if !state.is_ready() {
+        return Ok(AgentAction::request(state));
+    }
+    state.decisions.clear();
+    loop {
+        let phase = core::mem::replace(&mut state.phase, Phase::Start);
+        let next = match (phase, &config.mind) {
+            (Phase::Start, Mind::Model(mind)) => phase::start::model(config, mind, &mut state),
+            (Phase::Start, Mind::Plan(_)) => {
+                state.phase = Phase::Plan { next: 0 };
+                Ok(())
+            }
+            (Phase::Think, Mind::Model(_)) => phase::think::ask(config, &mut state),
+            (Phase::Plan { next }, Mind::Plan(plan)) => phase::plan::advance(config, plan, next, &mut state),
+            (Phase::Waiting(join), mind) => match (join.then, mind) {
+                (Then::Recall, Mind::Model(mind)) => {
+                    phase::start::recalled(config, mind, join.operations, &mut state)
+                }
+                (Then::Reply { last }, Mind::Model(_)) => {
+                    phase::think::replied(config, last, join.operations, &mut state)
+                }
+                (Then::Calls { calls }, Mind::Model(_)) => {
+                    phase::calls::returned(config, calls, join.operations, &mut state)
+                }
+                (Then::PlanStep { index, branches }, Mind::Plan(plan)) => {
+                    let Some(step) = plan.steps.get(index) else {
+                        return Err(ExecutionError::WrongConfig { expected: "a later plan step" });
+                    };
+                    phase::plan::returned(config, step, index, &branches, join.operations, &mut state)
+                }
+                (Then::Recall | Then::Reply { .. } | Then::Calls { .. }, Mind::Plan(_)) => {
+                    return Err(ExecutionError::WrongConfig { expected: "a model" });
+                }
+                (Then::PlanStep { .. }, Mind::Model(_)) => {
+                    return Err(ExecutionError::WrongConfig { expected: "a plan" });
+                }
+            },
+            (Phase::Think, Mind::Plan(_)) => return Err(ExecutionError::WrongConfig { expected: "a model" }),
+            (Phase::Plan { .. }, Mind::Model(_)) => return Err(ExecutionError::WrongConfig { expected: "a plan" }),
+            (Phase::Ended(response), _) => return Ok(AgentAction::Complete { response, final_state: state }),
+        };
+        if let Err(stop) = next {
+            return Ok(complete(state, stop));
+        }
+        if !state.is_ready() {
+            return Ok(AgentAction::request(state));
+        }
+    }
+}
+
+fn stopped_by(signal: Signal) -> Stop {
+    let (status, code, message, help) = match signal {
+        Signal::Cancel => (
+            Status::Cancelled,
+            RunErrorCode::Cancelled,
+            "the run was cancelled",
+            "start a new run to try again",
+        ),
+        Signal::Deadline => (
+            Status::Failed,
+            RunErrorCode::Timeout,
+            "the run's active time is used up",
+            "raise `limits.timeout` in the agent file, or give the agent less to do",
+        ),
+    };
+    Stop { status, error: RunError { code, message: message.into(), help: help.into() } }
+}
+
+/// Ends the run: with an error, and with whatever the agent has said so far.
+fn complete(mut state: AgentState, stop: Stop) -> AgentAction {
+    let response = phase::end::stopped(&state, stop);
+    state.phase = Phase::Ended(response.clone());
+    AgentAction::Complete { response, final_state: state }
+}

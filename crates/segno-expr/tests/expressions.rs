@@ -1,0 +1,339 @@
+//! What expressions mean where JavaScript is no guide, and what they refuse. `javascript` tests the rest.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use segno_expr::{EvalError, Expression, MAX_DEPTH, MAX_SOURCE_CHARS, MAX_STEPS, Scope};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+#[test]
+fn paths_read_the_scope() {
+    check("steps.score.value > 0.7", json!(true));
+    check("steps['score'].value", json!(0.9));
+    check("list[1].name", json!("second"));
+    check("list[list.length - 1]['name']", json!("second"));
+    check("odd['b.c']", json!("dotted"));
+    check("{name: 1, list}.list[0].name", json!("first"));
+}
+
+#[test]
+fn a_missing_path_is_null_at_any_depth() {
+    check("missing", json!(null));
+    check("missing.deeper.still[3]", json!(null));
+    check("nothing.deeper", json!(null));
+    check("steps.score.none.none", json!(null));
+    check("missing === undefined && missing !== null && nothing === null", json!(true));
+    check("missing ?? 'default'", json!("default"));
+    check("(missing?.name).length", json!(null));
+}
+
+#[test]
+fn equality_never_converts() {
+    check("1 == '1' || null == undefined || 0 == ''", json!(false));
+    check("1 != '1'", json!(true));
+}
+
+#[test]
+fn integers_beyond_doubles_stay_exact_where_they_are_passed_on() {
+    check("id", json!(9_007_199_254_740_993_u64));
+    check("[id, {id}]", json!([9_007_199_254_740_993_u64, {"id": 9_007_199_254_740_993_u64}]));
+    check("18446744073709551615", json!(u64::MAX));
+    check("-9223372036854775808", json!(i64::MIN));
+    check("id === 9007199254740993 && id !== 9007199254740992 && id > 9007199254740992", json!(true));
+    check("'#' + id", json!("#9007199254740993"));
+    check("9007199254740992 - 1", json!(9_007_199_254_740_991_u64));
+    for arithmetic in ["id + 1", "-id", "id % 2", "Math.max(id, 1)", "id.toFixed()", "+id"] {
+        check_error(
+            arithmetic,
+            "`9007199254740993` is outside ±2^53 and would be rounded: pass it on as it is, or as a string",
+        );
+    }
+}
+
+#[test]
+fn numbers_without_a_fraction_become_json_integers() {
+    check("1 + 1", json!(2));
+    check("0.5 * 4", json!(2));
+    check("-0", json!(0));
+    check("1e300 * 1e300", json!(null));
+    check("0 / 0", json!(null));
+}
+
+#[test]
+fn only_own_properties_exist() {
+    check("'toString' in {}", json!(false));
+    check("steps.toString", json!(null));
+    check_parse_error("steps.__proto__", "the name `__proto__` is not readable at column 7");
+    check_parse_error("steps['constructor']", "the name `constructor` is not readable at column 7");
+    check_parse_error("{prototype: 1}", "the name `prototype` is not readable at column 2");
+    check_parse_error("constructor", "the name `constructor` is not readable at column 1");
+    check_error("steps['__pro' + 'to__']", "the name `__proto__` is not readable");
+    check_error("'constructor' in steps", "the name `constructor` is not readable");
+}
+
+#[test]
+fn values_without_identity_are_not_compared() {
+    check_error(
+        "list === list",
+        "two arrays cannot be compared: compare their members, or their text with `String(…)`",
+    );
+    check_error(
+        "steps == {}",
+        "two objects cannot be compared: compare their members, or their text with `String(…)`",
+    );
+    check_error(
+        "[[]].includes([])",
+        "two arrays cannot be compared: compare their members, or their text with `String(…)`",
+    );
+    check("list === steps || list === null || list === 'x'", json!(false));
+}
+
+#[test]
+fn halves_of_surrogate_pairs_are_replaced() {
+    check("'😀'.split('').join('')", json!("\u{fffd}\u{fffd}"));
+    check("'😀'.slice(1) + '😀'.slice(0, 1)", json!("\u{fffd}\u{fffd}"));
+}
+
+#[test]
+fn a_local_time_without_an_offset_is_not_a_date() {
+    check("Date.parse('2024-05-06T07:08:09')", json!(null));
+    check("Date.parse('May 6, 2024')", json!(null));
+}
+
+#[test]
+fn keys_have_one_order() {
+    check("Object.keys({b: 1, 10: 1, a: 1, 9: 1, '01': 1})", json!(["9", "10", "01", "a", "b"]));
+}
+
+#[test]
+fn methods_say_what_they_work_on() {
+    check_error("steps.none.trim()", "`trim` needs a string, but `steps.none` is undefined");
+    check_error("list.trim()", "`trim` needs a string, but `list` is an array");
+    check_error("(1 + 2).includes(1)", "`includes` needs a string or an array, but `(1 + 2)` is a number");
+    check_error("'a'.toFixed(1)", "`toFixed` needs a number, but `'a'` is a string");
+    check_error("'a' in 'abc'", "`in` needs an object or an array, but its right side is a string");
+    check_error("Object.keys(null)", "`Object.keys` needs an object, but its argument is null");
+    check_error("(1).toFixed(101)", "`toFixed` takes 0 to 100 digits, found 101");
+    check_error(
+        "Date.toISO(1e300)",
+        "`Date.toISO` takes milliseconds from the year 0 to the year 9999, found 1e+300",
+    );
+}
+
+#[test]
+fn syntax_errors_say_where_and_what_was_expected() {
+    check_parse_error("", "unexpected end at column 1: expected a value");
+    check_parse_error("a + )", "unexpected `)` at column 5: expected a value");
+    check_parse_error("é + + *", "unexpected `*` at column 7: expected a value");
+    check_parse_error("a b", "unexpected `b` at column 3: expected an operator or the end of the expression");
+    check_parse_error("(a", "unexpected end at column 3: expected `)`");
+    check_parse_error("[1 2]", "unexpected `2` at column 4: expected `,` or `]`");
+    check_parse_error("{a 1}", "unexpected `1` at column 4: expected `:` and the value of this key");
+    check_parse_error("a ? b", "unexpected end at column 6: expected `:` and the value for the other case");
+    check_parse_error(
+        "a.1",
+        "unexpected `.1` at column 2: expected an operator or the end of the expression",
+    );
+    check_parse_error("a. + 1", "unexpected `+` at column 4: expected the name of a member");
+    check_parse_error("'abc", "this string does not end at column 1: expected a closing '");
+    check_parse_error(
+        r"'\ud83d'",
+        r"this escape is not a character at column 2: expected for instance `\n`, `\'`, `\x41`, `\u00e9` or `\u{1f600}`",
+    );
+    check_parse_error("a = 1", "unexpected `=` at column 3: use `===` to compare; values cannot be changed");
+    check_parse_error(
+        "a & b",
+        "unexpected `&` at column 3: there are no bitwise operators, use `&&` for and",
+    );
+    check_parse_error(
+        "1_000",
+        "unexpected `1_` at column 1: expected a decimal number such as `12`, `0.5` or `1e3`",
+    );
+    check_parse_error("012", "unexpected `012` at column 1: a number does not start with a zero");
+    check_parse_error(
+        "a ?? b || c",
+        "`??` is mixed with `&&` or `||` at column 8: expected parentheses that say which comes first",
+    );
+    check_parse_error(
+        "typeof a",
+        "unexpected `typeof` at column 1: this word of JavaScript is not part of the expression language",
+    );
+    check_parse_error(
+        "`a`",
+        "unexpected a backtick at column 1: write strings with ' or \" and join them with `+`",
+    );
+    check_parse_error(
+        "a\n  .b\n  .c(",
+        "unknown method `c` at line 3, column 4: the methods are `at`, `concat`, `endsWith`, `includes`, `indexOf`, `join`, `padStart`, `replace`, `slice`, `split`, `startsWith`, `toFixed`, `toLowerCase`, `toUpperCase`, `trim`",
+    );
+    check_parse_error(
+        "Math.sqrt(2)",
+        "unknown function `Math.sqrt` at column 1: expected one of `Math.abs`, `Math.ceil`, `Math.floor`, `Math.max`, `Math.min`, `Math.round`",
+    );
+    check_parse_error("Object", "unknown function `Object` at column 1: expected one of `Object.keys`");
+    check_parse_error("String.x", "unexpected `.` at column 7: expected `(` and the arguments");
+}
+
+#[test]
+fn calls_of_anything_else_are_refused() {
+    for source in ["eval('1')", "a()", "a.b()()", "a?.()", "(a)()", "'x'()", "[].map(x)", "a['b']()"] {
+        assert!(Expression::parse(source).is_err(), "{source}");
+    }
+}
+
+#[test]
+fn hostile_nesting_is_refused() {
+    for opening in ["(", "[", "{a:", "!", "-", "- ", "a[", "a.at(", "Number(", "a?", "a?b:", "a ?? ", "a&&("]
+    {
+        for count in [40, 10_000] {
+            assert!(Expression::parse(&opening.repeat(count)).is_err(), "{opening} times {count}");
+        }
+    }
+    let nested = |depth| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+    check(&nested(MAX_DEPTH), json!(1));
+    check_parse_error(
+        &nested(MAX_DEPTH + 1),
+        "this expression is nested too deeply at column 34: expected at most 32 levels",
+    );
+}
+
+#[test]
+fn length_counts_characters_and_is_limited() {
+    let longest = format!("'{}'", "é".repeat(MAX_SOURCE_CHARS - 2));
+    assert!(Expression::parse(&longest).is_ok());
+    check_parse_error(
+        &format!("{longest} "),
+        "this expression is too long at column 1: expected at most 1000 characters",
+    );
+}
+
+#[test]
+fn long_chains_are_not_deep() {
+    check(&format!("1{}", "+1".repeat(400)), json!(401));
+    check(&format!("0{}", "||0".repeat(300)), json!(0));
+    check(&format!("{}3", "0?1:".repeat(200)), json!(3));
+    check(&format!("list{}", ".a".repeat(400)), json!(null));
+}
+
+#[test]
+fn what_would_grow_without_bound_is_stopped() {
+    for source in [
+        "'a'.padStart(1e15)",
+        "'a'.padStart(1/0, 'xyz')",
+        "big.split('').join(big)",
+        "big.replace('x', quotes)",
+        "[big, big, big, big, big, big, big, big, big, big, big, big]",
+        "big + big + big + big + big + big",
+        "list.concat([big.split(''), big.split('')]).join(big)",
+    ] {
+        let scope = json!({"big": "x".repeat(1_000_000), "quotes": "$'".repeat(100_000), "list": []});
+        let evaluated = Expression::parse(source).unwrap().evaluate(scope.as_object().unwrap());
+        assert_eq!(evaluated, Err(EvalError::TooManySteps { limit: MAX_STEPS }), "{source}");
+    }
+}
+
+#[test]
+fn passing_on_a_large_document_costs_no_steps() {
+    let scope = json!({"document": {"text": "x".repeat(20_000_000)}});
+    let scope = scope.as_object().unwrap();
+    let whole = Expression::parse("document").unwrap().evaluate(scope).unwrap();
+    assert_eq!(whole, scope["document"]);
+    assert!(Expression::parse("document.text.length > 100").unwrap().is_true(scope).unwrap());
+}
+
+#[test]
+fn truth_is_that_of_javascript() {
+    for source in ["0", "-0", "0/0", "''", "null", "undefined", "false", "missing"] {
+        assert!(!is_true(source), "{source}");
+    }
+    for source in ["1", "-1", "'0'", "' '", "[]", "{}", "true", "id", "1/0"] {
+        assert!(is_true(source), "{source}");
+    }
+}
+
+#[test]
+fn paths_list_what_is_read_with_its_place() {
+    let listed = |source: &str| -> Vec<String> {
+        let paths = Expression::parse(source).unwrap().paths();
+        paths
+            .iter()
+            .map(|path| format!("{} {:?} {}", path.root, path.segments, &source[path.span.clone()]))
+            .collect()
+    };
+    assert_eq!(listed("steps.score.value > 0.7"), [r#"steps ["score", "value"] steps.score.value"#]);
+    assert_eq!(
+        listed("a.b[0]['c d']?.e.trim() + x[y.z].w"),
+        [r#"a ["b", "0", "c d", "e"] a.b[0]['c d']?.e"#, "x [] x", r#"y ["z"] y.z"#]
+    );
+    assert_eq!(listed("{k: a, b}.a ? 'c' : Math.max(d)"), ["a [] a", "b [] b", "d [] d"]);
+    assert_eq!(listed("(a).b"), ["a [] a"]);
+}
+
+#[test]
+fn a_scope_is_asked_once_for_each_root_and_only_if_needed() {
+    struct Recording(RefCell<Vec<String>>);
+    impl Scope for Recording {
+        fn root(&self, name: &str) -> Option<Cow<'_, Value>> {
+            self.0.borrow_mut().push(name.to_owned());
+            Some(Cow::Owned(json!({"name": name})))
+        }
+    }
+    let scope = Recording(RefCell::default());
+    let expression =
+        Expression::parse("a.name + a.name + (a.name === 'a' ? b.name : c.name) + d + e").unwrap();
+    assert_eq!(expression.evaluate(&scope), Ok(json!("aab[object Object][object Object]")));
+    assert_eq!(*scope.0.borrow(), ["a", "b", "d", "e"]);
+}
+
+#[test]
+fn expressions_are_written_as_their_source() {
+    let expression = Expression::parse(" a  +b ").unwrap();
+    assert_eq!(serde_json::to_value(&expression).unwrap(), json!(" a  +b "));
+    assert_eq!(serde_json::from_value::<Expression>(json!(" a  +b ")).unwrap(), expression);
+    assert_ne!(Expression::parse("a + b").unwrap(), expression);
+    let error = serde_json::from_value::<Expression>(json!("a +")).unwrap_err();
+    assert_eq!(error.to_string(), "unexpected end at column 4: expected a value");
+}
+
+#[test]
+fn ordered_maps_are_scopes_too() {
+    let scope = BTreeMap::from([("n".to_owned(), json!(41))]);
+    assert_eq!(Expression::parse("n + 1").unwrap().evaluate(&scope), Ok(json!(42)));
+}
+
+#[track_caller]
+fn check(source: &str, expected: Value) {
+    let expression = Expression::parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    assert_eq!(expression.evaluate(&scope()), Ok(expected), "{source}");
+}
+
+#[track_caller]
+fn check_error(source: &str, expected: &str) {
+    let evaluated = Expression::parse(source).unwrap().evaluate(&scope());
+    assert_eq!(evaluated.map_err(|error| error.to_string()), Err(expected.to_owned()), "{source}");
+}
+
+#[track_caller]
+fn check_parse_error(source: &str, expected: &str) {
+    let parsed = Expression::parse(source);
+    assert_eq!(parsed.map_err(|error| error.to_string()), Err(expected.to_owned()), "{source}");
+}
+
+#[track_caller]
+fn is_true(source: &str) -> bool {
+    Expression::parse(source).unwrap().is_true(&scope()).unwrap()
+}
+
+fn scope() -> Map<String, Value> {
+    let scope = json!({
+        "id": 9_007_199_254_740_993_u64,
+        "list": [{"name": "first"}, {"name": "second"}],
+        "nothing": null,
+        "odd": {"b.c": "dotted"},
+        "steps": {"score": {"value": 0.9}},
+    });
+    let Value::Object(scope) = scope else { panic!("an object") };
+    scope
+}
