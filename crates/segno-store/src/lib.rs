@@ -1,0 +1,72 @@
+//! The journal of every run: records, hash chain, snapshots, owners.
+//!
+//! A run is an append-only sequence of [`Record`]s; its state at any point is the fold of the core over them. The
+//! journal is the truth: nothing is stored twice, and a [`Snapshot`] is only a cache that can be thrown away.
+//!
+//! # The protocol
+//!
+//! A process claims an [`Owner`] (an operating-system lock that ends with the process), creates or acquires a run and
+//! gets a [`Lease`]. Each append states the next sequence number and the owner's epoch; a mismatch is refused whole.
+//! So a stale owner can do no harm, and there is no lease to wait for when a process dies: a free lock means that its
+//! runs may be adopted at once.
+//!
+//! ```
+//! use segno_core::{AgentRequest, Digest, RunId, Signal, Timestamp};
+//! use segno_store::{Body, Created, MemoryStore, NewRecord, NewRun, Owner, Start, Started, Store};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let owner = Owner::in_process();
+//! let run = RunId::from_bytes([7; 16]);
+//! let started = Started {
+//!     agent: "triage".parse()?,
+//!     config: Digest::from_bytes([1; 32]),
+//!     semantics: 1,
+//!     request: AgentRequest::text("disk full"),
+//!     session: "s1".into(),
+//!     predecessor: None,
+//!     start_key: None,
+//! };
+//! let new = NewRun::new(run, "{}", Digest::from_bytes([2; 32]), owner.id(), Timestamp::from_millis(0), started);
+//! let Created::New(mut lease) = store.create(new).await? else { unreachable!() };
+//! let record = NewRecord::new(Timestamp::from_millis(1), Body::Signalled { signal: Signal::Cancel });
+//! assert_eq!(store.append(&mut lease, vec![record]).await?, [1]);
+//! assert_eq!(store.read(run, 0).await?.len(), 2);
+//! store.release(lease).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Two stores keep the same promises: [`SqliteStore`], one file, and [`MemoryStore`], its twin for tests. The feature
+//! `conformance` has the suite that every store must pass.
+
+mod bytes;
+mod chain;
+pub mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod lease;
+mod memory;
+mod owner;
+mod record;
+mod run;
+mod snapshot;
+mod sqlite;
+mod store;
+#[cfg(feature = "conformance")]
+pub mod tamper;
+
+pub use bytes::{Checksum, Link};
+pub use error::{
+    AcquireError, AppendError, CreateError, Damage, Flaw, OpenError, OwnerError, ReadError, RecordError,
+    SnapshotError, StorageError, StorageKind,
+};
+pub use lease::Lease;
+pub use memory::MemoryStore;
+pub use owner::{Owner, OwnerId};
+pub use record::{Body, NewRecord, Record, RecordKind, Start, Started, WaitingFor};
+pub use run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+pub use sqlite::SqliteStore;
+pub use store::Store;

@@ -1,0 +1,274 @@
+//! A journal in memory: the twin of the SQLite store for tests, plain enough to be read as its specification.
+//!
+//! It keeps encoded rows rather than values, so that what it returns went through the same encoding and verification.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use segno_core::{AgentName, Digest, RunId, Timestamp};
+
+use crate::bytes::Link;
+use crate::chain::{Head, Row, Verifier, seal};
+use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError};
+use crate::lease::{Holds, Lease};
+use crate::owner::{Owner, OwnerId};
+use crate::record::{NewRecord, Record};
+use crate::run::{
+    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range,
+};
+use crate::snapshot::StoredSnapshot;
+use crate::store::Store;
+
+/// A journal in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    shelf: Mutex<Shelf>,
+    holds: Holds,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    runs: BTreeMap<RunId, Run>,
+    keys: BTreeMap<(String, String), RunId>,
+    configs: BTreeMap<Digest, String>,
+}
+
+#[derive(Debug)]
+struct Run {
+    /// Its place in the order of creation.
+    number: usize,
+    agent: AgentName,
+    tenant: String,
+    session: String,
+    config: Digest,
+    request_digest: Digest,
+    progress: Progress,
+    started_at: Timestamp,
+    updated_at: Timestamp,
+    epoch: u64,
+    owner: Option<OwnerId>,
+    rows: Vec<Row>,
+    snapshot: Option<StoredSnapshot>,
+}
+
+impl MemoryStore {
+    /// An empty journal.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Run {
+    fn head(&self) -> Head {
+        Head {
+            next_seq: self.rows.len() as u64,
+            link: self.rows.last().map(|row| row.link).unwrap_or_default(),
+        }
+    }
+
+    /// The condition of every write.
+    fn check(&self, lease: &Lease) -> Result<(), AppendError> {
+        let Lease { run, epoch, next_seq, .. } = *lease;
+        if self.epoch != epoch {
+            return Err(AppendError::Fenced { run, epoch, current: self.epoch });
+        }
+        let found = self.head().next_seq;
+        if found == next_seq {
+            Ok(())
+        } else {
+            Err(AppendError::SeqMismatch { run, expected: next_seq, found })
+        }
+    }
+
+    fn summary(&self, run: RunId) -> RunSummary {
+        RunSummary {
+            run,
+            agent: self.agent.clone(),
+            tenant: self.tenant.clone(),
+            session: self.session.clone(),
+            status: self.progress.status,
+            started_at: self.started_at,
+            updated_at: self.updated_at,
+            records: self.head().next_seq,
+            config: self.config,
+            wake_at: self.progress.wake_at,
+            owner: self.owner,
+        }
+    }
+}
+
+impl Shelf {
+    fn run(&self, run: RunId) -> Result<&Run, ReadError> {
+        self.runs.get(&run).ok_or(ReadError::UnknownRun { run })
+    }
+
+    fn existing(&self, new: &NewRun) -> Option<Existing> {
+        let key = new.key.as_ref().and_then(|key| self.keys.get(&(new.tenant.clone(), key.clone())));
+        let id = key.copied().unwrap_or(new.run);
+        self.runs.get(&id).map(|run| Existing {
+            run: id,
+            agent: run.agent.to_string(),
+            request_digest: *run.request_digest.as_bytes(),
+            by_key: key.is_some(),
+        })
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn create(&self, new: NewRun) -> Result<Created, CreateError> {
+        let (started_at, started) = new.started()?;
+        let rows = seal(new.run, 0, Link::default(), &new.records)?;
+        let mut shelf = self.shelf();
+        if let Some(existing) = shelf.existing(&new) {
+            return new.is_start_of(&existing).map(Created::Existing);
+        }
+        let run = Run {
+            number: shelf.runs.len(),
+            agent: new.agent.clone(),
+            tenant: new.tenant.clone(),
+            session: started.session.clone(),
+            config: new.config,
+            request_digest: new.request_digest,
+            progress: Progress::of(&new.records)
+                .unwrap_or(Progress { status: RunStatus::Running, wake_at: None }),
+            started_at,
+            updated_at: new.records.last().map_or(started_at, |record| record.at),
+            epoch: 1,
+            owner: Some(new.owner),
+            rows,
+            snapshot: None,
+        };
+        let Head { next_seq, link: head } = run.head();
+        if let Some(key) = new.key {
+            shelf.keys.insert((new.tenant, key), new.run);
+        }
+        shelf.configs.entry(new.config).or_insert(new.config_json);
+        shelf.runs.insert(new.run, run);
+        Ok(Created::New(Lease {
+            run: new.run,
+            epoch: 1,
+            next_seq,
+            head,
+            row: 0,
+            _hold: self.holds.hold(new.run, 1),
+        }))
+    }
+
+    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
+        let rows = seal(lease.run, lease.next_seq, lease.head, &records)?;
+        let mut shelf = self.shelf();
+        let run = shelf.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
+        run.check(lease)?;
+        if let Some(progress) = Progress::of(&records)
+            && !run.progress.status.is_end()
+        {
+            run.progress = progress;
+        }
+        run.updated_at = records.last().map_or(run.updated_at, |record| record.at);
+        let seqs = rows.iter().map(|row| row.seq).collect();
+        run.rows.extend(rows);
+        let head = run.head();
+        lease.next_seq = head.next_seq;
+        lease.head = head.link;
+        Ok(seqs)
+    }
+
+    async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
+        let mut shelf = self.shelf();
+        let entry = shelf.runs.get_mut(&run).ok_or(AcquireError::UnknownRun { run })?;
+        if let Some(by) = entry.owner {
+            let lives =
+                if by == owner.id() { self.holds.holds(run, entry.epoch) } else { owner.sees_alive(by) };
+            if lives {
+                return Err(AcquireError::Owned { run, by });
+            }
+        }
+        entry.epoch += 1;
+        let adopted = entry.owner.replace(owner.id()).filter(|by| *by != owner.id());
+        let Head { next_seq, link: head } = entry.head();
+        let epoch = entry.epoch;
+        drop(shelf);
+        if let Some(dead) = adopted {
+            owner.bury(dead);
+        }
+        Ok(Lease { run, epoch, next_seq, head, row: 0, _hold: self.holds.hold(run, epoch) })
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), AppendError> {
+        let mut shelf = self.shelf();
+        let run = shelf.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
+        if run.epoch != lease.epoch {
+            return Err(AppendError::Fenced { run: lease.run, epoch: lease.epoch, current: run.epoch });
+        }
+        run.owner = None;
+        Ok(())
+    }
+
+    async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        let shelf = self.shelf();
+        let entry = shelf.run(run)?;
+        let head = entry.head();
+        let from = from.min(head.next_seq);
+        let (before, rest) = entry.rows.split_at(usize::try_from(from).unwrap_or(usize::MAX));
+        let mut verifier = Verifier::new(run, from, before.last().map(|row| row.link).unwrap_or_default());
+        let records: Vec<Record> = rest.iter().map(|row| verifier.check(row)).collect::<Result<_, _>>()?;
+        verifier.finish(head)?;
+        Ok(records)
+    }
+
+    async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
+        Ok(self.shelf().run(run)?.summary(run))
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
+        let shelf = self.shelf();
+        let mut found: Vec<(usize, RunSummary)> = shelf
+            .runs
+            .iter()
+            .map(|(id, run)| (run.number, run.summary(*id)))
+            .filter(|(_, run)| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
+            .filter(|(_, run)| filter.status.is_none_or(|status| run.status == status))
+            .filter(|(_, run)| filter.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant))
+            .filter(|(_, run)| filter.wake_by.is_none_or(|by| run.wake_at.is_some_and(|at| at <= by)))
+            .collect();
+        found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        found.truncate(filter.limit as usize);
+        Ok(found.into_iter().map(|(_, run)| run).collect())
+    }
+
+    async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {
+        let Some((first, last)) = prefix_range(prefix) else { return Ok(Vec::new()) };
+        Ok(self.shelf().runs.range(first..=last).map(|(id, _)| *id).take(FOUND_MAX).collect())
+    }
+
+    async fn config(&self, digest: Digest) -> Result<String, ReadError> {
+        self.shelf().configs.get(&digest).cloned().ok_or(ReadError::UnknownConfig { digest })
+    }
+
+    async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
+        let Lease { run, epoch, next_seq: records, .. } = *lease;
+        if snapshot.seq > records {
+            return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
+        }
+        let stored = StoredSnapshot::seal(run, snapshot)?;
+        match self.shelf().runs.get_mut(&run) {
+            Some(entry) if entry.epoch == epoch => {
+                entry.snapshot = Some(stored);
+                Ok(())
+            }
+            _ => Err(SnapshotError::Fenced { run, epoch }),
+        }
+    }
+
+    async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
+        let shelf = self.shelf();
+        let entry = shelf.run(run)?;
+        Ok(entry.snapshot.as_ref().and_then(|stored| stored.open(run, entry.head().next_seq)))
+    }
+}

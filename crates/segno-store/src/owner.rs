@@ -1,0 +1,166 @@
+//! Who owns runs, and how everybody sees whether an owner still lives.
+//!
+//! An owner is a process that holds an exclusive lock of the operating system on a file of its own. The lock ends with
+//! the process, however it ends; so there is nothing to renew and nothing to wait for.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::bytes::bytes_type;
+use crate::error::OwnerError;
+
+bytes_type!(
+    /// An owner's id. Drawn at random, never used twice.
+    OwnerId
+);
+
+/// An owner of runs, which lives until its last clone is dropped or its process ends.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    claim: Arc<Claim>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    id: OwnerId,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    File { dir: PathBuf, _locked: File },
+    Process,
+}
+
+/// The owners that live in this process without a file.
+static IN_PROCESS: Mutex<BTreeSet<OwnerId>> = Mutex::new(BTreeSet::new());
+
+impl Owner {
+    /// Claims a new owner with a locked file in `dir`, which is created when it is missing. All processes that share a
+    /// store must share this folder too.
+    ///
+    /// # Errors
+    /// When the file cannot be created or locked, as on some network file systems.
+    pub fn claim(dir: &Path) -> Result<Self, OwnerError> {
+        let failed = |source| OwnerError { dir: dir.to_owned(), source };
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        let id = draw();
+        let path = lock_path(dir, id);
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+        file.try_lock().map_err(|error| failed(error.into()))?;
+        Ok(Self { claim: Arc::new(Claim { id, place: Place::File { dir: dir.to_owned(), _locked: file } }) })
+    }
+
+    /// Makes an owner that only this process knows, for stores that only this process uses.
+    pub fn in_process() -> Self {
+        let id = draw();
+        IN_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        Self { claim: Arc::new(Claim { id, place: Place::Process }) }
+    }
+
+    /// The owner's id.
+    pub fn id(&self) -> OwnerId {
+        self.claim.id
+    }
+
+    /// Says whether another owner of the same kind lives. In doubt it does: adopting a living owner's run is worse
+    /// than leaving a dead one's.
+    pub fn sees_alive(&self, other: OwnerId) -> bool {
+        match &self.claim.place {
+            Place::Process => IN_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).contains(&other),
+            Place::File { dir, .. } => match File::open(lock_path(dir, other)) {
+                // A shared lock, so that two who look at the same time do not take each other for the owner.
+                Ok(file) => file.try_lock_shared().is_err(),
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            },
+        }
+    }
+
+    /// Removes the file that a dead owner left behind.
+    pub(crate) fn bury(&self, dead: OwnerId) {
+        if let Place::File { dir, .. } = &self.claim.place
+            && let Err(error) = std::fs::remove_file(lock_path(dir, dead))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(owner = %dead, %error, "cannot remove the lock file of a dead owner");
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        match &self.place {
+            Place::Process => {
+                IN_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+            }
+            Place::File { dir, .. } => {
+                // A file that stays is harmless: its lock is free, so its owner counts as dead.
+                let _ = std::fs::remove_file(lock_path(dir, self.id));
+            }
+        }
+    }
+}
+
+fn draw() -> OwnerId {
+    OwnerId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
+}
+
+fn lock_path(dir: &Path, id: OwnerId) -> PathBuf {
+    dir.join(format!("{}.lock", uuid::Uuid::from_bytes(*id.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_lives_exactly_as_long_as_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = Owner::claim(dir.path()).unwrap();
+        let other = Owner::claim(dir.path()).unwrap();
+        let clone = other.clone();
+        drop(other);
+        assert!(one.sees_alive(clone.id()));
+        assert!(one.sees_alive(one.id()));
+        let id = clone.id();
+        drop(clone);
+        assert!(!one.sees_alive(id));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_without_a_lock_is_a_dead_owner_and_is_removed_when_it_is_buried() {
+        let dir = tempfile::tempdir().unwrap();
+        let owner = Owner::claim(dir.path()).unwrap();
+        let dead = OwnerId::from_bytes([9; 16]);
+        File::create(lock_path(dir.path(), dead)).unwrap();
+        assert!(!owner.sees_alive(dead));
+        owner.bury(dead);
+        assert!(!lock_path(dir.path(), dead).exists());
+    }
+
+    #[test]
+    fn an_owner_without_a_file_lives_until_it_is_dropped() {
+        let one = Owner::in_process();
+        let other = Owner::in_process();
+        let id = other.id();
+        assert!(one.sees_alive(id));
+        drop(other);
+        assert!(!one.sees_alive(id));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = Owner::claim(&file.join("owners")).unwrap_err();
+        assert!(error.to_string().contains("owners"), "{error}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The journal in one SQLite file.
+//!
+//! One thread writes and commits for many runs at once; reads go through a few connections of their own. Other
+//! processes may use the same file: each write checks its own condition inside its transaction.
+
+mod open;
+mod read;
+mod write;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use segno_core::{Digest, RunId};
+use tokio::sync::Semaphore;
+
+use crate::bytes::Link;
+use crate::chain::seal;
+use crate::error::{
+    AcquireError, AppendError, CreateError, OpenError, ReadError, SnapshotError, StorageError,
+};
+use crate::lease::{Holds, Lease};
+use crate::owner::Owner;
+use crate::record::{NewRecord, Record};
+use crate::run::{Created, NewRun, Progress, RunFilter, RunSummary, Snapshot};
+use crate::snapshot::StoredSnapshot;
+use crate::store::Store;
+
+#[cfg(feature = "conformance")]
+pub(crate) use self::read::parse;
+use self::write::{Acquired, Append};
+use self::writer::Writer;
+
+/// Most connections that read at once. Reads are rare beside appends: resumes, listings, replays.
+const READERS: usize = 4;
+
+/// A journal in one SQLite file.
+///
+/// Dropping it writes what is queued and closes the file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Arc<Readers>,
+    holds: Holds,
+}
+
+impl SqliteStore {
+    /// Opens the journal at `path`, or begins a new one if there is no such file. Its folder must exist.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is something else, or was written by a newer release.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        // An absolute path, since SQLite gives names such as `:memory:` a meaning of their own.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let connection = open::open_writer(&path)?;
+        let writer = Writer::start(connection, &path)?;
+        let readers = Readers { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) };
+        Ok(Self { writer, readers: Arc::new(readers), holds: Holds::default() })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.readers.path
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create(&self, run: NewRun) -> Result<Created, CreateError> {
+        run.started()?;
+        let rows = seal(run.run, 0, Link::default(), &run.records)?;
+        let holds = self.holds.clone();
+        self.writer.call(move |connection| write::create(connection, &run, &rows, &holds)).await
+    }
+
+    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
+        let Lease { run, row, epoch, next_seq, .. } = *lease;
+        let rows = seal(run, next_seq, lease.head, &records)?;
+        let head = rows.last().map_or(lease.head, |row| row.link);
+        let end = next_seq + rows.len() as u64;
+        let progress = Progress::of(&records);
+        let append = Append { run, row, epoch, next_seq, rows, head, progress };
+        self.writer.call(move |connection| write::append(connection, &append)).await?;
+        lease.next_seq = end;
+        lease.head = head;
+        Ok((next_seq..end).collect())
+    }
+
+    async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
+        let (holds, claimant) = (self.holds.clone(), owner.clone());
+        let call = self.writer.call(move |connection| write::acquire(connection, run, &claimant, &holds));
+        let Acquired { lease, from } = call.await?;
+        if let Some(dead) = from {
+            owner.bury(dead);
+        }
+        Ok(lease)
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), AppendError> {
+        self.writer.call(move |connection| write::release(connection, &lease)).await
+    }
+
+    async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.readers.call(move |connection| read::records(connection, run, from)).await
+    }
+
+    async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
+        self.readers.call(move |connection| read::summary(connection, run)).await
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
+        let filter = filter.clone();
+        self.readers.call(move |connection| read::runs(connection, &filter)).await
+    }
+
+    async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {
+        let prefix = prefix.to_owned();
+        self.readers.call(move |connection| read::find_runs(connection, &prefix)).await
+    }
+
+    async fn config(&self, digest: Digest) -> Result<String, ReadError> {
+        self.readers.call(move |connection| read::config(connection, digest)).await
+    }
+
+    async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
+        let Lease { run, row, epoch, next_seq: records, .. } = *lease;
+        if snapshot.seq > records {
+            return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
+        }
+        let stored = StoredSnapshot::seal(run, snapshot)?;
+        self.writer.call(move |connection| write::save_snapshot(connection, run, row, epoch, &stored)).await
+    }
+
+    async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
+        self.readers.call(move |connection| read::snapshot(connection, run)).await
+    }
+}
+
+/// Why an operation on the database failed.
+enum Fault<E> {
+    /// The operation itself says no.
+    Refused(E),
+    /// The database failed.
+    Storage(rusqlite::Error),
+}
+
+impl<E> From<rusqlite::Error> for Fault<E> {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+fn storage_error(connection: &Connection, error: rusqlite::Error) -> StorageError {
+    StorageError::new(connection.path(), error)
+}
+
+/// A few connections that read, opened when they are needed.
+#[derive(Debug)]
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// Reads on a thread where waiting is allowed, within one read transaction.
+    async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StorageError::closed())?;
+        let readers = Arc::clone(self);
+        let task = tokio::task::spawn_blocking(move || {
+            let result = readers.read(read);
+            drop(permit);
+            result
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(StorageError::closed().into()),
+            },
+        }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>>) -> Result<T, ReadError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                open::open_reader(&self.path).map_err(|error| StorageError::new(self.path.to_str(), error))?
+            }
+        };
+        let result = connection
+            .unchecked_transaction()
+            .map_err(Fault::Storage)
+            .and_then(|transaction| read(&transaction));
+        let result = result.map_err(|fault| match fault {
+            Fault::Refused(error) => error,
+            Fault::Storage(error) => storage_error(&connection, error).into(),
+        });
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        result
+    }
+}

@@ -1,0 +1,115 @@
+//! Opening the file: is it ours, of which version, and with which settings.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
+
+use crate::error::{OpenError, StorageError};
+
+/// `SGNO`: tells a journal from the databases of other programs.
+pub(crate) const APPLICATION_ID: i64 = 0x5347_4e4f;
+/// The version of the schema that this release writes.
+pub(crate) const VERSION: i64 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// How long to wait for the write lock of another process. Its transactions take milliseconds; whoever holds the lock
+/// for seconds is stuck.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens the connection that writes, and creates the schema in a new file.
+pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
+    if path.is_dir() {
+        return Err(OpenError::Folder { path: path.to_owned() });
+    }
+    if !may_be_database(path) {
+        return Err(OpenError::NotADatabase { path: path.to_owned() });
+    }
+    let failed = |error| explain(path, error);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    let is_new = {
+        // One transaction, since another process may be creating the schema.
+        let transaction = connection.unchecked_transaction().map_err(failed)?;
+        check(&transaction, path)?
+    };
+    if connection.is_readonly(MAIN_DB).map_err(failed)? {
+        return Err(OpenError::ReadOnly { path: path.to_owned() });
+    }
+    // WAL: readers never wait, and a commit is one flush. FULL: that flush happens before the commit is acknowledged.
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(failed)?;
+    connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+    if is_new {
+        create(&mut connection, path)?;
+    }
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(connection)
+}
+
+/// Opens a connection that reads.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(connection)
+}
+
+/// Says whether the file is missing, empty or begins like a database. SQLite itself would take a file of a few bytes
+/// for an empty one and write over it.
+fn may_be_database(path: &Path) -> bool {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let mut start = Vec::new();
+    match File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start)) {
+        Ok(_) => start.is_empty() || start == MAGIC,
+        // Whatever is wrong is told when the file is opened.
+        Err(_) => true,
+    }
+}
+
+/// Says whether the file is new; refuses one that is not a journal that this release knows.
+fn check(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let read = || {
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        Ok((number("application_id")?, number("user_version")?, tables))
+    };
+    let path = path.to_owned();
+    match read().map_err(|error| explain(&path, error))? {
+        (0, 0, 0) => Ok(true),
+        (APPLICATION_ID, VERSION, _) => Ok(false),
+        (APPLICATION_ID, found, _) if found > VERSION => {
+            Err(OpenError::NewerVersion { path, found, supported: VERSION })
+        }
+        _ => Err(OpenError::NotAJournal { path }),
+    }
+}
+
+/// Creates the schema, unless another process was faster.
+fn create(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |error| explain(path, error);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    if check(&transaction, path)? {
+        transaction.execute_batch(SCHEMA).map_err(failed)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
+        Some(ErrorCode::ReadOnly) => OpenError::ReadOnly { path },
+        _ => {
+            let source = StorageError::new(path.to_str(), error);
+            OpenError::Inaccessible { path, source }
+        }
+    }
+}

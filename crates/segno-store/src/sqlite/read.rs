@@ -1,0 +1,231 @@
+//! The operations that read, each within one read transaction.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, params};
+use segno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
+
+use super::Fault;
+use crate::bytes::{Checksum, Link};
+use crate::chain::{Head, Row, Verifier, checksum};
+use crate::error::{Damage, Flaw, ReadError};
+use crate::owner::OwnerId;
+use crate::record::Record;
+use crate::run::{FOUND_MAX, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
+use crate::snapshot::StoredSnapshot;
+
+type Result<T> = std::result::Result<T, Fault<ReadError>>;
+
+/// Reads and verifies a run's records from `from` on.
+pub(super) fn records(connection: &Connection, run: RunId, from: u64) -> Result<Vec<Record>> {
+    let (id, head) = head(connection, run)?;
+    let from = from.min(head.next_seq);
+    match verified(connection, run, id, from, head) {
+        // What can be saved is what verifies from the beginning, not from where the caller began.
+        Err(Fault::Refused(ReadError::Damaged(damage))) if from > 0 => {
+            verified(connection, run, id, 0, head)?;
+            Err(Fault::Refused(ReadError::Damaged(damage)))
+        }
+        result => result,
+    }
+}
+
+fn verified(connection: &Connection, run: RunId, id: i64, from: u64, head: Head) -> Result<Vec<Record>> {
+    let previous = match from.checked_sub(1) {
+        None => Link::default(),
+        Some(seq) => link_of(connection, id, seq)?
+            .ok_or(ReadError::Damaged(Damage { run, seq, what: Flaw::Missing, intact: seq }))
+            .map_err(Fault::Refused)?,
+    };
+    let mut verifier = Verifier::new(run, from, previous);
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, at, kind, operation, parent, body, checksum, link FROM record
+         WHERE run = ?1 AND seq >= ?2 ORDER BY seq",
+    )?;
+    let mut rows = statement.query(params![id, from.cast_signed()])?;
+    let expected = usize::try_from(head.next_seq - from).unwrap_or(0);
+    let mut records = Vec::with_capacity(expected.min(1 << 16));
+    while let Some(row) = rows.next()? {
+        let row = parse(row)?.ok_or_else(|| Fault::Refused(verifier.damage(Flaw::Form)))?;
+        if row.seq >= head.next_seq {
+            let damage = Damage { run, seq: head.next_seq, what: Flaw::Unknown, intact: head.next_seq };
+            return Err(Fault::Refused(damage.into()));
+        }
+        records.push(verifier.check(&row).map_err(Fault::Refused)?);
+    }
+    verifier.finish(head).map_err(Fault::Refused)?;
+    Ok(records)
+}
+
+fn link_of(connection: &Connection, id: i64, seq: u64) -> Result<Option<Link>> {
+    let mut statement = connection.prepare_cached("SELECT link FROM record WHERE run = ?1 AND seq = ?2")?;
+    let link =
+        statement.query_row(params![id, seq.cast_signed()], |row| Ok(bytes(row.get_ref(0)?))).optional()?;
+    Ok(link.flatten().map(Link::from_bytes))
+}
+
+fn head(connection: &Connection, run: RunId) -> Result<(i64, Head)> {
+    let found = connection
+        .prepare_cached("SELECT id, next_seq, head FROM run WHERE run = ?1")?
+        .query_row([run.as_bytes()], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, bytes(row.get_ref(2)?))))
+        .optional()?;
+    match found {
+        None => Err(Fault::Refused(ReadError::UnknownRun { run })),
+        Some((id, next_seq, Some(link))) if next_seq > 0 => {
+            Ok((id, Head { next_seq: next_seq.cast_unsigned(), link: Link::from_bytes(link) }))
+        }
+        Some(_) => Err(Fault::Refused(damaged_row(run))),
+    }
+}
+
+/// A row in its form; none if a field has another.
+pub(crate) fn parse(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Row>, rusqlite::Error> {
+    let operation = |value| match value {
+        ValueRef::Null => Some(None),
+        value => bytes(value).map(|bytes| Some(OperationId::from_bytes(bytes))),
+    };
+    let (ValueRef::Integer(seq), ValueRef::Integer(at), ValueRef::Integer(kind), ValueRef::Blob(body)) =
+        (row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?, row.get_ref(5)?)
+    else {
+        return Ok(None);
+    };
+    let (Ok(kind), Some(operation), Some(parent), Some(checksum), Some(link)) = (
+        u8::try_from(kind),
+        operation(row.get_ref(3)?),
+        operation(row.get_ref(4)?),
+        bytes(row.get_ref(6)?),
+        bytes(row.get_ref(7)?),
+    ) else {
+        return Ok(None);
+    };
+    Ok(Some(Row {
+        seq: seq.cast_unsigned(),
+        at: Timestamp::from_millis(at.cast_unsigned()),
+        kind,
+        operation,
+        parent,
+        body: body.to_vec(),
+        checksum: Checksum::from_bytes(checksum),
+        link: Link::from_bytes(link),
+    }))
+}
+
+fn bytes<const N: usize>(value: ValueRef<'_>) -> Option<[u8; N]> {
+    match value {
+        ValueRef::Blob(bytes) => bytes.try_into().ok(),
+        _ => None,
+    }
+}
+
+fn damaged_row(run: RunId) -> ReadError {
+    ReadError::Damaged(Damage { run, seq: 0, what: Flaw::Row, intact: 0 })
+}
+
+const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner FROM run";
+
+/// Reads one line of the listing.
+pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary> {
+    let sql = format!("{SUMMARY} WHERE run = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([run.as_bytes()])?;
+    match rows.next()? {
+        Some(row) => parse_summary(row),
+        None => Err(Fault::Refused(ReadError::UnknownRun { run })),
+    }
+}
+
+/// Lists runs, the newest first.
+pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>> {
+    let sql = format!(
+        "{SUMMARY} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR tenant = ?3)
+         AND {} ORDER BY id DESC LIMIT ?5",
+        // Spelled apart, since only the plain comparison can use the index.
+        if filter.wake_by.is_some() { "wake_at <= ?4" } else { "?4 IS NULL" }
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![
+        filter.agent.as_ref().map(AgentName::as_str),
+        filter.status.map(|status| status as u8),
+        filter.tenant,
+        filter.wake_by.map(|by| i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
+        filter.limit,
+    ])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(parse_summary(row)?);
+    }
+    Ok(found)
+}
+
+fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
+    let run = bytes(row.get_ref(0)?).map(RunId::from_bytes);
+    // A row whose id is damaged is named by what is left of it: the id of zeros.
+    let damaged = || Fault::Refused(damaged_row(run.unwrap_or(RunId::from_bytes([0; 16]))));
+    let agent: String = row.get(1)?;
+    let status: i64 = row.get(4)?;
+    let owner = match row.get_ref(10)? {
+        ValueRef::Null => None,
+        value => Some(OwnerId::from_bytes(bytes(value).ok_or_else(damaged)?)),
+    };
+    let time = |millis: i64| Timestamp::from_millis(millis.cast_unsigned());
+    Ok(RunSummary {
+        run: run.ok_or_else(damaged)?,
+        agent: agent.parse().map_err(|_| damaged())?,
+        tenant: row.get(2)?,
+        session: row.get(3)?,
+        status: RunStatus::ALL
+            .iter()
+            .copied()
+            .find(|known| i64::from(*known as u8) == status)
+            .ok_or_else(damaged)?,
+        started_at: time(row.get(5)?),
+        updated_at: time(row.get(6)?),
+        records: row.get::<_, i64>(7)?.cast_unsigned(),
+        config: Digest::from_bytes(bytes(row.get_ref(8)?).ok_or_else(damaged)?),
+        wake_at: row.get::<_, Option<i64>>(9)?.map(time),
+        owner,
+    })
+}
+
+/// Finds runs by the beginning of their ids.
+pub(super) fn find_runs(connection: &Connection, prefix: &str) -> Result<Vec<RunId>> {
+    let Some((first, last)) = prefix_range(prefix) else { return Ok(Vec::new()) };
+    let mut statement =
+        connection.prepare_cached("SELECT run FROM run WHERE run BETWEEN ?1 AND ?2 ORDER BY run LIMIT ?3")?;
+    let found = statement.query_map(params![first.as_bytes(), last.as_bytes(), FOUND_MAX as i64], |row| {
+        row.get(0).map(RunId::from_bytes)
+    })?;
+    Ok(found.collect::<std::result::Result<_, _>>()?)
+}
+
+/// Reads a configuration.
+pub(super) fn config(connection: &Connection, digest: Digest) -> Result<String> {
+    let found: Option<(String, Option<[u8; 16]>)> = connection
+        .prepare_cached("SELECT json, checksum FROM config WHERE digest = ?1")?
+        .query_row([digest.as_bytes()], |row| Ok((row.get(0)?, bytes(row.get_ref(1)?))))
+        .optional()?;
+    match found {
+        None => Err(Fault::Refused(ReadError::UnknownConfig { digest })),
+        Some((json, stored)) if stored.map(Checksum::from_bytes) == Some(checksum(json.as_bytes())) => {
+            Ok(json)
+        }
+        Some(_) => Err(Fault::Refused(ReadError::DamagedConfig { digest })),
+    }
+}
+
+/// Reads a run's latest snapshot, if it can be trusted.
+pub(super) fn snapshot(connection: &Connection, run: RunId) -> Result<Option<Snapshot>> {
+    let (id, head) = head(connection, run)?;
+    let found = connection
+        .prepare_cached("SELECT seq, state, checksum FROM snapshot WHERE run = ?1")?
+        .query_row([id], |row| {
+            let checksum = bytes(row.get_ref(2)?).unwrap_or_default();
+            let seq: i64 = row.get(0)?;
+            Ok(StoredSnapshot {
+                seq: seq.cast_unsigned(),
+                state: row.get(1)?,
+                checksum: Checksum::from_bytes(checksum),
+            })
+        })
+        .optional()?;
+    Ok(found.and_then(|stored| stored.open(run, head.next_seq)))
+}

@@ -1,0 +1,88 @@
+//! What every store can do.
+
+use async_trait::async_trait;
+use segno_core::{Digest, RunId};
+
+use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError};
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::record::{NewRecord, Record};
+use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+
+/// A journal of many runs.
+///
+/// A future that is dropped half-way may or may not have done its work. After a dropped append the lease's next one is
+/// refused with [`AppendError::SeqMismatch`] if the records were written; acquire and read the run again.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Creates a run with its first records, in one commit.
+    ///
+    /// The same start again (the tenant's key, or the run's id, with the same agent and request) creates nothing and
+    /// names the run that exists.
+    ///
+    /// # Errors
+    /// When the key or the id belongs to another start, or the storage fails.
+    async fn create(&self, run: NewRun) -> Result<Created, CreateError>;
+
+    /// Appends records and returns their sequence numbers. When it returns they are on the disk.
+    ///
+    /// # Errors
+    /// When the lease is stale or the storage fails. Then none of the records is in the journal, but see
+    /// [`AppendError::Storage`].
+    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError>;
+
+    /// Takes a run that nobody owns, or whose owner is gone. The epoch goes up, so every older lease is fenced.
+    ///
+    /// # Errors
+    /// When the run does not exist, its owner lives, or the storage fails.
+    async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError>;
+
+    /// Gives a run back, so that anybody may acquire it.
+    ///
+    /// # Errors
+    /// When the lease is stale or the storage fails.
+    async fn release(&self, lease: Lease) -> Result<(), AppendError>;
+
+    /// Reads a run's records from `from` on, and verifies them: checksums, the chain (from the stored link before
+    /// `from`), and that the last one is the run's last.
+    ///
+    /// # Errors
+    /// When the run does not exist, a record is damaged or of a newer release, or the storage fails.
+    async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError>;
+
+    /// Returns a run's line in the listing.
+    ///
+    /// # Errors
+    /// When the run does not exist, or the storage fails.
+    async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError>;
+
+    /// Lists runs, the newest first.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError>;
+
+    /// Finds the runs whose ids begin with these hexadecimal digits: at most 16, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError>;
+
+    /// Returns a configuration as the JSON that was stored under this digest.
+    ///
+    /// # Errors
+    /// When there is none, it is damaged, or the storage fails.
+    async fn config(&self, digest: Digest) -> Result<String, ReadError>;
+
+    /// Saves a run's snapshot in place of the one before.
+    ///
+    /// # Errors
+    /// When the lease is stale or the storage fails.
+    async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError>;
+
+    /// Returns a run's latest snapshot. One that does not verify or decode is ignored, with a warning: it is a cache.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError>;
+}

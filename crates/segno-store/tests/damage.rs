@@ -1,0 +1,224 @@
+//! Whatever is changed in the file behind the journal's back is found when the run is read.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use rusqlite::{Connection, params};
+use segno_core::{Digest, Outcome, RunId, ToolReturn};
+use segno_store::conformance::{create, every_kind, new_run, note, run_id, snapshot};
+use segno_store::tamper::tamper;
+use segno_store::{Body, Damage, Flaw, Owner, ReadError, RunFilter, SqliteStore, Store};
+
+/// A journal with one run of every kind of record, and a connection behind its back.
+struct Victim {
+    store: SqliteStore,
+    behind: Connection,
+    run: RunId,
+    records: u64,
+    _folder: tempfile::TempDir,
+}
+
+impl Victim {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
+        let owner = Owner::in_process();
+        let mut lease = create(&store, new_run(1, &owner)).await;
+        store.append(&mut lease, every_kind()).await.unwrap();
+        store.save_snapshot(&lease, snapshot(3, "x")).await.unwrap();
+        let behind = Connection::open(store.path()).unwrap();
+        behind.pragma_update(None, "synchronous", "off").unwrap();
+        Self { store, behind, run: lease.run(), records: lease.next_seq(), _folder: folder }
+    }
+
+    fn change(&self, sql: &str) {
+        let changed = self.behind.execute(sql, []).unwrap();
+        assert_ne!(changed, 0, "nothing changed: {sql}");
+    }
+
+    async fn damage(&self, from: u64) -> Damage {
+        match self.store.read(self.run, from).await {
+            Err(ReadError::Damaged(damage)) => damage,
+            other => panic!("no damage found: {other:?}"),
+        }
+    }
+
+    async fn expect(&self, seq: u64, what: Flaw) {
+        assert_eq!(self.damage(0).await, Damage { run: self.run, seq, what, intact: seq });
+    }
+}
+
+#[tokio::test]
+async fn every_flipped_byte_of_every_record_is_found_at_its_record() {
+    let victim = Victim::new().await;
+    let mut flips = 0;
+    for seq in 0..victim.records {
+        for column in ["body", "checksum", "link", "operation", "parent"] {
+            let read = format!("SELECT {column} FROM record WHERE seq = ?1");
+            let original: Option<Vec<u8>> =
+                victim.behind.query_row(&read, [seq.cast_signed()], |row| row.get(0)).unwrap();
+            let write = format!("UPDATE record SET {column} = ?2 WHERE seq = ?1");
+            for index in 0..original.as_ref().map_or(0, Vec::len) {
+                let mut bytes = original.clone().unwrap();
+                bytes[index] ^= 1 << (index % 8);
+                victim.behind.execute(&write, params![seq.cast_signed(), bytes]).unwrap();
+                let damage = victim.damage(0).await;
+                assert_eq!((damage.seq, damage.intact), (seq, seq), "byte {index} of `{column}`: {damage}");
+                flips += 1;
+            }
+            victim.behind.execute(&write, params![seq.cast_signed(), original]).unwrap();
+        }
+        for column in ["at", "kind"] {
+            for change in ["+ 1", "- 1"] {
+                let undo = if change == "+ 1" { "- 1" } else { "+ 1" };
+                victim.change(&format!("UPDATE record SET {column} = {column} {change} WHERE seq = {seq}"));
+                assert_eq!(victim.damage(0).await.seq, seq, "`{column}` {change}");
+                victim.change(&format!("UPDATE record SET {column} = {column} {undo} WHERE seq = {seq}"));
+            }
+        }
+    }
+    assert!(flips > 1_000, "{flips}");
+    assert_eq!(victim.store.read(victim.run, 0).await.unwrap().len() as u64, victim.records);
+}
+
+#[tokio::test]
+async fn an_erased_operation_is_damage() {
+    let victim = Victim::new().await;
+    victim.change("UPDATE record SET operation = NULL WHERE seq = 8");
+    victim.expect(8, Flaw::Link).await;
+}
+
+#[tokio::test]
+async fn a_field_of_the_wrong_length_is_damage() {
+    for column in ["operation", "parent", "checksum", "link"] {
+        let victim = Victim::new().await;
+        victim.change(&format!("UPDATE record SET {column} = x'00' WHERE seq = 2"));
+        victim.expect(2, Flaw::Form).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_record_is_damage_wherever_it_stood() {
+    for seq in [0, 1, 7, 14] {
+        let victim = Victim::new().await;
+        assert_eq!(victim.records, 15);
+        victim.change(&format!("DELETE FROM record WHERE seq = {seq}"));
+        victim.expect(seq, Flaw::Missing).await;
+    }
+}
+
+#[tokio::test]
+async fn records_that_were_all_deleted_are_damage() {
+    let victim = Victim::new().await;
+    victim.change("DELETE FROM record");
+    victim.expect(0, Flaw::Missing).await;
+    assert_eq!(victim.damage(15).await.seq, 0);
+}
+
+#[tokio::test]
+async fn two_records_that_changed_places_are_damage() {
+    let victim = Victim::new().await;
+    victim.change("UPDATE record SET seq = 100 WHERE seq = 3");
+    victim.change("UPDATE record SET seq = 3 WHERE seq = 4");
+    victim.change("UPDATE record SET seq = 4 WHERE seq = 100");
+    victim.expect(3, Flaw::Link).await;
+}
+
+#[tokio::test]
+async fn a_record_after_the_end_is_damage() {
+    let victim = Victim::new().await;
+    victim.change("INSERT INTO record SELECT run, 15, at, kind, operation, parent, body, checksum, link FROM record WHERE seq = 14");
+    victim.expect(15, Flaw::Unknown).await;
+}
+
+#[tokio::test]
+async fn a_record_of_another_run_is_damage() {
+    let victim = Victim::new().await;
+    let owner = Owner::in_process();
+    let mut lease = create(&victim.store, new_run(2, &owner)).await;
+    victim.store.append(&mut lease, every_kind()).await.unwrap();
+    victim.change("DELETE FROM record WHERE run = 1 AND seq = 5");
+    victim.change("UPDATE record SET run = 1 WHERE run = 2 AND seq = 5");
+    victim.expect(5, Flaw::Link).await;
+}
+
+#[tokio::test]
+async fn a_run_that_ends_with_another_link_is_damage() {
+    let victim = Victim::new().await;
+    victim.change("UPDATE run SET head = x'000102030405060708090a0b0c0d0e0f'");
+    victim.expect(14, Flaw::Head).await;
+    assert_eq!(victim.damage(15).await.what, Flaw::Head);
+}
+
+#[tokio::test]
+async fn what_can_be_saved_is_counted_from_the_beginning() {
+    let victim = Victim::new().await;
+    victim.change("UPDATE record SET at = 0 WHERE seq = 4");
+    victim.change("UPDATE record SET at = 0 WHERE seq = 9");
+    let damage = victim.damage(7).await;
+    assert_eq!((damage.seq, damage.intact), (4, 4));
+    assert!(victim.store.read(victim.run, 10).await.is_ok(), "what stands after the damage can be read");
+}
+
+#[tokio::test]
+async fn a_damaged_row_of_a_run_is_damage_in_a_listing() {
+    for change in ["agent = 'Not A Name'", "status = 77", "config = x'00'", "owner = x'00'", "run = x'00'"] {
+        let victim = Victim::new().await;
+        victim.change(&format!("UPDATE run SET {change}"));
+        let error = victim.store.runs(&RunFilter::default()).await.unwrap_err();
+        assert!(matches!(error, ReadError::Damaged(Damage { what: Flaw::Row, .. })), "{change}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_configuration_is_found() {
+    let victim = Victim::new().await;
+    victim.change("UPDATE config SET json = '{ }'");
+    let error = victim.store.config(Digest::from_bytes([1; 32])).await.unwrap_err();
+    assert!(matches!(error, ReadError::DamagedConfig { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_as_if_it_were_not_there() {
+    let changes = [
+        "state = x'00'",
+        "state = substr(state, 2)",
+        "checksum = x'00'",
+        "checksum = zeroblob(16)",
+        "seq = seq + 1",
+        "seq = 1000",
+    ];
+    for change in changes {
+        let victim = Victim::new().await;
+        assert!(victim.store.snapshot(victim.run).await.unwrap().is_some());
+        victim.change(&format!("UPDATE snapshot SET {change}"));
+        assert_eq!(victim.store.snapshot(victim.run).await.unwrap(), None, "{change}");
+    }
+}
+
+#[tokio::test]
+async fn a_forged_outcome_verifies_so_that_only_a_replay_can_tell() {
+    let victim = Victim::new().await;
+    let before = victim.store.read(victim.run, 0).await.unwrap();
+    let forged = Outcome::ToolReturned(ToolReturn { text: "forged".into(), ..ToolReturn::default() });
+    let change = |body: &mut Body| {
+        let Body::Resolved { outcome, .. } = body else { panic!("{body:?}") };
+        *outcome = forged.clone();
+    };
+    tamper(victim.store.path(), victim.run, 8, change).unwrap();
+    let after = victim.store.read(victim.run, 0).await.unwrap();
+    assert_eq!(before[..8], after[..8]);
+    assert!(matches!(&after[8].body, Body::Resolved { outcome, .. } if *outcome == forged));
+    assert!(before[8..].iter().zip(&after[8..]).all(|(before, after)| before.link != after.link));
+    assert!(tamper(victim.store.path(), victim.run, 15, |_| ()).is_err());
+    assert!(tamper(victim.store.path(), run_id(5), 0, |_| ()).is_err());
+}
+
+#[tokio::test]
+async fn damage_in_one_run_leaves_the_others_readable() {
+    let victim = Victim::new().await;
+    let owner = Owner::in_process();
+    let mut lease = create(&victim.store, new_run(2, &owner)).await;
+    victim.store.append(&mut lease, vec![note(1)]).await.unwrap();
+    victim.change("UPDATE record SET at = 0 WHERE run = 1 AND seq = 4");
+    victim.expect(4, Flaw::Link).await;
+    assert_eq!(victim.store.read(lease.run(), 0).await.unwrap().len(), 2);
+}

@@ -1,0 +1,172 @@
+//! Opening files, and two processes' stores on one file.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use segno_store::conformance::{create, new_run, note, run_id};
+use segno_store::{AcquireError, AppendError, OpenError, Owner, RunFilter, SqliteStore, Store};
+
+fn refusal(path: &Path) -> OpenError {
+    let error = SqliteStore::open(path).unwrap_err();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(error.to_string().contains(name), "the message does not name the file: {error}");
+    error
+}
+
+#[test]
+fn a_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(refusal(folder.path()), OpenError::Folder { .. }));
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    for text in ["a", "not a database\n", &"long ".repeat(10_000)] {
+        std::fs::write(&path, text).unwrap();
+        let error = refusal(&path);
+        assert!(matches!(error, OpenError::NotADatabase { .. }), "{} bytes: {error:?}", text.len());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn the_database_of_another_program_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE song (title TEXT)").unwrap();
+    assert!(matches!(refusal(&path), OpenError::NotAJournal { .. }));
+    other.pragma_update(None, "user_version", 1).unwrap();
+    assert!(matches!(refusal(&path), OpenError::NotAJournal { .. }));
+    let mode: String = other.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "delete");
+}
+
+#[test]
+fn a_journal_of_a_newer_release_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    drop(SqliteStore::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, OpenError::NewerVersion { found: 2, supported: 1, .. }), "{error}");
+}
+
+#[test]
+fn a_missing_folder_is_an_error_with_a_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refusal(&folder.path().join("missing").join("journal.db"));
+    assert!(matches!(error, OpenError::Inaccessible { .. }), "{error:?}");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn an_empty_file_becomes_a_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    std::fs::write(&path, "").unwrap();
+    drop(SqliteStore::open(&path).unwrap());
+    drop(SqliteStore::open(&path).unwrap());
+}
+
+#[tokio::test]
+async fn a_journal_is_there_again_after_it_was_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let owner = Owner::claim(&folder.path().join("owners")).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    let run = lease.run();
+    drop((store, lease));
+    assert!(!path.with_extension("db-wal").exists(), "the file was not closed");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.read(run, 0).await.unwrap().len(), 2);
+}
+
+#[test]
+fn many_may_open_a_new_file_at_once() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| SqliteStore::open(&path).map(drop))).collect();
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn an_owner_of_another_process_is_fenced_through_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, owners) = (folder.path().join("journal.db"), folder.path().join("owners"));
+    let (one, other) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    let (dead, heir) = (Owner::claim(&owners).unwrap(), Owner::claim(&owners).unwrap());
+    let mut stale = create(&one, new_run(1, &dead)).await;
+    let error = other.acquire(stale.run(), &heir).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Owned { by, .. } if by == dead.id()), "{error}");
+    one.append(&mut stale, vec![note(1)]).await.unwrap();
+    drop(dead);
+    let mut lease = other.acquire(stale.run(), &heir).await.unwrap();
+    other.append(&mut lease, vec![note(2)]).await.unwrap();
+    let error = one.append(&mut stale, vec![note(3)]).await.unwrap_err();
+    assert!(matches!(error, AppendError::Fenced { epoch: 1, current: 2, .. }), "{error}");
+    assert_eq!(one.read(lease.run(), 0).await.unwrap(), other.read(lease.run(), 0).await.unwrap());
+    assert_eq!(std::fs::read_dir(&owners).unwrap().count(), 1, "the dead owner's file is still there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_stores_write_to_one_file_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let tasks: Vec<_> = (0..2u64)
+        .map(|half| {
+            let store = SqliteStore::open(&path).unwrap();
+            tokio::spawn(async move {
+                let owner = Owner::in_process();
+                for number in 0..10 {
+                    let mut lease = create(&store, new_run(half * 10 + number, &owner)).await;
+                    for attempt in 0..10 {
+                        store.append(&mut lease, vec![note(attempt)]).await.unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.runs(&RunFilter::default()).await.unwrap().len(), 20);
+    for number in 0..20 {
+        assert_eq!(store.read(run_id(number), 0).await.unwrap().len(), 11);
+    }
+}
+
+#[tokio::test]
+async fn a_record_costs_little_more_than_its_body() {
+    const RECORDS: u32 = 2_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let owner = Owner::in_process();
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let operation = segno_core::OperationId::from_bytes([3; 16]);
+    let records =
+        (0..RECORDS).map(|attempt| segno_store::NewRecord { operation: Some(operation), ..note(attempt) });
+    store.append(&mut lease, records.collect()).await.unwrap();
+    drop(store);
+    let bodies: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT sum(length(body)) FROM record", [], |row| row.get(0))
+        .unwrap();
+    let size = std::fs::metadata(&path).unwrap().len();
+    let over = (size - u64::try_from(bodies).unwrap()) / u64::from(RECORDS);
+    assert!(over < 110, "{over} bytes over the body");
+}
