@@ -1,0 +1,23 @@
+//! The model trait, the verdict on each tool call, and the scripted provider.
+//!
+//! A [`Model`] turns a [`CompletionRequest`] into a reply of `segno-core`. It translates between a provider's wire
+//! format and the core's types, and it judges each call in the reply: the core holds no JSON Schema engine, so a
+//! [`Verdict`](segno_core::Verdict) is part of what the shell records and a replay needs no validator.
+//!
+//! - [`judge_call`] judges a call as a model wrote it; [`Schemas::judge_arguments`] judges arguments that come from a
+//!   plan or a person. Both coerce only where nothing is lost, and report every violation at once.
+//! - [`Schema`] is one compiled JSON Schema, for whatever else must fit one.
+//! - [`ScriptModel`] replies from a TOML file: offline, deterministic, without a token.
+//!
+//! A schema comes from another party. It never reaches the network or a file, its patterns run in linear time, and
+//! one that would take too long or too much stack to apply is refused when it is compiled; see [`SchemaError`].
+
+mod model;
+mod schema;
+mod script;
+mod verdict;
+
+pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
+pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
+pub use script::{ScriptError, ScriptModel};
+pub use verdict::{MAX_ARGUMENT_BYTES, Schemas, judge_call};
