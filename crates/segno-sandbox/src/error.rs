@@ -1,0 +1,169 @@
+//! What can go wrong: while a module is loaded, and while a tool is called.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::config::ModuleDigest;
+
+/// Why a module could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The engine could not be built.
+    #[error("cannot build the WebAssembly engine: {reason}")]
+    Engine {
+        /// What the engine said.
+        reason: String,
+    },
+    /// There is no such file.
+    #[error("there is no module at `{}`: build it, or correct the path", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The file is there and cannot be read.
+    #[error("cannot read the module `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is larger than any sensible module.
+    #[error("the module `{}` has {bytes} bytes, expected at most {limit}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The file is not WebAssembly.
+    #[error("`{}` is not a WebAssembly module: it begins with {found}, expected the bytes 00 61 73 6d", path.display())]
+    NotWasm {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes, in words.
+        found: String,
+    },
+    /// The file is not the one that was pinned.
+    #[error("`{}` has the digest `{found}`, expected `{expected}`: it was changed since it was pinned", path.display())]
+    DigestMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The pinned digest.
+        expected: ModuleDigest,
+        /// The digest of the file.
+        found: ModuleDigest,
+    },
+    /// The file is damaged, or uses a feature that the engine does not have.
+    #[error("cannot compile `{}`: {reason}", path.display())]
+    Compile {
+        /// The file.
+        path: PathBuf,
+        /// What the compiler said.
+        reason: String,
+    },
+    /// The module is not a command, or needs an import that this host does not offer.
+    #[error("`{}` cannot run here: {reason}; expected a `wasi:cli/command` component or a WASI 0.1 command", path.display())]
+    Link {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// The folder for compiled modules cannot be trusted or used.
+    #[error("cannot keep compiled modules in `{}`: {reason}", path.display())]
+    Cache {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A granted folder cannot be opened.
+    #[error("cannot grant the folder `{}` to the server as `{guest}`: {source}", host.display())]
+    Preopen {
+        /// The folder on the host.
+        host: PathBuf,
+        /// The name it would have had.
+        guest: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Why a call was not answered with a result.
+#[derive(Clone, Debug)]
+pub struct CallError {
+    /// What happened.
+    pub kind: CallErrorKind,
+    /// Whether the server may have acted on the request.
+    pub received: Received,
+    /// The server, as its configuration names it.
+    pub server: String,
+    /// What happened, in words.
+    pub message: String,
+    /// What the server wrote last to its standard error, at most 4 KiB, without control characters.
+    pub stderr: String,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "tool server `{}`: {}", self.server, self.message)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// The ways in which a call goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallErrorKind {
+    /// The module could not be instantiated, or the handshake failed.
+    Start,
+    /// No answer came in time; the instance was ended.
+    Timeout,
+    /// The guest trapped: unreachable code, a bad memory access, its stack used up.
+    Trap,
+    /// The guest exited before it answered.
+    Exited,
+    /// The guest wanted more memory than its limit.
+    OutOfMemory,
+    /// The guest wrote a line longer than its limit.
+    OutputTooLarge,
+    /// The guest wrote something that is not the protocol.
+    Protocol,
+    /// The server does not offer this tool, or configuration does not.
+    UnknownTool,
+    /// The server answered with a JSON-RPC error.
+    Refused {
+        /// Its code, such as -32602 for invalid parameters.
+        code: i32,
+    },
+    /// The instance was ended because another call or its owner ended it.
+    Closed,
+}
+
+/// Whether a request reached its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Certainly not: the guest was not running, or had not read a byte of the request.
+    No,
+    /// It may have been received, and may have been acted upon.
+    Possibly,
+}
+
+/// Why an instance ended. The first cause wins; what follows from it is not reported.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: CallErrorKind,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: CallErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}

@@ -1,0 +1,55 @@
+//! Runs MCP tool servers compiled to WebAssembly, with nothing granted by default.
+//!
+//! A tool server is an ordinary MCP server that speaks JSON-RPC lines over standard input and output, compiled to a
+//! `wasi:cli/command` component or to a WASI 0.1 command module. The host gives it two pipes, the folders that its
+//! configuration names, and nothing else: no environment, no arguments, no network, a fixed wall clock and fixed
+//! random bytes.
+//!
+//! The way of a call:
+//!
+//! 1. [`Sandbox::new`] builds the engine, once for a process.
+//! 2. [`Sandbox::load`] reads, verifies and compiles a module, or takes it from the cache: a [`ToolServer`].
+//! 3. [`ToolServer::catalogue`] starts an instance and asks which tools there are.
+//! 4. [`ToolServer::open`] gives a [`Session`], whose instance starts with the first [`Session::call`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use segno_sandbox::{CallContext, Sandbox, SandboxOptions, ServerConfig};
+//!
+//! let sandbox = Sandbox::new(SandboxOptions::default())?;
+//! let server = sandbox.load(ServerConfig::new("risk", "risk.wasm")).await?;
+//! let session = server.open();
+//! let arguments = serde_json::Map::from_iter([("text".to_owned(), "everything is down".into())]);
+//! let call = CallContext { operation: "op_1".to_owned(), timeout: Duration::from_secs(5) };
+//! let output = session.call("score", arguments, call).await?;
+//! println!("{:?}", output.structured);
+//! session.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Invariant:** whatever a guest does (spin, trap, flood, talk nonsense, exit), the call ends with a [`CallError`]
+//! within its timeout, the host's memory stays bounded, and the next call gets a fresh instance.
+
+mod config;
+mod error;
+
+mod cache;
+mod compiled;
+mod engine;
+mod server;
+mod tools;
+
+mod guest;
+mod instance;
+mod pipe;
+mod session;
+mod transport;
+
+pub use config::{Access, InvalidDigest, Limits, ModuleDigest, Preopen, ServerConfig};
+pub use engine::{Sandbox, SandboxOptions};
+pub use error::{CallError, CallErrorKind, LoadError, Received};
+pub use server::ToolServer;
+pub use session::{CallContext, Session};
+pub use tools::{Annotations, ToolDescription, ToolOutput};

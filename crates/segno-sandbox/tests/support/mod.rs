@@ -1,0 +1,176 @@
+//! Guests as tiny sources, and what every test of this crate needs.
+#![expect(dead_code, reason = "each test file uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use segno_sandbox::{CallContext, Sandbox, SandboxOptions, ServerConfig, ToolServer};
+use serde_json::{Map, Value};
+
+/// One engine for all tests of a file, with a cache that lives as long: `risk` is compiled once.
+pub(crate) fn sandbox() -> &'static Sandbox {
+    static SANDBOX: OnceLock<(Sandbox, tempfile::TempDir)> = OnceLock::new();
+    let (sandbox, _) = SANDBOX.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        (Sandbox::new(SandboxOptions { cache_dir: Some(folder.path().join("cache")) }).unwrap(), folder)
+    });
+    sandbox
+}
+
+/// The compiled `risk` server.
+pub(crate) fn risk_module() -> PathBuf {
+    let path = match std::env::var_os("SEGNO_GUESTS") {
+        Some(folder) => Path::new(&folder).join("risk.wasm"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tool-servers/target/wasm32-wasip2/release/risk.wasm"),
+    };
+    assert!(path.is_file(), "build the guests first: cargo xtask guests");
+    path
+}
+
+pub(crate) fn arguments(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("expected an object, found {other}"),
+    }
+}
+
+pub(crate) fn call() -> CallContext {
+    CallContext { operation: "op_test".to_owned(), timeout: Duration::from_secs(60) }
+}
+
+/// Writes a guest given as WebAssembly text to a file of its own and loads it.
+pub(crate) async fn load(source: &str, change: impl FnOnce(&mut ServerConfig)) -> ToolServer {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.wasm");
+    std::fs::write(&path, wat::parse_str(source).unwrap()).unwrap();
+    let mut config = ServerConfig::new("guest", &path);
+    // Guests written by hand answer at once; a test machine may still be slow.
+    config.limits.call_timeout = Duration::from_secs(30);
+    config.limits.start_timeout = Duration::from_secs(30);
+    change(&mut config);
+    sandbox().load(config).await.unwrap()
+}
+
+/// A server of the stateless revision: answers `fine` to every call, but runs `on_marked` when a request holds a `~`. Good for nine calls.
+///
+/// `on_marked` may use `$write (at, length)`, `$deep`, the imports, the reply at 2048 whose text is at `TEXT`,
+/// and the memory from 8192 on. When it falls through, the reply is sent.
+pub(crate) fn server(on_marked: &str) -> String {
+    let discovered = concat!(
+        r#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"#,
+        r#""capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","serverInfo":{"name":"guest","version":"1"}}}"#,
+        "\n"
+    );
+    let start =
+        format!("(drop (call $line)) (call $write (i32.const 1024) (i32.const {}))", discovered.len());
+    module(&[(1024, discovered)], &start, 1, on_marked)
+}
+
+/// A server of the old era: refuses `server/discover`, then shakes hands by `initialize`. Good for one start.
+pub(crate) fn legacy_server() -> String {
+    let refused =
+        "{\"jsonrpc\":\"2.0\",\"id\":0,\"error\":{\"code\":-32601,\"message\":\"unknown method\"}}\n";
+    let initialized = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"#,
+        r#""serverInfo":{"name":"guest","version":"1"}}}"#,
+        "\n"
+    );
+    let start = format!(
+        "(drop (call $line)) (call $write (i32.const 1024) (i32.const {}))
+         (drop (call $line)) (call $write (i32.const 1400) (i32.const {}))
+         (drop (call $line))",
+        refused.len(),
+        initialized.len()
+    );
+    module(&[(1024, refused), (1400, initialized)], &start, 2, "")
+}
+
+/// Where the four letters of the reply's text are.
+pub(crate) fn text_at() -> usize {
+    2048 + REPLY.find("fine").unwrap()
+}
+
+/// Where the last digit of the reply's id is; the place before it is free.
+pub(crate) fn reply_id_at() -> usize {
+    2048 + REPLY.find("ID").unwrap() + 1
+}
+
+/// How long the reply is, its line break included.
+pub(crate) fn reply_length() -> usize {
+    REPLY.len()
+}
+
+/// A module that runs `body` and knows no protocol.
+pub(crate) fn bare(body: &str) -> String {
+    format!("(module {IMPORTS} (memory (export \"memory\") 1) (func (export \"_start\") {body}))")
+}
+
+fn module(data: &[(usize, &str)], start: &str, first_id: u8, on_marked: &str) -> String {
+    let data: String = data
+        .iter()
+        .chain([&(2048, REPLY)])
+        .map(|(at, text)| {
+            format!("(data (i32.const {at}) \"{}\")\n", text.escape_default().to_string().replace("\\'", "'"))
+        })
+        .collect();
+    let id_at = reply_id_at();
+    let length = REPLY.len();
+    let first = u32::from(b'0' + first_id);
+    format!(
+        "(module {IMPORTS}
+          (memory (export \"memory\") 1)
+          {data}
+          (func $write (param $at i32) (param $length i32)
+            (block $done (loop $more
+              (br_if $done (i32.eqz (local.get $length)))
+              (i32.store (i32.const 0) (local.get $at))
+              (i32.store (i32.const 4) (local.get $length))
+              (if (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)) (then unreachable))
+              (local.set $at (i32.add (local.get $at) (i32.load (i32.const 8))))
+              (local.set $length (i32.sub (local.get $length) (i32.load (i32.const 8))))
+              (br $more))))
+          ;; Reads one line; 1 when it holds a `~`. Exits at the end of input.
+          (func $line (result i32) (local $marked i32)
+            (loop $more
+              (i32.store (i32.const 0) (i32.const 16))
+              (i32.store (i32.const 4) (i32.const 1))
+              (if (call $fd_read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)) (then unreachable))
+              (if (i32.eqz (i32.load (i32.const 8))) (then (call $proc_exit (i32.const 0))))
+              (if (i32.eq (i32.load8_u (i32.const 16)) (i32.const 126)) (then (local.set $marked (i32.const 1))))
+              (br_if $more (i32.ne (i32.load8_u (i32.const 16)) (i32.const 10))))
+            (local.get $marked))
+          (func $deep (param $depth i32) (result i32)
+            (i32.add (call $deep (i32.add (local.get $depth) (i32.const 1))) (local.get $depth)))
+          (func (export \"_start\") (local $id i32)
+            {start}
+            (local.set $id (i32.const {first}))
+            (loop $calls
+              (if (call $line) (then {on_marked}))
+              ;; The id has two places; JSON allows a space before the digit.
+              (i32.store8 (i32.const {}) (i32.const 32))
+              (i32.store8 (i32.const {id_at}) (local.get $id))
+              (call $write (i32.const 2048) (i32.const {length}))
+              (local.set $id (i32.add (local.get $id) (i32.const 1)))
+              (br $calls))))",
+        id_at - 1
+    )
+}
+
+const REPLY: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[{"type":"text","text":"fine"}]}}"#,
+    "\n"
+);
+
+const IMPORTS: &str = r#"
+  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (import "wasi_snapshot_preview1" "random_get" (func $random_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "clock_time_get" (func $clock_time_get (param i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ_sizes_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+"#;
