@@ -1,0 +1,90 @@
+//! An agent file: what one agent is, before it is known which tools exist.
+
+mod expressions;
+mod read;
+mod resolve;
+mod steps;
+mod tools;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segno_core::{
+    AgentName, EffectClass, Limits, MemoryScope, Mind, OnFailure, OnIndeterminate, ToolName, ToolPattern,
+};
+
+pub(crate) use self::read::read;
+use crate::section::Located;
+use crate::settings::Settings;
+use crate::source::SourceFile;
+
+/// One agent of the workspace.
+#[derive(Debug, Clone)]
+pub struct AgentFile {
+    /// The agent's name.
+    pub name: AgentName,
+    /// The author's version; `0.0.0` if the file does not say.
+    pub version: String,
+    /// What the agent does, in a sentence; may be empty.
+    pub description: String,
+    /// What the agent can be asked for. `_` is read as `-`.
+    pub capabilities: BTreeSet<String>,
+    /// How it decides: with a model, or by a list of steps. All templates and expressions are parsed and checked.
+    pub mind: Mind,
+    /// Which tools it may use, and how.
+    pub tools: AgentTools,
+    /// Where its memory reads and writes.
+    pub memory_scope: MemoryScope,
+    /// The bounds of one run.
+    pub limits: Limits,
+    /// The file itself.
+    pub source: SourceFile,
+    /// The tools that steps call, each where it stands.
+    called: Vec<Located<ToolName>>,
+}
+
+/// Which tools an agent may use, and how: `[tools]`.
+#[derive(Debug, Clone, Default)]
+pub struct AgentTools {
+    /// What it may use; nothing by default.
+    pub allow: Vec<Located<ToolPattern>>,
+    /// What a person must agree to before each call.
+    pub approve: Vec<Located<ToolPattern>>,
+    /// Settings of single tools, each with the place of the tool's name.
+    pub settings: BTreeMap<ToolName, Located<ToolSettings>>,
+}
+
+/// The settings of one tool, `[tools.settings."server.tool"]`. What is absent is as the tool's own default says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolSettings {
+    /// Longest time for one attempt, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Attempts after the first, where the effect class allows them.
+    pub retries: Option<u32>,
+    /// What a failed call does to the run.
+    pub on_failure: Option<OnFailure>,
+    /// What may repeat. The author's word; it stands above what the tool's server says.
+    pub effect: Option<EffectClass>,
+    /// What happens when nobody knows whether the effect took place.
+    pub on_indeterminate: Option<OnIndeterminate>,
+}
+
+impl AgentFile {
+    /// Says which tool servers the agent can reach, so that only those are started.
+    pub fn servers(&self, settings: &Settings) -> BTreeSet<String> {
+        settings.servers.keys().filter(|server| self.reaches(server)).cloned().collect()
+    }
+
+    fn reaches(&self, server: &str) -> bool {
+        let prefix = format!("{server}.");
+        self.tools.allow.iter().any(|pattern| match pattern_parts(&pattern.value) {
+            (before, true) => before.starts_with(&prefix) || prefix.starts_with(before),
+            (name, false) => name.starts_with(&prefix),
+        })
+    }
+}
+
+/// The text before a pattern's `*`, or the whole name, and whether there is a `*`.
+fn pattern_parts(pattern: &ToolPattern) -> (&str, bool) {
+    let text = pattern.as_str();
+    text.strip_suffix('*').map_or((text, false), |before| (before, true))
+}

@@ -1,0 +1,155 @@
+//! Turns an agent file and the tools that exist into the configuration of a run.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use segno_core::{AgentConfig, SEMANTICS, Tool, ToolKind, ToolName, Toolbox};
+
+use super::AgentFile;
+use crate::catalogue::{Catalogue, CatalogueTool};
+use crate::code::Code;
+use crate::diagnostic::Diagnostic;
+use crate::names::{list, nearest};
+use crate::report::Report;
+
+impl AgentFile {
+    /// Builds the configuration of a run.
+    ///
+    /// `catalogue` holds the tools of every server that [`servers`](Self::servers) names, the built-in ones and those
+    /// registered in process. What the agent does not allow becomes known but forbidden.
+    ///
+    /// # Errors
+    /// All problems at once: a name in `allow`, `approve`, `settings` or a step that nobody offers, and names that a
+    /// model could not tell apart.
+    pub fn resolve(&self, catalogue: &Catalogue) -> Result<AgentConfig, Vec<Diagnostic>> {
+        let report = Report::new(self.source.clone());
+        self.check_names(&report, catalogue);
+        let mut tools = Toolbox::default();
+        for (name, offered) in catalogue {
+            if self.allows(name) {
+                tools.tools.insert(name.clone(), self.tool(name, offered));
+            } else {
+                tools.forbidden.insert(name.clone());
+            }
+        }
+        self.check_model_names(&report, &tools);
+
+        let (_, diagnostics) = report.finish();
+        if !diagnostics.is_empty() {
+            return Err(diagnostics);
+        }
+        Ok(AgentConfig {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            semantics: SEMANTICS,
+            mind: self.mind.clone(),
+            tools,
+            memory_scope: self.memory_scope,
+            limits: self.limits,
+        })
+    }
+
+    fn allows(&self, tool: &ToolName) -> bool {
+        self.tools.allow.iter().any(|pattern| pattern.value.matches(tool))
+    }
+
+    fn tool(&self, name: &ToolName, offered: &CatalogueTool) -> Tool {
+        let settings =
+            self.tools.settings.get(name).map(|settings| settings.value.clone()).unwrap_or_default();
+        let default = Tool::new(offered.description.clone(), offered.input_schema.clone());
+        Tool {
+            output_schema: offered.output_schema.clone(),
+            kind: offered.kind,
+            class: settings.effect.unwrap_or_else(|| offered.class()),
+            timeout_ms: settings.timeout_ms.unwrap_or(default.timeout_ms),
+            retries: settings.retries.unwrap_or(default.retries),
+            approve: self.tools.approve.iter().any(|pattern| pattern.value.matches(name)),
+            on_failure: settings.on_failure,
+            on_indeterminate: settings.on_indeterminate.unwrap_or(default.on_indeterminate),
+            ..default
+        }
+    }
+
+    fn check_names(&self, report: &Report, catalogue: &Catalogue) {
+        for pattern in &self.tools.allow {
+            if !catalogue.keys().any(|tool| pattern.value.matches(tool)) {
+                unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
+            }
+        }
+        // A misspelt name here would leave a tool without its gate, so it is as bad as a misspelt permission.
+        for pattern in &self.tools.approve {
+            if catalogue.keys().any(|tool| pattern.value.matches(tool) && self.allows(tool)) {
+                continue;
+            }
+            if catalogue.keys().any(|tool| pattern.value.matches(tool)) {
+                self.not_allowed(report, pattern.span.clone(), pattern.value.as_str());
+            } else {
+                unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
+            }
+        }
+        for (name, settings) in &self.tools.settings {
+            if !catalogue.contains_key(name) {
+                unknown(report, settings.span.clone(), name.as_str(), catalogue);
+            } else if !self.allows(name) {
+                self.not_allowed(report, settings.span.clone(), name.as_str());
+            }
+        }
+        for tool in &self.called {
+            if catalogue.get(&tool.value).is_none_or(|offered| offered.kind != ToolKind::External) {
+                unknown(report, tool.span.clone(), tool.value.as_str(), catalogue);
+            }
+        }
+    }
+
+    fn not_allowed(&self, report: &Report, span: Range<usize>, name: &str) {
+        let allowed = self.tools.allow.iter().map(|pattern| pattern.value.as_str());
+        report
+            .error(Code::ToolNotAllowed, span, format!("`{name}` is set up, but the agent does not allow it"))
+            .help(format!(
+                "add it to `allow`, which now has {}, or take it out here",
+                or_nothing(&list(allowed))
+            ));
+    }
+
+    /// Models take fewer letters in a name than servers do, so two tools may look the same to them.
+    fn check_model_names(&self, report: &Report, tools: &Toolbox) {
+        let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
+        for name in tools.tools.keys() {
+            if let Some(other) = seen.insert(name.model_name(), name) {
+                let pattern = self.tools.allow.iter().find(|pattern| pattern.value.matches(name));
+                report
+                    .error(
+                        Code::ToolNameClash,
+                        pattern.map_or(0..0, |pattern| pattern.span.clone()),
+                        format!("a model sees both `{other}` and `{name}` as `{}`", name.model_name()),
+                    )
+                    .help("allow only one of them");
+            }
+        }
+    }
+}
+
+fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogue) {
+    let (prefix, is_prefix) = name.strip_suffix('*').map_or((name, false), |before| (before, true));
+    let problem = if is_prefix {
+        format!("nobody offers a tool whose name begins with `{prefix}`")
+    } else {
+        format!("nobody offers a tool `{name}`")
+    };
+    let server = name.split('.').next().unwrap_or(name);
+    let siblings: Vec<_> = catalogue
+        .keys()
+        .map(ToolName::as_str)
+        .filter(|tool| tool.strip_prefix(server).is_some_and(|rest| rest.starts_with('.')))
+        .collect();
+    let help = match nearest(name, catalogue.keys().map(ToolName::as_str)) {
+        Some(near) if !is_prefix => format!("did you mean `{near}`?"),
+        Some(_) | None if !siblings.is_empty() => format!("`{server}` offers {}", list(siblings)),
+        Some(_) | None => format!("there is no server `{server}`: add `[servers.{server}]` to `segno.toml`"),
+    };
+    report.error(Code::UnknownTool, span, problem).help(help);
+}
+
+fn or_nothing(list: &str) -> &str {
+    if list.is_empty() { "nothing" } else { list }
+}

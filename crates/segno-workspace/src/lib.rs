@@ -1,0 +1,54 @@
+//! Reads a workspace folder into checked values, or into diagnostics with spans.
+//!
+//! [`Workspace::load`] reads `segno.toml` and `agents/*.toml` and reports all problems at once, each with its place,
+//! what was expected and one thing to try. It performs nothing: no server is started, no model is asked, and of the
+//! other files that the workspace names only the existence is checked.
+//!
+//! What an agent may do also depends on what tool servers offer, which is known only when they run. So there are two
+//! steps: [`AgentFile::servers`] says which servers an agent can reach, and [`AgentFile::resolve`] turns the file and
+//! the [`Catalogue`] of all tools that exist into the [`AgentConfig`](segno_core::AgentConfig) of a run.
+//!
+//! ```no_run
+//! use segno_workspace::{Workspace, builtin_tools};
+//!
+//! let loaded = Workspace::load(".".as_ref());
+//! for diagnostic in &loaded.diagnostics {
+//!     eprintln!("{diagnostic}");
+//! }
+//! if let Some(workspace) = loaded.workspace {
+//!     for agent in workspace.agents.values() {
+//!         let servers = agent.servers(&workspace.settings); // start these, add what they offer
+//!         let config = agent.resolve(&builtin_tools());
+//! #       drop((servers, config));
+//!     }
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod workspace;
+
+mod agent;
+mod catalogue;
+mod settings;
+
+mod code;
+mod diagnostic;
+mod source;
+
+mod names;
+mod report;
+mod secrets;
+mod section;
+mod text;
+mod units;
+
+pub use agent::{AgentFile, AgentTools, ToolSettings};
+pub use catalogue::{Catalogue, CatalogueTool, builtin_tools};
+pub use code::Code;
+pub use diagnostic::{Diagnostic, Severity};
+pub use section::Located;
+pub use settings::{
+    Access, FileGrant, MemoryBinding, ModelBinding, SecretRef, ServerBinding, ServerLimits, Settings,
+};
+pub use source::{Position, SourceFile};
+pub use workspace::{Loaded, Workspace};

@@ -1,0 +1,44 @@
+//! Near names and lists of names, for help texts.
+
+/// Finds the candidate that the writer of `name` probably meant.
+pub(crate) fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let wanted = plain(name);
+    let tolerance = (wanted.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), candidate))
+        .filter(|(distance, _)| *distance <= tolerance)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Suggests the nearest of some names, else lists them.
+pub(crate) fn suggestion(name: &str, known: &[&str]) -> String {
+    match (nearest(name, known.iter().copied()), known) {
+        (Some(near), _) => format!("did you mean `{near}`? known here: {}", list(known)),
+        (None, []) => "nothing is known here".to_owned(),
+        (None, _) => format!("known here: {}", list(known)),
+    }
+}
+
+/// Lists names: `` `a`, `b` ``.
+pub(crate) fn list<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
+/// `-` and `_`, and upper and lower case, are easily mistaken for each other. Nobody means a name of kilobytes.
+fn plain(name: &str) -> String {
+    name.chars().take(128).collect::<String>().to_lowercase().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_despite_a_slip() {
+        assert_eq!(nearest("risk.scroe", ["risk.score", "risk.record"]), Some("risk.score"));
+        assert_eq!(nearest("Max-Steps", ["max_steps"]), Some("max_steps"));
+        assert_eq!(nearest("banana", ["risk.score", "name"]), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! Reads the values of one table. Whatever does not fit is reported, and the reading goes on.
+
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use crate::code::Code;
+use crate::names::{list, suggestion};
+use crate::report::Report;
+use crate::units;
+
+/// A value and the bytes of the file that it was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands, in bytes.
+    pub span: Range<usize>,
+}
+
+impl<T> Located<T> {
+    pub(crate) fn map<U>(self, map: impl FnOnce(T) -> U) -> Located<U> {
+        Located { value: map(self.value), span: self.span }
+    }
+}
+
+/// One table of a file.
+pub(crate) struct Section<'t> {
+    pub(crate) report: &'t Report,
+    table: &'t DeTable<'t>,
+    /// What a missing key points at: the header, or the whole inline table.
+    pub(crate) span: Range<usize>,
+    /// What messages call it, such as ``a step`` or `` `[tools]` ``.
+    what: String,
+}
+
+impl<'t> Section<'t> {
+    /// Opens a table and reports the keys that it should not have.
+    pub(crate) fn open(
+        report: &'t Report,
+        table: &'t DeTable<'t>,
+        span: Range<usize>,
+        what: impl Into<String>,
+        known: &[&str],
+    ) -> Self {
+        let section = Self { report, table, span, what: what.into() };
+        for key in table.keys() {
+            if !known.contains(&key.get_ref().as_ref()) && !report.is_concealed(&key.span()) {
+                section.unknown_key(key, known);
+            }
+        }
+        section
+    }
+
+    fn unknown_key(&self, key: &Spanned<DeString<'t>>, known: &[&str]) {
+        let name = key.get_ref();
+        let header = self.report.source().slice(self.span.clone());
+        if header.starts_with('[') && self.report.has_landed(name) {
+            let table = header.trim_matches(['[', ']']).trim();
+            self.report
+                .error(
+                    Code::KeyBelowTable,
+                    key.span(),
+                    format!("`{name}` stands below `{header}`, so TOML reads it as `{table}.{name}`"),
+                )
+                .label("this belongs to the whole file")
+                .help("move it above the first table header");
+            return;
+        }
+        self.report
+            .error(Code::UnknownKey, key.span(), format!("`{name}` is not known in {}", self.what))
+            .help(suggestion(name, known));
+    }
+
+    /// Finds a value as it stands.
+    pub(crate) fn get(&self, key: &str) -> Option<&'t Spanned<DeValue<'t>>> {
+        self.table.get(key)
+    }
+
+    /// Finds where a key itself stands.
+    pub(crate) fn key_span(&self, key: &str) -> Option<Range<usize>> {
+        self.table.get_key_value(key).map(|(key, _)| key.span())
+    }
+
+    /// Reports a key that must be there, unless it is or has landed in a table below.
+    pub(crate) fn require(&self, key: &str, help: &str) {
+        if self.get(key).is_none() && !self.report.is_elsewhere(key) {
+            self.report
+                .error(Code::MissingKey, self.span.clone(), format!("{} has no `{key}`", self.what))
+                .help(help);
+        }
+    }
+
+    pub(crate) fn string(&self, key: &str) -> Option<Located<String>> {
+        string(self.report, key, self.get(key)?)
+    }
+
+    /// Reads a string that a parser of its own checks, such as a name.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, key: &str) -> Option<Located<T>> {
+        parsed(self.report, self.string(key)?)
+    }
+
+    pub(crate) fn boolean(&self, key: &str) -> Option<bool> {
+        let value = self.get(key)?;
+        value.get_ref().as_bool().or_else(|| wrong_type(self.report, key, value, "`true` or `false`"))
+    }
+
+    pub(crate) fn integer<N: TryFrom<u64>>(&self, key: &str, range: RangeInclusive<u64>) -> Option<N> {
+        let value = self.get(key)?;
+        let Some(integer) = value.get_ref().as_integer() else {
+            return wrong_type(self.report, key, value, "a whole number");
+        };
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let number =
+            number.filter(|number| range.contains(number)).and_then(|number| N::try_from(number).ok());
+        if number.is_none() {
+            let expected = format!("expected {} to {}", range.start(), range.end());
+            self.report
+                .error(Code::InvalidValue, value.span(), format!("`{key}` is out of range"))
+                .label(expected);
+        }
+        number
+    }
+
+    pub(crate) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        let value = self.get(key)?;
+        let number = match value.get_ref() {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) => {
+                u32::from_str_radix(integer.as_str(), integer.radix()).ok().map(f64::from)
+            }
+            _ => return wrong_type(self.report, key, value, "a number"),
+        };
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let expected = format!("expected {} to {}", range.start(), range.end());
+            self.report
+                .error(Code::InvalidValue, value.span(), format!("`{key}` is out of range"))
+                .label(expected);
+        }
+        number
+    }
+
+    pub(crate) fn duration(&self, key: &str) -> Option<Duration> {
+        self.unit(key, Code::InvalidDuration, "a duration such as `\"2s\"`", units::duration)
+    }
+
+    pub(crate) fn millis(&self, key: &str) -> Option<u64> {
+        self.duration(key).and_then(|duration| u64::try_from(duration.as_millis()).ok())
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Option<u64> {
+        self.unit(key, Code::InvalidSize, "a size such as `\"64MiB\"`", units::size)
+    }
+
+    fn unit<T>(
+        &self,
+        key: &str,
+        code: Code,
+        expected: &str,
+        read: fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = self.get(key)?;
+        let Some(text) = value.get_ref().as_str() else {
+            return wrong_type(self.report, key, value, expected);
+        };
+        read(text)
+            .map_err(|expected| {
+                self.report.error(code, value.span(), format!("`{key}` cannot be `{text}`")).label(expected);
+            })
+            .ok()
+    }
+
+    /// Reads one of a few words.
+    pub(crate) fn choice<T: Clone>(&self, key: &str, choices: &[(&str, T)]) -> Option<T> {
+        let text = self.string(key)?;
+        let found = choices.iter().find(|(word, _)| *word == text.value);
+        if found.is_none() {
+            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            self.report
+                .error(Code::InvalidValue, text.span, format!("`{key}` cannot be `{}`", text.value))
+                .label(format!("expected one of {}", list(words)));
+        }
+        found.map(|(_, value)| value.clone())
+    }
+
+    /// Reads a list of strings that a parser of its own checks. Items that do not fit are left out.
+    pub(crate) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Vec<Located<T>> {
+        self.items(key, "a list of strings")
+            .iter()
+            .filter_map(|item| parsed(self.report, string(self.report, key, item)?))
+            .collect()
+    }
+
+    /// The items of a list; none when it is absent or something else.
+    pub(crate) fn items(&self, key: &str, expected: &str) -> &'t [Spanned<DeValue<'t>>] {
+        let Some(value) = self.get(key) else { return &[] };
+        match value.get_ref() {
+            DeValue::Array(items) => items,
+            _ => {
+                wrong_type::<()>(self.report, key, value, expected);
+                &[]
+            }
+        }
+    }
+
+    /// Opens a table within this one.
+    pub(crate) fn section(&self, key: &str, what: &str, known: &[&str]) -> Option<Self> {
+        let (key, value) = self.table.get_key_value(key)?;
+        Self::of(self.report, key.get_ref(), value, what, known)
+    }
+
+    /// Opens a value as a table.
+    pub(crate) fn of(
+        report: &'t Report,
+        key: &str,
+        value: &'t Spanned<DeValue<'t>>,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Self> {
+        match value.get_ref() {
+            DeValue::Table(table) => Some(Self::open(report, table, value.span(), what, known)),
+            _ => wrong_type(report, key, value, "a table"),
+        }
+    }
+
+    /// The tables within this one, by name: `[models.default]`, `[models.local]`.
+    pub(crate) fn tables(&self, key: &str) -> Vec<(Located<String>, &'t Spanned<DeValue<'t>>)> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let DeValue::Table(table) = value.get_ref() else {
+            wrong_type::<()>(self.report, key, value, "a table");
+            return Vec::new();
+        };
+        let entries = table.iter();
+        entries
+            .map(|(key, value)| (Located { value: key.get_ref().to_string(), span: key.span() }, value))
+            .collect()
+    }
+}
+
+/// Reads a string.
+pub(crate) fn string<'t>(
+    report: &Report,
+    key: &str,
+    value: &'t Spanned<DeValue<'t>>,
+) -> Option<Located<String>> {
+    match value.get_ref() {
+        DeValue::String(text) => Some(Located { value: text.to_string(), span: value.span() }),
+        _ => wrong_type(report, key, value, "a string"),
+    }
+}
+
+/// Reports a value of another type than expected.
+pub(crate) fn wrong_type<T>(
+    report: &Report,
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    expected: &str,
+) -> Option<T> {
+    let found = match value.get_ref() {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    };
+    report
+        .error(Code::WrongType, value.span(), format!("`{key}` is {found}"))
+        .label(format!("expected {expected}"));
+    None
+}
+
+fn parsed<T: FromStr<Err: Display>>(report: &Report, text: Located<String>) -> Option<Located<T>> {
+    match text.value.parse() {
+        Ok(value) => Some(Located { value, span: text.span }),
+        Err(error) => {
+            report.error(Code::InvalidValue, text.span, error.to_string());
+            None
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What `segno.toml` says: models, tool servers, where things are kept.
+
+mod models;
+mod paths;
+mod read;
+mod secrets;
+mod servers;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(crate) use self::read::read;
+
+/// The settings of a workspace. All paths are joined with the workspace's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The models by name, `[models.*]`.
+    pub models: BTreeMap<String, ModelBinding>,
+    /// The tool servers by name, `[servers.*]`.
+    pub servers: BTreeMap<String, ServerBinding>,
+    /// The file that keeps runs; `.segno/segno.db` by default.
+    pub store: PathBuf,
+    /// What agents remember.
+    pub memory: MemoryBinding,
+    /// The secrets by name, `[secrets]`. Their values are scrubbed from whatever is recorded.
+    pub secrets: BTreeMap<String, SecretRef>,
+}
+
+/// Where a model's replies come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelBinding {
+    /// Replies written down beforehand, `provider = "script"`: needs no network and no key.
+    Script {
+        /// The script.
+        file: PathBuf,
+    },
+}
+
+/// What agents remember, `[memory]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryBinding {
+    /// The file that keeps it; `.segno/memory.db` by default.
+    pub path: PathBuf,
+    /// Files of JSON lines that a new memory starts with.
+    pub seeds: Vec<PathBuf>,
+}
+
+/// A sandboxed tool server, with what it is granted. Nothing is granted by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerBinding {
+    /// The WebAssembly file.
+    pub module: PathBuf,
+    /// The digest that the file must have, `sha256:…` or `blake3:…`.
+    pub digest: Option<String>,
+    /// The tools that are offered; `None` offers all that the server has.
+    pub tools: Option<Vec<String>>,
+    /// The folders that it may use.
+    pub files: Vec<FileGrant>,
+    /// What it may use up.
+    pub limits: ServerLimits,
+    /// Whether its annotations may make the engine less careful. They come from the server and prove nothing, so
+    /// this is the operator's word for them; `false` by default.
+    pub trust_annotations: bool,
+}
+
+/// A folder of the host that a server may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileGrant {
+    /// The folder on the host. A relative path starts at the workspace and may leave it with `..`; an absolute one
+    /// is taken as it is. The operator grants it, so it is not confined.
+    pub host: PathBuf,
+    /// The absolute path under which the server sees it.
+    pub guest: String,
+    /// What the server may do with it.
+    pub access: Access,
+    /// Whether the runtime makes the folder when it is not there; `false` by default.
+    pub create: bool,
+}
+
+/// What a server may do with a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read files and list folders.
+    Read,
+    /// Read, create, change and delete.
+    Write,
+}
+
+/// What one instance of a server may use up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Bytes of linear memory. 64 MiB by default: a Rust server needs one or two, a Python one 20 to 40.
+    pub memory: u64,
+    /// The longest that one call may take. 5 seconds by default: a tool without network that takes longer is stuck.
+    pub call_timeout: Duration,
+    /// Bytes of one answer. 1 MiB by default: more does not belong into a model's context.
+    pub output: u64,
+    /// Bytes kept of what the server wrote last to standard error. 64 KiB by default.
+    pub stderr: u64,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self { memory: 64 << 20, call_timeout: Duration::from_secs(5), output: 1 << 20, stderr: 64 << 10 }
+    }
+}
+
+/// Where a secret is found when it is needed. The value itself never stands in a file of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretRef {
+    /// In an environment variable, `{ env = "NAME" }`.
+    Env(String),
+    /// In a file, `{ file = "PATH" }`.
+    File(PathBuf),
+}

@@ -1,0 +1,61 @@
+//! Reads paths: joined with the workspace's folder, never expanded.
+
+use std::path::{Path, PathBuf};
+
+use crate::code::Code;
+use crate::report::Report;
+use crate::section::{Located, Section, string};
+
+/// Where the paths of a file start, and where their problems go.
+pub(crate) struct Paths<'t> {
+    pub(crate) report: &'t Report,
+    pub(crate) root: &'t Path,
+}
+
+impl Paths<'_> {
+    /// Reads a path that need not exist.
+    pub(crate) fn path(&self, section: &Section<'_>, key: &str) -> Option<Located<PathBuf>> {
+        self.joined(key, section.string(key)?)
+    }
+
+    /// Reads the path of a file that must be there.
+    pub(crate) fn file(&self, section: &Section<'_>, key: &str, help: &str) -> Option<PathBuf> {
+        self.existing(key, section.string(key)?, help)
+    }
+
+    /// Reads the paths of files that must be there.
+    pub(crate) fn files(&self, section: &Section<'_>, key: &str, help: &str) -> Vec<PathBuf> {
+        let items = section.items(key, "a list of paths").iter();
+        items.filter_map(|item| self.existing(key, string(self.report, key, item)?, help)).collect()
+    }
+
+    fn existing(&self, key: &str, text: Located<String>, help: &str) -> Option<PathBuf> {
+        let written = text.value.clone();
+        let path = self.joined(key, text)?;
+        if !path.value.is_file() {
+            let what = if path.value.exists() { "not a file" } else { "not there" };
+            self.report
+                .error(Code::MissingFile, path.span, format!("the file `{written}` is {what}"))
+                .label("relative to the workspace's folder")
+                .help(help);
+            return None;
+        }
+        Some(path.value)
+    }
+
+    fn joined(&self, key: &str, text: Located<String>) -> Option<Located<PathBuf>> {
+        let problem = if text.value.is_empty() {
+            "expected a path"
+        } else if text.value.contains("${") || text.value.starts_with("~/") {
+            "variables and `~` are not expanded: write the path itself"
+        } else if text.value.contains('\0') {
+            "a path has no NUL"
+        } else {
+            return Some(text.map(|path| self.root.join(path)));
+        };
+        self.report
+            .error(Code::InvalidValue, text.span, format!("`{key}` is not a usable path"))
+            .label(problem);
+        None
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads `[servers.*]`. A permission or limit that cannot be read refuses the file; nothing falls back to something wider.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::paths::Paths;
+use super::{Access, FileGrant, ServerBinding, ServerLimits};
+use crate::code::Code;
+use crate::section::{Located, Section};
+
+pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, ServerBinding> {
+    let mut servers = BTreeMap::new();
+    for (name, value) in file.tables("servers") {
+        let is_valid = check_name(&name, paths);
+        if let Some(server) = server(&name.value, value, paths).filter(|_| is_valid) {
+            servers.insert(name.value, server);
+        }
+    }
+    servers
+}
+
+/// A server's name is the first part of its tools' names, so it holds no `.`.
+fn check_name(name: &Located<String>, paths: &Paths<'_>) -> bool {
+    let text = &name.value;
+    let is_valid = text.len() <= 32
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte));
+    if !is_valid {
+        paths
+            .report
+            .error(Code::InvalidValue, name.span.clone(), format!("`{text}` is not a server name"))
+            .label("expected 1 to 32 lower-case letters, digits, `-` and `_`, beginning with a letter");
+    } else if text == "memory" {
+        paths
+            .report
+            .error(Code::InvalidValue, name.span.clone(), "a server cannot be called `memory`")
+            .label("the built-in tools `memory.*` have this name");
+    }
+    is_valid && text != "memory"
+}
+
+fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) -> Option<ServerBinding> {
+    let section = Section::of(paths.report, name, value, &format!("`[servers.{name}]`"), SERVER_KEYS)?;
+    section.require("wasm", "add `wasm = \"PATH\"`, the compiled server");
+    let module = paths.file(&section, "wasm", "build it, or correct the path");
+    let permissions = section.section("permissions", &format!("`[servers.{name}.permissions]`"), &["files"]);
+    let limits = section.section("limits", &format!("`[servers.{name}.limits]`"), LIMIT_KEYS);
+    let binding = ServerBinding {
+        module: module.unwrap_or_default(),
+        digest: digest(&section, paths),
+        tools: section.get("tools").map(|_| tools(&section)),
+        files: permissions.map(|permissions| files(&permissions, paths)).unwrap_or_default(),
+        limits: limits.map(|limits| self::limits(&limits)).unwrap_or_default(),
+        trust_annotations: section.boolean("trust_annotations").unwrap_or(false),
+    };
+    (!binding.module.as_os_str().is_empty()).then_some(binding)
+}
+
+fn tools(section: &Section<'_>) -> Vec<String> {
+    section.list::<String>("tools").into_iter().map(|tool| tool.value).collect()
+}
+
+fn digest(section: &Section<'_>, paths: &Paths<'_>) -> Option<String> {
+    let digest = section.string("digest")?;
+    let hexadecimal = ["sha256:", "blake3:"].iter().find_map(|prefix| digest.value.strip_prefix(prefix));
+    if hexadecimal
+        .is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    {
+        return Some(digest.value);
+    }
+    paths
+        .report
+        .error(Code::InvalidValue, digest.span, "`digest` is not a digest")
+        .label("expected `sha256:` or `blake3:` and 64 hexadecimal digits");
+    None
+}
+
+fn limits(section: &Section<'_>) -> ServerLimits {
+    let defaults = ServerLimits::default();
+    ServerLimits {
+        memory: section.size("memory").unwrap_or(defaults.memory),
+        call_timeout: section.duration("call_timeout").unwrap_or(defaults.call_timeout),
+        output: section.size("output").unwrap_or(defaults.output),
+        stderr: section.size("stderr").unwrap_or(defaults.stderr),
+    }
+}
+
+fn files(permissions: &Section<'_>, paths: &Paths<'_>) -> Vec<FileGrant> {
+    let mut guests = BTreeSet::new();
+    let mut grants = Vec::new();
+    for item in permissions.items("files", "a list of grants") {
+        let Some(section) = Section::of(paths.report, "files", item, "a grant of `files`", GRANT_KEYS) else {
+            continue;
+        };
+        for (key, help) in GRANT_REQUIRED {
+            section.require(key, help);
+        }
+        let access = section.choice("access", &[("read", Access::Read), ("write", Access::Write)]);
+        let create = section.boolean("create").unwrap_or(false);
+        if create && access == Some(Access::Read) {
+            let span = section.key_span("create").unwrap_or(section.span.clone());
+            paths
+                .report
+                .error(Code::InvalidValue, span, "`create` belongs to a grant with `access = \"write\"`")
+                .help("take it out, or grant `write`");
+        }
+        let host = host(&section, paths, create);
+        let guest = guest(&section, paths);
+        if let (Some(host), Some(guest), Some(access)) = (host, guest, access) {
+            if guests.insert(guest.value.clone()) {
+                grants.push(FileGrant { host, guest: guest.value, access, create });
+            } else {
+                paths.report.error(
+                    Code::InvalidValue,
+                    guest.span,
+                    format!("two grants have the guest path `{}`", guest.value),
+                );
+            }
+        }
+    }
+    grants
+}
+
+fn host(section: &Section<'_>, paths: &Paths<'_>, create: bool) -> Option<std::path::PathBuf> {
+    let written = section.string("host")?;
+    let host = paths.path(section, "host")?;
+    if host.value.is_dir() || create && !host.value.exists() {
+        return Some(host.value);
+    }
+    let added = paths.report.error(
+        Code::MissingFolder,
+        host.span,
+        format!(
+            "the folder `{}` is {}",
+            written.value,
+            if host.value.exists() { "not a folder" } else { "not there" }
+        ),
+    );
+    added
+        .label("relative to the workspace's folder")
+        .help("make it, correct the path, or let Segno make it with `create = true`");
+    None
+}
+
+fn guest(section: &Section<'_>, paths: &Paths<'_>) -> Option<Located<String>> {
+    let guest = section.string("guest")?;
+    let is_plain = guest.value.strip_prefix('/').is_some_and(|path| {
+        path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
+    });
+    if is_plain {
+        return Some(guest);
+    }
+    paths
+        .report
+        .error(Code::InvalidValue, guest.span, "`guest` is not a path that a server can see")
+        .label("expected an absolute path such as `/data`, without `.`, `..` or a slash at the end");
+    None
+}
+
+const SERVER_KEYS: &[&str] = &["wasm", "digest", "tools", "trust_annotations", "permissions", "limits"];
+const LIMIT_KEYS: &[&str] = &["memory", "call_timeout", "output", "stderr"];
+const GRANT_KEYS: &[&str] = &["host", "guest", "access", "create"];
+const GRANT_REQUIRED: &[(&str, &str)] = &[
+    ("host", "add `host = \"PATH\"`, the folder on this machine"),
+    ("guest", "add `guest = \"/data\"`, where the server sees it"),
+    ("access", "add `access = \"read\"` or `access = \"write\"`"),
+];

@@ -1,0 +1,98 @@
+//! Durations and sizes as people write them. What cannot be read is refused; nothing falls back to something wider.
+
+use std::time::Duration;
+
+/// Reads a duration such as `250ms`, `2s`, `5m` or `1h`; more than nothing.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text).ok_or(DURATION)?;
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(DURATION.to_owned()),
+    };
+    match number.checked_mul(millis) {
+        Some(0) => Err("expected more than nothing".to_owned()),
+        Some(millis) if millis <= MILLIS_MAX => Ok(Duration::from_millis(millis)),
+        Some(_) | None => Err("expected at most a year, `8760h`".to_owned()),
+    }
+}
+
+/// Reads a size such as `64KiB`, `64 MiB` or `1GiB` in bytes; more than nothing.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text).ok_or(SIZE)?;
+    let bytes = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "kB" | "KB" | "K" | "k" => return Err(binary(number, "KiB")),
+        "MB" | "M" => return Err(binary(number, "MiB")),
+        "GB" | "G" => return Err(binary(number, "GiB")),
+        _ => return Err(SIZE.to_owned()),
+    };
+    match number.checked_mul(bytes) {
+        Some(0) => Err("expected more than nothing".to_owned()),
+        Some(bytes) if bytes <= BYTES_MAX => Ok(bytes),
+        Some(_) | None => Err("expected at most `1024GiB`".to_owned()),
+    }
+}
+
+/// Splits a whole number from its unit; one space may stand between them.
+fn split(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let unit = &text[end..];
+    Some((text[..end].parse().ok()?, unit.strip_prefix(' ').unwrap_or(unit)))
+}
+
+fn binary(number: u64, unit: &str) -> String {
+    format!("sizes count in powers of 1024: write `{number}{unit}`")
+}
+
+const DURATION: &str = "expected a whole number and a unit, such as `250ms`, `2s`, `5m` or `1h`";
+const SIZE: &str = "expected a whole number and a unit, such as `512B`, `64KiB`, `64MiB` or `1GiB`";
+
+/// A year. Whatever takes longer is not waited for by a process.
+const MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
+
+/// One tebibyte: no machine grants more to a tool, and sums of sizes stay far from overflow.
+const BYTES_MAX: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_in_four_units() {
+        for (text, millis) in
+            [("250ms", 250), ("2s", 2_000), ("5m", 300_000), ("1h", 3_600_000), ("2 s", 2_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_duration_is_refused() {
+        for text in
+            ["", "2", "s", "2x", "-1s", "1.5s", "2  s", "0s", "9000h", "99999999999999999999s", "２s", "2S"]
+        {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_in_powers_of_1024() {
+        for (text, bytes) in [("1B", 1), ("1 KiB", 1024), ("64MiB", 64 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_size_is_refused() {
+        for text in ["", "64", "MiB", "64mib", "0B", "1025GiB", "-1B", "1.5MiB", "18446744073709551615GiB"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+        assert_eq!(size("64MB"), Err("sizes count in powers of 1024: write `64MiB`".to_owned()));
+    }
+}
