@@ -1,0 +1,225 @@
+//! Why a command could not do what was asked; each error with its exit code, its stable name and one thing to try.
+
+use std::io;
+use std::path::PathBuf;
+
+use segno_runtime::{EngineError, FoldError, OpenError, RunFailure};
+use segno_store::{AcquireError, CreateError, ReadError};
+
+use crate::exit::Exit;
+use crate::render::text::count;
+
+/// Why a command could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("there is no `segno.toml` in `{}` or in any folder above it", here.display())]
+    NoWorkspace { here: PathBuf },
+    #[error("the current folder cannot be read")]
+    NoCurrentFolder { source: io::Error },
+    #[error("no thread could be started")]
+    Runtime { source: io::Error },
+    #[error("the signals of this process cannot be caught")]
+    Signals { source: io::Error },
+    #[error("cannot read `{place}`")]
+    Input { place: String, source: io::Error },
+    #[error("{place} is not JSON")]
+    Json { place: String, source: serde_json::Error },
+    #[error("`{given}` is not {what}: expected {expected}")]
+    NotAnId { given: String, what: &'static str, expected: &'static str },
+    #[error("this workspace has no runs yet")]
+    NoRuns,
+    #[error("no run of this workspace begins with `{given}`")]
+    UnknownRun { given: String },
+    #[error("`{given}` is the beginning of {} runs: {}", found.len(), found.join(", "))]
+    AmbiguousRun { given: String, found: Vec<String> },
+    #[error("run {run} does not wait for an operation {given}: it waits for {}", list(waiting))]
+    UnknownOperation { run: String, given: String, waiting: Vec<String> },
+    #[error("`{given}` is the beginning of several operations: {}", found.join(", "))]
+    AmbiguousOperation { given: String, found: Vec<String> },
+    #[error(
+        "`{given}` is no answer: expected `done`, `not-done`, or `@FILE` with what the operation returned"
+    )]
+    NotAnAnswer { given: String },
+    #[error("stopped before the run began")]
+    Stopped,
+    #[error("`--{option}` belongs to an answer")]
+    WithoutAnswer { option: &'static str },
+    #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
+    UnknownStep { run: String, step: u64, steps: u64 },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Run(#[from] RunFailure),
+}
+
+/// What follows from an error.
+pub(crate) struct Class {
+    /// How the command ends.
+    pub(crate) exit: Exit,
+    /// The stable name of the error.
+    pub(crate) code: &'static str,
+    /// One thing to try, where the message does not say it itself.
+    pub(crate) help: Option<String>,
+}
+
+impl Class {
+    fn new(exit: Exit, code: &'static str) -> Self {
+        Self { exit, code, help: None }
+    }
+
+    fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+}
+
+impl Error {
+    /// The one place that decides how a command ends after an error.
+    pub(crate) fn class(&self) -> Class {
+        let bad_input = |code| Class::new(Exit::BadInput, code);
+        let failed = |code| Class::new(Exit::Failed, code);
+        match self {
+            Self::NoWorkspace { .. } => bad_input("no_workspace").with_help(
+                "go to a workspace, or name one with `--workspace DIR`; a `segno.toml` makes a folder one",
+            ),
+            Self::NoCurrentFolder { .. } => {
+                bad_input("no_workspace").with_help("name a workspace with `--workspace DIR`")
+            }
+            Self::Runtime { .. } | Self::Signals { .. } => {
+                failed("machine").with_help("raise the limits of this process (see `ulimit -a`)")
+            }
+            Self::Input { .. } => {
+                bad_input("unreadable_input").with_help("name a readable file of UTF-8 text, or `-`")
+            }
+            Self::Json { .. } => {
+                bad_input("not_json").with_help("write JSON, such as '{\"severity\": 2}', or `@FILE`")
+            }
+            Self::NotAnId { .. } | Self::UnknownRun { .. } => bad_input("unknown_run").with_help(LIST_RUNS),
+            Self::NoRuns => bad_input("unknown_run").with_help("start one with `segno run AGENT`"),
+            Self::Stopped => {
+                Class::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
+            }
+            Self::AmbiguousRun { .. } => bad_input("ambiguous_run").with_help("give more digits"),
+            Self::UnknownOperation { run, .. } => {
+                bad_input("unknown_operation").with_help(format!("look for it with `segno show {run}`"))
+            }
+            Self::AmbiguousOperation { .. } => bad_input("ambiguous_operation").with_help("give more digits"),
+            Self::NotAnAnswer { .. } => bad_input("bad_answer"),
+            Self::WithoutAnswer { .. } => bad_input("bad_answer")
+                .with_help("add `--approve`, `--deny` or `--answer done|not-done|@FILE`"),
+            Self::UnknownStep { .. } => {
+                bad_input("unknown_step").with_help("leave `--step` out to see all steps")
+            }
+            Self::Open(error) => open(error),
+            Self::Engine(error) => engine(error),
+            Self::Run(error) => run_failure(error),
+        }
+    }
+}
+
+fn open(error: &OpenError) -> Class {
+    match error {
+        OpenError::Workspace { .. } => Class::new(Exit::BadInput, "workspace"),
+        OpenError::Folder { .. } => Class::new(Exit::Failed, "store")
+            .with_help("give this user the right to write there, or set `store.path` in segno.toml"),
+        OpenError::Store(_) | OpenError::Owner(_) => Class::new(Exit::Failed, "store"),
+        OpenError::Memory(_) => Class::new(Exit::Failed, "memory"),
+        OpenError::Seeds { .. } => Class::new(Exit::BadInput, "memory"),
+        OpenError::Server { .. } | OpenError::UnknownServer { .. } | OpenError::Digest { .. } => {
+            Class::new(Exit::BadInput, "server")
+        }
+        OpenError::Model { .. } => Class::new(Exit::BadInput, "model"),
+        OpenError::Secret { .. } => Class::new(Exit::BadInput, "secret"),
+        _ => Class::new(Exit::Failed, "open"),
+    }
+}
+
+fn engine(error: &EngineError) -> Class {
+    match error {
+        EngineError::UnknownAgent { name, known } => {
+            let class = Class::new(Exit::BadInput, "unknown_agent");
+            match nearest(name.as_str(), known) {
+                Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                None => class.with_help("write the agent in `agents/*.toml`, then run `segno check`"),
+            }
+        }
+        EngineError::Agent { .. } => Class::new(Exit::BadInput, "agent"),
+        EngineError::Open(error) => open(error),
+        EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
+        EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),
+        EngineError::Acquire(AcquireError::UnknownRun { .. })
+        | EngineError::Read(ReadError::UnknownRun { .. }) => {
+            Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+        }
+        EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
+        EngineError::Read(ReadError::Damaged(damage)) => {
+            let help = match damage.intact {
+                0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
+                intact => {
+                    format!(
+                        "restore the journal from a backup; the first {intact} records of this run still verify"
+                    )
+                }
+            };
+            Class::new(Exit::Failed, "damaged").with_help(help)
+        }
+        EngineError::Principal { .. } => Class::new(Exit::BadInput, "bad_name"),
+        EngineError::Answer { .. } => Class::new(Exit::BadInput, "bad_answer"),
+        EngineError::Edit { .. } => Class::new(Exit::BadInput, "bad_answer")
+            .with_help("correct the file and approve again; nothing was recorded"),
+        EngineError::Fold(FoldError::Diverged { .. }) => Class::new(Exit::Diverged, "diverged")
+            .with_help("use the release that recorded the run, and report this difference"),
+        EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
+        EngineError::Run(error) => run_failure(error),
+        EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help("run `segno check`"),
+        _ => Class::new(Exit::Failed, "engine"),
+    }
+}
+
+fn run_failure(error: &RunFailure) -> Class {
+    match error {
+        RunFailure::Append { run, .. } => Class::new(Exit::Failed, "store").with_help(format!(
+            "nothing that was recorded is lost: when the cause is gone, `segno resume {run}`"
+        )),
+        _ => Class::new(Exit::Failed, "defect"),
+    }
+}
+
+/// The known name that the writer of `name` probably meant.
+fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k str> {
+    let tolerance = (name.chars().count() / 3).max(1);
+    known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(name, known), known.as_str()))
+        .filter(|(distance, _)| *distance <= tolerance)
+        .min()
+        .map(|(_, known)| known)
+}
+
+fn list(waiting: &[String]) -> String {
+    if waiting.is_empty() { "nothing".to_owned() } else { waiting.join(", ") }
+}
+
+const LIST_RUNS: &str = "list the runs with `segno runs`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_agent_is_found_despite_a_slip() {
+        let known = ["triage".to_owned(), "notify".to_owned()];
+        assert_eq!(nearest("traige", &known), Some("triage"));
+        assert_eq!(nearest("weather", &known), None);
+    }
+
+    #[test]
+    fn a_full_disk_tells_how_to_go_on() {
+        let run = segno_core::RunId::from_bytes([0xab; 16]);
+        let class = Error::Run(RunFailure::Defect { run, message: "x".into() }).class();
+        assert_eq!(class.exit, Exit::Failed);
+        let class = Error::UnknownRun { given: "abcd".into() }.class();
+        assert_eq!((class.exit, class.code), (Exit::BadInput, "unknown_run"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Draws the problems of a workspace: each with its file, its place underlined, and what to try.
+
+use std::fmt;
+use std::path::Path;
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use segno_workspace::{Diagnostic, Loaded, Severity, Workspace};
+
+use super::output::Output;
+use super::text::count;
+
+/// Draws all of them, then says how many they are.
+///
+/// The sources are read again: this only happens once something is wrong, and secrets are masked in them.
+pub(crate) fn draw(root: &Path, diagnostics: &[Diagnostic], output: &mut Output) {
+    let loaded = Workspace::load(root);
+    let terminal = output.stderr.terminal;
+    let theme = if terminal.colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(terminal.width).with_links(false);
+    for diagnostic in diagnostics {
+        let mut drawn = String::new();
+        let report = Report { diagnostic, source: source(&loaded, diagnostic) };
+        if handler.render_report(&mut drawn, &report).is_err() {
+            // A span that does not fit its file, which changed meanwhile: the words still say it.
+            drawn = format!("{diagnostic}\n");
+        }
+        output.note(drawn.trim_end());
+        output.note("");
+    }
+}
+
+/// The number of problems in words: `2 errors, 1 warning`.
+pub(crate) fn summary(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() as u64;
+    let warnings = diagnostics.len() as u64 - errors;
+    match (errors, warnings) {
+        (0, 0) => "no problems".to_owned(),
+        (0, warnings) => count(warnings, "warning"),
+        (errors, 0) => count(errors, "error"),
+        (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+    }
+}
+
+fn source(loaded: &Loaded, diagnostic: &Diagnostic) -> Option<NamedSource<String>> {
+    let source = loaded.source(&diagnostic.file)?;
+    Some(NamedSource::new(diagnostic.file.to_string_lossy(), source.text().to_owned()))
+}
+
+/// A diagnostic together with its file.
+#[derive(Debug)]
+struct Report<'d> {
+    diagnostic: &'d Diagnostic,
+    source: Option<NamedSource<String>>,
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.diagnostic.span.is_none() || self.source.is_none() {
+            write!(f, "{}: ", self.diagnostic.file.display())?;
+        }
+        f.write_str(&self.diagnostic.message)
+    }
+}
+
+impl std::error::Error for Report<'_> {}
+
+impl miette::Diagnostic for Report<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(format!("{}[{}]", self.diagnostic.severity, self.diagnostic.code)))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.diagnostic.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.diagnostic.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let span = self.diagnostic.span.clone()?;
+        self.source.as_ref()?;
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(self.diagnostic.label.clone(), span))))
+    }
+}

@@ -1,0 +1,12 @@
+//! Everything that is written for people or programs.
+
+pub(crate) mod diagnostics;
+pub(crate) mod document;
+pub(crate) mod ending;
+pub(crate) mod failure;
+pub(crate) mod journal;
+pub(crate) mod output;
+pub(crate) mod progress;
+pub(crate) mod table;
+pub(crate) mod terminal;
+pub(crate) mod text;

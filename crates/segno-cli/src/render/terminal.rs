@@ -1,0 +1,54 @@
+//! What a stream is connected to.
+
+use std::io::{self, IsTerminal};
+
+use terminal_size::{Width, terminal_size_of};
+
+/// The width of text that does not go to a terminal, so that it is the same everywhere.
+const PLAIN_WIDTH: usize = 100;
+
+/// What a stream is connected to, and what may be written there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminal {
+    /// Somebody watches: text may appear bit by bit.
+    pub(crate) live: bool,
+    /// Colour may be used, and progress shown that nobody asked for.
+    pub(crate) colour: bool,
+    /// Columns.
+    pub(crate) width: usize,
+}
+
+/// What standard output is connected to.
+pub(crate) fn stdout() -> Terminal {
+    describe(&io::stdout())
+}
+
+/// What standard error is connected to.
+pub(crate) fn stderr() -> Terminal {
+    describe(&io::stderr())
+}
+
+/// Says whether the environment asks for plain text even on a terminal.
+pub(crate) fn is_plain() -> bool {
+    is_set("NO_COLOR") || is_set("CI") || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+#[cfg(unix)]
+fn describe<S: IsTerminal + std::os::fd::AsFd>(stream: &S) -> Terminal {
+    from(stream.is_terminal(), terminal_size_of(stream).map(|(width, _)| width))
+}
+
+#[cfg(windows)]
+fn describe<S: IsTerminal + std::os::windows::io::AsHandle>(stream: &S) -> Terminal {
+    from(stream.is_terminal(), terminal_size_of(stream).map(|(width, _)| width))
+}
+
+fn from(terminal: bool, width: Option<Width>) -> Terminal {
+    let width = width.filter(|_| terminal).map_or(PLAIN_WIDTH, |Width(columns)| usize::from(columns));
+    Terminal { live: terminal && !is_set("CI"), colour: terminal && !is_plain(), width: width.clamp(40, 160) }
+}
+
+/// An empty variable counts as absent, as <https://no-color.org> asks.
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}

@@ -1,0 +1,204 @@
+//! `segno check`, the arguments, and where a workspace is looked for.
+
+use crate::support::{Workspace, photograph};
+
+#[test]
+fn help_names_every_verb() {
+    photograph!(Workspace::empty().segno(&["--help"]), @r#"
+        exit code: 0
+        --- stdout
+        Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and
+        explained
+
+        Usage: segno [OPTIONS] <COMMAND>
+
+        Commands:
+          check   Check every file of the workspace, and every agent against what its tool servers really
+                  offer
+          run     Start a run of an agent and follow it to its end
+          resume  Answer what a suspended run waits for, or go on with an interrupted one
+          runs    List runs, the newest first
+          show    Show what happened in a run: why, what was asked, what came
+          replay  Compute a recorded run again from its journal and compare every request; performs nothing
+
+        Options:
+              --workspace <DIR>  The workspace [default: the nearest folder upwards that has a `segno.toml`]
+          -v, --verbose          Tell each step as it happens
+          -h, --help             Print help
+          -V, --version          Print version
+
+        Examples:
+          segno check                          is the workspace sound?
+          segno run triage "disk full on db-1"
+          segno show last                      what happened, and why
+
+        Exit codes:
+          0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted
+        --- stderr
+        "#);
+}
+
+#[test]
+fn every_verb_has_examples_and_offers_json() {
+    for verb in ["check", "run", "resume", "runs", "show", "replay"] {
+        let help = Workspace::empty().succeed(&[verb, "--help"]);
+        assert!(help.contains("Examples:\n  segno "), "{verb}: {help}");
+        assert!(help.contains("--json"), "{verb}: {help}");
+    }
+}
+
+#[test]
+fn a_sound_workspace_passes() {
+    photograph!(Workspace::plain().segno(&["check"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        3 agents: no problems
+        ");
+}
+
+#[test]
+fn an_agent_is_held_against_what_its_server_offers() {
+    let workspace = Workspace::guarded();
+    photograph!(workspace.segno(&["check"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        1 agent: no problems
+        ");
+    let agent = std::fs::read_to_string(workspace.path("agents/escalate.toml")).unwrap();
+    workspace.write("agents/escalate.toml", &agent.replace("risk.score\"", "risk.scroe\""));
+    photograph!(workspace.segno(&["check"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[unknown-tool]
+
+          × nobody offers a tool `risk.scroe`
+            ╭─[agents/escalate.toml:11:8]
+         10 │ id = "score"
+         11 │ tool = "risk.scroe"
+            ·        ────────────
+         12 │ with = { text = "{{request.text}}" }
+            ╰────
+          help: did you mean `risk.score`?
+
+        1 error
+        "#);
+}
+
+fn with_two_faults() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.write(
+        "agents/chat.toml",
+        "name = \"chat\"\nversion = \"1.0.0\"\ndescription = \"\"\nprmpt = \"{{request.text}}\"\n\n[model]\nuse = \"defualt\"\n",
+    );
+    workspace
+}
+
+#[test]
+fn every_fault_is_shown_at_once() {
+    photograph!(with_two_faults().segno(&["check"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[unknown-key]
+
+          × `prmpt` is not known in an agent file
+           ╭─[agents/chat.toml:4:1]
+         3 │ description = ""
+         4 │ prmpt = "{{request.text}}"
+           · ─────
+         5 │ 
+           ╰────
+          help: did you mean `prompt`? known here: `name`, `version`, `description`, `capabilities`,
+                `instructions`, `prompt`, `model`, `tools`, `memory`, `limits`, `steps`
+
+        error[unknown-model]
+
+          × `segno.toml` has no model `defualt`
+           ╭─[agents/chat.toml:7:7]
+         6 │ [model]
+         7 │ use = "defualt"
+           ·       ─────────
+           ╰────
+          help: did you mean `default`?
+
+        2 errors
+        "#);
+}
+
+#[test]
+fn faults_are_data_for_editors() {
+    let found = with_two_faults().json(&["check"]);
+    let codes: Vec<_> = found.as_array().unwrap().iter().map(|one| one["code"].as_str().unwrap()).collect();
+    assert!(codes.contains(&"unknown-key") && codes.contains(&"unknown-model"), "{codes:?}");
+    for one in found.as_array().unwrap() {
+        for key in ["file", "code", "severity", "message", "help"] {
+            assert!(one.get(key).is_some(), "{key} in {one}");
+        }
+    }
+    assert_eq!((&found[0]["file"], &found[0]["line"]), (&"agents/chat.toml".into(), &4.into()), "{found}");
+}
+
+#[test]
+fn a_run_in_a_faulty_workspace_shows_the_faults() {
+    let workspace = with_two_faults();
+    let output = workspace.command(&["run", "note", "hello", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["error"]["code"], "workspace");
+    assert!(document["error"]["diagnostics"].as_array().unwrap().len() >= 2, "{document}");
+}
+
+#[test]
+fn a_folder_outside_of_any_workspace_is_told_apart() {
+    photograph!(Workspace::empty().segno(&["runs"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: there is no `segno.toml` in `[WORKSPACE]` or in any folder above it
+          help: go to a workspace, or name one with `--workspace DIR`; a `segno.toml` makes a folder one
+        ");
+    photograph!(Workspace::empty().segno(&["runs", "--workspace", "nowhere"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[not-a-workspace]
+
+          × segno.toml: this folder has no `segno.toml`
+          help: name the workspace's folder, or write a `segno.toml` here
+
+        error: the workspace `nowhere` has errors: 1 error
+        ");
+}
+
+#[test]
+fn a_workspace_without_agents_is_a_warning() {
+    let workspace = Workspace::empty();
+    workspace.write("segno.toml", "");
+    photograph!(workspace.segno(&["check"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        warning[no-agents]
+
+          ⚠ agents: the workspace has no agents
+          help: write one, such as `agents/hello.toml`
+
+        0 agents: 1 warning
+        ");
+}
+
+#[test]
+fn the_nearest_folder_upwards_is_the_workspace() {
+    let workspace = Workspace::plain();
+    let output = workspace.command(&["check"]).current_dir(workspace.path("agents")).output().unwrap();
+    assert!(output.status.success(), "{}", workspace.shown(&output));
+}
+
+#[test]
+fn colour_is_for_terminals_only() {
+    let output = with_two_faults().command(&["check"]).env("CLICOLOR_FORCE", "0").output().unwrap();
+    assert!(!output.stderr.contains(&0x1b));
+}

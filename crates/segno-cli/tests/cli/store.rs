@@ -1,0 +1,124 @@
+//! Journals that are damaged, or that cannot be opened.
+
+use std::fs;
+
+use crate::support::{Workspace, photograph};
+
+#[test]
+fn a_flipped_byte_is_found_and_told() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    let journal = workspace.path(".segno/segno.db");
+    assert!(!workspace.path(".segno/segno.db-wal").exists(), "the journal was not closed");
+    let mut bytes = fs::read(&journal).unwrap();
+    // Only the answer has this text; it is in the last record.
+    let place = bytes.windows(6).position(|window| window == b"Noted:").unwrap();
+    bytes[place] ^= 1;
+    fs::write(&journal, bytes).unwrap();
+    photograph!(workspace.segno(&["replay", "last"]), @r"
+        exit code: 1
+        --- stdout
+        --- stderr
+        error: record 5 of run [ID] is damaged: its content does not have its checksum; the 5 records before it are intact
+          help: restore the journal from a backup; the first 5 records of this run still verify
+        ");
+    photograph!(workspace.segno(&["show", "last", "--json"]), @r#"
+        exit code: 1
+        --- stdout
+        {
+          "error": {
+            "code": "damaged",
+            "message": "record 5 of run [ID] is damaged: its content does not have its checksum; the 5 records before it are intact",
+            "help": "restore the journal from a backup; the first 5 records of this run still verify"
+          }
+        }
+        --- stderr
+        error: record 5 of run [ID] is damaged: its content does not have its checksum; the 5 records before it are intact
+          help: restore the journal from a backup; the first 5 records of this run still verify
+        "#);
+    // The list does not need the damaged record.
+    assert!(workspace.succeed(&["runs"]).contains("completed"));
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_journal_is_told() {
+    let workspace = Workspace::plain();
+    fs::create_dir_all(workspace.path(".segno/segno.db")).unwrap();
+    photograph!(workspace.segno(&["run", "note", "hello"]), @r"
+        exit code: 1
+        --- stdout
+        --- stderr
+        error: `[WORKSPACE]/.segno/segno.db` is a folder, not a journal: name a file, such as `journal.db` in that folder
+        ");
+}
+
+#[test]
+fn a_text_in_the_place_of_the_journal_is_told() {
+    let workspace = Workspace::plain();
+    workspace.write(".segno/segno.db", &"these are my notes\n".repeat(100));
+    photograph!(workspace.segno(&["run", "note", "hello"]), @r"
+        exit code: 1
+        --- stdout
+        --- stderr
+        error: `[WORKSPACE]/.segno/segno.db` is not a journal: it is no SQLite database, or its beginning is damaged; restore it from a backup, or move it away to begin a new journal
+        ");
+    let text = fs::read_to_string(workspace.path(".segno/segno.db")).unwrap();
+    assert!(text.starts_with("these are my notes"), "the file was changed");
+}
+
+#[cfg(unix)]
+mod permissions {
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use crate::support::{SEGNO, Workspace, photograph};
+
+    /// Runs the command in folders that may not be written; a test that runs as root becomes nobody first.
+    fn segno_read_only(workspace: &Workspace, args: &[&str]) -> String {
+        let root = workspace.path("");
+        let tools = tempfile::tempdir().unwrap();
+        let segno = tools.path().join("segno");
+        fs::copy(SEGNO, &segno).unwrap();
+        let folders = [root.clone(), root.join(".segno")];
+        for folder in folders.iter().filter(|folder| folder.exists()) {
+            fs::set_permissions(folder, Permissions::from_mode(0o555)).unwrap();
+        }
+        fs::set_permissions(tools.path(), Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(&segno);
+        command.args(args).current_dir(&root).env_clear();
+        if File::create(root.join("probe")).is_ok() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        for folder in folders.iter().filter(|folder| folder.exists()) {
+            fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+        }
+        workspace.shown(&output)
+    }
+
+    #[test]
+    fn a_workspace_that_may_not_be_written_is_told() {
+        photograph!(segno_read_only(&Workspace::plain(), &["run", "note", "hello"]), @r"
+            exit code: 1
+            --- stdout
+            --- stderr
+            error: cannot make the folder `[WORKSPACE]/.segno`: Permission denied (os error 13)
+              help: give this user the right to write there, or set `store.path` in segno.toml
+            ");
+    }
+
+    #[test]
+    fn a_journal_that_may_not_be_written_is_told() {
+        let workspace = Workspace::plain();
+        workspace.succeed(&["run", "note", "hello"]);
+        fs::set_permissions(workspace.path(".segno/segno.db"), Permissions::from_mode(0o444)).unwrap();
+        photograph!(segno_read_only(&workspace, &["run", "note", "hello"]), @r"
+            exit code: 1
+            --- stdout
+            --- stderr
+            error: the journal `[WORKSPACE]/.segno/segno.db` is read-only: give this user the right to write it and its folder
+            ");
+    }
+}

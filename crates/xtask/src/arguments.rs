@@ -1,0 +1,137 @@
+//! What was asked for.
+
+use std::ffi::OsString;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::stage::Stage;
+
+/// The help text.
+pub(crate) const USAGE: &str = "\
+The project's own chores.
+
+Usage: cargo xtask <COMMAND>
+
+Commands:
+  run <ARGUMENTS…>     Build everything the demo needs, then `segno run <ARGUMENTS…>`
+  segno <ARGUMENTS…>   The same for any other `segno` command
+  test                 Everything a commit has to pass: fmt, guests, clippy, test, doc, doors
+    --only <STAGES>    Only these, separated by commas, in the same order
+  lint                 fmt and clippy
+  doors                The checks that keep the core pure
+  guests               Build the tool servers for WebAssembly
+  fmt                  Format both workspaces
+  bench <ARGUMENTS…>   Run the benchmarks of the core and the runtime
+  help                 Print this text
+
+Missing targets and components are added with rustup. The tool servers are a Cargo workspace of their own.
+";
+
+/// One command with its arguments.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Build, then become `segno` with these arguments.
+    Segno(Vec<OsString>),
+    /// Run these stages.
+    Test(Vec<Stage>),
+    /// Run the stages that only read the sources.
+    Lint,
+    /// Run the purity checks.
+    Doors,
+    /// Build the tool servers.
+    Guests,
+    /// Format the sources.
+    Fmt,
+    /// Run the benchmarks with these arguments.
+    Bench(Vec<OsString>),
+    /// Print the help text.
+    Help,
+}
+
+impl Verb {
+    /// Reads the arguments after `cargo xtask`.
+    ///
+    /// # Errors
+    /// An unknown command, or an argument that a command does not take.
+    pub(crate) fn parse(mut arguments: Vec<OsString>) -> anyhow::Result<Self> {
+        if arguments.is_empty() {
+            return Ok(Self::Help);
+        }
+        let name = arguments.remove(0);
+        let plain = match name.to_str() {
+            Some("run") => {
+                arguments.insert(0, name);
+                return Ok(Self::Segno(arguments));
+            }
+            Some("segno") => return Ok(Self::Segno(arguments)),
+            Some("bench") => return Ok(Self::Bench(arguments)),
+            Some("test") => return Ok(Self::Test(stages(&arguments)?)),
+            Some("lint") => Self::Lint,
+            Some("doors") => Self::Doors,
+            Some("guests") => Self::Guests,
+            Some("fmt") => Self::Fmt,
+            Some("help" | "--help" | "-h") => Self::Help,
+            _ => bail!("`{}` is no command: `cargo xtask help` lists them", name.display()),
+        };
+        if let Some(argument) = arguments.first() {
+            bail!("`{}` takes no arguments, and got `{}`", name.display(), argument.display());
+        }
+        Ok(plain)
+    }
+}
+
+/// Reads the arguments of `test`.
+fn stages(arguments: &[OsString]) -> anyhow::Result<Vec<Stage>> {
+    let list = match arguments {
+        [] => return Ok(Stage::ALL.to_vec()),
+        [flag, list] if flag == "--only" => list,
+        _ => bail!("`test` takes nothing but `--only <STAGES>`"),
+    };
+    let names: Vec<&str> = list.to_str().context("a stage name is not UTF-8")?.split(',').collect();
+    for name in &names {
+        let known = Stage::ALL.map(Stage::name);
+        ensure!(known.contains(name), "`{name}` is no stage: expected some of `{}`", known.join(","));
+    }
+    Ok(Stage::ALL.into_iter().filter(|stage| names.contains(&stage.name())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Verb, String> {
+        Verb::parse(arguments.iter().map(OsString::from).collect()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn run_hands_its_name_and_its_arguments_to_segno() {
+        let expected = ["run", "triage", "disk full", "--help"].map(OsString::from).to_vec();
+        assert_eq!(parse(&["run", "triage", "disk full", "--help"]), Ok(Verb::Segno(expected)));
+        assert_eq!(parse(&["segno", "check"]), Ok(Verb::Segno(vec!["check".into()])));
+    }
+
+    #[test]
+    fn stages_keep_their_order_whatever_the_list_says() {
+        assert_eq!(parse(&["test", "--only", "test,fmt"]), Ok(Verb::Test(vec![Stage::Fmt, Stage::Test])));
+        assert_eq!(parse(&["test"]), Ok(Verb::Test(Stage::ALL.to_vec())));
+    }
+
+    #[test]
+    fn an_unknown_stage_is_named_with_what_was_expected() {
+        let expected = "`tests` is no stage: expected some of `fmt,guests,clippy,test,doc,doors`";
+        assert_eq!(parse(&["test", "--only", "fmt,tests"]), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn what_a_command_does_not_take_is_refused() {
+        assert!(parse(&["lint", "--fix"]).is_err());
+        assert!(parse(&["test", "--olny", "fmt"]).is_err());
+        assert!(parse(&["runn"]).is_err());
+    }
+
+    #[test]
+    fn the_help_text_names_every_stage() {
+        let all = Stage::ALL.map(Stage::name).join(", ");
+        assert!(USAGE.contains(&all), "the help text lacks `{all}`");
+    }
+}

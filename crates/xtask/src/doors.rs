@@ -1,0 +1,29 @@
+//! The doors that keep the core pure, as far as they are builds of their own.
+//!
+//! The others are tests: `tests/doors` holds the table of dependencies, the import list and the chores.
+
+use crate::process::{cargo, perform};
+use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, ensure_target};
+
+/// Chooses the crates that decide and never act.
+const PURE: [&str; 4] = ["-p", "segno-core", "-p", "segno-expr"];
+
+/// Tries every door.
+///
+/// # Errors
+/// One of them stands open, or a target cannot be had.
+pub(crate) fn check() -> anyhow::Result<()> {
+    ensure_target(BARE_TARGET)?;
+    ensure_target(IMPORTS_TARGET)?;
+
+    eprintln!("door 1: without a standard library ({BARE_TARGET})");
+    perform(cargo().args(["build", "--locked", "--target", BARE_TARGET]).args(PURE))?;
+
+    eprintln!("door 2: with JSON objects in the order of insertion (serde_json/preserve_order)");
+    // Another crate may switch this on for everybody: no digest and no decision may depend on it.
+    perform(cargo().args(["test", "--locked", "--features", "serde_json/preserve_order"]).args(PURE))?;
+
+    eprintln!("door 3: dependencies, imports ({IMPORTS_TARGET}) and chores");
+    let everything = ["--", "--include-ignored"];
+    perform(cargo().args(["test", "--locked", "--workspace", "--test", "doors"]).args(everything))
+}

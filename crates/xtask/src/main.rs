@@ -1,0 +1,62 @@
+//! The project's own chores, as `cargo xtask`.
+//!
+//! Two commands do everything on a machine that has only rustup's Rust: `cargo xtask run triage "…"` builds what the
+//! demo needs and starts it, and `cargo xtask test` is the check that a commit has to pass.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool speaks on its standard streams"
+)]
+
+mod arguments;
+mod build;
+mod doors;
+mod process;
+mod stage;
+mod toolchain;
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use crate::arguments::{USAGE, Verb};
+use crate::process::{cargo, perform};
+use crate::stage::Stage;
+
+fn main() -> ExitCode {
+    match dispatch(env::args_os().skip(1).collect()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what the arguments ask for.
+fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
+    match Verb::parse(arguments)? {
+        Verb::Segno(arguments) => {
+            build::guests()?;
+            let binary = build::segno()?;
+            return process::become_command(process::command(binary).args(arguments));
+        }
+        Verb::Test(stages) => stage::run_all(&stages)?,
+        Verb::Lint => stage::run_all(&[Stage::Fmt, Stage::Clippy])?,
+        Verb::Doors => stage::run_all(&[Stage::Doors])?,
+        Verb::Guests => build::guests()?,
+        Verb::Fmt => {
+            perform(cargo().args(["fmt", "--all"]))?;
+            perform(cargo().args(["fmt", "--all"]).args(build::GUESTS))?;
+        }
+        Verb::Bench(arguments) => {
+            perform(
+                cargo()
+                    .args(["bench", "--locked", "-p", "segno-core", "-p", "segno-runtime"])
+                    .args(arguments),
+            )?;
+        }
+        Verb::Help => print!("{USAGE}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

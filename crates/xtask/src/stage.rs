@@ -1,0 +1,118 @@
+//! The check that a commit has to pass, stage by stage.
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::build::{self, GUEST_FOLDER, GUESTS};
+use crate::doors;
+use crate::process::{cargo, perform};
+use crate::toolchain::{GUEST_TARGET, ensure_component, ensure_target};
+
+/// One part of the check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The sources are formatted.
+    Fmt,
+    /// The tool servers compile to WebAssembly.
+    Guests,
+    /// Clippy has nothing to say.
+    Clippy,
+    /// All tests and all examples in the documentation pass.
+    Test,
+    /// The documentation has no broken links.
+    Doc,
+    /// The core is pure.
+    Doors,
+}
+
+impl Stage {
+    /// Every stage, the quickest to fail first; the tests need the guests.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Fmt, Self::Guests, Self::Clippy, Self::Test, Self::Doc, Self::Doors];
+
+    /// Returns the name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Guests => "guests",
+            Self::Clippy => "clippy",
+            Self::Test => "test",
+            Self::Doc => "doc",
+            Self::Doors => "doors",
+        }
+    }
+
+    /// Runs the stage.
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Fmt => fmt(),
+            Self::Guests => build::guests(),
+            Self::Clippy => clippy(),
+            Self::Test => test(),
+            Self::Doc => doc(),
+            Self::Doors => doors::check(),
+        }
+    }
+}
+
+/// Runs the stages in their order, with a headline and the seconds of each, up to the first that fails.
+///
+/// # Errors
+/// A stage failed.
+pub(crate) fn run_all(stages: &[Stage]) -> anyhow::Result<()> {
+    let mut report = String::from("passed:");
+    for stage in stages {
+        let name = stage.name();
+        eprintln!("\n=== {name}");
+        let start = Instant::now();
+        let outcome = stage.run();
+        let seconds = start.elapsed().as_secs_f64();
+        eprintln!("=== {name}: {} after {seconds:.1} s", if outcome.is_ok() { "passed" } else { "failed" });
+        outcome.with_context(|| format!("stage `{name}` (again: `cargo xtask test --only {name}`)"))?;
+        report += &format!(" {name} {seconds:.1} s,");
+    }
+    eprintln!("\n{}", report.trim_end_matches(','));
+    Ok(())
+}
+
+fn fmt() -> anyhow::Result<()> {
+    ensure_component("fmt", "rustfmt")?;
+    perform(cargo().args(["fmt", "--all", "--check"]))?;
+    perform(cargo().args(["fmt", "--all", "--check"]).args(GUESTS))
+}
+
+fn clippy() -> anyhow::Result<()> {
+    ensure_component("clippy", "clippy")?;
+    ensure_target(GUEST_TARGET)?;
+    let deny_warnings = ["--", "-D", "warnings"];
+    perform(cargo().args(["clippy", "--locked", "--workspace", "--all-targets"]).args(deny_warnings))?;
+    perform(
+        // The profile of the build, so that macros and build scripts are compiled once.
+        cargo()
+            .args([
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--release",
+                "--target",
+                GUEST_TARGET,
+            ])
+            .args(GUESTS)
+            .args(GUEST_FOLDER)
+            .args(deny_warnings),
+    )
+}
+
+fn test() -> anyhow::Result<()> {
+    // The tests of the sandbox start the guests; when they are up to date this takes no time.
+    build::guests()?;
+    // What a guest computes is tested on the host: it needs no WebAssembly for that.
+    perform(cargo().args(["test", "--locked", "--workspace"]).args(GUESTS).args(GUEST_FOLDER))?;
+    perform(cargo().args(["test", "--locked", "--workspace"]))
+}
+
+fn doc() -> anyhow::Result<()> {
+    perform(cargo().args(["doc", "--locked", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}

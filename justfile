@@ -1,0 +1,35 @@
+# Short names for `cargo xtask`, which is where the work is done: nothing here is needed.
+
+set positional-arguments
+
+# List the recipes.
+default:
+    @just --list
+
+# Build what the demo needs and run an agent: just run triage "…"
+run *arguments:
+    cargo xtask run "$@"
+
+# Everything a commit has to pass; or some stages: just test --only clippy,test
+test *arguments:
+    cargo xtask test "$@"
+
+# Formatting and Clippy.
+lint:
+    cargo xtask lint
+
+# The checks that keep the core pure.
+doors:
+    cargo xtask doors
+
+# Build the tool servers for WebAssembly.
+guests:
+    cargo xtask guests
+
+# Run the benchmarks.
+bench *arguments:
+    cargo xtask bench "$@"
+
+# Format both workspaces.
+fmt:
+    cargo xtask fmt
