@@ -3,13 +3,13 @@
 //! Object keys are sorted here, whatever order the map keeps (another crate of a build may switch on
 //! `serde_json/preserve_order`), and every part is tagged and length-prefixed, so that no two values share a form.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A BLAKE3 hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -48,7 +48,11 @@ impl fmt::Debug for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.collect_str(self) } else { serializer.serialize_bytes(&self.0) }
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_bytes(&self.0)
+        }
     }
 }
 
@@ -84,6 +88,49 @@ pub fn digest_json(value: &Value) -> Digest {
     let mut canonical = Canonical::new("json");
     canonical.json(value);
     canonical.finish()
+}
+
+/// Prints a JSON value with sorted keys: what a model or a person reads must not depend on the order that a map keeps.
+pub(crate) fn print_json(value: &Value) -> String {
+    let mut text = String::new();
+    append_json(value, &mut text);
+    text
+}
+
+fn append_json(value: &Value, text: &mut String) {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            text.push_str(&value.to_string());
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                append_json(item, text);
+            }
+            text.push(']');
+        }
+        Value::Object(fields) => {
+            text.push('{');
+            for (index, (name, field)) in sorted(fields).into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                text.push_str(&Value::from(name.as_str()).to_string());
+                text.push(':');
+                append_json(field, text);
+            }
+            text.push('}');
+        }
+    }
+}
+
+fn sorted(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut fields: Vec<_> = fields.iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
+    fields
 }
 
 /// Feeds a hasher with tagged, length-prefixed parts.
@@ -145,10 +192,8 @@ impl Canonical {
             }
             Value::Object(map) => {
                 self.tag(b'o').number(map.len() as u64);
-                let mut keys: Vec<&String> = map.keys().collect();
-                keys.sort_unstable();
-                for key in keys {
-                    self.text(key).json(&map[key]);
+                for (name, field) in sorted(map) {
+                    self.text(name).json(field);
                 }
                 self
             }
@@ -175,7 +220,8 @@ mod tests {
 
     #[test]
     fn values_that_differ_have_different_digests() {
-        let values = [json!(null), json!(0), json!(0.0), json!(-1), json!("0"), json!([]), json!({}), json!([[], []])];
+        let values =
+            [json!(null), json!(0), json!(0.0), json!(-1), json!("0"), json!([]), json!({}), json!([[], []])];
         for (index, left) in values.iter().enumerate() {
             for right in &values[index + 1..] {
                 assert_ne!(digest_json(left), digest_json(right), "{left} {right}");

@@ -3,12 +3,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
+use crate::canonical::print_json;
 use crate::id::{OperationId, Timestamp};
 use crate::operation::Gate;
-use crate::reply::{ModelReply, Verdict, Violation};
+use crate::reply::{ModelReply, ReplyPart, Verdict, Violation};
 
 /// One piece of news, with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,6 +87,45 @@ pub enum Outcome {
     Failed(Failure),
 }
 
+/// How deep JSON from outside may be nested. A state that holds it is deeper by a few levels, and must still be read
+/// back from JSON, where `serde_json` stops at 128.
+pub(crate) const MAX_DEPTH: usize = 96;
+
+impl Outcome {
+    /// The outcome, or the failure that stands for one which no state can hold.
+    pub(crate) fn bounded(self) -> Self {
+        let wrong = match &self {
+            Self::ModelReplied(reply) => too_deep(reply.parts.iter().filter_map(|part| match part {
+                ReplyPart::Call(call) => call.verdict.arguments(),
+                ReplyPart::Opaque { data, .. } => Some(data),
+                ReplyPart::Text(_) => None,
+            })),
+            // JSON has no such numbers, and they differ from themselves.
+            Self::MemoryFound(hits) if hits.iter().any(|hit| !hit.score.is_finite()) => {
+                Some(Failure::new(FailureCode::Protocol, "a hit has a score that is not a number"))
+            }
+            Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
+            Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
+            Self::MemoryCreated(_) | Self::Failed(_) => None,
+        };
+        wrong.map_or(self, Self::Failed)
+    }
+}
+
+fn too_deep<'a>(mut values: impl Iterator<Item = &'a Value>) -> Option<Failure> {
+    let message = || alloc::format!("the outcome holds JSON that is nested more than {MAX_DEPTH} deep");
+    values.any(|value| depth(value) > MAX_DEPTH).then(|| Failure::new(FailureCode::LimitExceeded, message()))
+}
+
+/// How deep a value is nested; 0 for one that holds no other.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+    }
+}
+
 /// One hit of a memory search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryHit {
@@ -118,13 +158,13 @@ pub struct MemoryCreated {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolReturn {
     /// The structured result, if there is one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub structured: Option<Value>,
     /// The result as text.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The tool says that it failed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_error: bool,
 }
 
@@ -138,17 +178,26 @@ impl ToolReturn {
     pub(crate) fn into_value(self) -> Value {
         match self.structured {
             Some(value) => value,
-            None => serde_json::from_str(&self.text).unwrap_or(Value::String(self.text)),
+            None => match serde_json::from_str(&self.text) {
+                Ok(value) if depth(&value) <= MAX_DEPTH => value,
+                Ok(_) | Err(_) => Value::String(self.text),
+            },
         }
     }
 
     /// What a model reads.
     pub(crate) fn into_text(self) -> String {
         match self.structured {
-            Some(value) if self.text.is_empty() => alloc::format!("{value}"),
+            Some(value) if self.text.is_empty() => print_json(&value),
             _ => self.text,
         }
     }
+}
+
+/// Reads a value that is there: `null` is a value, and only what is missing is none. Otherwise a tool that returned
+/// `null` would have returned nothing once its outcome had been saved and loaded.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// Why an operation has no answer.
@@ -239,7 +288,7 @@ pub enum Answer {
     /// In doubt: the effect took place.
     Done {
         /// What it returned, if that is known.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         result: Option<Value>,
         /// Who says so.
         #[serde(default)]
@@ -253,6 +302,24 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// The outcome that the answer itself brings: a denial, or the word that it was done. None when the operation goes
+    /// on.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Denied { reason, .. } => {
+                let reason = reason.clone().unwrap_or_else(|| "no reason was given".into());
+                Some(Outcome::Failed(Failure::new(FailureCode::Denied, reason)))
+            }
+            Self::Done { result, .. } => {
+                let result = result.clone().unwrap_or_else(|| json!({ "settled": "done" }));
+                Some(Outcome::ToolReturned(ToolReturn::structured(result)))
+            }
+            Self::Approved { .. } | Self::NotDone { .. } => None,
+        }
+    }
+}
+
 /// A signal to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -261,4 +328,20 @@ pub enum Signal {
     Cancel,
     /// The run's active time is used up.
     Deadline,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_null_stays_a_result() {
+        for structured in [None, Some(Value::Null)] {
+            let returned = ToolReturn { structured, ..ToolReturn::default() };
+            let json = serde_json::to_string(&returned).unwrap();
+            assert_eq!(serde_json::from_str::<ToolReturn>(&json).unwrap(), returned, "{json}");
+            let bytes = rmp_serde::to_vec_named(&returned).unwrap();
+            assert_eq!(rmp_serde::from_slice::<ToolReturn>(&bytes).unwrap(), returned);
+        }
+    }
 }

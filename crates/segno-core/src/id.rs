@@ -251,11 +251,20 @@ impl ToolPattern {
 }
 
 impl ToolName {
-    /// The name that a model sees: models accept only `[A-Za-z0-9_-]{1,64}`, so `risk.score` becomes `risk__score`.
+    /// The name that a model sees: models accept only `[A-Za-z0-9_-]{1,64}`, so `risk.score` becomes `risk__score`, and
+    /// what is too long ends in a part of its hash.
     pub fn model_name(&self) -> String {
-        self.0.replace('.', "__").chars().take(64).collect()
+        let name = self.0.replace('.', "__");
+        if name.len() <= MODEL_NAME_LENGTH {
+            return name;
+        }
+        let hash = blake3::hash(self.0.as_bytes()).to_hex();
+        alloc::format!("{}_{}", &name[..MODEL_NAME_LENGTH - 9], &hash[..8])
     }
 }
+
+/// The longest tool name that every provider accepts.
+const MODEL_NAME_LENGTH: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -282,6 +291,15 @@ mod tests {
         }
         assert!("risk.score".parse::<ToolName>().is_ok());
         assert!("risk score".parse::<ToolName>().is_err());
+    }
+
+    #[test]
+    fn long_tool_names_stay_different_for_models() {
+        let name =
+            |last: &str| alloc::format!("server.{}{last}", "x".repeat(80)).parse::<ToolName>().unwrap();
+        assert_eq!(name("a").model_name().len(), 64);
+        assert_ne!(name("a").model_name(), name("b").model_name());
+        assert_eq!("risk.score".parse::<ToolName>().unwrap().model_name(), "risk__score");
     }
 
     #[test]

@@ -60,17 +60,22 @@ pub use action::AgentAction;
 pub use canonical::{Digest, digest_json};
 pub use config::{
     AgentConfig, Approve, Branch, Limits, MemoryScope, Mind, ModelMind, ModelSettings, OnExceeded, OnFailure,
-    OnIndeterminate, Plan, PlanCall, PlanOperation, PlanStep, Recall, SEMANTICS, StepAction, Tool, ToolKind, Toolbox,
+    OnIndeterminate, Plan, PlanCall, PlanOperation, PlanStep, Recall, SEMANTICS, StepAction, Tool, ToolKind,
+    Toolbox,
 };
-pub use event::{Answer, Event, Failure, FailureCode, MemoryCreated, MemoryHit, News, Outcome, Signal, ToolReturn};
+pub use event::{
+    Answer, Event, Failure, FailureCode, MemoryCreated, MemoryHit, News, Outcome, Signal, ToolReturn,
+};
 pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
 pub use operation::{
-    EffectClass, Gate, GateState, MemoryCreate, MemorySearch, ModelCompletion, Operation, Request, Terms, ToolCall,
-    ToolChoice,
+    EffectClass, Gate, GateState, MemoryCreate, MemorySearch, ModelCompletion, Operation, Request, Terms,
+    ToolCall, ToolChoice,
 };
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
-pub use state::{AgentRequest, AgentState, CallSlot, Decision, Envelope, EnvelopeError, Join, Pending, Phase, Then};
+pub use state::{
+    AgentRequest, AgentState, CallSlot, Decision, Envelope, EnvelopeError, Join, Pending, Phase, Then,
+};
 pub use step::{ExecutionError, execute_agent_step};
 pub use transcript::{Entry, Transcript};

@@ -30,7 +30,13 @@ pub struct Operation {
 }
 
 impl Operation {
-    pub(crate) fn mint(namespace: RunId, step: u64, ordinal: Vec<u32>, request: Request, terms: Terms) -> Self {
+    pub(crate) fn mint(
+        namespace: RunId,
+        step: u64,
+        ordinal: Vec<u32>,
+        request: Request,
+        terms: Terms,
+    ) -> Self {
         let digest = request.digest();
         let mut canonical = Canonical::new("operation");
         canonical.bytes(namespace.as_bytes()).number(step).number(ordinal.len() as u64);

@@ -102,6 +102,16 @@ pub enum Verdict {
     Truncated,
 }
 
+impl Verdict {
+    /// The arguments, where they fit.
+    pub(crate) fn arguments(&self) -> Option<&Value> {
+        match self {
+            Self::Valid { arguments } => Some(arguments),
+            Self::Invalid { .. } | Self::Malformed { .. } | Self::Truncated => None,
+        }
+    }
+}
+
 /// One place at which a value breaks its schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {

@@ -13,7 +13,7 @@ pub struct AgentResponse {
     /// What the agent answers; partial when the run did not complete.
     pub answer: Option<String>,
     /// The structured answer, if the agent has one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::event::present")]
     pub output: Option<Value>,
     /// Why the run did not complete.
     #[serde(default)]

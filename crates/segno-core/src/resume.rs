@@ -1,8 +1,9 @@
 //! News goes into a state.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::event::{Answer, Event, Failure, FailureCode, News, Outcome, Signal, ToolReturn};
+use crate::canonical::print_json;
+use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome, Signal, depth};
 use crate::id::OperationId;
 use crate::operation::{Gate, GateState, Operation, Request, ToolCall};
 use crate::reply::Verdict;
@@ -69,6 +70,7 @@ impl AgentState {
     }
 
     fn take_outcome(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {
+        let outcome = outcome.bounded();
         let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
         if let Some(known) = &pending.outcome {
             return if *known == outcome { Ok(()) } else { Err(ResumeError::Conflict { operation: id }) };
@@ -77,10 +79,13 @@ impl AgentState {
             let expected = pending.operation.request.label();
             return Err(ResumeError::WrongOutcome { operation: id, expected });
         }
-        // A gated call may fail before anybody is asked: an approval is never asked for arguments that do not fit.
-        let refused = matches!(&outcome, Outcome::Failed(failure) if failure.code == FailureCode::InvalidArguments);
-        if matches!(pending.operation.gate, GateState::Waiting(_)) && !refused {
-            return Err(ResumeError::Gated { operation: id });
+        // A call may fail before anybody is asked: an approval is never asked for arguments that do not fit.
+        let refused =
+            matches!(&outcome, Outcome::Failed(failure) if failure.code == FailureCode::InvalidArguments);
+        match &pending.operation.gate {
+            GateState::Waiting(Gate::Approval) if refused => {}
+            GateState::Waiting(_) => return Err(ResumeError::Gated { operation: id }),
+            GateState::Open | GateState::Answered => {}
         }
         pending.outcome = Some(outcome);
         Ok(())
@@ -91,12 +96,20 @@ impl AgentState {
         if pending.outcome.is_some() {
             return Err(ResumeError::Conflict { operation: id });
         }
-        pending.operation.gate = GateState::Waiting(gate);
+        match &pending.operation.gate {
+            GateState::Waiting(known) if *known == gate => {}
+            // Another question must not stand in for one that was asked, least of all for an approval.
+            GateState::Waiting(_) => return Err(ResumeError::Gated { operation: id }),
+            GateState::Open | GateState::Answered => pending.operation.gate = GateState::Waiting(gate),
+        }
         Ok(())
     }
 
     fn take_answer(&mut self, id: OperationId, answer: Answer) -> Result<(), ResumeError> {
         let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        if pending.outcome.is_some() {
+            return Err(ResumeError::Conflict { operation: id });
+        }
         let what = match &answer {
             Answer::Approved { .. } | Answer::Denied { .. } => "an approval",
             Answer::Done { .. } | Answer::NotDone { .. } => "word on whether it was done",
@@ -104,20 +117,14 @@ impl AgentState {
         let GateState::Waiting(gate) = &pending.operation.gate else {
             return Err(ResumeError::NotWaiting { operation: id, what });
         };
+        let settled = answer.outcome().map(Outcome::bounded);
         let outcome = match (gate, answer) {
             (Gate::Approval, Answer::Approved { edited, .. }) => match edited {
                 None => None,
                 Some(verdict) => edit(&mut pending.operation, verdict),
             },
-            (Gate::Approval, Answer::Denied { reason, .. }) => {
-                let reason = reason.unwrap_or_else(|| "no reason was given".into());
-                Some(Outcome::Failed(Failure::new(FailureCode::Denied, reason)))
-            }
-            (Gate::InDoubt { .. }, Answer::Done { result, .. }) => {
-                let result = result.unwrap_or_else(|| json!({ "settled": "done" }));
-                Some(Outcome::ToolReturned(ToolReturn::structured(result)))
-            }
-            (Gate::InDoubt { .. }, Answer::NotDone { .. }) => None,
+            (Gate::Approval, Answer::Denied { .. })
+            | (Gate::InDoubt { .. }, Answer::Done { .. } | Answer::NotDone { .. }) => settled,
             (Gate::Approval, Answer::Done { .. } | Answer::NotDone { .. })
             | (Gate::InDoubt { .. }, Answer::Approved { .. } | Answer::Denied { .. }) => {
                 return Err(ResumeError::NotWaiting { operation: id, what });
@@ -141,7 +148,9 @@ impl AgentState {
         match &mut self.phase {
             Phase::Waiting(join) => Ok(&mut join.operations),
             Phase::Ended(_) => Err(ResumeError::Ended),
-            Phase::Start | Phase::Think | Phase::Plan { .. } => Err(ResumeError::UnknownOperation { operation: id }),
+            Phase::Start | Phase::Think | Phase::Plan { .. } => {
+                Err(ResumeError::UnknownOperation { operation: id })
+            }
         }
     }
 }
@@ -149,6 +158,10 @@ impl AgentState {
 /// Replaces a call's arguments by edited ones; edits that do not fit resolve the call.
 fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
     let failure = match verdict {
+        Verdict::Valid { arguments } if depth(&arguments) > MAX_DEPTH => {
+            let message = alloc::format!("the edited arguments are nested more than {MAX_DEPTH} deep");
+            Failure::new(FailureCode::InvalidArguments, message)
+        }
         Verdict::Valid { arguments } => match &operation.request {
             Request::ToolCall(call) => {
                 let call = ToolCall { tool_name: call.tool_name.clone(), parameters: arguments };
@@ -164,7 +177,9 @@ fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
             ..Failure::new(FailureCode::InvalidArguments, "the edited arguments do not fit the tool's schema")
         },
         Verdict::Malformed { message } => Failure::new(FailureCode::InvalidArguments, message),
-        Verdict::Truncated => Failure::new(FailureCode::InvalidArguments, "the edited arguments are incomplete"),
+        Verdict::Truncated => {
+            Failure::new(FailureCode::InvalidArguments, "the edited arguments are incomplete")
+        }
     };
     Some(Outcome::Failed(failure))
 }
@@ -176,7 +191,7 @@ impl Operation {
         let GateState::Waiting(gate) = &self.gate else { return None };
         Some(match (gate, &self.request) {
             (Gate::Approval, Request::ToolCall(call)) => {
-                alloc::format!("may `{}` be called with {}?", call.tool_name, call.parameters)
+                alloc::format!("may `{}` be called with {}?", call.tool_name, print_json(&call.parameters))
             }
             (Gate::Approval, request) => alloc::format!("may this {} go on?", request.label()),
             (Gate::InDoubt { reason }, request) => {

@@ -141,7 +141,7 @@ impl AgentState {
 
     /// Mints a step's operations and waits for them.
     pub(crate) fn wait_for(&mut self, then: Then, requests: Vec<(Request, Terms, GateState)>) {
-        self.step += 1;
+        self.step = self.step.saturating_add(1);
         let operations = requests.into_iter().zip(0u32..).map(|((request, terms, gate), index)| {
             let operation = Operation::mint(self.namespace, self.step, alloc::vec![index], request, terms);
             Pending { operation: Operation { gate, ..operation }, outcome: None }
@@ -327,7 +327,11 @@ impl Envelope {
     /// # Errors
     /// When the state was written by a release with another form.
     pub fn open(self) -> Result<AgentState, EnvelopeError> {
-        if self.version == Self::VERSION { Ok(self.state) } else { Err(EnvelopeError { found: self.version }) }
+        if self.version == Self::VERSION {
+            Ok(self.state)
+        } else {
+            Err(EnvelopeError { found: self.version })
+        }
     }
 }
 

@@ -5,20 +5,24 @@ use crate::config::{AgentConfig, Mind, SEMANTICS};
 use crate::event::Signal;
 use crate::phase::{self, Stop};
 use crate::response::{RunError, RunErrorCode, Status};
-use crate::state::{AgentState, Phase, Then};
+use crate::state::{AgentState, Decision, Phase, Then};
 
 /// A driver that broke the protocol. Trouble inside a run is never an error: it is an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
     /// The configuration asks for rules that this release does not have.
-    #[error("the configuration has semantics {found}, and this release knows 1 to {SEMANTICS}: use a newer release")]
+    #[error(
+        "the configuration has semantics {found}, and this release knows 1 to {SEMANTICS}: use a newer release"
+    )]
     UnknownSemantics {
         /// What the configuration asks for.
         found: u32,
     },
     /// The state belongs to an agent of another kind, or to another version of its plan.
-    #[error("the state waits for {expected}, which the configuration does not have: step it with its own configuration")]
+    #[error(
+        "the state waits for {expected}, which the configuration does not have: step it with its own configuration"
+    )]
     WrongConfig {
         /// What the state expects.
         expected: &'static str,
@@ -31,7 +35,10 @@ pub enum ExecutionError {
 ///
 /// # Errors
 /// Only when the driver broke the protocol: the state and the configuration do not belong together.
-pub fn execute_agent_step(config: &AgentConfig, mut state: AgentState) -> Result<AgentAction, ExecutionError> {
+pub fn execute_agent_step(
+    config: &AgentConfig,
+    mut state: AgentState,
+) -> Result<AgentAction, ExecutionError> {
     if config.semantics == 0 || config.semantics > SEMANTICS {
         return Err(ExecutionError::UnknownSemantics { found: config.semantics });
     }
@@ -39,6 +46,7 @@ pub fn execute_agent_step(config: &AgentConfig, mut state: AgentState) -> Result
         return Ok(AgentAction::Complete { response: response.clone(), final_state: state });
     }
     if let Some(signal) = state.signal {
+        state.decisions.clear();
         return Ok(complete(state, stopped_by(signal)));
     }
     if !state.is_ready() {
@@ -79,8 +87,13 @@ pub fn execute_agent_step(config: &AgentConfig, mut state: AgentState) -> Result
                 }
             },
             (Phase::Think, Mind::Plan(_)) => return Err(ExecutionError::WrongConfig { expected: "a model" }),
-            (Phase::Plan { .. }, Mind::Model(_)) => return Err(ExecutionError::WrongConfig { expected: "a plan" }),
-            (Phase::Ended(response), _) => return Ok(AgentAction::Complete { response, final_state: state }),
+            (Phase::Plan { .. }, Mind::Model(_)) => {
+                return Err(ExecutionError::WrongConfig { expected: "a plan" });
+            }
+            (Phase::Ended(response), _) => {
+                state.phase = Phase::Ended(response.clone());
+                return Ok(AgentAction::Complete { response, final_state: state });
+            }
         };
         if let Err(stop) = next {
             return Ok(complete(state, stop));
@@ -111,6 +124,7 @@ fn stopped_by(signal: Signal) -> Stop {
 
 /// Ends the run: with an error, and with whatever the agent has said so far.
 fn complete(mut state: AgentState, stop: Stop) -> AgentAction {
+    state.decide(Decision::End { reason: stop.error.message.clone() });
     let response = phase::end::stopped(&state, stop);
     state.phase = Phase::Ended(response.clone());
     AgentAction::Complete { response, final_state: state }

@@ -84,7 +84,10 @@ impl Transcript {
         }
         self.tail.push(Arc::new(entry));
         if self.tail.len() == CHUNK {
-            let chunk = self.tail.drain(..).map(|entry| Arc::try_unwrap(entry).unwrap_or_else(|shared| (*shared).clone()));
+            let chunk = self
+                .tail
+                .drain(..)
+                .map(|entry| Arc::try_unwrap(entry).unwrap_or_else(|shared| (*shared).clone()));
             let chunk = chunk.collect();
             self.sealed.push(Arc::new(chunk));
         }

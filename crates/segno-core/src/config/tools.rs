@@ -21,9 +21,12 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// Finds an allowed tool by its own name or by the name that models see.
+    /// Finds an allowed tool by its own name or by the name that models see. What is both allowed and forbidden is
+    /// forbidden.
     pub fn find(&self, name: &str) -> Option<(&ToolName, &Tool)> {
-        self.tools.iter().find(|(tool, _)| tool.as_str() == name || tool.model_name() == name)
+        let by_name = self.tools.iter().find(|(tool, _)| tool.as_str() == name);
+        let found = by_name.or_else(|| self.tools.iter().find(|(tool, _)| tool.model_name() == name));
+        found.filter(|(tool, _)| !self.forbidden.contains(*tool))
     }
 
     /// Says whether a name belongs to a tool that is known but not allowed.

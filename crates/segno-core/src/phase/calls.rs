@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::start::MEMORY_TIMEOUT_MS;
 use super::{Stop, think};
+use crate::canonical::print_json;
 use crate::config::{AgentConfig, OnFailure, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::ToolName;
@@ -21,9 +22,14 @@ use crate::transcript::Entry;
 const DEFAULT_HITS: u32 = 5;
 
 /// Decides on each call: a refusal that never leaves the core, or an operation.
-pub(crate) fn begin(config: &AgentConfig, calls: Vec<CallRequest>, state: &mut AgentState) -> Result<(), Stop> {
+pub(crate) fn begin(
+    config: &AgentConfig,
+    calls: Vec<CallRequest>,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
     let mut slots = Vec::with_capacity(calls.len());
     let mut requests = Vec::new();
+    let mut gated = Vec::new();
     for call in calls {
         let refused = match admit(config, &call) {
             Ok((name, tool, request)) => {
@@ -32,12 +38,8 @@ pub(crate) fn begin(config: &AgentConfig, calls: Vec<CallRequest>, state: &mut A
                     Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
                     Request::ModelCompletion(_) | Request::ToolCall(_) => tool.terms(),
                 };
-                let gate = if tool.approve {
-                    state.decide(Decision::AskApproval { name: name.to_string() });
-                    GateState::Waiting(Gate::Approval)
-                } else {
-                    GateState::Open
-                };
+                let gate = if tool.approve { GateState::Waiting(Gate::Approval) } else { GateState::Open };
+                gated.extend(tool.approve.then(|| Decision::AskApproval { name: name.to_string() }));
                 requests.push((request, terms, gate));
                 None
             }
@@ -53,7 +55,8 @@ pub(crate) fn begin(config: &AgentConfig, calls: Vec<CallRequest>, state: &mut A
         return Ok(());
     }
     if let Some(limit) = reached(config, requests.len() as u64, state) {
-        let refusal = Refusal { code: "limit_exceeded", message: limit.clone(), violations: Vec::new() }.into_text();
+        let refusal =
+            Refusal { code: "limit_exceeded", message: limit.clone(), violations: Vec::new() }.into_text();
         for slot in &mut slots {
             slot.refused.get_or_insert_with(|| refusal.clone());
         }
@@ -62,7 +65,8 @@ pub(crate) fn begin(config: &AgentConfig, calls: Vec<CallRequest>, state: &mut A
     }
     let names = slots.iter().filter(|slot| slot.refused.is_none()).map(|slot| slot.name.clone()).collect();
     state.decide(Decision::CallTools { names });
-    state.usage.tool_calls += requests.len() as u64;
+    gated.into_iter().for_each(|decision| state.decide(decision));
+    state.usage.tool_calls = state.usage.tool_calls.saturating_add(requests.len() as u64);
     state.wait_for(Then::Calls { calls: slots }, requests);
     Ok(())
 }
@@ -99,22 +103,29 @@ fn answer(slots: Vec<CallSlot>, mut results: impl Iterator<Item = (String, bool)
 /// What the model reads of an outcome; or the end of the run, where the tool's settings say so.
 fn result(tool: Option<(&ToolName, &Tool)>, outcome: Option<Outcome>) -> Result<(String, bool), Stop> {
     let failure = match outcome {
-        Some(Outcome::ToolReturned(returned)) if !returned.is_error => return Ok((returned.into_text(), false)),
-        Some(Outcome::MemoryFound(hits)) => return Ok((json!({ "hits": hits }).to_string(), false)),
-        Some(Outcome::MemoryCreated(created)) => return Ok((json!({ "created": created }).to_string(), false)),
+        Some(Outcome::ToolReturned(returned)) if !returned.is_error => {
+            return Ok((returned.into_text(), false));
+        }
+        Some(Outcome::MemoryFound(hits)) => return Ok((print_json(&json!({ "hits": hits })), false)),
+        Some(Outcome::MemoryCreated(created)) => {
+            return Ok((print_json(&json!({ "created": created })), false));
+        }
         Some(Outcome::ToolReturned(returned)) => Failure::new(FailureCode::ToolFailed, returned.into_text()),
         Some(Outcome::Failed(failure)) => failure,
         Some(Outcome::ModelReplied(_)) | None => Failure::new(FailureCode::Internal, "the result is missing"),
     };
     match tool.and_then(|(_, tool)| tool.on_failure.as_ref()) {
-        Some(OnFailure::Default(value)) => Ok((value.to_string(), false)),
+        Some(OnFailure::Default(value)) => Ok((print_json(value), false)),
         Some(OnFailure::Fail) => {
             let name = tool.map_or("", |(name, _)| name.as_str());
             Err(failed(name, &failure))
         }
         Some(OnFailure::Report) | None => {
-            let refusal =
-                Refusal { code: failure.code.as_str(), message: failure.message, violations: failure.violations };
+            let refusal = Refusal {
+                code: failure.code.as_str(),
+                message: failure.message,
+                violations: failure.violations,
+            };
             Ok((refusal.into_text(), true))
         }
     }
@@ -133,11 +144,18 @@ pub(crate) fn failed(name: &str, failure: &Failure) -> Stop {
         | FailureCode::LimitExceeded
         | FailureCode::Internal => RunErrorCode::ToolFailed,
     };
-    let mut message = alloc::format!("`{name}` failed with {}: {}", failure.code.as_str(), failure.message);
+    let mut message = match code {
+        RunErrorCode::Denied => alloc::format!("`{name}` was denied: {}", failure.message),
+        _ => alloc::format!("`{name}` failed with {}: {}", failure.code.as_str(), failure.message),
+    };
     for violation in &failure.violations {
         message.push_str(&alloc::format!("; `{}` {}", violation.path, violation.message));
     }
-    Stop::failed(code, message, "set `on_failure = \"report\"` where the agent should go on without the result")
+    Stop::failed(
+        code,
+        message,
+        "set `on_failure = \"report\"` where the agent should go on without the result",
+    )
 }
 
 /// Why a call never leaves the core; the model reads it and goes on.
@@ -157,12 +175,15 @@ impl Refusal {
         if !self.violations.is_empty() {
             error["violations"] = json!(self.violations);
         }
-        json!({ "ok": false, "error": error }).to_string()
+        print_json(&json!({ "ok": false, "error": error }))
     }
 }
 
 /// Turns a call into a request, unless it must not leave the core.
-fn admit<'a>(config: &'a AgentConfig, call: &CallRequest) -> Result<(&'a ToolName, &'a Tool, Request), Refusal> {
+fn admit<'a>(
+    config: &'a AgentConfig,
+    call: &CallRequest,
+) -> Result<(&'a ToolName, &'a Tool, Request), Refusal> {
     let Some((name, tool)) = config.tools.find(&call.name) else {
         if config.tools.is_forbidden(&call.name) {
             let message = alloc::format!("the tool `{}` is not allowed for this agent", call.name);
@@ -177,7 +198,8 @@ fn admit<'a>(config: &'a AgentConfig, call: &CallRequest) -> Result<(&'a ToolNam
         Verdict::Invalid { violations } => {
             return Err(Refusal {
                 code: "invalid_arguments",
-                message: "the arguments do not fit the tool's schema; correct them and call again".to_string(),
+                message: "the arguments do not fit the tool's schema; correct them and call again"
+                    .to_string(),
                 violations: violations.clone(),
             });
         }
@@ -196,7 +218,10 @@ fn admit<'a>(config: &'a AgentConfig, call: &CallRequest) -> Result<(&'a ToolNam
         }
         ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {
             query: text(arguments, "query")?,
-            limit: arguments["limit"].as_u64().and_then(|limit| u32::try_from(limit).ok()).unwrap_or(DEFAULT_HITS),
+            limit: arguments["limit"]
+                .as_u64()
+                .and_then(|limit| u32::try_from(limit).ok())
+                .unwrap_or(DEFAULT_HITS),
             min_score: 0.0,
         })),
         ToolKind::MemoryCreate => Request::MemoryCreate(Arc::new(MemoryCreate {

@@ -20,6 +20,7 @@ pub(crate) fn completed(state: &mut AgentState, answer: Option<String>, reason: 
 
 /// Something ended the run; the answer is what the agent has said so far.
 pub(crate) fn stopped(state: &AgentState, stop: Stop) -> AgentResponse {
-    let answer = if state.said.is_empty() { state.transcript.last_text() } else { Some(state.said.join("\n\n")) };
+    let answer =
+        if state.said.is_empty() { state.transcript.last_text() } else { Some(state.said.join("\n\n")) };
     AgentResponse { status: stop.status, answer, output: None, error: Some(stop.error), usage: state.usage }
 }

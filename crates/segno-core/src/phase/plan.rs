@@ -10,15 +10,23 @@ use serde_json::{Value, json};
 use super::scope::RunScope;
 use super::start::{MEMORY_TIMEOUT_MS, render};
 use super::{Stop, calls, end, think};
-use crate::config::{AgentConfig, Approve, OnFailure, Plan, PlanCall, PlanOperation, PlanStep, StepAction, ToolKind};
-use crate::event::{Failure, FailureCode, Outcome};
+use crate::canonical::print_json;
+use crate::config::{
+    AgentConfig, Approve, OnFailure, Plan, PlanCall, PlanOperation, PlanStep, StepAction, ToolKind,
+};
+use crate::event::{Failure, FailureCode, MAX_DEPTH, Outcome, depth};
 use crate::id::StepId;
 use crate::operation::{Gate, GateState, MemoryCreate, MemorySearch, Request, Terms, ToolCall};
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision, Pending, Phase, Then};
 
 /// Goes through the plan from step `next` until something must be asked or the plan is through.
-pub(crate) fn advance(config: &AgentConfig, plan: &Plan, next: usize, state: &mut AgentState) -> Result<(), Stop> {
+pub(crate) fn advance(
+    config: &AgentConfig,
+    plan: &Plan,
+    next: usize,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
     for (index, step) in plan.steps.iter().enumerate().skip(next) {
         if !holds(step.when.as_ref(), index, state)? {
             skip(step, index, state);
@@ -61,18 +69,21 @@ fn begin(config: &AgentConfig, step: &PlanStep, index: usize, state: &mut AgentS
     }
     let limits = &config.limits;
     if state.step >= limits.max_steps {
-        return Err(think::limit_stop(alloc::format!("`limits.max_steps` ({}) is reached", limits.max_steps)));
+        return Err(limit_stop("max_steps", limits.max_steps));
     }
-    state.usage.tool_calls += calls;
-    if state.usage.tool_calls > limits.max_tool_calls {
-        state.usage.tool_calls -= calls;
-        return Err(think::limit_stop(alloc::format!(
-            "`limits.max_tool_calls` ({}) is reached",
-            limits.max_tool_calls
-        )));
+    let calls = state.usage.tool_calls.saturating_add(calls);
+    if calls > limits.max_tool_calls {
+        return Err(limit_stop("max_tool_calls", limits.max_tool_calls));
     }
+    state.usage.tool_calls = calls;
     state.wait_for(Then::PlanStep { index, branches }, requests);
     Ok(true)
+}
+
+/// The end of a plan at a limit; a plan has no model that could give a last answer.
+fn limit_stop(limit: &str, most: u64) -> Stop {
+    let message = alloc::format!("`limits.{limit}` ({most}) is reached");
+    Stop::failed(RunErrorCode::LimitExceeded, message, think::RAISE_THE_LIMIT)
 }
 
 /// Takes the outcomes of a step, in request order.
@@ -112,7 +123,7 @@ fn value(config: &AgentConfig, operation: &PlanOperation, outcome: Option<Outcom
         Some(Outcome::MemoryCreated(created)) => return Ok(json!(created)),
         Some(Outcome::ToolReturned(returned)) => match returned.into_value() {
             Value::String(text) => Failure::new(FailureCode::ToolFailed, text),
-            value => Failure::new(FailureCode::ToolFailed, value.to_string()),
+            value => Failure::new(FailureCode::ToolFailed, print_json(&value)),
         },
         Some(Outcome::Failed(failure)) => failure,
         Some(Outcome::ModelReplied(_)) | None => Failure::new(FailureCode::Internal, "the result is missing"),
@@ -126,7 +137,9 @@ fn value(config: &AgentConfig, operation: &PlanOperation, outcome: Option<Outcom
             Ok(json!({ "error": { "code": failure.code.as_str(), "message": failure.message } }))
         }
         (Some(OnFailure::Default(value)), _) => Ok(value.clone()),
-        (Some(OnFailure::Fail) | None, PlanCall::Tool { tool, .. }) => Err(calls::failed(tool.as_str(), &failure)),
+        (Some(OnFailure::Fail) | None, PlanCall::Tool { tool, .. }) => {
+            Err(calls::failed(tool.as_str(), &failure))
+        }
         (Some(OnFailure::Fail) | None, PlanCall::MemorySearch { .. } | PlanCall::MemoryCreate { .. }) => {
             Err(Stop::failed(
                 RunErrorCode::MemoryFailed,
@@ -163,14 +176,23 @@ fn request(
             Ok((Request::MemoryCreate(Arc::new(create)), Terms::keyed(MEMORY_TIMEOUT_MS), GateState::Open))
         }
         PlanCall::Tool { tool: name, with, approve } => {
-            let Some(tool) = config.tools.tools.get(name).filter(|tool| tool.kind == ToolKind::External) else {
+            let found = config.tools.tools.get(name).filter(|tool| tool.kind == ToolKind::External);
+            let Some(tool) = found.filter(|_| !config.tools.forbidden.contains(name)) else {
                 return Err(Stop::failed(
                     RunErrorCode::ToolFailed,
                     alloc::format!("{what}: the tool `{name}` is not among the agent's tools"),
                     "add it to `[tools] allow`, or look at the server that should offer it",
                 ));
             };
-            let parameters = with.render(&RunScope(state)).map_err(|error| Stop::evaluation(&what, &error))?;
+            let parameters =
+                with.render(&RunScope(state)).map_err(|error| Stop::evaluation(&what, &error))?;
+            if depth(&parameters) > MAX_DEPTH {
+                return Err(Stop::failed(
+                    RunErrorCode::EvaluationFailed,
+                    alloc::format!("{what}: the arguments are nested more than {MAX_DEPTH} deep"),
+                    "pass on only the part of an earlier result that the tool needs",
+                ));
+            }
             let asked = match approve {
                 Approve::AsConfigured => false,
                 Approve::Always => true,

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use segno_expr::Template;
 
-use super::Stop;
 use super::scope::RunScope;
+use super::{Stop, think};
 use crate::canonical::Canonical;
 use crate::config::{AgentConfig, ModelMind};
 use crate::event::Outcome;
@@ -24,6 +24,10 @@ pub(crate) fn model(config: &AgentConfig, mind: &ModelMind, state: &mut AgentSta
     let Some(recall) = &mind.recall else {
         return open(config, mind, state);
     };
+    let max = config.limits.max_steps;
+    if state.step >= max {
+        return Err(think::limit_stop(alloc::format!("`limits.max_steps` ({max}) is reached")));
+    }
     let query = render("memory.recall.query", &recall.query, state)?;
     let search = MemorySearch { query, limit: recall.limit, min_score: recall.min_score };
     state.decide(Decision::Recall);

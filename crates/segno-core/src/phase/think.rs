@@ -37,6 +37,9 @@ pub(crate) fn exceeded(config: &AgentConfig, limit: String, state: &mut AgentSta
     }
 }
 
+/// What to do about a limit where a last answer is no choice.
+pub(crate) const RAISE_THE_LIMIT: &str = "raise the limit in the agent file, or give the agent less to do";
+
 pub(crate) fn limit_stop(limit: String) -> Stop {
     Stop::failed(
         RunErrorCode::LimitExceeded,
@@ -58,7 +61,10 @@ fn request(config: &AgentConfig, tool_choice: ToolChoice, state: &mut AgentState
         on_indeterminate: OnIndeterminate::Retry,
     };
     let last = tool_choice == ToolChoice::None;
-    state.wait_for(Then::Reply { last }, vec![(Request::ModelCompletion(Arc::new(completion)), terms, GateState::Open)]);
+    state.wait_for(
+        Then::Reply { last },
+        vec![(Request::ModelCompletion(Arc::new(completion)), terms, GateState::Open)],
+    );
 }
 
 /// Takes the model's reply: an answer, or calls.
@@ -78,20 +84,25 @@ pub(crate) fn replied(
             return Err(model_stop("the reply is missing".into()));
         }
     };
-    state.usage.model_calls += 1;
+    state.usage.model_calls = state.usage.model_calls.saturating_add(1);
     state.usage.input_tokens = state.usage.input_tokens.saturating_add(reply.input_tokens);
     state.usage.output_tokens = state.usage.output_tokens.saturating_add(reply.output_tokens);
     let calls = calls_of(&reply);
     let (text, stop) = (reply.text(), reply.stop);
     state.transcript.push(Entry::Assistant(reply));
-    if !calls.is_empty() && !last {
+    if !calls.is_empty() && !last && stop != StopReason::Refusal {
         return calls::begin(config, calls, state);
     }
     match stop {
         StopReason::Refusal => Err(model_stop("the provider withheld the reply".into())),
-        StopReason::Length => Err(limit_stop("the reply was cut off at its length limit".into())),
+        StopReason::Length => Err(Stop::failed(
+            RunErrorCode::LimitExceeded,
+            "the reply was cut off at its length limit".into(),
+            "raise `max_output_tokens` of the agent's model, or ask for a shorter answer",
+        )),
         StopReason::End | StopReason::ToolCalls if text.is_empty() && last => {
-            Err(limit_stop("a limit is reached, and the model gave no last answer".into()))
+            let message = "a limit is reached, and the model gave no last answer";
+            Err(Stop::failed(RunErrorCode::LimitExceeded, message.into(), RAISE_THE_LIMIT))
         }
         StopReason::End | StopReason::ToolCalls if text.is_empty() => {
             Err(model_stop("the model sent an empty reply".into()))

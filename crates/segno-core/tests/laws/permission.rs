@@ -1,0 +1,65 @@
+//! Nothing is asked for that the configuration does not allow, and nothing passes a gate without its answer.
+
+use proptest::prelude::*;
+use segno_core::*;
+
+use crate::strategies::{cases, outcome, stray, world};
+use crate::world::{World, drive};
+
+/// Says whether the configuration lets `name` be called.
+fn is_allowed(world: &World, name: &ToolName) -> bool {
+    world.config.tools.tools.contains_key(name) && !world.config.tools.forbidden.contains(name)
+}
+
+proptest! {
+    #![proptest_config(cases(512))]
+
+    #[test]
+    fn no_forbidden_or_unknown_tool_is_ever_asked_for(world in world(), order: u64) {
+        let trace = drive(&world, order, |state| state);
+        for operation in trace.joins.iter().flatten() {
+            if let Request::ToolCall(call) = &operation.request {
+                prop_assert!(is_allowed(&world, &call.tool_name), "{}", call.tool_name);
+                let tool = &world.config.tools.tools[&call.tool_name];
+                prop_assert_eq!(tool.kind, ToolKind::External);
+                prop_assert!(!tool.approve || operation.gate == GateState::Waiting(Gate::Approval));
+                prop_assert_eq!(operation.terms, tool.terms());
+            }
+        }
+    }
+
+    #[test]
+    fn an_operation_at_a_gate_takes_no_outcome_before_its_answer(world in world(), order: u64, outcome in outcome()) {
+        drive(&world, order, |state| {
+            let waiting = state.pending().iter().filter(|pending| pending.outcome.is_none());
+            for Pending { operation, .. } in waiting {
+                let GateState::Waiting(gate) = &operation.gate else { continue };
+                let invalid = matches!(&outcome, Outcome::Failed(failure) if failure.code == FailureCode::InvalidArguments);
+                let mut touched = state.clone();
+                let taken = touched.resume(Event::outcome(Timestamp::from_millis(0), operation.id, outcome.clone()));
+                assert_eq!(taken.is_ok(), invalid && *gate == Gate::Approval, "{taken:?}");
+                assert!(taken.is_ok() || touched == state);
+            }
+            state
+        });
+    }
+
+    #[test]
+    fn an_approval_is_passed_by_an_approval_alone(world in world(), order: u64, strays in prop::collection::vec(stray(), 1..8)) {
+        drive(&world, order, |state| {
+            let mut touched = state.clone();
+            for (place, news) in &strays {
+                let Some(operation) = place.and_then(|place| touched.pending().get(place)).map(|it| it.operation.clone())
+                else { continue };
+                let approved = matches!(news, News::Answered { answer: Answer::Approved { .. }, .. });
+                let news = crate::hostile::addressed(news.clone(), operation.id);
+                let _ = touched.resume(Event { at: Timestamp::from_millis(0), news });
+                let after = &touched.pending()[place.unwrap()];
+                if operation.gate == GateState::Waiting(Gate::Approval) && after.operation.gate != operation.gate {
+                    assert!(approved || after.outcome.is_some(), "{after:?}");
+                }
+            }
+            state
+        });
+    }
+}
