@@ -116,7 +116,7 @@ pub(crate) fn explain(risk: &Risk) -> Vec<String> {
         Level::Medium => "medium",
         Level::High => "high",
     };
-    let mut sentences = vec![format!("The risk is {word} ({:.2} of 1).", risk.value)];
+    let mut sentences = vec![format!("The risk is {word}.")];
     if risk.factors.is_empty() {
         sentences
             .push("Nothing in the report points to data loss, a breach, payments or an outage.".to_owned());

@@ -1,0 +1,286 @@
+//! What a workspace binds names to: models, tool servers, memory, secrets, tools in process. All opened when they are
+//! first needed, so that reading a journal starts nothing.
+
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+
+use tokio::sync::{Mutex, OnceCell};
+
+use segno_core::{FailureCode, ToolKind, ToolName};
+use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
+use segno_models::{Model, ScriptModel};
+use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
+use segno_workspace::{
+    Access as Granted, Catalogue, CatalogueTool, ModelBinding, SecretRef, ServerBinding, Settings,
+};
+
+use crate::attempt::certain;
+use crate::engine::now;
+use crate::error::{EngineError, OpenError};
+use crate::policy::AttemptError;
+use crate::secret::{Secret, Secrets};
+use crate::tool::{Tool, ToolDescription};
+
+/// The workspace's own name inside its memory file, which no other workspace shares.
+pub(crate) const WORKSPACE: &str = "workspace";
+
+/// The tenant that seeds belong to.
+const DEFAULT_TENANT: &str = "default";
+
+/// Everything that a name in a configuration can stand for.
+pub(crate) struct Bindings {
+    root: PathBuf,
+    settings: Settings,
+    secrets: Secrets,
+    tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
+    models: StdMutex<BTreeMap<String, Arc<dyn Model>>>,
+    memory: OnceCell<Arc<dyn Memory>>,
+    sandbox: OnceCell<Sandbox>,
+    servers: Mutex<BTreeMap<String, ToolServer>>,
+}
+
+impl Bindings {
+    pub(crate) fn new(
+        root: PathBuf,
+        settings: Settings,
+        tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
+        models: BTreeMap<String, Arc<dyn Model>>,
+        memory: Option<Arc<dyn Memory>>,
+    ) -> Result<Self, OpenError> {
+        let secrets = read_secrets(&settings)?;
+        Ok(Self {
+            root,
+            settings,
+            secrets,
+            tools,
+            models: StdMutex::new(models),
+            memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
+            sandbox: OnceCell::new(),
+            servers: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The tool that is registered in process under this name.
+    pub(crate) fn tool(&self, name: &ToolName) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name).map(|(_, tool)| tool)
+    }
+
+    /// The model of this name.
+    pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, OpenError> {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get(name) {
+            return Ok(Arc::clone(model));
+        }
+        let failed = |message: String| OpenError::Model { model: name.to_owned(), message };
+        let binding = self.settings.models.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.settings.models.keys().map(String::as_str).collect();
+            failed(format!("segno.toml does not have it; it has {}", known.join(", ")))
+        })?;
+        let model: Arc<dyn Model> = match binding {
+            ModelBinding::Script { file } => {
+                Arc::new(ScriptModel::open(file).map_err(|error| failed(error.to_string()))?)
+            }
+        };
+        models.insert(name.to_owned(), Arc::clone(&model));
+        Ok(model)
+    }
+
+    /// The memory, with its seeds.
+    pub(crate) async fn memory(&self) -> Result<Arc<dyn Memory>, OpenError> {
+        self.memory.get_or_try_init(|| self.open_memory()).await.cloned()
+    }
+
+    async fn open_memory(&self) -> Result<Arc<dyn Memory>, OpenError> {
+        let path = &self.settings.memory.path;
+        make_folder(path.parent().unwrap_or(&self.root))?;
+        let memory = SqliteMemory::open(path)?;
+        let principal = Principal::new(DEFAULT_TENANT, WORKSPACE, WORKSPACE, WORKSPACE)
+            .expect("the names of the seeds' principal are names");
+        let scopes = ScopeResolver.resolve(&principal, Scope::Workspace);
+        for seed in &self.settings.memory.seeds {
+            let failed = |message: String| OpenError::Seeds { path: seed.clone(), message };
+            let file = std::fs::File::open(seed).map_err(|error| failed(error.to_string()))?;
+            let counts = memory.seed(&scopes, BufReader::new(file), now().as_millis()).await;
+            let counts = counts.map_err(|error| failed(error.to_string()))?;
+            tracing::debug!(path = %seed.display(), ?counts, "memory seeds");
+        }
+        Ok(Arc::new(memory))
+    }
+
+    /// The tool server of this name, loaded.
+    pub(crate) async fn server(&self, name: &str) -> Result<ToolServer, OpenError> {
+        let mut servers = self.servers.lock().await;
+        if let Some(server) = servers.get(name) {
+            return Ok(server.clone());
+        }
+        let binding = self.settings.servers.get(name).ok_or_else(|| OpenError::UnknownServer {
+            server: name.to_owned(),
+            known: self.settings.servers.keys().cloned().collect(),
+        })?;
+        let failed = |source| OpenError::Server { server: name.to_owned(), source };
+        let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
+        let config = self.server_config(name, binding)?;
+        let server = sandbox.load(config).await.map_err(failed)?;
+        servers.insert(name.to_owned(), server.clone());
+        Ok(server)
+    }
+
+    fn open_sandbox(&self) -> Result<Sandbox, segno_sandbox::LoadError> {
+        Sandbox::new(SandboxOptions { cache_dir: Some(self.root.join(".segno/cache")) })
+    }
+
+    fn server_config(&self, name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
+        let mut files = Vec::with_capacity(binding.files.len());
+        for grant in &binding.files {
+            if grant.create {
+                make_folder(&grant.host)?;
+            }
+            let access = match grant.access {
+                Granted::Read => Access::Read,
+                Granted::Write => Access::Write,
+            };
+            files.push(Preopen { host: grant.host.clone(), guest: grant.guest.clone(), access });
+        }
+        let mut config = ServerConfig::new(name, &binding.module);
+        config.digest = match &binding.digest {
+            Some(digest) => Some(digest.parse().map_err(|error| OpenError::Digest {
+                server: name.to_owned(),
+                message: format!("{error}"),
+            })?),
+            None => None,
+        };
+        config.tools = binding.tools.clone();
+        config.files = files;
+        let limits = &binding.limits;
+        config.limits = Limits {
+            memory: limits.memory,
+            call_timeout: limits.call_timeout,
+            output: limits.output,
+            stderr: limits.stderr,
+            ..Limits::default()
+        };
+        Ok(config)
+    }
+
+    /// What these servers and the tools in process offer now.
+    pub(crate) async fn catalogue(
+        &self,
+        servers: impl IntoIterator<Item = String>,
+    ) -> Result<Catalogue, EngineError> {
+        let mut catalogue = segno_workspace::builtin_tools();
+        for (name, (description, _)) in &self.tools {
+            let tool = CatalogueTool {
+                description: description.description.clone(),
+                input_schema: description.input_schema.clone(),
+                output_schema: description.output_schema.clone(),
+                kind: ToolKind::External,
+                read_only: None,
+                idempotent: None,
+                destructive: None,
+                declared: Some(description.class),
+                trusted: true,
+            };
+            catalogue.insert(name.clone(), tool);
+        }
+        for server in servers {
+            let trusted = self.settings.servers.get(&server).is_some_and(|binding| binding.trust_annotations);
+            for tool in self.server(&server).await?.catalogue().await? {
+                let Ok(name) = format!("{server}.{}", tool.name).parse::<ToolName>() else {
+                    tracing::warn!(server, tool = tool.name, "a tool is left out: its name is not one");
+                    continue;
+                };
+                let tool = CatalogueTool {
+                    description: tool.description.unwrap_or_default(),
+                    input_schema: tool.input_schema,
+                    output_schema: tool.output_schema,
+                    kind: ToolKind::External,
+                    read_only: tool.annotations.read_only,
+                    idempotent: tool.annotations.idempotent,
+                    destructive: tool.annotations.destructive,
+                    declared: None,
+                    trusted,
+                };
+                catalogue.insert(name, tool);
+            }
+        }
+        Ok(catalogue)
+    }
+}
+
+/// The instances of tool servers that a run uses: one for each server, from its first call to the run's end.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    open: Mutex<BTreeMap<String, Arc<Session>>>,
+}
+
+impl Sessions {
+    pub(crate) async fn open(&self, bindings: &Bindings, server: &str) -> Result<Arc<Session>, AttemptError> {
+        let mut open = self.open.lock().await;
+        if let Some(session) = open.get(server) {
+            return Ok(Arc::clone(session));
+        }
+        let loaded = bindings.server(server).await;
+        let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
+        let session = Arc::new(loaded.open());
+        open.insert(server.to_owned(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Ends all instances; a call that is still under way keeps its own until it returns.
+    pub(crate) async fn close(&self) {
+        for session in std::mem::take(&mut *self.open.lock().await).into_values() {
+            if let Some(session) = Arc::into_inner(session) {
+                session.close().await;
+            }
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
+    std::fs::create_dir_all(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })
+}
+
+fn read_secrets(settings: &Settings) -> Result<Secrets, OpenError> {
+    let mut values = BTreeMap::new();
+    for (name, reference) in &settings.secrets {
+        let failed = |message: String| OpenError::Secret { name: name.clone(), message };
+        let value = match reference {
+            SecretRef::Env(variable) => std::env::var(variable).map_err(|_| {
+                failed(format!("the environment variable `{variable}` is not set, or is not text; set it"))
+            })?,
+            SecretRef::File(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    failed(format!("the file `{}` cannot be read: {error}", path.display()))
+                })?;
+                text.trim_end_matches(['\r', '\n']).to_owned()
+            }
+        };
+        values.insert(name.clone(), Secret::new(&value));
+    }
+    Ok(Secrets::new(values))
+}

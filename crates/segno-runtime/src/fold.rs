@@ -1,0 +1,377 @@
+//! The fold of the core over a journal: where a run stands, or where its journal and the core part.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use segno_core::{
+    AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, Operation, OperationId,
+    RunId,
+};
+use segno_store::{Body, Record, Start};
+
+/// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
+pub(crate) struct Machine {
+    config: Arc<AgentConfig>,
+    /// `None` only while a step is computed.
+    state: Option<AgentState>,
+}
+
+/// What a step asks for.
+pub(crate) enum Advance {
+    /// These operations, which are new.
+    Asked(Vec<Operation>),
+    /// Nothing: the run is over.
+    Ended(AgentResponse),
+}
+
+impl Machine {
+    pub(crate) fn new(config: Arc<AgentConfig>, state: AgentState) -> Self {
+        Self { config, state: Some(state) }
+    }
+
+    pub(crate) fn state(&self) -> &AgentState {
+        self.state.as_ref().expect("a machine whose step failed is not used again")
+    }
+
+    pub(crate) fn into_state(self) -> AgentState {
+        self.state.expect("a machine whose step failed is not used again")
+    }
+
+    pub(crate) fn resume(&mut self, event: Event) -> Result<(), segno_core::ResumeError> {
+        self.state.as_mut().expect("a machine whose step failed is not used again").resume(event)
+    }
+
+    /// Computes a step; only when the state is ready.
+    pub(crate) fn advance(&mut self) -> Result<Advance, ExecutionError> {
+        let state = self.state.take().expect("a machine whose step failed is not used again");
+        match segno_core::execute_agent_step(&self.config, state)? {
+            AgentAction::Complete { response, final_state } => {
+                self.state = Some(final_state);
+                Ok(Advance::Ended(response))
+            }
+            action => {
+                let (operations, state) = action.into_operations();
+                self.state = Some(state);
+                Ok(Advance::Asked(operations))
+            }
+        }
+    }
+}
+
+/// The first difference between a journal and the core.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Divergence {
+    /// The run's step.
+    pub step: u64,
+    /// The record, by its place in the journal.
+    pub seq: u64,
+    /// What the journal has.
+    pub expected: String,
+    /// What the core says.
+    pub got: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "step {}, record {}: the journal has {}, the core {}",
+            self.step, self.seq, self.expected, self.got
+        )
+    }
+}
+
+/// Why a journal cannot be folded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FoldError {
+    /// The journal and the core part.
+    #[error("run {run} does not replay: {divergence}")]
+    Diverged {
+        /// The run.
+        run: RunId,
+        /// Where.
+        divergence: Divergence,
+    },
+    /// The journal does not begin with its start.
+    #[error("the journal of run {run} does not begin with `started`: restore the store from a backup")]
+    NoStart {
+        /// The run.
+        run: RunId,
+    },
+    /// The journal has a record that this release does not perform.
+    #[error(
+        "the journal of run {run} has the record `{kind}` at {seq}, which this release cannot go on with: use a newer one"
+    )]
+    Unsupported {
+        /// The run.
+        run: RunId,
+        /// The record, by its place in the journal.
+        seq: u64,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// The core refused the run's configuration.
+    #[error("run {run} cannot be stepped: {source}")]
+    Execution {
+        /// The run.
+        run: RunId,
+        /// Why.
+        source: ExecutionError,
+    },
+}
+
+/// How far an operation of the current step has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Attempts that were started, as far as the journal knows.
+    pub(crate) attempts: u32,
+    /// When the first one may have started, in milliseconds since the epoch.
+    pub(crate) since: u64,
+}
+
+/// A journal, folded record by record.
+pub(crate) struct Fold {
+    run: RunId,
+    pub(crate) machine: Machine,
+    /// Operations that the core asked for and the journal has not recorded yet.
+    pub(crate) expected: VecDeque<Operation>,
+    /// Operations of the current step that are recorded.
+    pub(crate) progress: BTreeMap<OperationId, Progress>,
+    /// The end, once the core came to it.
+    pub(crate) ended: Option<AgentResponse>,
+    /// Whether the journal has recorded the end.
+    pub(crate) closed: bool,
+    /// The modules that tool servers were bound to last.
+    pub(crate) modules: BTreeMap<String, String>,
+    /// Active time in milliseconds: for each step the longest of its operations, so that downtime and waiting for
+    /// people do not count.
+    pub(crate) active_ms: u64,
+    step_ms: u64,
+    /// The last record says that the run is suspended.
+    pub(crate) suspended: bool,
+}
+
+impl Fold {
+    /// Begins with a run's first record.
+    pub(crate) fn begin(config: Arc<AgentConfig>, run: RunId, first: &Record) -> Result<Self, FoldError> {
+        let Body::Started(started) = &first.body else { return Err(FoldError::NoStart { run }) };
+        let state = AgentState::start(run, started.request.clone(), first.at);
+        let mut fold = Self::at(config, run, state);
+        fold.advance()?;
+        Ok(fold)
+    }
+
+    /// Begins with a state that was saved right after its step was requested.
+    pub(crate) fn at(config: Arc<AgentConfig>, run: RunId, state: AgentState) -> Self {
+        let requested = state.pending().iter().map(|pending| {
+            let attempts = u32::from(pending.operation.gate == segno_core::GateState::Open);
+            (pending.operation.id, Progress { attempts, since: state.now().as_millis() })
+        });
+        Self {
+            run,
+            expected: VecDeque::new(),
+            progress: requested.collect(),
+            ended: None,
+            closed: false,
+            modules: BTreeMap::new(),
+            active_ms: 0,
+            step_ms: 0,
+            suspended: false,
+            machine: Machine::new(config, state),
+        }
+    }
+
+    pub(crate) fn state(&self) -> &AgentState {
+        self.machine.state()
+    }
+
+    /// Takes the next record.
+    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
+        self.suspended = false;
+        match &record.body {
+            Body::Started(_) => return Err(self.diverged(record, "a second start", "has started already")),
+            Body::Requested { label, digest, start, .. } => {
+                let recorded = format!("a request, {label} ({})", short(digest));
+                let Some(operation) = self.expected.pop_front() else {
+                    return Err(self.diverged(record, recorded, "asks for nothing more"));
+                };
+                if record.operation != Some(operation.id) {
+                    return Err(self.diverged(
+                        record,
+                        recorded,
+                        format!("asks for {}", describe(&operation)),
+                    ));
+                }
+                let attempts = u32::from(*start == Start::Now);
+                self.progress.insert(operation.id, Progress { attempts, since: record.at.as_millis() });
+            }
+            Body::Attempted { attempt } => {
+                let id = self.operation(record)?;
+                let progress = self.progress.entry(id).or_default();
+                if progress.attempts == 0 {
+                    progress.since = record.at.as_millis();
+                }
+                progress.attempts = *attempt;
+            }
+            Body::Waiting { gate: Gate::Approval } => {
+                self.operation(record)?;
+            }
+            Body::Waiting { gate: gate @ Gate::InDoubt { .. } } => {
+                let id = self.operation(record)?;
+                self.take(record, Event::gated(record.at, id, gate.clone()))?;
+            }
+            Body::Answered { answer } => {
+                let id = self.operation(record)?;
+                self.take(record, Event::answer(record.at, id, answer.clone()))?;
+            }
+            Body::Resolved { outcome, elapsed_ms, .. } => {
+                let id = self.operation(record)?;
+                self.step_ms = self.step_ms.max(*elapsed_ms);
+                self.take(record, Event::outcome(record.at, id, outcome.clone()))?;
+            }
+            Body::Signalled { signal } => self.take(record, Event::signal(record.at, *signal))?,
+            Body::Rebound { server, digest } => {
+                self.modules.insert(server.clone(), digest.clone());
+            }
+            Body::Suspended { .. } => self.suspended = true,
+            Body::Late { .. } => {}
+            Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
+                self.close(record, response)?;
+            }
+            Body::Forked { .. } | Body::HandedOff { .. } => {
+                let kind = record.body.kind().as_str();
+                return Err(FoldError::Unsupported { run: self.run, seq: record.seq, kind });
+            }
+        }
+        Ok(())
+    }
+
+    /// The operation of a record, when everything that the core asked for before has been recorded.
+    fn operation(&self, record: &Record) -> Result<OperationId, FoldError> {
+        self.nothing_expected(record)?;
+        record.operation.ok_or_else(|| {
+            self.diverged(record, format!("`{}` of no operation", record.body.kind()), "needs one")
+        })
+    }
+
+    fn nothing_expected(&self, record: &Record) -> Result<(), FoldError> {
+        match self.expected.front() {
+            Some(operation) => {
+                let recorded = format!("`{}`", record.body.kind());
+                Err(self.diverged(record, recorded, format!("asks for {}", describe(operation))))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, record: &Record, event: Event) -> Result<(), FoldError> {
+        self.nothing_expected(record)?;
+        if let Err(error) = self.machine.resume(event) {
+            return Err(self.diverged(
+                record,
+                format!("`{}`", record.body.kind()),
+                format!("refuses it: {error}"),
+            ));
+        }
+        if self.state().is_ready() { self.advance() } else { Ok(()) }
+    }
+
+    fn advance(&mut self) -> Result<(), FoldError> {
+        self.active_ms += std::mem::take(&mut self.step_ms);
+        let run = self.run;
+        match self.machine.advance().map_err(|source| FoldError::Execution { run, source })? {
+            Advance::Asked(operations) => {
+                self.progress.clear();
+                self.expected = operations.into();
+            }
+            Advance::Ended(response) => self.ended = Some(response),
+        }
+        Ok(())
+    }
+
+    /// Compares the recorded end with the core's.
+    fn close(&mut self, record: &Record, recorded: &AgentResponse) -> Result<(), FoldError> {
+        self.nothing_expected(record)?;
+        match &self.ended {
+            Some(response) if response == recorded => {
+                self.closed = true;
+                Ok(())
+            }
+            Some(response) => {
+                let (expected, got) = difference(recorded, response);
+                Err(self.diverged(record, format!("the end {expected}"), format!("ends {got}")))
+            }
+            None => Err(self.diverged(record, "the end", "still waits for outcomes")),
+        }
+    }
+
+    /// A journal that ends here is whole: nothing is asked for that it does not have.
+    pub(crate) fn finish(&self, last: &Record) -> Result<(), FoldError> {
+        match self.expected.front() {
+            Some(operation) => {
+                Err(self.diverged(last, "no further request", format!("asks for {}", describe(operation))))
+            }
+            None if self.ended.is_some() && !self.closed => Err(self.diverged(last, "no end", "ends")),
+            None => Ok(()),
+        }
+    }
+
+    fn diverged(&self, record: &Record, expected: impl Into<String>, got: impl Into<String>) -> FoldError {
+        let step = self.machine.state().step();
+        let divergence = Divergence { step, seq: record.seq, expected: expected.into(), got: got.into() };
+        FoldError::Diverged { run: self.run, divergence }
+    }
+}
+
+/// An operation in words, with its arguments where it has some.
+pub(crate) fn describe(operation: &Operation) -> String {
+    let label = operation.request.label();
+    let digest = short(&operation.digest);
+    match operation.arguments() {
+        Some(arguments) => format!("{label} ({digest}) with {}", clip(&arguments.to_string())),
+        None => format!("{label} ({digest})"),
+    }
+}
+
+/// The first difference of two ends, in words.
+fn difference(recorded: &AgentResponse, response: &AgentResponse) -> (String, String) {
+    if recorded.status != response.status {
+        return (
+            format!("{:?}", recorded.status).to_lowercase(),
+            format!("{:?}", response.status).to_lowercase(),
+        );
+    }
+    if recorded.answer != response.answer {
+        let words = |answer: &Option<String>| match answer {
+            Some(answer) => format!("with the answer `{}`", clip(answer)),
+            None => "without an answer".to_owned(),
+        };
+        return (words(&recorded.answer), words(&response.answer));
+    }
+    let words = |response: &AgentResponse| match &response.error {
+        Some(error) => format!("with the error {}: {}", error.code.as_str(), clip(&error.message)),
+        None => format!(
+            "after {} model calls and {} tool calls",
+            response.usage.model_calls, response.usage.tool_calls
+        ),
+    };
+    (words(recorded), words(response))
+}
+
+/// Enough of a text to recognise it.
+fn clip(text: &str) -> String {
+    const LENGTH: usize = 200;
+    match text.char_indices().nth(LENGTH) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The first digits of a digest, enough to tell two apart.
+fn short(digest: &segno_core::Digest) -> String {
+    digest.to_string()[..8].to_owned()
+}

@@ -1,0 +1,172 @@
+//! What callers hold of a run: its events, its end, its questions.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+use segno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, ToolName};
+use segno_store::NewRecord;
+
+use crate::error::RunFailure;
+
+/// A run that this process performs.
+#[derive(Debug)]
+pub struct RunHandle {
+    pub(crate) run: RunId,
+    pub(crate) events: broadcast::Receiver<RunEvent>,
+    pub(crate) interrupt: watch::Sender<bool>,
+    pub(crate) task: JoinHandle<Result<RunReport, RunFailure>>,
+}
+
+impl RunHandle {
+    /// The run's id.
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// The next event, or `None` after the last one. A reader that is too slow misses deltas first; journal events
+    /// can be read again by their sequence number.
+    pub async fn next_event(&mut self) -> Option<RunEvent> {
+        loop {
+            match self.events.recv().await {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// Another reader of the run's events, from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<RunEvent> {
+        self.events.resubscribe()
+    }
+
+    /// Stops the run without ending it: nothing new starts, what may not be repeated finishes and is recorded, the
+    /// rest is given up and repeated when the run is resumed.
+    pub fn interrupt(&self) {
+        self.interrupt.send_replace(true);
+    }
+
+    /// Waits until the run has ended, is suspended or was interrupted.
+    ///
+    /// # Errors
+    /// When the journal could not be written or read, or another process took the run over.
+    pub async fn finish(self) -> Result<RunReport, RunFailure> {
+        drop(self.events);
+        match self.task.await {
+            Ok(report) => report,
+            Err(error) => Err(RunFailure::Panicked { run: self.run, message: error.to_string() }),
+        }
+    }
+}
+
+/// One event of a run.
+#[derive(Debug, Clone)]
+pub enum RunEvent {
+    /// A record is in the journal. Durable: it can be read again by its sequence number.
+    Recorded {
+        /// Its place in the journal.
+        seq: u64,
+        /// The record.
+        record: Arc<NewRecord>,
+    },
+    /// A part of a model's reply, as it streams. Ephemeral: the record of the reply stands on its own.
+    Delta {
+        /// The model call.
+        operation: OperationId,
+        /// The attempt, from 1; a later attempt of the same operation voids the deltas of earlier ones.
+        attempt: u32,
+        /// The text.
+        text: String,
+    },
+}
+
+/// How a run stands when its process lets go of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The run.
+    pub run: RunId,
+    /// The agent.
+    pub agent: AgentName,
+    /// How it stands.
+    pub end: RunEnd,
+    /// Steps so far.
+    pub steps: u64,
+    /// What it used so far.
+    pub usage: segno_core::Usage,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEnd {
+    /// It is over, whatever the end.
+    Ended(AgentResponse),
+    /// It waits for answers.
+    Suspended(Vec<WaitingOperation>),
+    /// It was interrupted and can be resumed.
+    Interrupted,
+}
+
+/// An operation that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WaitingOperation {
+    /// The operation.
+    pub operation: OperationId,
+    /// What kind of answer it waits for.
+    pub gate: Gate,
+    /// The question, in words.
+    pub question: String,
+    /// The tool, if it is a tool call.
+    pub tool: Option<ToolName>,
+    /// The tool's arguments, if it is a tool call.
+    pub arguments: Option<Value>,
+}
+
+impl WaitingOperation {
+    /// The kind of answer as a word: `approval` or `in_doubt`.
+    pub fn kind(&self) -> &'static str {
+        match self.gate {
+            Gate::Approval => "approval",
+            Gate::InDoubt { .. } => "in_doubt",
+        }
+    }
+}
+
+/// What somebody answers to a run's questions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GateInput {
+    /// Which operation; `None` when the run waits for one only.
+    pub operation: Option<OperationId>,
+    /// The answer.
+    pub settlement: Settlement,
+    /// Who answers; recorded.
+    pub by: Option<String>,
+}
+
+/// An answer to a waiting operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Settlement {
+    /// Go on, with edited arguments if there are any; they are checked before anything is recorded.
+    Approve {
+        /// The arguments that replace the tool's own.
+        edited: Option<Value>,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Do not.
+    Deny {
+        /// Why.
+        reason: Option<String>,
+    },
+    /// In doubt: it took place, with this result if that is known.
+    Done {
+        /// What it returned.
+        result: Option<Value>,
+    },
+    /// In doubt: it did not take place; it starts again.
+    NotDone,
+}

@@ -1,0 +1,41 @@
+//! Performs what the core asks for, journals it, and survives a kill.
+//!
+//! [`Engine`] is the door: it opens a workspace, starts runs, goes on with them, replays and inspects them. Everything
+//! a run asks for goes through one loop, which writes every intent before its effect and every outcome before the
+//! next step.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use segno_core::AgentRequest;
+//! use segno_runtime::Engine;
+//!
+//! let engine = Engine::open(std::path::Path::new(".")).await?;
+//! let response = engine.execute_agent_request(&"triage".parse()?, AgentRequest::text("disk full on db-1")).await?;
+//! println!("{}", response.answer.unwrap_or_default());
+//! # Ok(())
+//! # }
+//! ```
+
+mod attempt;
+mod bindings;
+mod driver;
+mod engine;
+mod error;
+mod fold;
+mod handle;
+mod inspect;
+mod policy;
+mod replay;
+mod secret;
+mod tool;
+
+pub use engine::{Engine, EngineBuilder, StartOptions};
+pub use error::{EngineError, OpenError, RunFailure};
+pub use fold::{Divergence, FoldError};
+pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation};
+pub use inspect::{Inspection, OperationView, StepView};
+pub use policy::AttemptError;
+pub use replay::ReplayReport;
+pub use secret::{Secret, Secrets};
+pub use segno_sandbox::Received;
+pub use tool::{Invocation, Tool, ToolDescription, ToolError};
