@@ -1,0 +1,362 @@
+//! A workspace with one run, which lives through processes that die, and a person who answers for it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use segno_core::{AgentResponse, Answer, Digest, OperationId, RunId, Status};
+use segno_runtime::{Engine, EngineError, Inspection, RunEnd, RunFailure};
+use segno_store::{AcquireError, AppendError, Body, CreateError, Record, RunFilter, Start};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::process::{self, ENDED, ORDERS, Orders, SUSPENDED, Task, Word};
+use crate::receiver::{Ledger, Receiver};
+use crate::store::{Boundary, Trouble};
+
+/// Reads, sets, keyed and unsafe effects, one after another and at once, with and without a gate, and the memory.
+/// Each effect has a number of its own, and uses what came before it.
+const AGENT: &str = r#"
+name = "a"
+version = "1.0.0"
+description = "One effect of each class, and more."
+
+[tools]
+allow = ["local.*"]
+
+[[steps]]
+id = "look"
+tool = "local.read"
+with = { n = 1 }
+
+[[steps]]
+id = "pay"
+tool = "local.unsafe"
+with = { n = "{{steps.look.n + 1}}" }
+
+[[steps]]
+parallel = [
+  { id = "set", tool = "local.idempotent", with = { n = "{{steps.pay.n + 1}}" } },
+  { id = "order", tool = "local.keyed", with = { n = "{{steps.pay.n + 2}}" } },
+  { id = "ship", tool = "local.unsafe", with = { n = 5 } },
+  { memory_create = { entity = "crash one", content = "a first observation, {{steps.pay.receipt}}" } },
+]
+
+[[steps]]
+memory_create = { entity = "crash two", content = "a second observation, {{steps.order.receipt}}" }
+
+[[steps]]
+parallel = [
+  { id = "again", tool = "local.read", with = { n = 6 } },
+  { id = "refund", tool = "local.unsafe", with = { n = 7 }, approve = true },
+  { id = "bill", tool = "local.keyed", with = { n = "{{steps.order.n * 2}}" }, approve = true },
+]
+
+[[steps]]
+id = "found"
+memory_search = { query = "observation", limit = 100 }
+
+[[steps]]
+respond = """
+{{steps.look.receipt}}, {{steps.pay.receipt}}, {{steps.set.receipt}}, {{steps.order.receipt}}, {{steps.again.receipt}}, \
+{{steps.refund.receipt}}, {{steps.bill.receipt}}; {{steps.found.length}} observations"""
+"#;
+
+/// What a run of [`AGENT`] answers when nothing is lost and nothing doubled.
+const ANSWER: &str =
+    "receipt 1, receipt 2, receipt 3, receipt 4, receipt 6, receipt 7, receipt 8; 2 observations";
+
+/// The effect whose result no later step reads: a person says only that it was done.
+const UNREAD: u64 = 5;
+
+/// The effects that wait for an approval.
+pub(crate) const GATED: [u64; 2] = [7, 8];
+
+/// All effects of a run.
+const EFFECTS: u64 = 8;
+
+/// More lives than any run needs.
+const LIVES_MAX: usize = 100;
+
+/// How a life ends before its time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Death {
+    Never,
+    /// The process kills itself at a boundary of the journal.
+    At(Boundary),
+    /// The process is killed so long after it began.
+    After(Duration),
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Life {
+    Killed,
+    /// The run has ended, or waits for a person.
+    Done {
+        took: Duration,
+    },
+}
+
+/// What a run that ended has left behind, apart from ids and times.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Course {
+    response: AgentResponse,
+    requests: Vec<(u64, Vec<u32>, String, Digest)>,
+}
+
+/// How often the person was asked, and said what.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) approved: u32,
+    pub(crate) done: u32,
+    pub(crate) not_done: u32,
+}
+
+pub(crate) struct World {
+    dir: TempDir,
+    runtime: Runtime,
+    /// Reads the journal; it owns no run unless a test says so.
+    reader: Engine,
+    pub(crate) receiver: Receiver,
+    witness: RefCell<Witness>,
+    said: RefCell<Said>,
+}
+
+/// What was true at the last look, and must stay true.
+#[derive(Default)]
+struct Witness {
+    records: Vec<Record>,
+    /// Operations that had their outcome, and the calls that they had made.
+    settled: BTreeMap<OperationId, usize>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("agents")).unwrap();
+        std::fs::write(dir.path().join("segno.toml"), "").unwrap();
+        std::fs::write(dir.path().join("agents/a.toml"), AGENT).unwrap();
+        let receiver = Receiver::listen(&dir.path().join("receiver"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let reader = runtime.block_on(process::with_tools(receiver.path()).open(dir.path())).unwrap();
+        Self { dir, runtime, reader, receiver, witness: RefCell::default(), said: RefCell::default() }
+    }
+
+    pub(crate) fn said(&self) -> Said {
+        *self.said.borrow()
+    }
+
+    /// The run, if there is one yet.
+    pub(crate) fn run(&self) -> Option<RunId> {
+        let runs = self.runtime.block_on(self.reader.runs(&RunFilter::default())).unwrap();
+        assert!(runs.len() <= 1, "one start made {} runs", runs.len());
+        runs.first().map(|summary| summary.run)
+    }
+
+    pub(crate) fn inspect(&self, run: RunId) -> Inspection {
+        self.runtime.block_on(self.reader.inspect(run, None)).unwrap()
+    }
+
+    /// Starts a process on the run.
+    pub(crate) fn spawn(&self, task: Task, death: Option<Boundary>) -> Child {
+        let (workspace, receiver) = (self.dir.path().to_owned(), self.receiver.path().to_owned());
+        let orders = Orders { workspace, receiver, task, death };
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["the_process_that_is_killed", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ORDERS, serde_json::to_string(&orders).unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.receiver.hello();
+        child
+    }
+
+    /// The next task of a process, with what a person answers; `None` when the run has ended.
+    ///
+    /// The person has seen the receiver's ledger: an unsafe effect that is in it was done.
+    pub(crate) fn next_task(&self) -> Option<Task> {
+        let Some(run) = self.run() else { return Some(Task::Start) };
+        let inspection = self.inspect(run);
+        if inspection.response.is_some() {
+            return None;
+        }
+        let ledger = self.receiver.ledger();
+        let mut said = self.said.borrow_mut();
+        let answers = inspection.waiting.iter().map(|waiting| {
+            let word = match (waiting.kind(), ledger.calls_of(waiting.operation).next()) {
+                ("approval", None) => Word::Approve,
+                ("approval", Some(call)) => panic!("effect {} did not wait for its approval", call.n),
+                (_, Some(call)) if call.n == UNREAD => Word::Done,
+                (_, Some(call)) => Word::DoneWith(call.reply()),
+                (_, None) => Word::NotDone,
+            };
+            match word {
+                Word::Approve => said.approved += 1,
+                Word::Done | Word::DoneWith(_) => said.done += 1,
+                Word::NotDone => said.not_done += 1,
+            }
+            (waiting.operation, word)
+        });
+        Some(Task::Resume { run, answers: answers.collect() })
+    }
+
+    /// One process, from its first breath to its last.
+    pub(crate) fn live(&self, task: Task, death: Death) -> Life {
+        let boundary = match death {
+            Death::At(boundary) => Some(boundary),
+            Death::Never | Death::After(_) => None,
+        };
+        let mut child = self.spawn(task, boundary);
+        let began = Instant::now();
+        if let Death::After(instant) = death {
+            std::thread::sleep(instant);
+            child.kill().unwrap();
+        }
+        let status = child.wait().unwrap();
+        let took = began.elapsed();
+        match (status.signal(), status.code()) {
+            (Some(9), _) if death != Death::Never => Life::Killed,
+            (None, Some(ENDED | SUSPENDED)) => Life::Done { took },
+            _ => panic!("a process failed: {status}"),
+        }
+    }
+
+    /// Leads the run to its end, through lives that die as `death` says of each, by its number from 0. Looks at
+    /// everything after each. Returns how the lives ended.
+    pub(crate) fn survive(&self, mut death: impl FnMut(usize) -> Death) -> Vec<Life> {
+        let mut lives = Vec::new();
+        while let Some(task) = self.next_task() {
+            assert!(lives.len() < LIVES_MAX, "the run does not get on");
+            lives.push(self.live(task, death(lives.len())));
+            self.look();
+        }
+        lives
+    }
+
+    /// Leads the run to its end in this process, with one engine whose storage fails once. Says whether it did.
+    pub(crate) fn survive_failure(&self, boundary: Boundary) -> bool {
+        let opening =
+            process::open(self.dir.path(), self.receiver.path(), Trouble::failure(), Some(boundary));
+        let engine = self.runtime.block_on(opening);
+        let mut failed = false;
+        let mut advances = 0;
+        while let Some(task) = self.next_task() {
+            assert!(advances < LIVES_MAX, "the run does not get on");
+            advances += 1;
+            match self.runtime.block_on(process::advance(&engine, task)) {
+                Ok(RunEnd::Ended(_) | RunEnd::Suspended(_)) => {}
+                Ok(RunEnd::Interrupted) => panic!("nobody interrupted the run"),
+                Err(error) => {
+                    assert!(is_storage(&error) && !failed, "{error:?}");
+                    failed = true;
+                }
+            }
+            // Tasks that were given up let go of their connections when the runtime runs.
+            self.runtime.block_on(async {
+                for _ in 0..16 {
+                    tokio::task::yield_now().await;
+                }
+            });
+            self.look();
+        }
+        failed
+    }
+
+    /// Checks what must be true at any time between two processes.
+    pub(crate) fn look(&self) {
+        let ledger = self.receiver.settle();
+        let records = match self.run() {
+            Some(run) => self.inspect(run).records,
+            None => Vec::new(),
+        };
+        let mut witness = self.witness.borrow_mut();
+        assert!(
+            records.starts_with(&witness.records),
+            "a record is lost: {:#?} became {records:#?}",
+            witness.records
+        );
+        check_intents(&records, &ledger);
+        for (operation, calls) in &witness.settled {
+            let now = ledger.calls_of(*operation).count();
+            assert_eq!(now, *calls, "operation {operation} had its outcome and was performed again");
+        }
+        let settled = records.iter().filter(|record| match &record.body {
+            Body::Resolved { .. } => true,
+            Body::Answered { answer } => matches!(answer, Answer::Done { .. }),
+            _ => false,
+        });
+        witness.settled = settled
+            .filter_map(|record| record.operation)
+            .map(|operation| (operation, ledger.calls_of(operation).count()))
+            .collect();
+        witness.records = records;
+    }
+
+    /// Checks a run that has ended against the promises of the classes, and returns its course.
+    pub(crate) fn course(&self) -> Course {
+        let ledger = self.receiver.settle();
+        let once: BTreeMap<u64, u32> = (1..=EFFECTS).map(|n| (n, 1)).collect();
+        assert_eq!(ledger.effects, once, "{:#?}", ledger.calls);
+        let run = self.run().expect("a run that has ended");
+        let inspection = self.inspect(run);
+        let response = inspection.response.expect("a run that has ended");
+        assert_eq!(response.status, Status::Completed, "{response:?}");
+        assert_eq!(response.answer.as_deref(), Some(ANSWER));
+        let replay = self.runtime.block_on(self.reader.replay(run)).unwrap();
+        assert!(replay.identical, "{replay:?}");
+        // It is at its end for everybody, and whoever asks is told so at once.
+        let again = self.runtime.block_on(process::advance(&self.reader, Task::Start)).unwrap();
+        assert_eq!(again, RunEnd::Ended(response.clone()));
+        let requests = inspection.records.into_iter().filter_map(|record| match record.body {
+            Body::Requested { step, ordinal, label, digest, .. } => Some((step, ordinal, label, digest)),
+            _ => None,
+        });
+        Course { requests: requests.collect(), response }
+    }
+
+    /// Goes on with the run in this process, which has the reader's engine.
+    pub(crate) fn resume_here(&self, task: Task) -> Result<RunEnd, EngineError> {
+        self.runtime.block_on(process::advance(&self.reader, task))
+    }
+}
+
+/// Kills a process in the middle of its life.
+pub(crate) fn kill(mut child: Child) {
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "the process ended before it was killed: {status}");
+}
+
+/// Every attempt that was received is in the journal, and no attempt was made twice.
+fn check_intents(records: &[Record], ledger: &Ledger) {
+    let mut intents = BTreeSet::new();
+    for record in records {
+        let Some(operation) = record.operation else { continue };
+        match &record.body {
+            Body::Requested { start: Start::Now, .. } => {
+                intents.insert((operation, 1));
+            }
+            Body::Attempted { attempt } => {
+                intents.insert((operation, *attempt));
+            }
+            _ => {}
+        }
+    }
+    for call in &ledger.calls {
+        let intended = intents.remove(&(call.operation, call.attempt));
+        assert!(intended, "a call without an intent of its own: {call:?} in {records:#?}");
+    }
+}
+
+/// Says whether the storage below the journal was the cause.
+fn is_storage(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Create(CreateError::Storage(_))
+            | EngineError::Acquire(AcquireError::Storage(_))
+            | EngineError::Run(RunFailure::Append { source: AppendError::Storage(_), .. })
+    )
+}
