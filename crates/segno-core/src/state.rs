@@ -256,14 +256,14 @@ pub enum Decision {
     },
     /// A step of the plan runs.
     RunStep {
-        /// Its index.
+        /// Its index, from 0.
         index: usize,
         /// Its id, if it has one.
         id: Option<StepId>,
     },
     /// A step of the plan is skipped.
     SkipStep {
-        /// Its index.
+        /// Its index, from 0.
         index: usize,
         /// Its id, if it has one.
         id: Option<StepId>,
@@ -286,10 +286,10 @@ impl fmt::Display for Decision {
             Self::CallTools { names } => write!(f, "the model asked for {}", names.join(", ")),
             Self::Refuse { name, reason } => write!(f, "refuse `{name}`: {reason}"),
             Self::AskApproval { name } => write!(f, "`{name}` waits for a person"),
-            Self::RunStep { index, id: Some(id) } => write!(f, "run step {index} `{id}`"),
-            Self::RunStep { index, id: None } => write!(f, "run step {index}"),
-            Self::SkipStep { index, id: Some(id), when } => write!(f, "skip step {index} `{id}`: not {when}"),
-            Self::SkipStep { index, id: None, when } => write!(f, "skip step {index}: not {when}"),
+            Self::RunStep { index, id: Some(id) } => write!(f, "run plan step {} `{id}`", index + 1),
+            Self::RunStep { index, id: None } => write!(f, "run plan step {}", index + 1),
+            Self::SkipStep { index, id: Some(id), when } => write!(f, "skip plan step {} `{id}`: not {when}", index + 1),
+            Self::SkipStep { index, id: None, when } => write!(f, "skip plan step {}: not {when}", index + 1),
             Self::End { reason } => write!(f, "end: {reason}"),
         }
     }

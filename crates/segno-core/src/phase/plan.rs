@@ -33,7 +33,7 @@ pub(crate) fn advance(
             continue;
         }
         if let StepAction::Respond(template) = &step.action {
-            let text = render(&alloc::format!("step {index}"), template, state)?;
+            let text = render(&alloc::format!("plan step {}", index + 1), template, state)?;
             state.decide(Decision::RunStep { index, id: None });
             state.said.push(text);
             continue;
@@ -158,8 +158,8 @@ fn request(
     state: &mut AgentState,
 ) -> Result<(Request, Terms, GateState), Stop> {
     let what = match &operation.id {
-        Some(id) => alloc::format!("step {index} `{id}`"),
-        None => alloc::format!("step {index}"),
+        Some(id) => alloc::format!("plan step {} `{id}`", index + 1),
+        None => alloc::format!("plan step {}", index + 1),
     };
     match &operation.call {
         PlanCall::MemorySearch { query, limit, min_score } => {
@@ -226,7 +226,7 @@ fn operations(step: &PlanStep) -> Vec<(Option<&Expression>, &PlanOperation)> {
 fn holds(when: Option<&Expression>, index: usize, state: &AgentState) -> Result<bool, Stop> {
     let Some(when) = when else { return Ok(true) };
     when.is_true(&RunScope(state))
-        .map_err(|error| Stop::evaluation(&alloc::format!("the condition of step {index}"), &error))
+        .map_err(|error| Stop::evaluation(&alloc::format!("the condition of plan step {}", index + 1), &error))
 }
 
 fn skip(step: &PlanStep, index: usize, state: &mut AgentState) {
