@@ -73,6 +73,14 @@ Examples:
   segno resume 3fa94c                                  go on with an interrupted run";
 
 impl Verb {
+    /// Says whether the verb performs a run, rather than reading files and journals.
+    pub(crate) fn performs(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Resume(_) => true,
+            Self::Check(_) | Self::Runs(_) | Self::Show(_) | Self::Replay(_) => false,
+        }
+    }
+
     /// What the verb writes to standard output.
     pub(crate) fn format(&self) -> Format {
         match self {
@@ -107,6 +115,9 @@ pub(crate) struct RunArgs {
     /// The tenant on whose behalf the run works
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
+    /// The session that the run belongs to [default: one of its own]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }

@@ -172,7 +172,9 @@ fn engine(error: &EngineError) -> Class {
             .with_help("use the release that recorded the run, and report this difference"),
         EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
         EngineError::Run(error) => run_failure(error),
-        EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help("run `segno check`"),
+        EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
+            "correct the server: it speaks MCP on standard input and output, until its input ends",
+        ),
         _ => Class::new(Exit::Failed, "engine"),
     }
 }

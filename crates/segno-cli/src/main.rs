@@ -37,7 +37,13 @@ fn main() -> ExitCode {
 
 fn run(args: &Args, output: &mut Output) -> Exit {
     // Runs wait far more than they compute: two threads keep a slow guest from holding up the terminal.
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_time();
+    if args.verb.performs() {
+        // Listens for signals, through a socket pair. What only reads a journal opens no socket of any kind.
+        builder.enable_io();
+    }
+    let runtime = match builder.build() {
         Ok(runtime) => runtime,
         Err(source) => {
             return render::failure::show(&Error::Runtime { source }, None, args.verb.format(), output);

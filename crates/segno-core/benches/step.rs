@@ -14,7 +14,7 @@ use segno_core::{
 use serde_json::json;
 
 /// Turns that are measured from one starting point.
-const TURNS: u64 = 50;
+const TURNS: u64 = 500;
 
 fn config() -> AgentConfig {
     let mind = ModelMind {

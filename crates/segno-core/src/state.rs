@@ -288,7 +288,9 @@ impl fmt::Display for Decision {
             Self::AskApproval { name } => write!(f, "`{name}` waits for a person"),
             Self::RunStep { index, id: Some(id) } => write!(f, "run plan step {} `{id}`", index + 1),
             Self::RunStep { index, id: None } => write!(f, "run plan step {}", index + 1),
-            Self::SkipStep { index, id: Some(id), when } => write!(f, "skip plan step {} `{id}`: not {when}", index + 1),
+            Self::SkipStep { index, id: Some(id), when } => {
+                write!(f, "skip plan step {} `{id}`: not {when}", index + 1)
+            }
             Self::SkipStep { index, id: None, when } => write!(f, "skip plan step {}: not {when}", index + 1),
             Self::End { reason } => write!(f, "end: {reason}"),
         }

@@ -55,7 +55,7 @@ impl Entry {
 /// long the conversation is, and its digest is known without reading it again.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
-    sealed: Vec<Arc<Vec<Entry>>>,
+    sealed: Vec<Arc<[Arc<Entry>]>>,
     tail: Vec<Arc<Entry>>,
     replies: u64,
     chain: Digest,
@@ -84,12 +84,7 @@ impl Transcript {
         }
         self.tail.push(Arc::new(entry));
         if self.tail.len() == CHUNK {
-            let chunk = self
-                .tail
-                .drain(..)
-                .map(|entry| Arc::try_unwrap(entry).unwrap_or_else(|shared| (*shared).clone()));
-            let chunk = chunk.collect();
-            self.sealed.push(Arc::new(chunk));
+            self.sealed.push(self.tail.drain(..).collect());
         }
     }
 
@@ -115,7 +110,7 @@ impl Transcript {
 
     /// The entries from the first to the last.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.sealed.iter().flat_map(|chunk| chunk.iter()).chain(self.tail.iter().map(|entry| &**entry))
+        self.sealed.iter().flat_map(|chunk| chunk.iter()).chain(&self.tail).map(|entry| &**entry)
     }
 
     /// The last thing that the model said, if it said anything.

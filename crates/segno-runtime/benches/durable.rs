@@ -74,8 +74,8 @@ use = "adder"
 [tools]
 allow = ["math.add"]
 [limits]
-max_steps = 1000000
-max_tool_calls = 1000000
+max_steps = 100000
+max_tool_calls = 100000
 timeout = "24h"
 "#;
 

@@ -5,10 +5,10 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use segno_core::{EffectClass, Outcome, RunId};
-use segno_runtime::EngineError;
+use segno_core::{AgentRequest, EffectClass, Outcome, RunId};
+use segno_runtime::{Engine, EngineError, Received, RunEnd, StartOptions};
 use segno_store::tamper::tamper;
-use segno_store::{Body, ReadError};
+use segno_store::{Body, ReadError, RunFilter};
 use serde_json::json;
 
 use support::{Behaviour, World};
@@ -68,7 +68,7 @@ async fn a_replay_opens_nothing_but_the_journal() {
     // Whatever a replay could touch is gone: memory, agent, tools.
     std::fs::remove_file(world.path().join(".segno/memory.db")).unwrap();
     std::fs::remove_file(world.path().join("agents/a.toml")).unwrap();
-    let bare = segno_runtime::Engine::open(world.path()).await.unwrap();
+    let bare = Engine::open(world.path()).await.unwrap();
     let report = bare.replay(run).await.unwrap();
     assert!(report.identical, "{report:?}");
     assert_eq!((report.steps, world.count("local.score"), world.count("local.act")), (3, 1, 1));
@@ -136,4 +136,27 @@ async fn a_flipped_byte_is_damage_and_never_an_answer() {
         let EngineError::Read(ReadError::Damaged(damage)) = &error else { panic!("{error:?}") };
         assert_eq!((damage.run, damage.seq, damage.intact), (run, 4, 4), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_engine_that_only_reads_needs_no_sound_workspace_and_changes_nothing() {
+    let world = World::new(AGENT)
+        .tool("local.score", EffectClass::Read, Behaviour::Answer(json!({ "value": 0.9, "count": 3 })))
+        .tool("local.act", EffectClass::Unsafe, Behaviour::Lost(Received::Possibly));
+    let report = world.run("disk full").await;
+    assert!(matches!(report.end, RunEnd::Suspended(_)), "{report:?}");
+    let before = world.engine().await.inspect(report.run, None).await.unwrap().records;
+
+    std::fs::write(world.path().join("agents/a.toml"), "name = ").unwrap();
+    let world = world.settings("[secrets]\ntoken = { env = \"SEGNO_TEST_NOT_SET\" }\n");
+    assert!(Engine::open(world.path()).await.is_err());
+    let engine = Engine::journal(world.path()).await.unwrap();
+    assert_eq!(engine.runs(&RunFilter::default()).await.unwrap().len(), 1);
+    assert!(engine.replay(report.run).await.unwrap().identical);
+
+    let started = engine.start(&"a".parse().unwrap(), AgentRequest::text(""), StartOptions::default()).await;
+    assert!(matches!(started, Err(EngineError::UnknownAgent { .. })), "{started:?}");
+    let resumed = engine.resume(report.run, Vec::new()).await;
+    assert!(matches!(resumed, Err(EngineError::ReadOnly { .. })), "{resumed:?}");
+    assert_eq!(engine.inspect(report.run, None).await.unwrap().records, before);
 }

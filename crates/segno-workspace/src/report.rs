@@ -49,6 +49,11 @@ impl Report {
         self.add(code, Severity::Error, span, message.into())
     }
 
+    /// Says how many problems were found until now.
+    pub(crate) fn count(&self) -> usize {
+        self.found.borrow().len()
+    }
+
     pub(crate) fn warning(&self, code: Code, span: Range<usize>, message: impl Into<String>) -> Added<'_> {
         self.add(code, Severity::Warning, span, message.into())
     }

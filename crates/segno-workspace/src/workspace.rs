@@ -12,7 +12,7 @@ use crate::agent::{self, AgentFile};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::report::Report;
-use crate::settings::{self, Settings};
+use crate::settings::{self, Settings, SettingsRead};
 use crate::source::SourceFile;
 
 /// A workspace without errors.
@@ -31,6 +31,9 @@ pub struct Workspace {
 pub struct Loaded {
     /// The workspace; `None` if there is an error.
     pub workspace: Option<Workspace>,
+    /// What `segno.toml` says, even if there are errors, with defaults in place of what does not fit; `None` if the
+    /// place of the store is not known for certain. Enough to read what was recorded, not to run anything.
+    pub settings: Option<Settings>,
     /// All problems: those of `segno.toml` first, then those of the agents, each file in its own order.
     pub diagnostics: Vec<Diagnostic>,
     /// The files that were read, for whoever shows the diagnostics.
@@ -42,11 +45,15 @@ impl Workspace {
     ///
     /// Nothing else is read or written. Of the other files that it names only the existence is checked.
     pub fn load(root: &Path) -> Loaded {
-        let mut loaded = Loaded { workspace: None, diagnostics: Vec::new(), sources: Vec::new() };
-        let settings = load_settings(root, &mut loaded);
-        let agents = load_agents(root, settings.as_ref(), &mut loaded);
-        if let Some(settings) = settings.filter(|_| !loaded.has_errors()) {
-            loaded.workspace = Some(Self { root: root.to_path_buf(), settings, agents });
+        let mut loaded =
+            Loaded { workspace: None, settings: None, diagnostics: Vec::new(), sources: Vec::new() };
+        let read = load_settings(root, &mut loaded);
+        let agents = load_agents(root, read.as_ref().map(|read| &read.settings), &mut loaded);
+        if let Some(SettingsRead { settings, store_is_known }) = read {
+            loaded.settings = store_is_known.then(|| settings.clone());
+            if !loaded.has_errors() {
+                loaded.workspace = Some(Self { root: root.to_path_buf(), settings, agents });
+            }
         }
         loaded
     }
@@ -77,7 +84,7 @@ impl Loaded {
     }
 }
 
-fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<Settings> {
+fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
     let file = PathBuf::from(SETTINGS_FILE);
     if !root.join(&file).exists() {
         let problem =
@@ -89,9 +96,9 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<Settings> {
     }
     let text = read(root, &file, loaded)?;
     let report = Report::new(SourceFile::new(file, text.as_str()));
-    let settings = report.parse(&text).map(|root_table| settings::read(&report, &root_table, root));
+    let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, root));
     loaded.take(report);
-    settings
+    read
 }
 
 fn load_agents(

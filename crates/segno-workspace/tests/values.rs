@@ -138,3 +138,28 @@ fn what_is_absent_has_its_default() {
     let (_, workspace) = load("model-by-default");
     assert_eq!(model(self::agent(&workspace, "a")).prompt.source(), "{{request.text}}");
 }
+
+#[test]
+fn where_the_store_is_can_be_known_despite_errors_elsewhere() {
+    let store = |settings: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("segno.toml"), settings).unwrap();
+        std::fs::create_dir(folder.path().join("agents")).unwrap();
+        std::fs::write(folder.path().join("agents/broken.toml"), "name = ").unwrap();
+        let loaded = Workspace::load(folder.path());
+        assert!(loaded.workspace.is_none() && loaded.has_errors());
+        let store = loaded.settings?.store;
+        Some(store.strip_prefix(folder.path()).unwrap().to_path_buf())
+    };
+    let default = Some(PathBuf::from(".segno/segno.db"));
+    let named = Some(PathBuf::from("state/segno.db"));
+    assert_eq!(store(""), default);
+    assert_eq!(store("[servers.gone]\nwasm = \"gone.wasm\""), default);
+    assert_eq!(store("[modles]\n[store]\npath = \"state/segno.db\""), named);
+    // Each of these may mean another place than the one that is read.
+    for unknown in
+        ["[stroe]\npath = \"x\"", "[store]\npth = \"x\"", "[store]\npath = 3", "store = 3", "[store\n"]
+    {
+        assert_eq!(store(unknown), None, "{unknown}");
+    }
+}

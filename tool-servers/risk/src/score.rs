@@ -109,14 +109,9 @@ pub(crate) fn score(text: &str, similar: &[PastIncident]) -> Risk {
     Risk { value, level: level(value), factors }
 }
 
-/// Puts a score into sentences.
+/// Puts the reasons for a score into sentences.
 pub(crate) fn explain(risk: &Risk) -> Vec<String> {
-    let word = match risk.level {
-        Level::Low => "low",
-        Level::Medium => "medium",
-        Level::High => "high",
-    };
-    let mut sentences = vec![format!("The risk is {word}.")];
+    let mut sentences = Vec::new();
     if risk.factors.is_empty() {
         sentences
             .push("Nothing in the report points to data loss, a breach, payments or an outage.".to_owned());

@@ -37,6 +37,11 @@ impl Context<'_> {
     async fn engine(&self) -> Result<Engine, Error> {
         Ok(Engine::open(&self.root).await?)
     }
+
+    /// Only reads what was recorded, which a mistake in an agent's file must not hinder.
+    async fn journal(&self) -> Result<Engine, Error> {
+        Ok(Engine::journal(&self.root).await?)
+    }
 }
 
 /// Does what the arguments ask for; an error is told, and becomes an exit code.

@@ -8,7 +8,7 @@ use crate::render::document::Replayed;
 use crate::render::text::{Style, count, styled};
 
 pub(super) async fn replay(args: &ReplayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let engine = context.journal().await?;
     let run = select::run(&engine, &args.run).await?;
     let report = engine.replay(run).await?;
     let output = &mut *context.output;

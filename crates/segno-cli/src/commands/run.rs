@@ -19,7 +19,7 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     if let Some(tenant) = &args.tenant {
         request.tenant.clone_from(tenant);
     }
-    let options = StartOptions { key: args.key.clone(), session: None };
+    let options = StartOptions { key: args.key.clone(), session: args.session.clone() };
     let engine = context.engine().await?;
     let mut follow = follow::Follow::begin(context)?;
     let handle = follow.until_begun(engine.start(&args.agent, request, options)).await?;

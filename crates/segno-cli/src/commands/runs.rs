@@ -17,7 +17,7 @@ pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<E
         limit: args.limit,
         ..RunFilter::default()
     };
-    let runs = context.engine().await?.runs(&filter).await?;
+    let runs = context.journal().await?.runs(&filter).await?;
     if context.format == Format::Json {
         context.output.document(&runs.iter().map(Listed::of).collect::<Vec<_>>());
         return Ok(Exit::Done);

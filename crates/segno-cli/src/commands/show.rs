@@ -14,7 +14,7 @@ use crate::render::text::{Style, brief, count, gist, harmless, short, styled, ti
 use crate::render::{document, ending};
 
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let engine = context.journal().await?;
     let run = select::run(&engine, &args.run).await?;
     let inspection = engine.inspect(run, args.step).await?;
     let steps = inspection.steps.iter().map(|view| view.step).max().unwrap_or_default();

@@ -65,6 +65,9 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
         output.note(styled(colour, Style::Bold, headline(operation, width)));
         if let Gate::InDoubt { reason } = &operation.gate {
             output.note(format_args!("  {}", brief(reason, width.saturating_sub(2))));
+            if operation.arguments.is_some() {
+                output.note("its arguments:");
+            }
         }
         // In full: nobody can agree to what they do not see.
         let arguments = operation.arguments.as_ref().map(|arguments| format!("{arguments:#}"));
@@ -96,11 +99,11 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
     }
 }
 
-/// What an operation waits for; its arguments stand below.
+/// What an operation waits for; the reason of a doubt and the arguments stand below.
 fn headline(operation: &WaitingOperation, width: usize) -> String {
     match (&operation.gate, &operation.tool) {
         (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
-        (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place? its arguments:"),
+        (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
         (_, None) => brief(&operation.question, width),
     }
 }

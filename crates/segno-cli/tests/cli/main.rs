@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod check;
+mod doubt;
+mod guest;
 mod run;
 mod show;
 mod store;

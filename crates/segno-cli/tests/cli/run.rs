@@ -222,3 +222,13 @@ fn a_reader_that_goes_away_does_not_stop_the_run() {
     }
     assert_eq!(workspace.json(&["runs"])[0]["status"], "completed");
 }
+
+#[test]
+fn a_run_belongs_to_the_session_that_is_named() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "hello", "--session", "ticket-4711"]);
+    assert_eq!(workspace.json(&["runs"])[0]["session"], "ticket-4711");
+    let output = workspace.segno(&["run", "note", "hello", "--session", ""]);
+    assert!(output.starts_with("exit code: 2\n"), "{output}");
+    assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1, "a run was started");
+}

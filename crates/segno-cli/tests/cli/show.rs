@@ -60,17 +60,17 @@ fn a_run_is_shown_step_by_step() {
         data: severity=2
 
         step 1
-          why  run step 0 `past`
+          why  run plan step 1 `past`
           ask  memory search for disk full on db-1  [SHORT]
           got  nothing found
 
         step 2
-          why  run step 1
+          why  run plan step 2
           ask  memory create notes: disk full on db-1  [SHORT]
           got  remembered: notes
 
-          why  run step 2
-          why  run step 3
+          why  run plan step 3
+          why  run plan step 4
           why  end: the plan is through
 
         completed
@@ -93,7 +93,7 @@ fn one_step_is_shown_with_what_the_agent_knew() {
         data: severity=2
 
         step 1
-          why  run step 0 `past`
+          why  run plan step 1 `past`
           ask  memory search for disk full on db-1  [SHORT]
           got  nothing found
         --- stderr
@@ -210,4 +210,49 @@ fn a_forged_journal_diverges_at_the_first_difference() {
     assert_eq!(document["identical"], false);
     assert_eq!(document["divergence"]["step"], 1);
     assert!(document["divergence"]["expected"].is_string() && document["divergence"]["got"].is_string());
+}
+
+#[test]
+fn what_was_recorded_can_be_read_whatever_became_of_the_agents() {
+    let workspace = with_a_run();
+    let verbs: [&[&str]; 3] = [&["runs"], &["show", "last"], &["replay", "last"]];
+    let before = verbs.map(|verb| workspace.segno(verb));
+    let settings = std::fs::read_to_string(workspace.path("segno.toml")).unwrap();
+    workspace.write(
+        "segno.toml",
+        &format!(
+            "{settings}\n[servers.gone]\nwasm = \"gone.wasm\"\n\n[secrets]\ntoken = {{ env = \"NOT_SET\" }}\n"
+        ),
+    );
+    workspace.write("agents/note.toml", "name = \"note");
+    std::fs::remove_file(workspace.path("replies.toml")).unwrap();
+    assert!(workspace.segno(&["check"]).starts_with("exit code: 2\n"));
+    assert_eq!(verbs.map(|verb| workspace.segno(verb)), before);
+    // To perform something takes a workspace without errors.
+    for verb in [&["resume", "last"][..], &["run", "chat", "hello"]] {
+        let output = workspace.segno(verb);
+        assert!(output.starts_with("exit code: 2\n"), "{output}");
+    }
+}
+
+#[test]
+fn a_journal_whose_place_is_unknown_is_not_looked_for_elsewhere() {
+    let workspace = with_a_run();
+    workspace.write("segno.toml", "[store]\npth = \"state/segno.db\"\n");
+    photograph!(workspace.segno(&["runs"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[unknown-key]
+
+          × `pth` is not known in `[store]`
+           ╭─[segno.toml:2:1]
+         1 │ [store]
+         2 │ pth = "state/segno.db"
+           · ───
+           ╰────
+          help: did you mean `path`? known here: `path`
+
+        error: the workspace `[WORKSPACE]` has errors: 1 error
+        "#);
 }

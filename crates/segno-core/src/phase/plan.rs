@@ -225,8 +225,9 @@ fn operations(step: &PlanStep) -> Vec<(Option<&Expression>, &PlanOperation)> {
 
 fn holds(when: Option<&Expression>, index: usize, state: &AgentState) -> Result<bool, Stop> {
     let Some(when) = when else { return Ok(true) };
-    when.is_true(&RunScope(state))
-        .map_err(|error| Stop::evaluation(&alloc::format!("the condition of plan step {}", index + 1), &error))
+    when.is_true(&RunScope(state)).map_err(|error| {
+        Stop::evaluation(&alloc::format!("the condition of plan step {}", index + 1), &error)
+    })
 }
 
 fn skip(step: &PlanStep, index: usize, state: &mut AgentState) {

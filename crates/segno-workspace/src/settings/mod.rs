@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use self::read::read;
+pub(crate) use self::read::{SettingsRead, read};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,19 +9,34 @@ use super::{MemoryBinding, Settings, models, secrets, servers};
 use crate::report::Report;
 use crate::section::Section;
 
-/// Reads the settings, with defaults in place of what does not fit.
-pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Settings {
+/// What `segno.toml` says, as far as it fits.
+pub(crate) struct SettingsRead {
+    /// The settings, with defaults in place of what does not fit.
+    pub(crate) settings: Settings,
+    /// Whether the place of the store is what the file means, not a default in the place of something unreadable.
+    pub(crate) store_is_known: bool,
+}
+
+/// Reads the settings of a file that was just parsed.
+pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> SettingsRead {
+    // Where the file is not TOML, a whole section may be lost.
+    let is_whole = report.count() == 0;
     crate::secrets::report_secrets(report, table, true);
     let paths = Paths { report, root };
+    let before = report.count();
     let file = Section::open(report, table, 0..0, "`segno.toml`", FILE_KEYS);
-    let store = file.section("store", "`[store]`", &["path"]);
+    // Without the key, one that is not known may be it, misspelt.
+    let before = if file.get("store").is_some() { report.count() } else { before };
+    let store = file
+        .section("store", "`[store]`", &["path"])
+        .and_then(|store| paths.path(&store, "path"))
+        .map_or_else(|| root.join(DEFAULT_STORE), |path| path.value);
+    let store_is_known = is_whole && report.count() == before;
     let memory = file.section("memory", "`[memory]`", &["path", "seeds"]);
-    Settings {
+    let settings = Settings {
         models: models::read(&file, &paths),
         servers: servers::read(&file, &paths),
-        store: store
-            .and_then(|store| paths.path(&store, "path"))
-            .map_or_else(|| root.join(DEFAULT_STORE), |path| path.value),
+        store,
         memory: MemoryBinding {
             path: memory
                 .as_ref()
@@ -32,7 +47,8 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
                 .unwrap_or_default(),
         },
         secrets: secrets::read(&file, &paths),
-    }
+    };
+    SettingsRead { settings, store_is_known }
 }
 
 const FILE_KEYS: &[&str] = &["models", "servers", "store", "memory", "secrets"];
