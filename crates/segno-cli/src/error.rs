@@ -153,7 +153,8 @@ fn engine(error: &EngineError) -> Class {
             Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
         }
         EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
-        EngineError::Read(ReadError::Damaged(damage)) => {
+        EngineError::Read(ReadError::Damaged(damage))
+        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
             let help = match damage.intact {
                 0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
                 intact => {

@@ -91,9 +91,14 @@ pub enum Outcome {
 /// back from JSON, where `serde_json` stops at 128.
 pub(crate) const MAX_DEPTH: usize = 96;
 
+/// The largest outcome in bytes of text, 8 MiB: far above what a model reads, far below what a store refuses.
+const MAX_SIZE: usize = 8 << 20;
+
 impl Outcome {
-    /// The outcome, or the failure that stands for one which no state can hold.
-    pub(crate) fn bounded(self) -> Self {
+    /// The outcome, or the failure that stands for one which no state can hold: JSON nested too deeply, text that is too
+    /// large, a score that is not a number. A shell records it in this form.
+    #[must_use]
+    pub fn bounded(self) -> Self {
         let wrong = match &self {
             Self::ModelReplied(reply) => too_deep(reply.parts.iter().filter_map(|part| match part {
                 ReplyPart::Call(call) => call.verdict.arguments(),
@@ -108,7 +113,42 @@ impl Outcome {
             Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
             Self::MemoryCreated(_) | Self::Failed(_) => None,
         };
+        let wrong = wrong.or_else(|| {
+            let size = self.size();
+            let message = || alloc::format!("the outcome has {size} bytes, which is more than {MAX_SIZE}");
+            (size > MAX_SIZE).then(|| Failure::new(FailureCode::LimitExceeded, message()))
+        });
         wrong.map_or(self, Self::Failed)
+    }
+
+    /// About how large the outcome is, in bytes.
+    fn size(&self) -> usize {
+        match self {
+            Self::ModelReplied(reply) => {
+                let parts = reply.parts.iter().map(|part| match part {
+                    ReplyPart::Text(text) => text.len(),
+                    ReplyPart::Call(call) => call.arguments.len() + call.verdict.arguments().map_or(0, size),
+                    ReplyPart::Opaque { data, .. } => size(data),
+                });
+                parts.sum()
+            }
+            Self::MemoryFound(hits) => hits.iter().map(|hit| hit.text.len() + size(&hit.metadata)).sum(),
+            Self::MemoryCreated(created) => created.entity.len(),
+            Self::ToolReturned(returned) => {
+                returned.text.len() + returned.structured.as_ref().map_or(0, size)
+            }
+            Self::Failed(failure) => failure.message.len(),
+        }
+    }
+}
+
+/// About how large a value is as JSON, in bytes.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, field)| name.len() + size(field) + 4).sum(),
     }
 }
 

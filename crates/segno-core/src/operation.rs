@@ -15,11 +15,12 @@ use crate::id::{OperationId, RunId, ToolName};
 /// One thing that a run asks its shell to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// The operation's identity, derived from all that follows.
+    /// The operation's identity, derived from the run, the step, the ordinal and the digest.
     pub id: OperationId,
     /// Its place within the step: `[i]` in a group.
     pub ordinal: Vec<u32>,
-    /// The digest of the request; a run that asks for something else has another.
+    /// The digest of the request as it was minted; a run that asks for something else has another. Arguments that a
+    /// person edits afterwards do not change it.
     pub digest: Digest,
     /// What to do.
     pub request: Request,

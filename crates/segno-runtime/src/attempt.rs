@@ -1,6 +1,6 @@
 //! One attempt of one operation: where things happen.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -9,17 +9,23 @@ use segno_core::{
     AgentConfig, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch, Mind,
     ModelCompletion, OperationId, Outcome, Request, RunId, Terms, ToolCall, ToolReturn, Toolbox, Transcript,
 };
-use segno_memory::{MemoryError, NewObservation, ScopeSet, SearchQuery, Source};
+use segno_memory::{Memory, MemoryError, NewObservation, ScopeSet, SearchQuery, Source};
 use segno_models::{CompletionRequest, DeltaSink, Retry};
-use segno_sandbox::{CallContext, CallErrorKind, Received};
+use segno_sandbox::{CallContext, CallErrorKind, Received, Session};
 
 use crate::bindings::{Bindings, Sessions, describe};
+use crate::driver::is_free;
 use crate::handle::RunEvent;
 use crate::policy::AttemptError;
-use crate::tool::Invocation;
+use crate::secret::StreamScrubber;
+use crate::tool::{Invocation, Tool};
 
-/// What the start of a server's instance may add to the time of a call: its own limit bounds it.
-const START_ALLOWANCE: Duration = Duration::from_secs(11);
+/// The longest that opening a server may take: reading, verifying and compiling its module.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What the start of a server's instance may add to the time of a call. The instance's own limits bound it more
+/// tightly; this is for a host that hangs.
+const START_ALLOWANCE: Duration = Duration::from_secs(30);
 
 /// What all attempts of a run share.
 pub(crate) struct RunContext {
@@ -50,28 +56,48 @@ impl Attempt {
     /// Performs the attempt, within its time.
     pub(crate) async fn perform(self) -> Result<Outcome, AttemptError> {
         let timeout = Duration::from_millis(self.terms.timeout_ms);
-        let limit = match &self.request {
-            Request::ToolCall(call) if self.context.bindings.tool(&call.tool_name).is_none() => {
-                timeout.saturating_add(START_ALLOWANCE)
+        match &self.request {
+            Request::ModelCompletion(completion) => within(timeout, self.complete(completion)).await,
+            Request::MemorySearch(search) => {
+                let memory = self.memory().await?;
+                within(timeout, self.search(&*memory, search)).await
             }
-            Request::ToolCall(_)
-            | Request::ModelCompletion(_)
-            | Request::MemorySearch(_)
-            | Request::MemoryCreate(_) => timeout,
-        };
-        match tokio::time::timeout(limit, self.dispatch(timeout)).await {
-            Ok(result) => result,
-            Err(_) => Err(timed_out(limit)),
+            Request::MemoryCreate(create) => {
+                let memory = self.memory().await?;
+                within(timeout, self.create(&*memory, create)).await
+            }
+            Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
+                Some(tool) => within(timeout, self.call(&**tool, call)).await,
+                None => {
+                    let (session, tool) = self.session(call).await?;
+                    // The session keeps the call's time; it starts an instance first where there is none.
+                    let limit = timeout.saturating_add(START_ALLOWANCE);
+                    within(limit, self.call_server(&session, tool, call, timeout)).await
+                }
+            },
         }
     }
 
-    async fn dispatch(&self, timeout: Duration) -> Result<Outcome, AttemptError> {
-        match &self.request {
-            Request::ModelCompletion(completion) => self.complete(completion).await,
-            Request::MemorySearch(search) => self.search(search).await,
-            Request::MemoryCreate(create) => self.create(create).await,
-            Request::ToolCall(call) => self.call(call, timeout).await,
-        }
+    /// The memory; opening it, with its seeds, is not part of an operation's time.
+    async fn memory(&self) -> Result<Arc<dyn Memory>, AttemptError> {
+        self.context.bindings.memory().await.map_err(|error| certain(FailureCode::Internal, describe(&error)))
+    }
+
+    /// The session of the tool's server, and the tool's name there; nothing is sent yet.
+    async fn session<'a>(&self, call: &'a ToolCall) -> Result<(Arc<Session>, &'a str), AttemptError> {
+        let Some((server, tool)) = call.tool_name.as_str().split_once('.') else {
+            return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
+        };
+        let opening = self.context.sessions.open(&self.context.bindings, server, is_free(self.terms.class));
+        let session = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
+        let session = session.map_err(|_| {
+            let seconds = OPEN_TIMEOUT.as_secs();
+            certain(
+                FailureCode::Timeout,
+                format!("the tool server `{server}` did not open within {seconds} s"),
+            )
+        })??;
+        Ok((session, tool))
     }
 
     async fn complete(&self, completion: &ModelCompletion) -> Result<Outcome, AttemptError> {
@@ -91,8 +117,15 @@ impl Attempt {
             operation: self.operation,
             attempt: self.attempt,
         };
-        let sink = Deltas { events: &self.context.events, operation: self.operation, attempt: self.attempt };
-        model.complete(&request, &sink).await.map(Outcome::ModelReplied).map_err(|error| {
+        let sink = Deltas {
+            scrubber: Mutex::new(self.context.bindings.secrets().stream()),
+            events: &self.context.events,
+            operation: self.operation,
+            attempt: self.attempt,
+        };
+        let reply = model.complete(&request, &sink).await;
+        sink.finish();
+        reply.map(Outcome::ModelReplied).map_err(|error| {
             let (transient, after) = match error.retry {
                 Retry::Never => (false, None),
                 Retry::Now => (true, None),
@@ -103,13 +136,7 @@ impl Attempt {
         })
     }
 
-    async fn search(&self, search: &MemorySearch) -> Result<Outcome, AttemptError> {
-        let memory = self
-            .context
-            .bindings
-            .memory()
-            .await
-            .map_err(|error| certain(FailureCode::Internal, describe(&error)))?;
+    async fn search(&self, memory: &dyn Memory, search: &MemorySearch) -> Result<Outcome, AttemptError> {
         let query =
             SearchQuery { text: search.query.clone(), limit: search.limit, min_score: search.min_score };
         let hits = memory.search(&self.context.scopes, &query).await.map_err(memory_error)?;
@@ -123,13 +150,7 @@ impl Attempt {
         Ok(Outcome::MemoryFound(hits.collect()))
     }
 
-    async fn create(&self, create: &MemoryCreate) -> Result<Outcome, AttemptError> {
-        let memory = self
-            .context
-            .bindings
-            .memory()
-            .await
-            .map_err(|error| certain(FailureCode::Internal, describe(&error)))?;
+    async fn create(&self, memory: &dyn Memory, create: &MemoryCreate) -> Result<Outcome, AttemptError> {
         let observation = NewObservation {
             operation: *self.operation.as_bytes(),
             entity: create.entity.clone(),
@@ -147,26 +168,29 @@ impl Attempt {
         }))
     }
 
-    async fn call(&self, call: &ToolCall, timeout: Duration) -> Result<Outcome, AttemptError> {
-        if let Some(tool) = self.context.bindings.tool(&call.tool_name) {
-            let invocation = Invocation {
-                run: self.context.run,
-                operation: self.operation,
-                attempt: self.attempt,
-                arguments: call.parameters.clone(),
-                secrets: self.context.bindings.secrets().clone(),
-            };
-            return tool.call(invocation).await.map(Outcome::ToolReturned).map_err(|error| AttemptError {
-                failure: Failure::new(FailureCode::Unavailable, error.message),
-                received: error.received,
-                transient: error.transient,
-                after: None,
-            });
-        }
-        let Some((server, tool)) = call.tool_name.as_str().split_once('.') else {
-            return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
+    async fn call(&self, tool: &dyn Tool, call: &ToolCall) -> Result<Outcome, AttemptError> {
+        let invocation = Invocation {
+            run: self.context.run,
+            operation: self.operation,
+            attempt: self.attempt,
+            arguments: call.parameters.clone(),
+            secrets: self.context.bindings.secrets().clone(),
         };
-        let session = self.context.sessions.open(&self.context.bindings, server).await?;
+        tool.call(invocation).await.map(Outcome::ToolReturned).map_err(|error| AttemptError {
+            failure: Failure::new(FailureCode::Unavailable, error.message),
+            received: error.received,
+            transient: error.transient,
+            after: None,
+        })
+    }
+
+    async fn call_server(
+        &self,
+        session: &Session,
+        tool: &str,
+        call: &ToolCall,
+        timeout: Duration,
+    ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let context = CallContext { operation: self.operation.to_string(), timeout };
         let output = session.call(tool, arguments, context).await.map_err(|error| {
@@ -197,21 +221,33 @@ impl Attempt {
     }
 }
 
-/// Streams a model's text to whoever listens.
+/// Streams a model's text to whoever listens, without secrets.
 struct Deltas<'a> {
+    scrubber: Mutex<StreamScrubber>,
     events: &'a broadcast::Sender<RunEvent>,
     operation: OperationId,
     attempt: u32,
 }
 
+impl Deltas<'_> {
+    /// Sends what was held back.
+    fn finish(self) {
+        let rest = self.scrubber.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
+        send(self.events, self.operation, self.attempt, rest);
+    }
+}
+
 impl DeltaSink for Deltas<'_> {
     fn text(&self, delta: &str) {
+        let text = self.scrubber.lock().unwrap_or_else(PoisonError::into_inner).push(delta);
+        send(self.events, self.operation, self.attempt, text);
+    }
+}
+
+fn send(events: &broadcast::Sender<RunEvent>, operation: OperationId, attempt: u32, text: String) {
+    if !text.is_empty() {
         // Nobody has to listen.
-        let _ = self.events.send(RunEvent::Delta {
-            operation: self.operation,
-            attempt: self.attempt,
-            text: delta.to_owned(),
-        });
+        let _ = events.send(RunEvent::Delta { operation, attempt, text });
     }
 }
 
@@ -223,6 +259,14 @@ pub(crate) fn certain(code: FailureCode, message: String) -> AttemptError {
         transient: false,
         after: None,
     }
+}
+
+/// Cuts work off at its time; what was under way may have been received.
+async fn within(
+    limit: Duration,
+    work: impl Future<Output = Result<Outcome, AttemptError>>,
+) -> Result<Outcome, AttemptError> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(timed_out(limit)))
 }
 
 fn timed_out(timeout: Duration) -> AttemptError {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::OnceCell;
 
 use segno_core::{FailureCode, ToolKind, ToolName};
 use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
@@ -35,10 +35,10 @@ pub(crate) struct Bindings {
     settings: Settings,
     secrets: Secrets,
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
-    models: StdMutex<BTreeMap<String, Arc<dyn Model>>>,
+    models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     memory: OnceCell<Arc<dyn Memory>>,
     sandbox: OnceCell<Sandbox>,
-    servers: Mutex<BTreeMap<String, ToolServer>>,
+    servers: Cells<String, ToolServer>,
 }
 
 impl Bindings {
@@ -55,10 +55,10 @@ impl Bindings {
             settings,
             secrets,
             tools,
-            models: StdMutex::new(models),
+            models: Mutex::new(models),
             memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
             sandbox: OnceCell::new(),
-            servers: Mutex::new(BTreeMap::new()),
+            servers: Cells::default(),
         })
     }
 
@@ -119,27 +119,25 @@ impl Bindings {
 
     /// The tool server of this name, loaded.
     pub(crate) async fn server(&self, name: &str) -> Result<ToolServer, OpenError> {
-        let mut servers = self.servers.lock().await;
-        if let Some(server) = servers.get(name) {
-            return Ok(server.clone());
-        }
+        self.servers.get(name.to_owned()).get_or_try_init(|| self.load(name)).await.cloned()
+    }
+
+    async fn load(&self, name: &str) -> Result<ToolServer, OpenError> {
         let binding = self.settings.servers.get(name).ok_or_else(|| OpenError::UnknownServer {
             server: name.to_owned(),
             known: self.settings.servers.keys().cloned().collect(),
         })?;
         let failed = |source| OpenError::Server { server: name.to_owned(), source };
         let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
-        let config = self.server_config(name, binding)?;
-        let server = sandbox.load(config).await.map_err(failed)?;
-        servers.insert(name.to_owned(), server.clone());
-        Ok(server)
+        let config = Self::server_config(name, binding)?;
+        sandbox.load(config).await.map_err(failed)
     }
 
     fn open_sandbox(&self) -> Result<Sandbox, segno_sandbox::LoadError> {
         Sandbox::new(SandboxOptions { cache_dir: Some(self.root.join(".segno/cache")) })
     }
 
-    fn server_config(&self, name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
+    fn server_config(name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
         let mut files = Vec::with_capacity(binding.files.len());
         for grant in &binding.files {
             if grant.create {
@@ -217,28 +215,54 @@ impl Bindings {
     }
 }
 
-/// The instances of tool servers that a run uses: one for each server, from its first call to the run's end.
+/// Things by name, each opened once. Opening one holds up nobody who wants another.
+struct Cells<K, T>(Mutex<BTreeMap<K, Arc<OnceCell<T>>>>);
+
+impl<K, T> Default for Cells<K, T> {
+    fn default() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+}
+
+impl<K: Ord, T> Cells<K, T> {
+    fn get(&self, key: K) -> Arc<OnceCell<T>> {
+        Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default())
+    }
+
+    fn take(&self) -> impl Iterator<Item = T> {
+        let cells = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        cells.into_values().filter_map(|cell| Arc::into_inner(cell)?.into_inner())
+    }
+}
+
+/// The instances of tool servers that a run uses, from the first call to the run's end.
+///
+/// For each server one for calls that may be given up and repeated, and one for those that may not: giving up a call
+/// ends its instance, and must not leave an effect in doubt beside it.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: Mutex<BTreeMap<String, Arc<Session>>>,
+    open: Cells<(String, bool), Arc<Session>>,
 }
 
 impl Sessions {
-    pub(crate) async fn open(&self, bindings: &Bindings, server: &str) -> Result<Arc<Session>, AttemptError> {
-        let mut open = self.open.lock().await;
-        if let Some(session) = open.get(server) {
-            return Ok(Arc::clone(session));
-        }
-        let loaded = bindings.server(server).await;
-        let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
-        let session = Arc::new(loaded.open());
-        open.insert(server.to_owned(), Arc::clone(&session));
-        Ok(session)
+    pub(crate) async fn open(
+        &self,
+        bindings: &Bindings,
+        server: &str,
+        free: bool,
+    ) -> Result<Arc<Session>, AttemptError> {
+        let cell = self.open.get((server.to_owned(), free));
+        let open = || async {
+            let loaded = bindings.server(server).await;
+            let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
+            Ok(Arc::new(loaded.open()))
+        };
+        cell.get_or_try_init(open).await.cloned()
     }
 
     /// Ends all instances; a call that is still under way keeps its own until it returns.
     pub(crate) async fn close(&self) {
-        for session in std::mem::take(&mut *self.open.lock().await).into_values() {
+        for session in self.open.take() {
             if let Some(session) = Arc::into_inner(session) {
                 session.close().await;
             }
@@ -282,5 +306,8 @@ fn read_secrets(settings: &Settings) -> Result<Secrets, OpenError> {
         };
         values.insert(name.clone(), Secret::new(&value));
     }
-    Ok(Secrets::new(values))
+    Secrets::new(values).map_err(|short| {
+        let message = short.to_string();
+        OpenError::Secret { name: short.name, message }
+    })
 }

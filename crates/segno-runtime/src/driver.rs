@@ -12,19 +12,19 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use segno_core::{
-    AgentResponse, Answer, Event, Failure, FailureCode, Gate, GateState, Mind, Operation, OperationId,
-    Outcome, Request, Signal, Status, Transcript,
+    AgentResponse, Answer, EffectClass, Event, Failure, FailureCode, Gate, GateState, Mind, Operation,
+    OperationId, Outcome, Phase, Request, Signal, Status, Transcript,
 };
 use segno_models::Schemas;
 use segno_sandbox::Received;
-use segno_store::{Body, Lease, NewRecord, Snapshot, Start, Store, WaitingFor};
+use segno_store::{AttemptCause, Body, Lease, NewRecord, Snapshot, Start, Store, WaitingFor};
 
 use crate::attempt::{Attempt, RunContext};
 use crate::engine::now;
 use crate::error::RunFailure;
 use crate::fold::{Advance, Fold, Machine, Progress};
 use crate::handle::{RunEnd, RunEvent, RunReport, WaitingOperation};
-use crate::policy::{self, AttemptError};
+use crate::policy::{self, AttemptError, Situation};
 
 /// Steps between snapshots: a resume folds at most so many.
 const SNAPSHOT_EVERY: u64 = 1_000;
@@ -46,8 +46,8 @@ pub(crate) struct Driver {
     running: BTreeMap<Id, Running>,
     ended: Option<AgentResponse>,
     interrupt: watch::Receiver<bool>,
-    /// Why nothing new starts any more.
-    stopping: Option<Stopping>,
+    /// The run is to be left as it is: nothing new starts.
+    stopping: bool,
     began: Instant,
     active_before: Duration,
     /// The modules of tool servers; a snapshot carries them.
@@ -61,26 +61,23 @@ struct Running {
     operation: OperationId,
     attempt: u32,
     abort: AbortHandle,
+    /// Why there will be another attempt, when this is the pause before it.
+    pause: Option<AttemptCause>,
+    /// It may be given up at any time, since it may be repeated.
+    free: bool,
 }
 
 /// What the loop waits for.
 enum Input {
     /// An attempt has ended.
     Attempted { operation: OperationId, attempt: u32, result: Result<Outcome, AttemptError> },
-    /// The pause before an attempt is over.
-    Due { operation: OperationId, attempt: u32 },
-    /// An attempt, or the pause before one, was given up because the run stops.
+    /// The pause before an attempt is over, or was given up.
+    Due { operation: OperationId, attempt: u32, cause: AttemptCause },
+    /// An attempt was given up because the run stops.
     GivenUp,
     /// The run is to be left as it is.
     Interrupted,
     /// The run's active time is used up.
-    Deadline,
-}
-
-/// Why nothing new starts any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    Interrupted,
     Deadline,
 }
 
@@ -94,6 +91,7 @@ impl Driver {
     ) -> Self {
         let schemas = Schemas::compile(&context.toolbox);
         let step = fold.state().step();
+        let active_before = Duration::from_millis(fold.active_ms());
         Self {
             context,
             store,
@@ -106,9 +104,9 @@ impl Driver {
             running: BTreeMap::new(),
             ended: if fold.closed { fold.ended } else { None },
             interrupt,
-            stopping: None,
+            stopping: false,
             began: Instant::now(),
-            active_before: Duration::from_millis(fold.active_ms),
+            active_before,
             modules: fold.modules,
             already_suspended: fold.suspended,
             snapshot_step: step,
@@ -116,26 +114,23 @@ impl Driver {
         }
     }
 
-    /// Takes up what the journal left: asks for what was not requested, settles what a crash left in doubt.
-    pub(crate) fn take_up(
-        &mut self,
-        expected: impl IntoIterator<Item = Operation>,
-    ) -> Result<(), RunFailure> {
-        self.request(expected.into_iter().collect())?;
+    /// Settles what a crash left in doubt, and starts what had not started.
+    pub(crate) fn take_up(&mut self) -> Result<(), RunFailure> {
         let open: Vec<Operation> =
             self.missing().filter(|operation| !is_waiting(operation)).cloned().collect();
         for operation in open {
-            if self.starting.iter().any(|(id, _)| *id == operation.id) {
+            let progress = self.progress.get(&operation.id).copied().unwrap_or_default();
+            let next = progress.attempts + 1;
+            if !progress.started {
+                // An attempt that was put off has its number already.
+                self.attempt(operation.id, progress.attempts.max(1), AttemptCause::Recovered);
                 continue;
             }
-            let attempts = self.progress.get(&operation.id).map_or(0, |progress| progress.attempts);
-            if attempts == 0 {
-                self.attempt(operation.id, 1);
-                continue;
-            }
-            match policy::recover(operation.id, &operation.terms, attempts) {
-                policy::Verdict::Again(_) => self.attempt(operation.id, attempts + 1),
-                policy::Verdict::Fail(failure) => self.resolve(operation.id, Outcome::Failed(failure))?,
+            match policy::recover(operation.id, &operation.terms, situation(&progress, progress.attempts)) {
+                policy::Verdict::Again(_) => self.attempt(operation.id, next, AttemptCause::Recovered),
+                policy::Verdict::Fail(failure) => {
+                    self.record_outcome(operation.id, Outcome::Failed(failure))?;
+                }
                 policy::Verdict::Ask(reason) => self.open_gate(operation.id, reason)?,
             }
         }
@@ -154,38 +149,37 @@ impl Driver {
     }
 
     /// Records an answer; the caller has checked that the operation waits for it.
-    pub(crate) fn answer(&mut self, operation: OperationId, answer: Answer) -> Result<(), RunFailure> {
+    pub(crate) fn answer(&mut self, operation: OperationId, mut answer: Answer) -> Result<(), RunFailure> {
+        self.context.bindings.secrets().scrub_answer(&mut answer);
         let at = now();
         self.outbox.push(NewRecord::of(at, operation, Body::Answered { answer: answer.clone() }));
         self.resume(Event::answer(at, operation, answer))?;
-        if self.is_missing(operation) {
+        if self.is_missing(operation) && !self.time_left().is_zero() {
             let attempts = self.progress.get(&operation).map_or(0, |progress| progress.attempts);
-            self.attempt(operation, attempts + 1);
+            self.attempt(operation, attempts + 1, AttemptCause::Answered);
         }
-        self.go_on()
+        Ok(())
     }
 
     /// Runs until the end, a suspension or an interruption.
     pub(crate) async fn drive(mut self) -> Result<RunReport, RunFailure> {
+        if self.time_left().is_zero() {
+            self.end_by_deadline()?;
+        }
         self.go_on()?;
         loop {
             self.commit().await?;
-            if self.ended.is_some() {
-                break;
-            }
             self.launch();
-            self.snapshot().await;
+            if self.stopping || self.ended.is_some() {
+                self.give_up();
+            } else {
+                self.snapshot().await;
+            }
             if self.tasks.is_empty() {
-                match self.stopping {
-                    Some(Stopping::Interrupted) => break,
-                    Some(Stopping::Deadline) => {
-                        self.signal(Signal::Deadline)?;
-                        continue;
-                    }
-                    None => {}
+                if !self.stopping && self.ended.is_none() {
+                    self.suspend();
+                    self.commit().await?;
                 }
-                self.suspend();
-                self.commit().await?;
                 break;
             }
             let input = self.next_input().await;
@@ -198,12 +192,37 @@ impl Driver {
         self.leave().await
     }
 
-    /// Steps while nothing is missing.
+    /// Steps while nothing is missing, unless the run is to stop.
     fn go_on(&mut self) -> Result<(), RunFailure> {
-        while self.stopping.is_none() && self.ended.is_none() && self.machine.state().is_ready() {
+        while self.ended.is_none() && self.machine.state().is_ready() {
+            self.stopping |= *self.interrupt.borrow();
+            if self.stopping {
+                return Ok(());
+            }
+            if self.time_left().is_zero() {
+                return self.end_by_deadline();
+            }
             self.step()?;
         }
         Ok(())
+    }
+
+    /// Ends the run because its time is used up. What may not be repeated and is under way finishes, and is recorded as
+    /// late.
+    fn end_by_deadline(&mut self) -> Result<(), RunFailure> {
+        if self.ended.is_some() || matches!(self.machine.state().phase(), Phase::Ended(_)) {
+            return Ok(());
+        }
+        let at = now();
+        self.starting.clear();
+        self.outbox.push(NewRecord::new(at, Body::Signalled { signal: Signal::Deadline }));
+        self.resume(Event::signal(at, Signal::Deadline))?;
+        self.step()
+    }
+
+    fn time_left(&self) -> Duration {
+        let limit = Duration::from_millis(self.context.config.limits.timeout_ms);
+        limit.saturating_sub(self.active_before).saturating_sub(self.began.elapsed())
     }
 
     fn step(&mut self) -> Result<(), RunFailure> {
@@ -238,17 +257,17 @@ impl Driver {
             operations.iter().map(|operation| self.refuse(operation)).collect();
         for (operation, refusal) in operations.iter().zip(&refusals) {
             let starts = refusal.is_none() && !is_waiting(operation);
+            let start = if starts { Start::Now } else { Start::Deferred };
             let body = Body::Requested {
                 step: self.machine.state().step(),
                 ordinal: operation.ordinal.clone(),
                 label: operation.request.label(),
                 digest: operation.digest,
                 class: operation.terms.class,
-                start: if starts { Start::Now } else { Start::Deferred },
+                start,
             };
             self.outbox.push(NewRecord::of(at, operation.id, body));
-            self.progress
-                .insert(operation.id, Progress { attempts: u32::from(starts), since: at.as_millis() });
+            self.progress.insert(operation.id, Progress::requested(at, start));
         }
         for (operation, refusal) in operations.into_iter().zip(refusals) {
             match (refusal, operation.gate) {
@@ -276,16 +295,15 @@ impl Driver {
         Some(Failure { violations, ..Failure::new(FailureCode::InvalidArguments, message) })
     }
 
-    /// Writes down a further attempt and starts it after the commit.
-    fn attempt(&mut self, operation: OperationId, attempt: u32) {
+    /// Writes down a further attempt and starts it after the commit; while the run stops, it is put off.
+    fn attempt(&mut self, operation: OperationId, attempt: u32, cause: AttemptCause) {
         let at = now();
-        self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt }));
-        let progress = self.progress.entry(operation).or_default();
-        if progress.attempts == 0 {
-            progress.since = at.as_millis();
+        let start = if self.stopping { Start::Deferred } else { Start::Now };
+        self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start }));
+        self.progress.entry(operation).or_default().attempted(at, attempt, cause, start);
+        if start == Start::Now {
+            self.starting.push((operation, attempt));
         }
-        progress.attempts = attempt;
-        self.starting.push((operation, attempt));
     }
 
     /// Takes an outcome, and steps when it was the last that was missing.
@@ -294,34 +312,31 @@ impl Driver {
         self.go_on()
     }
 
-    fn record_outcome(&mut self, operation: OperationId, mut outcome: Outcome) -> Result<(), RunFailure> {
-        self.context.bindings.secrets().scrub(&mut outcome);
+    fn record_outcome(&mut self, operation: OperationId, outcome: Outcome) -> Result<(), RunFailure> {
+        let outcome = self.presentable(outcome);
         let at = now();
         let progress = self.progress.get(&operation).copied().unwrap_or_default();
-        let elapsed_ms = match progress.attempts {
-            0 => 0,
-            _ => at.as_millis().saturating_sub(progress.since),
-        };
-        let body = Body::Resolved { outcome: outcome.clone(), attempts: progress.attempts, elapsed_ms };
+        let (attempts, elapsed_ms) = (progress.attempts, progress.elapsed_ms(at));
+        let body = Body::Resolved { outcome: outcome.clone(), attempts, elapsed_ms };
         self.outbox.push(NewRecord::of(at, operation, body));
         self.resume(Event::outcome(at, operation, outcome))
+    }
+
+    /// An outcome as it may be recorded: bounded, and without secrets.
+    fn presentable(&self, outcome: Outcome) -> Outcome {
+        let mut outcome = outcome.bounded();
+        self.context.bindings.secrets().scrub(&mut outcome);
+        outcome
     }
 
     fn open_gate(&mut self, operation: OperationId, reason: String) -> Result<(), RunFailure> {
         let at = now();
         let mut reason = reason;
         self.context.bindings.secrets().text(&mut reason);
+        self.progress.entry(operation).or_default().pause(at);
         let gate = Gate::InDoubt { reason };
         self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
         self.resume(Event::gated(at, operation, gate))
-    }
-
-    fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
-        let at = now();
-        self.stopping = None;
-        self.outbox.push(NewRecord::new(at, Body::Signalled { signal }));
-        self.resume(Event::signal(at, signal))?;
-        self.go_on()
     }
 
     fn resume(&mut self, event: Event) -> Result<(), RunFailure> {
@@ -370,7 +385,8 @@ impl Driver {
                 },
             };
             tracing::debug!(run = %self.context.run, operation = %id, attempt, request = %task.request.label(), "attempt");
-            self.spawn(id, attempt, async move {
+            let free = is_free(operation.terms.class);
+            self.spawn(id, attempt, free, None, async move {
                 let result = task.perform().await;
                 Input::Attempted { operation: id, attempt, result }
             });
@@ -381,16 +397,24 @@ impl Driver {
         &mut self,
         operation: OperationId,
         attempt: u32,
+        free: bool,
+        pause: Option<AttemptCause>,
         task: impl Future<Output = Input> + Send + 'static,
     ) {
         let abort = self.tasks.spawn(task);
-        self.running.insert(abort.id(), Running { operation, attempt, abort });
+        self.running.insert(abort.id(), Running { operation, attempt, abort, pause, free });
+    }
+
+    /// Gives up what may be given up: pauses, and attempts that may be repeated.
+    fn give_up(&self) {
+        for running in self.running.values().filter(|running| running.free || running.pause.is_some()) {
+            running.abort.abort();
+        }
     }
 
     async fn next_input(&mut self) -> Input {
-        let limit = Duration::from_millis(self.context.config.limits.timeout_ms);
-        let left = limit.saturating_sub(self.active_before).saturating_sub(self.began.elapsed());
-        let may_stop = self.stopping.is_none();
+        let left = self.time_left();
+        let may_stop = !self.stopping && self.ended.is_none();
         let joined = tokio::select! {
             biased;
             Some(joined) = self.tasks.join_next_with_id() => joined,
@@ -408,10 +432,13 @@ impl Driver {
                 input
             }
             Err(error) => {
-                let Running { operation, attempt, .. } =
+                let Running { operation, attempt, pause, .. } =
                     self.running.remove(&error.id()).expect("every task is entered when it is spawned");
                 if error.is_cancelled() {
-                    return Input::GivenUp;
+                    return match pause {
+                        Some(cause) => Input::Due { operation, attempt, cause },
+                        None => Input::GivenUp,
+                    };
                 }
                 let failure = Failure::new(FailureCode::Internal, format!("the tool stopped: {error}"));
                 let error =
@@ -423,41 +450,55 @@ impl Driver {
 
     fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
         match input {
-            Input::Attempted { operation, attempt, result } => self.attempted(operation, attempt, result),
-            Input::Due { operation, attempt } => {
-                self.attempt(operation, attempt);
+            Input::Attempted { operation, result: Ok(outcome), .. } if self.ended.is_some() => {
+                self.record_late(operation, outcome);
+                Ok(())
+            }
+            Input::Attempted { operation, attempt, result: Err(error) } if self.ended.is_some() => {
+                let message = format!("attempt {attempt} had no answer ({})", error.failure.message);
+                let failure = match error.received {
+                    Received::No => error.failure,
+                    Received::Possibly => policy::indeterminate(&message),
+                };
+                self.record_late(operation, Outcome::Failed(failure));
+                Ok(())
+            }
+            Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
+            Input::Attempted { operation, attempt, result: Err(error) } => {
+                self.unanswered(operation, attempt, error)
+            }
+            Input::Due { operation, attempt, cause } => {
+                if self.ended.is_none() {
+                    self.attempt(operation, attempt, cause);
+                }
                 Ok(())
             }
             Input::GivenUp => Ok(()),
             Input::Interrupted => {
-                self.stop(Stopping::Interrupted);
+                self.stopping = true;
                 Ok(())
             }
-            Input::Deadline => {
-                self.stop(Stopping::Deadline);
-                Ok(())
-            }
+            Input::Deadline => self.end_by_deadline(),
         }
     }
 
-    fn attempted(
-        &mut self,
-        id: OperationId,
-        attempt: u32,
-        result: Result<Outcome, AttemptError>,
-    ) -> Result<(), RunFailure> {
-        let error = match result {
-            Ok(outcome) => return self.resolve(id, outcome),
-            Err(error) => error,
-        };
+    /// Decides on an operation whose attempt brought no answer.
+    fn unanswered(&mut self, id: OperationId, attempt: u32, error: AttemptError) -> Result<(), RunFailure> {
         let Some(operation) = self.missing().find(|operation| operation.id == id) else { return Ok(()) };
-        tracing::debug!(run = %self.context.run, operation = %id, attempt, code = error.failure.code.as_str(), "no answer");
-        match policy::after(id, &operation.terms, attempt, error) {
+        let code = error.failure.code;
+        tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
+        let cause = AttemptCause::Failed { code, possibly_received: error.received == Received::Possibly };
+        let progress = self.progress.get(&id).copied().unwrap_or_default();
+        match policy::after(id, &operation.terms, situation(&progress, attempt), error) {
+            policy::Verdict::Again(_) if self.stopping => {
+                self.attempt(id, attempt + 1, cause);
+                Ok(())
+            }
             policy::Verdict::Again(pause) => {
                 let attempt = attempt + 1;
-                self.spawn(id, attempt, async move {
+                self.spawn(id, attempt, true, Some(cause), async move {
                     tokio::time::sleep(pause).await;
-                    Input::Due { operation: id, attempt }
+                    Input::Due { operation: id, attempt, cause }
                 });
                 Ok(())
             }
@@ -466,14 +507,10 @@ impl Driver {
         }
     }
 
-    /// Nothing new starts. What may be repeated is given up; the rest goes on to its outcome.
-    fn stop(&mut self, why: Stopping) {
-        self.stopping = Some(why);
-        let free: Vec<OperationId> =
-            self.missing().filter(|operation| is_free(operation)).map(|operation| operation.id).collect();
-        for running in self.running.values().filter(|running| free.contains(&running.operation)) {
-            running.abort.abort();
-        }
+    /// Keeps an outcome that came after the run had ended.
+    fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
+        let outcome = self.presentable(outcome);
+        self.outbox.push(NewRecord::of(now(), operation, Body::Late { outcome }));
     }
 
     /// Writes down that the run waits, unless that is the last thing the journal says already.
@@ -518,7 +555,7 @@ impl Driver {
         let run = self.context.run;
         let end = match self.ended.clone() {
             Some(response) => RunEnd::Ended(response),
-            None if self.stopping.is_some() => RunEnd::Interrupted,
+            None if self.stopping => RunEnd::Interrupted,
             None => RunEnd::Suspended(self.waiting()),
         };
         let state = self.machine.state();
@@ -569,11 +606,16 @@ fn is_waiting(operation: &Operation) -> bool {
     matches!(operation.gate, GateState::Waiting(_))
 }
 
+/// What is known of an operation when one of its attempts has ended.
+fn situation(progress: &Progress, attempt: u32) -> Situation {
+    let age = now().as_millis().saturating_sub(progress.first);
+    Situation { attempt, doubtful: progress.doubtful, age: Duration::from_millis(age) }
+}
+
 /// Says whether an attempt may be given up at any time, since it may be repeated.
-fn is_free(operation: &Operation) -> bool {
-    use segno_core::EffectClass::{Idempotent, Keyed, Read, Unsafe};
-    match operation.terms.class {
-        Read | Idempotent => true,
-        Keyed | Unsafe => false,
+pub(crate) fn is_free(class: EffectClass) -> bool {
+    match class {
+        EffectClass::Read | EffectClass::Idempotent => true,
+        EffectClass::Keyed | EffectClass::Unsafe => false,
     }
 }

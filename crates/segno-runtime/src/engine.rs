@@ -8,14 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OnceCell, broadcast, watch};
 
 use segno_core::{
-    AgentConfig, AgentName, AgentRequest, AgentResponse, Answer, Digest, MemoryScope, RunId, SEMANTICS,
+    AgentConfig, AgentName, AgentRequest, AgentResponse, Answer, Digest, Gate, MemoryScope, RunId, SEMANTICS,
     Timestamp, ToolKind, ToolName, Verdict, digest_json,
 };
 use segno_memory::{Memory, Principal, Scope, ScopeResolver};
 use segno_models::{Model, Schemas};
 use segno_store::{
-    Body, Created, Lease, NewRecord, NewRun, Owner, Record, RunFilter, RunSummary, SqliteStore, Started,
-    Store,
+    AcquireError, Created, Lease, NewRun, Owner, Record, RunFilter, RunSummary, SqliteStore, Started, Store,
 };
 use segno_workspace::{AgentFile, Diagnostic, Loaded, Severity, Workspace};
 
@@ -43,7 +42,7 @@ struct Inner {
     owners: Owners,
 }
 
-/// Where this process shows that it lives: claimed when it first owns a run, so that readers need no writable folder.
+/// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.
 enum Owners {
     Folder {
         dir: PathBuf,
@@ -207,7 +206,7 @@ impl Engine {
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
         let file = self.agent(agent)?;
-        let (config, servers) = self.resolve(file).await?;
+        let (config, modules) = self.resolve(file).await?;
         let run = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
         let config_json = serde_json::to_string(&config)
             .map_err(|error| EngineError::Config { run, message: error.to_string() })?;
@@ -220,20 +219,24 @@ impl Engine {
             session: session.clone(),
             predecessor: None,
             start_key: options.key,
+            modules,
         };
         // A tenant or session that is no name is refused before anything is written down.
         let config = Arc::new(config);
         let (context, events) = self.context(run, Arc::clone(&config), &session, request.tenant.as_str())?;
         let owner = self.owner(run).await?;
         let at = now();
-        let mut new = NewRun::new(run, config_json, digest_request(agent, &request), owner.id(), at, started);
-        for (server, digest) in servers {
-            new.records.push(NewRecord::new(at, Body::Rebound { server, digest }));
-        }
+        let new = NewRun::new(run, config_json, digest_request(agent, &request), owner.id(), at, started);
         let records = new.records.clone();
         let lease = match self.inner.store.create(new).await? {
             Created::New(lease) => lease,
-            Created::Existing(run) => return Box::pin(self.resume(run, Vec::new())).await,
+            Created::Existing(run) => {
+                let resumed = Box::pin(self.resume(run, Vec::new())).await;
+                return resumed.map_err(|error| match error {
+                    EngineError::Acquire(AcquireError::Owned { .. }) => EngineError::AlreadyRunning { run },
+                    error => error,
+                });
+            }
         };
         let state = segno_core::AgentState::start(run, request, at);
         let fold = Fold::at(config, run, state);
@@ -253,14 +256,14 @@ impl Engine {
     /// When there is no such run, another process owns it, its journal is damaged, or an answer does not fit. Nothing
     /// is recorded then.
     pub async fn resume(&self, run: RunId, answers: Vec<GateInput>) -> Result<RunHandle, EngineError> {
-        let (config, session, started_tenant) = self.origin(run).await?;
         let summary = self.inner.store.summary(run).await?;
+        let config = self.config(run, summary.config).await?;
         if summary.status.is_end() {
             return self.report_end(run, config, &answers).await;
         }
         let owner = self.owner(run).await?;
         let lease = self.inner.store.acquire(run, owner).await?;
-        match self.take_over(run, config, &session, &started_tenant, &lease, answers).await {
+        match self.take_over(run, config, &summary, &lease, answers).await {
             Ok((context, events, fold, answers)) => self.go_on(run, context, events, fold, lease, answers),
             Err(error) => {
                 // The error that stopped us matters more than one while giving the run back.
@@ -356,13 +359,6 @@ impl Engine {
         }
     }
 
-    /// What a run was started with: its configuration, session and tenant.
-    async fn origin(&self, run: RunId) -> Result<(Arc<AgentConfig>, String, String), EngineError> {
-        let summary = self.inner.store.summary(run).await?;
-        let config = self.config(run, summary.config).await?;
-        Ok((config, summary.session, summary.tenant))
-    }
-
     async fn report_end(
         &self,
         run: RunId,
@@ -393,15 +389,14 @@ impl Engine {
         &self,
         run: RunId,
         config: Arc<AgentConfig>,
-        session: &str,
-        tenant: &str,
+        summary: &RunSummary,
         lease: &Lease,
         answers: Vec<GateInput>,
     ) -> Result<Taken, EngineError> {
         let fold = self.fold_from_snapshot(run, &config).await?;
         let rebound = self.rebind(run, &config, &fold).await?;
         let answers = check_answers(run, &config, &fold, answers)?;
-        let (context, events) = self.context(run, config, session, tenant)?;
+        let (context, events) = self.context(run, config, &summary.session, &summary.tenant)?;
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
         Ok((context, events, fold, Orders { rebound, answers }))
     }
@@ -411,15 +406,14 @@ impl Engine {
         run: RunId,
         context: Arc<RunContext>,
         events: broadcast::Receiver<RunEvent>,
-        mut fold: Fold,
+        fold: Fold,
         lease: Lease,
         orders: Orders,
     ) -> Result<RunHandle, EngineError> {
         let (interrupt, interrupted) = watch::channel(false);
-        let expected = std::mem::take(&mut fold.expected);
         let mut driver = Driver::new(context, Arc::clone(&self.inner.store), lease, fold, interrupted);
         driver.rebind(orders.rebound);
-        driver.take_up(expected)?;
+        driver.take_up()?;
         for (operation, answer) in orders.answers {
             driver.answer(operation, answer)?;
         }
@@ -434,8 +428,7 @@ impl Engine {
         };
         let records = self.inner.store.read(run, snapshot.seq).await?;
         let mut fold = Fold::at(Arc::clone(config), run, snapshot.state);
-        fold.active_ms = snapshot.active_ms;
-        fold.modules = snapshot.modules;
+        fold.carry(snapshot.active_ms, snapshot.modules);
         records.iter().try_for_each(|record| fold.apply(record))?;
         Ok(fold)
     }
@@ -467,7 +460,9 @@ impl Engine {
                 continue;
             };
             let same = offered.get(name).is_some_and(|now| {
-                now.input_schema == tool.input_schema && now.description == tool.description
+                now.input_schema == tool.input_schema
+                    && now.output_schema == tool.output_schema
+                    && now.description == tool.description
             });
             if !same {
                 let (server, tool) = (server.to_owned(), name.to_string());
@@ -566,21 +561,27 @@ fn check_answers(
                 }
             }));
         };
-        let answer = match (settlement, one.kind()) {
-            (Settlement::Approve { edited, reason }, "approval") => {
+        if answers.iter().any(|(answered, _)| *answered == one.operation) {
+            return Err(failed(format!(
+                "operation {} is answered twice: give one answer to each",
+                one.operation
+            )));
+        }
+        let answer = match (&one.gate, settlement) {
+            (Gate::Approval, Settlement::Approve { edited, reason }) => {
                 let edited = edited.map(|edited| judge(config, one, edited)).transpose()?;
                 Answer::Approved { edited, reason, by }
             }
-            (Settlement::Deny { reason }, "approval") => Answer::Denied { reason, by },
-            (Settlement::Done { result }, "in_doubt") => Answer::Done { result, by },
-            (Settlement::NotDone, "in_doubt") => Answer::NotDone { by },
-            (_, "approval") => {
+            (Gate::Approval, Settlement::Deny { reason }) => Answer::Denied { reason, by },
+            (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
+            (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
+            (Gate::Approval, Settlement::Done { .. } | Settlement::NotDone) => {
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} waits for an approval: answer with `--approve` or `--deny`"
                 )));
             }
-            (_, _) => {
+            (Gate::InDoubt { .. }, Settlement::Approve { .. } | Settlement::Deny { .. }) => {
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`"

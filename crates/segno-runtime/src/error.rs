@@ -165,6 +165,14 @@ pub enum EngineError {
         /// What it waits for.
         waiting: Vec<crate::handle::WaitingOperation>,
     },
+    /// The start key belongs to a run that a process performs at this moment.
+    #[error(
+        "the start key belongs to run {run}, which is under way: nothing new was started; look at it with `segno show {run}`"
+    )]
+    AlreadyRunning {
+        /// The run.
+        run: RunId,
+    },
     /// The run was interrupted.
     #[error("run {run} was interrupted: resume it")]
     Interrupted {

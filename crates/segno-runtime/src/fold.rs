@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use segno_core::{
-    AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, Operation, OperationId,
-    RunId,
+    AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, GateState, Operation,
+    OperationId, RunId, Timestamp,
 };
-use segno_store::{Body, Record, Start};
+use segno_store::{AttemptCause, Body, Record, Start};
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
 pub(crate) struct Machine {
@@ -127,10 +127,75 @@ pub enum FoldError {
 /// How far an operation of the current step has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Attempts that were started, as far as the journal knows.
+    /// Attempts so far; the last one may still be about to start.
     pub(crate) attempts: u32,
-    /// When the first one may have started, in milliseconds since the epoch.
-    pub(crate) since: u64,
+    /// The last attempt has started, as far as the journal knows.
+    pub(crate) started: bool,
+    /// An attempt before the last may have been acted on, and nobody has settled that.
+    pub(crate) doubtful: bool,
+    /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
+    pub(crate) first: u64,
+    /// Since when the operation has been worked on without a break, in milliseconds since the epoch; 0 while it is not.
+    since: u64,
+    /// The time that it was worked on before that, in milliseconds.
+    spent_ms: u64,
+}
+
+impl Progress {
+    /// An operation that was requested.
+    pub(crate) fn requested(at: Timestamp, start: Start) -> Self {
+        let mut progress = Self::default();
+        if start == Start::Now {
+            progress.begin(1, at);
+        }
+        progress
+    }
+
+    /// Takes an `attempted` record.
+    pub(crate) fn attempted(&mut self, at: Timestamp, attempt: u32, cause: AttemptCause, start: Start) {
+        match cause {
+            AttemptCause::Answered => {
+                self.doubtful = false;
+                self.first = 0;
+            }
+            // A deferred attempt never left its process.
+            AttemptCause::Recovered => self.doubtful |= self.started,
+            AttemptCause::Failed { possibly_received, .. } => self.doubtful |= possibly_received,
+        }
+        match (cause, start) {
+            (AttemptCause::Failed { .. }, Start::Now) => {
+                self.attempts = attempt;
+                self.started = true;
+            }
+            (AttemptCause::Answered | AttemptCause::Recovered, Start::Now) => self.begin(attempt, at),
+            (_, Start::Deferred) => {
+                self.pause(at);
+                self.attempts = attempt;
+                self.started = false;
+            }
+        }
+    }
+
+    /// Nobody works on it from here on: it waits for a person, or its process stops.
+    pub(crate) fn pause(&mut self, at: Timestamp) {
+        self.spent_ms = self.elapsed_ms(at);
+        self.since = 0;
+    }
+
+    /// The time that was spent on it, without downtime and without waiting for people.
+    pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
+        let stretch = if self.since == 0 { 0 } else { at.as_millis().saturating_sub(self.since) };
+        self.spent_ms + stretch
+    }
+
+    fn begin(&mut self, attempt: u32, at: Timestamp) {
+        self.attempts = attempt;
+        self.started = true;
+        self.since = at.as_millis();
+        if self.first == 0 {
+            self.first = self.since;
+        }
+    }
 }
 
 /// A journal, folded record by record.
@@ -147,9 +212,9 @@ pub(crate) struct Fold {
     pub(crate) closed: bool,
     /// The modules that tool servers were bound to last.
     pub(crate) modules: BTreeMap<String, String>,
-    /// Active time in milliseconds: for each step the longest of its operations, so that downtime and waiting for
-    /// people do not count.
-    pub(crate) active_ms: u64,
+    /// The active time of earlier steps, in milliseconds.
+    active_ms: u64,
+    /// The active time of the current step: that of its longest operation.
     step_ms: u64,
     /// The last record says that the run is suspended.
     pub(crate) suspended: bool,
@@ -160,16 +225,15 @@ impl Fold {
     pub(crate) fn begin(config: Arc<AgentConfig>, run: RunId, first: &Record) -> Result<Self, FoldError> {
         let Body::Started(started) = &first.body else { return Err(FoldError::NoStart { run }) };
         let state = AgentState::start(run, started.request.clone(), first.at);
-        let mut fold = Self::at(config, run, state);
-        fold.advance()?;
-        Ok(fold)
+        let modules = started.modules.clone();
+        Ok(Self { modules, ..Self::at(config, run, state) })
     }
 
     /// Begins with a state that was saved right after its step was requested.
     pub(crate) fn at(config: Arc<AgentConfig>, run: RunId, state: AgentState) -> Self {
         let requested = state.pending().iter().map(|pending| {
-            let attempts = u32::from(pending.operation.gate == segno_core::GateState::Open);
-            (pending.operation.id, Progress { attempts, since: state.now().as_millis() })
+            let start = if pending.operation.gate == GateState::Open { Start::Now } else { Start::Deferred };
+            (pending.operation.id, Progress::requested(state.now(), start))
         });
         Self {
             run,
@@ -189,9 +253,29 @@ impl Fold {
         self.machine.state()
     }
 
+    /// Carries over what a snapshot kept beside the state.
+    pub(crate) fn carry(&mut self, active_ms: u64, modules: BTreeMap<String, String>) {
+        self.active_ms = active_ms;
+        self.modules = modules;
+    }
+
+    /// Active time in milliseconds: for each step that of its longest operation, so that downtime and waiting for people
+    /// do not count.
+    pub(crate) fn active_ms(&self) -> u64 {
+        self.active_ms + self.step_ms
+    }
+
     /// Takes the next record.
+    ///
+    /// The core is stepped only when a record needs it: a run that stopped between an outcome and its next step was
+    /// not stepped either.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         self.suspended = false;
+        match &record.body {
+            Body::Signalled { .. } | Body::Rebound { .. } | Body::Suspended { .. } | Body::Late { .. } => {}
+            _ if self.ended.is_none() && self.state().is_ready() => self.advance()?,
+            _ => {}
+        }
         match &record.body {
             Body::Started(_) => return Err(self.diverged(record, "a second start", "has started already")),
             Body::Requested { label, digest, start, .. } => {
@@ -206,21 +290,16 @@ impl Fold {
                         format!("asks for {}", describe(&operation)),
                     ));
                 }
-                let attempts = u32::from(*start == Start::Now);
-                self.progress.insert(operation.id, Progress { attempts, since: record.at.as_millis() });
+                self.progress.insert(operation.id, Progress::requested(record.at, *start));
             }
-            Body::Attempted { attempt } => {
-                let id = self.operation(record)?;
-                let progress = self.progress.entry(id).or_default();
-                if progress.attempts == 0 {
-                    progress.since = record.at.as_millis();
-                }
-                progress.attempts = *attempt;
+            Body::Attempted { attempt, cause, start } => {
+                self.progress(record)?.attempted(record.at, *attempt, *cause, *start);
             }
             Body::Waiting { gate: Gate::Approval } => {
-                self.operation(record)?;
+                self.progress(record)?;
             }
             Body::Waiting { gate: gate @ Gate::InDoubt { .. } } => {
+                self.progress(record)?.pause(record.at);
                 let id = self.operation(record)?;
                 self.take(record, Event::gated(record.at, id, gate.clone()))?;
             }
@@ -250,6 +329,13 @@ impl Fold {
         Ok(())
     }
 
+    /// How far the operation of a record has come.
+    fn progress(&mut self, record: &Record) -> Result<&mut Progress, FoldError> {
+        let id = self.operation(record)?;
+        let unknown = self.diverged(record, format!("`{}`", record.body.kind()), "has no such operation");
+        self.progress.get_mut(&id).ok_or(unknown)
+    }
+
     /// The operation of a record, when everything that the core asked for before has been recorded.
     fn operation(&self, record: &Record) -> Result<OperationId, FoldError> {
         self.nothing_expected(record)?;
@@ -270,14 +356,10 @@ impl Fold {
 
     fn take(&mut self, record: &Record, event: Event) -> Result<(), FoldError> {
         self.nothing_expected(record)?;
-        if let Err(error) = self.machine.resume(event) {
-            return Err(self.diverged(
-                record,
-                format!("`{}`", record.body.kind()),
-                format!("refuses it: {error}"),
-            ));
-        }
-        if self.state().is_ready() { self.advance() } else { Ok(()) }
+        let resumed = self.machine.resume(event);
+        resumed.map_err(|error| {
+            self.diverged(record, format!("`{}`", record.body.kind()), format!("refuses it: {error}"))
+        })
     }
 
     fn advance(&mut self) -> Result<(), FoldError> {
@@ -315,7 +397,7 @@ impl Fold {
             Some(operation) => {
                 Err(self.diverged(last, "no further request", format!("asks for {}", describe(operation))))
             }
-            None if self.ended.is_some() && !self.closed => Err(self.diverged(last, "no end", "ends")),
+            None if !self.closed => Err(self.diverged(last, "no end", "goes on")),
             None => Ok(()),
         }
     }
@@ -354,12 +436,13 @@ fn difference(recorded: &AgentResponse, response: &AgentResponse) -> (String, St
     }
     let words = |response: &AgentResponse| match &response.error {
         Some(error) => format!("with the error {}: {}", error.code.as_str(), clip(&error.message)),
-        None => format!(
-            "after {} model calls and {} tool calls",
-            response.usage.model_calls, response.usage.tool_calls
-        ),
+        None => format!("after {:?}", response.usage),
     };
-    (words(recorded), words(response))
+    match (words(recorded), words(response)) {
+        (recorded, response) if recorded != response => (recorded, response),
+        // What differs has no words of its own: the whole ends are shown.
+        _ => (format!("{recorded:?}"), format!("{response:?}")),
+    }
 }
 
 /// Enough of a text to recognise it.

@@ -27,8 +27,8 @@ impl RunHandle {
         self.run
     }
 
-    /// The next event, or `None` after the last one. A reader that is too slow misses deltas first; journal events
-    /// can be read again by their sequence number.
+    /// The next event, or `None` after the last one. A reader that falls far behind misses events; a gap in the sequence
+    /// numbers shows it, and journal events can be read again by them.
     pub async fn next_event(&mut self) -> Option<RunEvent> {
         loop {
             match self.events.recv().await {
@@ -44,8 +44,8 @@ impl RunHandle {
         self.events.resubscribe()
     }
 
-    /// Stops the run without ending it: nothing new starts, what may not be repeated finishes and is recorded, the
-    /// rest is given up and repeated when the run is resumed.
+    /// Stops the run without ending it: nothing new starts, an attempt that may not be repeated finishes and is recorded,
+    /// the rest is given up and repeated when the run is resumed.
     pub fn interrupt(&self) {
         self.interrupt.send_replace(true);
     }

@@ -68,7 +68,6 @@ impl Engine {
         let first = records.first().ok_or(FoldError::NoStart { run })?;
         let mut fold = Fold::begin(Arc::clone(&config), run, first)?;
         let mut steps = Vec::new();
-        view(fold.state(), &mut steps);
         let mut chosen = None;
         let mut divergence = None;
         for record in &records[1..] {

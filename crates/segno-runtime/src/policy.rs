@@ -11,17 +11,21 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 /// The longest pause between attempts.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
+/// How long receivers are trusted to remember an idempotency key. A day is what payment services promise; past it a
+/// keyed effect counts as unsafe.
+pub(crate) const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// An attempt that brought no answer.
 #[derive(Debug, Clone)]
-pub struct AttemptError {
+pub(crate) struct AttemptError {
     /// What went wrong.
-    pub failure: Failure,
+    pub(crate) failure: Failure,
     /// Whether the receiver may have acted.
-    pub received: Received,
+    pub(crate) received: Received,
     /// Whether another attempt could help.
-    pub transient: bool,
+    pub(crate) transient: bool,
     /// The receiver's own wish for a pause.
-    pub after: Option<Duration>,
+    pub(crate) after: Option<Duration>,
 }
 
 /// What to do after an attempt without an answer.
@@ -35,32 +39,43 @@ pub(crate) enum Verdict {
     Ask(String),
 }
 
-/// Decides what to do after attempt `attempt` (from 1) of an operation brought no answer.
+/// What is known of an operation when one of its attempts has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Situation {
+    /// The attempt that has ended, from 1.
+    pub(crate) attempt: u32,
+    /// An earlier attempt may have been acted on, and nobody has settled that.
+    pub(crate) doubtful: bool,
+    /// The time since the first attempt.
+    pub(crate) age: Duration,
+}
+
+/// Decides what to do after an attempt brought no answer.
 ///
-/// | receiver | class | then |
+/// | may have taken place | class | then |
 /// |---|---|---|
-/// | certainly did not act | any | again, while attempts are left; else the failure |
-/// | possibly acted | read, idempotent | again, while attempts are left; else the failure |
-/// | possibly acted | keyed | again with the same key, while attempts are left; else in doubt |
-/// | possibly acted | unsafe | in doubt |
-pub(crate) fn after(operation: OperationId, terms: &Terms, attempt: u32, error: AttemptError) -> Verdict {
-    let left = attempt <= terms.retries;
-    let again = || Verdict::Again(backoff(operation, attempt, error.after));
-    if error.received == Received::No {
+/// | certainly not | any | again, while attempts are left; else the failure |
+/// | possibly | read, idempotent | again, while attempts are left; else the failure |
+/// | possibly | keyed | again with the same key, while attempts are left; else in doubt |
+/// | possibly | unsafe, or keyed past [`KEY_TTL`] | in doubt |
+///
+/// A last attempt that was certainly not received does not undo the doubt that an earlier one left.
+pub(crate) fn after(operation: OperationId, terms: &Terms, now: Situation, error: AttemptError) -> Verdict {
+    let left = now.attempt <= terms.retries;
+    let received = error.received == Received::Possibly;
+    let again = || Verdict::Again(backoff(operation, now.attempt, error.after));
+    if !received && !now.doubtful {
         return if left && error.transient { again() } else { Verdict::Fail(error.failure) };
     }
-    match terms.class {
+    match class(terms, now.age) {
         EffectClass::Read | EffectClass::Idempotent if left && error.transient => again(),
         EffectClass::Read | EffectClass::Idempotent => Verdict::Fail(error.failure),
-        EffectClass::Keyed if left => again(),
+        EffectClass::Keyed if left && (error.transient || received) => again(),
         EffectClass::Keyed | EffectClass::Unsafe => {
-            let reason = format!("attempt {attempt} had no answer ({})", error.failure.message);
+            let reason = format!("attempt {} had no answer ({})", now.attempt, error.failure.message);
             match terms.on_indeterminate {
                 OnIndeterminate::Ask => Verdict::Ask(reason),
-                OnIndeterminate::Report => {
-                    let message = format!("{reason}; it may or may not have taken place");
-                    Verdict::Fail(Failure::new(FailureCode::Indeterminate, message))
-                }
+                OnIndeterminate::Report => Verdict::Fail(indeterminate(&reason)),
                 OnIndeterminate::Retry if left => again(),
                 OnIndeterminate::Retry => Verdict::Ask(reason),
             }
@@ -68,21 +83,28 @@ pub(crate) fn after(operation: OperationId, terms: &Terms, attempt: u32, error: 
     }
 }
 
-/// Decides what to do with an operation whose process ended during attempt `attempt`.
+/// Decides what to do with an operation whose process ended during an attempt.
 ///
 /// Retries do not begin anew after a crash; but what may be repeated is repeated at least once, since the process,
 /// not the receiver, failed.
-pub(crate) fn recover(operation: OperationId, terms: &Terms, attempt: u32) -> Verdict {
-    if terms.class.may_repeat() {
+pub(crate) fn recover(operation: OperationId, terms: &Terms, now: Situation) -> Verdict {
+    if class(terms, now.age).may_repeat() {
         return Verdict::Again(Duration::ZERO);
     }
-    let error = AttemptError {
-        failure: Failure::new(FailureCode::Indeterminate, "the process ended before an outcome was recorded"),
-        received: Received::Possibly,
-        transient: true,
-        after: None,
-    };
-    after(operation, terms, attempt, error)
+    let failure =
+        Failure::new(FailureCode::Indeterminate, "the process ended before an outcome was recorded");
+    let error = AttemptError { failure, received: Received::Possibly, transient: true, after: None };
+    after(operation, terms, now, error)
+}
+
+/// The failure of an effect that may have taken place.
+pub(crate) fn indeterminate(reason: &str) -> Failure {
+    Failure::new(FailureCode::Indeterminate, format!("{reason}; it may or may not have taken place"))
+}
+
+/// The class of an operation of this age: a receiver forgets keys.
+fn class(terms: &Terms, age: Duration) -> EffectClass {
+    if terms.class == EffectClass::Keyed && age > KEY_TTL { EffectClass::Unsafe } else { terms.class }
 }
 
 /// The pause after an attempt: exponential, with a jitter derived from the operation, so that it is the same each time.
@@ -102,15 +124,17 @@ mod tests {
 
     const ID: OperationId = OperationId::from_bytes([1; 16]);
 
+    const NEW: Situation = Situation { attempt: 1, doubtful: false, age: Duration::ZERO };
+
     fn decide(
         class: EffectClass,
         received: Received,
-        attempt: u32,
-        on_indeterminate: OnIndeterminate,
+        now: Situation,
+        policy: OnIndeterminate,
     ) -> &'static str {
-        let terms = Terms { class, timeout_ms: 1, retries: 1, on_indeterminate };
+        let terms = Terms { class, timeout_ms: 1, retries: 1, on_indeterminate: policy };
         let failure = Failure::new(FailureCode::Timeout, "no answer");
-        match after(ID, &terms, attempt, AttemptError { failure, received, transient: true, after: None }) {
+        match after(ID, &terms, now, AttemptError { failure, received, transient: true, after: None }) {
             Verdict::Again(_) => "again",
             Verdict::Fail(failure) if failure.code == FailureCode::Indeterminate => "indeterminate",
             Verdict::Fail(_) => "fail",
@@ -137,8 +161,9 @@ mod tests {
             (Unsafe, Possibly, 1, Retry, "again"),
             (Unsafe, Possibly, 2, Retry, "ask"),
         ] {
+            let now = Situation { attempt, ..NEW };
             assert_eq!(
-                decide(class, received, attempt, policy),
+                decide(class, received, now, policy),
                 expected,
                 "{class:?} {received:?} {attempt} {policy:?}"
             );
@@ -146,12 +171,33 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_repeat_does_not_undo_the_doubt_of_the_attempt_before() {
+        let now = Situation { attempt: 2, doubtful: true, ..NEW };
+        assert_eq!(decide(EffectClass::Keyed, Received::No, now, OnIndeterminate::Ask), "ask");
+        assert_eq!(decide(EffectClass::Read, Received::No, now, OnIndeterminate::Ask), "fail");
+    }
+
+    #[test]
+    fn a_key_is_trusted_for_a_day() {
+        let old = Situation { age: KEY_TTL + Duration::from_secs(1), ..NEW };
+        assert_eq!(decide(EffectClass::Keyed, Received::Possibly, old, OnIndeterminate::Ask), "ask");
+        let terms = Terms {
+            class: EffectClass::Keyed,
+            timeout_ms: 1,
+            retries: 5,
+            on_indeterminate: OnIndeterminate::Ask,
+        };
+        assert!(matches!(recover(ID, &terms, old), Verdict::Ask(_)));
+        assert_eq!(recover(ID, &terms, NEW), Verdict::Again(Duration::ZERO));
+    }
+
+    #[test]
     fn a_crash_never_repeats_an_unsafe_effect_on_its_own() {
         let terms =
             |class| Terms { class, timeout_ms: 1, retries: 0, on_indeterminate: OnIndeterminate::Ask };
-        assert!(matches!(recover(ID, &terms(EffectClass::Unsafe), 1), Verdict::Ask(_)));
+        assert!(matches!(recover(ID, &terms(EffectClass::Unsafe), NEW), Verdict::Ask(_)));
         for class in [EffectClass::Read, EffectClass::Idempotent, EffectClass::Keyed] {
-            assert_eq!(recover(ID, &terms(class), 1), Verdict::Again(Duration::ZERO));
+            assert_eq!(recover(ID, &terms(class), NEW), Verdict::Again(Duration::ZERO));
         }
     }
 

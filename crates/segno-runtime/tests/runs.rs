@@ -4,7 +4,7 @@
 mod support;
 
 use segno_core::{EffectClass, RunErrorCode, Status};
-use segno_runtime::{EngineError, GateInput, Received, RunEnd, Settlement};
+use segno_runtime::{EngineError, GateInput, Received, RunEnd, Settlement, StartOptions};
 use serde_json::json;
 
 use support::{Behaviour, World, answer};
@@ -217,22 +217,93 @@ async fn an_interrupted_run_is_resumed_where_it_was() {
     assert_eq!(world.count("local.it"), 2);
 }
 
-#[tokio::test]
-async fn an_unsafe_effect_under_way_finishes_before_an_interruption() {
-    let world = one_tool(EffectClass::Unsafe, Behaviour::LostFirst(1, Received::No), "");
+/// Starts the agent, and waits until its tool was called once.
+async fn started(world: &World) -> segno_runtime::RunHandle {
     let engine = world.engine().await;
-    let handle =
-        engine.start(&"a".parse().unwrap(), segno_core::AgentRequest::text("go"), Default::default()).await;
-    let handle = handle.unwrap();
+    let request = segno_core::AgentRequest::text("go");
+    let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
     while world.count("local.it") == 0 {
         tokio::task::yield_now().await;
     }
+    handle
+}
+
+#[tokio::test]
+async fn an_unsafe_effect_under_way_finishes_before_an_interruption() {
+    let world = one_tool(EffectClass::Unsafe, Behaviour::Slow(50), "");
+    let handle = started(&world).await;
     handle.interrupt();
     let report = handle.finish().await.unwrap();
-    assert_eq!(world.count("local.it"), 2, "the pause and the second attempt were not given up");
     assert_eq!(report.end, RunEnd::Interrupted);
+    assert_eq!(answer(&world.resume(report.run, None).await), r#"it said {"n":1}"#);
+    assert_eq!(world.count("local.it"), 1);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn no_effect_starts_after_an_interruption_and_none_is_doubted_that_was_not_received() {
+    let world = one_tool(EffectClass::Unsafe, Behaviour::LostAs(vec![Received::No]), "");
+    let handle = started(&world).await;
+    handle.interrupt();
+    let report = handle.finish().await.unwrap();
+    assert_eq!((&report.end, world.count("local.it")), (&RunEnd::Interrupted, 1));
     assert_eq!(answer(&world.resume(report.run, None).await), r#"it said {"calls":2}"#);
-    assert_eq!(world.count("local.it"), 2);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn an_unsafe_effect_under_way_at_the_deadline_is_kept_and_the_run_replays() {
+    let world = one_tool(EffectClass::Unsafe, Behaviour::Slow(150), "[limits]\ntimeout = \"50ms\"\n");
+    let report = world.run("go").await;
+    let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
+    assert_eq!(response.error.as_ref().unwrap().code, RunErrorCode::Timeout);
+    let records = world.engine().await.inspect(report.run, None).await.unwrap().records;
+    let kinds: Vec<&str> = records.iter().map(|record| record.body.kind().as_str()).collect();
+    assert_eq!(kinds, ["started", "requested", "signalled", "failed", "late"]);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn waiting_for_an_answer_does_not_use_up_a_runs_time() {
+    let settings = "[limits]\ntimeout = \"400ms\"\n";
+    let world = one_tool(EffectClass::Unsafe, Behaviour::LostAs(vec![Received::Possibly]), settings);
+    let run = world.run("go").await.run;
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    let report = world.resume(run, Some(Settlement::NotDone)).await;
+    assert_eq!(answer(&report), r#"it said {"calls":2}"#);
+    let records = world.engine().await.inspect(run, None).await.unwrap().records;
+    let elapsed = records.iter().find_map(|record| match record.body {
+        segno_store::Body::Resolved { elapsed_ms, .. } => Some(elapsed_ms),
+        _ => None,
+    });
+    assert!(elapsed.unwrap() < 600, "{elapsed:?}");
+}
+
+#[tokio::test]
+async fn a_refused_repeat_does_not_undo_the_doubt_of_the_attempt_before() {
+    let lost = vec![Received::Possibly, Received::No];
+    let settings = "[tools.settings.\"local.it\"]\nretries = 1\n";
+    let world = one_tool(EffectClass::Keyed, Behaviour::LostAs(lost), settings);
+    let report = world.run("go").await;
+    assert!(
+        matches!(&report.end, RunEnd::Suspended(waiting) if waiting[0].kind() == "in_doubt"),
+        "{report:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_same_start_key_while_the_run_is_under_way_starts_nothing() {
+    let world = one_tool(EffectClass::Read, Behaviour::Hang, "");
+    let engine = world.engine().await;
+    let start = async || {
+        let options = StartOptions { key: Some("order-7".to_owned()), session: None };
+        engine.start(&"a".parse().unwrap(), segno_core::AgentRequest::text("go"), options).await
+    };
+    let handle = start().await.unwrap();
+    let error = start().await.unwrap_err();
+    assert!(matches!(error, EngineError::AlreadyRunning { run } if run == handle.run()), "{error:?}");
+    handle.interrupt();
+    handle.finish().await.unwrap();
 }
 
 #[tokio::test]
@@ -240,7 +311,7 @@ async fn the_same_start_key_returns_the_same_run() {
     let world = one_tool(EffectClass::Unsafe, Behaviour::Echo, "");
     let engine = world.engine().await;
     let start = async |text: &str| {
-        let options = segno_runtime::StartOptions { key: Some("order-7".to_owned()), session: None };
+        let options = StartOptions { key: Some("order-7".to_owned()), session: None };
         engine.start(&"a".parse().unwrap(), segno_core::AgentRequest::text(text), options).await
     };
     let first = start("go").await.unwrap().finish().await.unwrap();

@@ -104,6 +104,11 @@ impl Verifier {
         Self { run, next: seq, previous }
     }
 
+    /// Checks a run's first row by itself.
+    pub(crate) fn check_first(run: RunId, row: &Row) -> Result<Record, ReadError> {
+        Self::new(run, 0, Link::default()).check(row)
+    }
+
     /// Checks the next row.
     pub(crate) fn check(&mut self, row: &Row) -> Result<Record, ReadError> {
         if row.seq != self.next {
@@ -137,6 +142,11 @@ impl Verifier {
         })
     }
 
+    /// The number of the next row.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Checks that the rows end where the run ends.
     pub(crate) fn finish(&self, head: Head) -> Result<(), ReadError> {
         if self.next < head.next_seq {
@@ -167,13 +177,14 @@ impl Verifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Body;
+    use crate::record::{AttemptCause, Body, Start};
 
     const RUN: RunId = RunId::from_bytes([7; 16]);
 
     fn rows() -> Vec<Row> {
-        let records =
-            (1..4).map(|attempt| NewRecord::new(Timestamp::from_millis(5), Body::Attempted { attempt }));
+        let attempted =
+            |attempt| Body::Attempted { attempt, cause: AttemptCause::Recovered, start: Start::Now };
+        let records = (1..4).map(|attempt| NewRecord::new(Timestamp::from_millis(5), attempted(attempt)));
         seal(RUN, 0, Link::default(), &records.collect::<Vec<_>>()).unwrap()
     }
 

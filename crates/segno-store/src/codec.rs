@@ -80,16 +80,18 @@ mod tests {
     use segno_core::{Failure, FailureCode, Outcome};
 
     use super::*;
+    use crate::record::{AttemptCause, Start};
 
     #[test]
     fn a_field_that_this_release_does_not_know_is_skipped() {
         #[derive(Serialize)]
         #[serde(rename_all = "snake_case")]
         enum Later {
-            Attempted { attempt: u32, host: &'static str },
+            Attempted { attempt: u32, cause: AttemptCause, start: Start, host: &'static str },
         }
-        let bytes = rmp_serde::to_vec_named(&Later::Attempted { attempt: 2, host: "b" }).unwrap();
-        assert_eq!(decode_body(&bytes).unwrap(), Body::Attempted { attempt: 2 });
+        let (attempt, cause, start) = (2, AttemptCause::Recovered, Start::Now);
+        let bytes = rmp_serde::to_vec_named(&Later::Attempted { attempt, cause, start, host: "b" }).unwrap();
+        assert_eq!(decode_body(&bytes).unwrap(), Body::Attempted { attempt, cause, start });
     }
 
     #[test]

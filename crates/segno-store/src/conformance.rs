@@ -15,8 +15,8 @@ use segno_core::{
 };
 
 use crate::{
-    AcquireError, AppendError, Body, CreateError, Created, Lease, NewRecord, NewRun, Owner, ReadError,
-    RecordKind, RunFilter, RunStatus, Snapshot, SnapshotError, Start, Started, Store, WaitingFor,
+    AcquireError, AppendError, AttemptCause, Body, CreateError, Created, Lease, NewRecord, NewRun, Owner,
+    ReadError, RecordKind, RunFilter, RunStatus, Snapshot, SnapshotError, Start, Started, Store, WaitingFor,
 };
 
 /// Makes a `#[tokio::test]` of every function of the suite, in a module `conformance`.
@@ -43,6 +43,7 @@ macro_rules! conformance_tests {
             an_unknown_run_is_an_error_everywhere
             configurations_are_kept_by_digest
             the_status_follows_from_the_records
+            a_run_is_read_and_acquired_whatever_it_ended_with
             a_listing_can_be_filtered
             runs_are_found_by_the_beginning_of_their_ids
             appends_of_many_runs_do_not_mix
@@ -84,6 +85,7 @@ pub fn new_run(number: u64, owner: &Owner) -> NewRun {
         session: format!("session {number}"),
         predecessor: None,
         start_key: None,
+        modules: BTreeMap::from([("risk".into(), "ab11".into())]),
     };
     NewRun::new(run_id(number), "{}", Digest::from_bytes([2; 32]), owner.id(), at(1_000 + number), started)
 }
@@ -102,10 +104,15 @@ pub fn with_key(mut run: NewRun, tenant: &str, key: &str) -> NewRun {
 
 /// A record that needs nothing before it.
 pub fn note(attempt: u32) -> NewRecord {
-    NewRecord::new(at(2_000 + u64::from(attempt)), Body::Attempted { attempt })
+    NewRecord::new(at(2_000 + u64::from(attempt)), noted(attempt))
 }
 
-/// Records of every kind but `started`, in an order in which a run could have them.
+/// What a [`note`] says.
+pub const fn noted(attempt: u32) -> Body {
+    Body::Attempted { attempt, cause: AttemptCause::Recovered, start: Start::Now }
+}
+
+/// Records of every kind but `started`, and attempts of every cause, in an order in which a run could have them.
 pub fn every_kind() -> Vec<NewRecord> {
     let operation = OperationId::from_bytes([3; 16]);
     let parent = OperationId::from_bytes([4; 16]);
@@ -129,8 +136,10 @@ pub fn every_kind() -> Vec<NewRecord> {
         class: EffectClass::Unsafe,
         start: Start::Deferred,
     };
+    let attempted =
+        |attempt, cause, start| NewRecord::of(at(16), operation, Body::Attempted { attempt, cause, start });
     let resolved =
-        Body::Resolved { outcome: Outcome::ToolReturned(returned), attempts: 2, elapsed_ms: 1_234 };
+        Body::Resolved { outcome: Outcome::ToolReturned(returned), attempts: 4, elapsed_ms: 1_234 };
     vec![
         NewRecord::new(at(10), Body::Forked { run: run_id(9), seq: 4, overrides: vec![operation] }),
         NewRecord::of(at(11), operation, requested).below(parent),
@@ -138,7 +147,13 @@ pub fn every_kind() -> Vec<NewRecord> {
         NewRecord::new(at(13), Body::Suspended { waiting_for, wake_at: Some(at(99)) }),
         NewRecord::of(at(14), operation, Body::Answered { answer: approved }),
         NewRecord::new(at(15), Body::Rebound { server: "risk".into(), digest: "ab12".into() }),
-        NewRecord::of(at(16), operation, Body::Attempted { attempt: 2 }),
+        attempted(2, AttemptCause::Answered, Start::Deferred),
+        attempted(3, AttemptCause::Recovered, Start::Now),
+        attempted(
+            4,
+            AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true },
+            Start::Now,
+        ),
         NewRecord::of(at(17), operation, resolved),
         NewRecord::new(at(18), Body::Signalled { signal: Signal::Deadline }),
         NewRecord::new(at(19), Body::Completed { response: response(Status::Completed) }),
@@ -177,7 +192,7 @@ pub async fn records_come_back_in_the_order_of_their_appends<S: Store>(new: impl
     assert_eq!(store.append(&mut lease, vec![note(3)]).await.unwrap(), [3]);
     let records = store.read(lease.run(), 0).await.unwrap();
     assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert_eq!(records[3].body, Body::Attempted { attempt: 3 });
+    assert_eq!(records[3].body, noted(3));
     assert_eq!(records[3].link, lease.head());
     for from in 0..=5 {
         let rest = store.read(lease.run(), from).await.unwrap();
@@ -445,6 +460,41 @@ pub async fn the_status_follows_from_the_records<S: Store>(new: impl Fn() -> S) 
     assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, Some(at(7))));
 }
 
+/// What the run's entry repeats of its records is compared with them at each read and acquisition, and must agree.
+pub async fn a_run_is_read_and_acquired_whatever_it_ended_with<S: Store>(new: impl Fn() -> S) {
+    let store = new();
+    let outcome = Outcome::Failed(Failure::new(FailureCode::Timeout, "x"));
+    let late = || NewRecord::new(at(30), Body::Late { outcome: outcome.clone() });
+    let kinds = every_kind();
+    for (number, last) in (0u64..).zip(0..=kinds.len()) {
+        let owner = Owner::in_process();
+        let mut lease = create(&store, with_key(new_run(number, &owner), "acme", &number.to_string())).await;
+        for records in [kinds[..last].to_vec(), Vec::new(), vec![late(), late()]] {
+            store.append(&mut lease, records).await.unwrap();
+            let all = store.read(lease.run(), 0).await.unwrap();
+            for from in 0..=lease.next_seq() + 1 {
+                let rest = store.read(lease.run(), from).await.unwrap();
+                assert_eq!(rest, all[usize::try_from(from).unwrap().min(all.len())..]);
+            }
+        }
+        let (run, head) = (lease.run(), lease.head());
+        store.release(lease).await.unwrap();
+        assert_eq!(store.acquire(run, &owner).await.unwrap().head(), head);
+    }
+    // An end hides whatever follows it, so each kind is also tried by itself.
+    for (number, record) in (100u64..).zip(&kinds) {
+        let owner = Owner::in_process();
+        let mut lease = create(&store, new_run(number, &owner)).await;
+        let run = lease.run();
+        store.append(&mut lease, vec![record.clone(), late()]).await.unwrap();
+        for from in 0..=3u64 {
+            assert_eq!(store.read(run, from).await.unwrap().len() as u64, 3 - from);
+        }
+        drop(lease);
+        store.acquire(run, &owner).await.unwrap();
+    }
+}
+
 /// The title says it.
 pub async fn a_listing_can_be_filtered<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
@@ -523,7 +573,7 @@ pub async fn appends_of_many_runs_do_not_mix<S: Store + 'static>(new: impl Fn() 
     for lease in &leases {
         let records = store.read(lease.run(), 0).await.unwrap();
         let attempts: Vec<Body> = records.into_iter().skip(1).map(|record| record.body).collect();
-        assert_eq!(attempts, (0..APPENDS).map(|attempt| Body::Attempted { attempt }).collect::<Vec<_>>());
+        assert_eq!(attempts, (0..APPENDS).map(noted).collect::<Vec<_>>());
     }
     assert_eq!(store.runs(&RunFilter::default()).await.unwrap().len(), 50);
 }

@@ -196,9 +196,25 @@ pub enum AcquireError {
         /// The run.
         run: RunId,
     },
+    /// The run's entry or the records that prove it are damaged or of a newer release: nobody may go on from them.
+    #[error(transparent)]
+    Unreadable(ReadError),
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+impl From<ReadError> for AcquireError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::UnknownRun { run } => Self::UnknownRun { run },
+            ReadError::Storage(error) => Self::Storage(error),
+            error @ (ReadError::Damaged(_)
+            | ReadError::NewerVersion { .. }
+            | ReadError::UnknownConfig { .. }
+            | ReadError::DamagedConfig { .. }) => Self::Unreadable(error),
+        }
+    }
 }
 
 /// A run, or the configuration of one, that cannot be read.
@@ -211,7 +227,7 @@ pub enum ReadError {
         /// The run.
         run: RunId,
     },
-    /// A record is not what was written.
+    /// A record, or the entry of the run, is not what was written.
     #[error(transparent)]
     Damaged(#[from] Damage),
     /// A record is intact and this release cannot read it.
@@ -271,21 +287,48 @@ pub enum SnapshotError {
     Storage(#[from] StorageError),
 }
 
-/// A record that is not what was written.
+/// A record, or the entry of a run, that is not what was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("record {seq} of run {run} is damaged: {what}; the {intact} records before it are intact")]
+#[error("{}", self.message())]
 pub struct Damage {
     /// The run.
     pub run: RunId,
-    /// The record.
+    /// The record; for [`Flaw::Copy`] the one that the entry contradicts, for [`Flaw::Row`] 0.
     pub seq: u64,
     /// What is wrong.
     pub what: Flaw,
-    /// The number of records before it that verify: what can be saved.
+    /// The number of records from the beginning that verify: what can be saved. When only the entry is wrong, that is
+    /// all of them.
     pub intact: u64,
 }
 
-/// What is wrong with a damaged record.
+impl Damage {
+    fn message(&self) -> String {
+        let Self { run, seq, what, intact } = self;
+        match what {
+            Flaw::Row => format!("the entry of run {run} is damaged: {what}"),
+            Flaw::Copy { .. } => {
+                format!(
+                    "the entry of run {run} is damaged: {what} (record {seq}); all {intact} records are intact"
+                )
+            }
+            Flaw::Checksum
+            | Flaw::Link
+            | Flaw::Kind
+            | Flaw::Form
+            | Flaw::Missing
+            | Flaw::Unknown
+            | Flaw::Head
+            | Flaw::NotStarted => {
+                format!(
+                    "record {seq} of run {run} is damaged: {what}; the {intact} records before it are intact"
+                )
+            }
+        }
+    }
+}
+
+/// What is wrong with a damaged record or entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -303,13 +346,20 @@ pub enum Flaw {
     Unknown,
     /// The run's last record is another one.
     Head,
-    /// What the run's own row says does not have its form.
+    /// The first record is not the one with which every run begins.
+    NotStarted,
+    /// A field in the entry of the run has the wrong form.
     Row,
+    /// A field in the entry of the run is not what the records say.
+    Copy {
+        /// The field.
+        field: &'static str,
+    },
 }
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             Self::Checksum => "its content does not have its checksum",
             Self::Link => "it does not follow from the record before it",
             Self::Kind => "its kind is not that of its content",
@@ -317,8 +367,13 @@ impl fmt::Display for Flaw {
             Self::Missing => "it is missing",
             Self::Unknown => "the run ended before it",
             Self::Head => "it is not the record that the run ended with",
-            Self::Row => "the entry of the run itself has the wrong form",
-        })
+            Self::NotStarted => "it is not the `started` with which every run begins",
+            Self::Row => "one of its fields has the wrong form",
+            Self::Copy { field } => {
+                return write!(f, "its `{field}` is not what the records say");
+            }
+        };
+        f.write_str(text)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The journal of every run: records, hash chain, snapshots, owners.
 //!
 //! A run is an append-only sequence of [`Record`]s; its state at any point is the fold of the core over them. The
-//! journal is the truth: nothing is stored twice, and a [`Snapshot`] is only a cache that can be thrown away.
+//! journal is the truth: what a listing needs of it is repeated in the run's entry, which every read and acquisition
+//! compares with the records, and a [`Snapshot`] is only a cache that can be thrown away.
 //!
 //! # The protocol
 //!
@@ -27,6 +28,7 @@
 //!     session: "s1".into(),
 //!     predecessor: None,
 //!     start_key: None,
+//!     modules: Default::default(),
 //! };
 //! let new = NewRun::new(run, "{}", Digest::from_bytes([2; 32]), owner.id(), Timestamp::from_millis(0), started);
 //! let Created::New(mut lease) = store.create(new).await? else { unreachable!() };
@@ -46,6 +48,7 @@ mod chain;
 pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod copies;
 mod error;
 mod lease;
 mod memory;
@@ -66,7 +69,7 @@ pub use error::{
 pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use owner::{Owner, OwnerId};
-pub use record::{Body, NewRecord, Record, RecordKind, Start, Started, WaitingFor};
+pub use record::{AttemptCause, Body, NewRecord, Record, RecordKind, Start, Started, WaitingFor};
 pub use run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
 pub use sqlite::SqliteStore;
 pub use store::Store;

@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use segno_core::{AgentName, Digest, RunId, Timestamp};
+use segno_core::{AgentName, Digest, RunId};
 
 use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier, seal};
-use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError};
+use crate::copies::Copies;
+use crate::error::{AcquireError, AppendError, CreateError, Flaw, ReadError, SnapshotError};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
-use crate::record::{NewRecord, Record};
+use crate::record::{NewRecord, Record, RecordKind};
 use crate::run::{
-    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range,
+    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunSummary, Snapshot, prefix_range,
 };
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
@@ -39,13 +40,8 @@ struct Run {
     /// Its place in the order of creation.
     number: usize,
     agent: AgentName,
-    tenant: String,
-    session: String,
-    config: Digest,
+    copies: Copies,
     request_digest: Digest,
-    progress: Progress,
-    started_at: Timestamp,
-    updated_at: Timestamp,
     epoch: u64,
     owner: Option<OwnerId>,
     rows: Vec<Row>,
@@ -85,18 +81,46 @@ impl Run {
         }
     }
 
+    /// Reads and verifies the records from `from` on, and the copies.
+    fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(self.rows.len());
+        match self.verified(run, from) {
+            // Only what verifies from the beginning says what can be saved, and whether an end explains the status.
+            Err(ReadError::Damaged(_)) if from > 0 => {
+                self.verified(run, 0).map(|mut records| records.split_off(from))
+            }
+            result => result,
+        }
+    }
+
+    fn verified(&self, run: RunId, from: usize) -> Result<Vec<Record>, ReadError> {
+        let decides = self.rows.iter().rposition(|row| row.kind != RecordKind::Late as u8);
+        let start = from.min(decides.unwrap_or(0));
+        let (before, rest) = self.rows.split_at(start);
+        let previous = before.last().map(|row| row.link).unwrap_or_default();
+        let mut verifier = Verifier::new(run, start as u64, previous);
+        let mut records: Vec<Record> =
+            rest.iter().map(|row| verifier.check(row)).collect::<Result<_, _>>()?;
+        verifier.finish(self.head())?;
+        let first =
+            self.rows.first().ok_or_else(|| Verifier::new(run, 0, Link::default()).damage(Flaw::Missing))?;
+        self.copies.check(run, &Verifier::check_first(run, first)?, &records)?;
+        Ok(records.split_off(from - start))
+    }
+
     fn summary(&self, run: RunId) -> RunSummary {
+        let copies = &self.copies;
         RunSummary {
             run,
             agent: self.agent.clone(),
-            tenant: self.tenant.clone(),
-            session: self.session.clone(),
-            status: self.progress.status,
-            started_at: self.started_at,
-            updated_at: self.updated_at,
+            tenant: copies.tenant.clone(),
+            session: copies.session.clone(),
+            status: copies.progress.status,
+            started_at: copies.started_at,
+            updated_at: copies.updated_at,
             records: self.head().next_seq,
-            config: self.config,
-            wake_at: self.progress.wake_at,
+            config: copies.config,
+            wake_at: copies.progress.wake_at,
             owner: self.owner,
         }
     }
@@ -131,14 +155,8 @@ impl Store for MemoryStore {
         let run = Run {
             number: shelf.runs.len(),
             agent: new.agent.clone(),
-            tenant: new.tenant.clone(),
-            session: started.session.clone(),
-            config: new.config,
+            copies: new.copies(started_at, started),
             request_digest: new.request_digest,
-            progress: Progress::of(&new.records)
-                .unwrap_or(Progress { status: RunStatus::Running, wake_at: None }),
-            started_at,
-            updated_at: new.records.last().map_or(started_at, |record| record.at),
             epoch: 1,
             owner: Some(new.owner),
             rows,
@@ -165,12 +183,13 @@ impl Store for MemoryStore {
         let mut shelf = self.shelf();
         let run = shelf.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
         run.check(lease)?;
-        if let Some(progress) = Progress::of(&records)
-            && !run.progress.status.is_end()
+        let copies = &mut run.copies;
+        if let Some(progress) = Progress::of(records.iter().map(|record| &record.body))
+            && !copies.progress.status.is_end()
         {
-            run.progress = progress;
+            copies.progress = progress;
         }
-        run.updated_at = records.last().map_or(run.updated_at, |record| record.at);
+        copies.updated_at = records.last().map_or(copies.updated_at, |record| record.at);
         let seqs = rows.iter().map(|row| row.seq).collect();
         run.rows.extend(rows);
         let head = run.head();
@@ -189,6 +208,7 @@ impl Store for MemoryStore {
                 return Err(AcquireError::Owned { run, by });
             }
         }
+        entry.read(run, u64::MAX)?;
         entry.epoch += 1;
         let adopted = entry.owner.replace(owner.id()).filter(|by| *by != owner.id());
         let Head { next_seq, link: head } = entry.head();
@@ -211,15 +231,7 @@ impl Store for MemoryStore {
     }
 
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
-        let shelf = self.shelf();
-        let entry = shelf.run(run)?;
-        let head = entry.head();
-        let from = from.min(head.next_seq);
-        let (before, rest) = entry.rows.split_at(usize::try_from(from).unwrap_or(usize::MAX));
-        let mut verifier = Verifier::new(run, from, before.last().map(|row| row.link).unwrap_or_default());
-        let records: Vec<Record> = rest.iter().map(|row| verifier.check(row)).collect::<Result<_, _>>()?;
-        verifier.finish(head)?;
-        Ok(records)
+        self.shelf().run(run)?.read(run, from)
     }
 
     async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
@@ -270,5 +282,80 @@ impl Store for MemoryStore {
         let shelf = self.shelf();
         let entry = shelf.run(run)?;
         Ok(entry.snapshot.as_ref().and_then(|stored| stored.open(run, entry.head().next_seq)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_core::Timestamp;
+
+    use super::*;
+    use crate::error::Damage;
+    use crate::record::{Body, Started};
+    use crate::run::RunStatus;
+
+    const RUN: RunId = RunId::from_bytes([7; 16]);
+
+    type Change = Box<dyn Fn(&mut Copies)>;
+
+    /// A store with one suspended run, and what damage is found when an entry was changed: by a read and by a claim.
+    async fn damage(change: impl FnOnce(&mut Run)) -> Damage {
+        let store = MemoryStore::new();
+        let owner = Owner::in_process();
+        let started = Started {
+            agent: "triage".parse().unwrap(),
+            config: Digest::from_bytes([1; 32]),
+            semantics: 1,
+            request: segno_core::AgentRequest::text("disk full"),
+            session: "s1".into(),
+            predecessor: None,
+            start_key: Some("k".into()),
+            modules: BTreeMap::new(),
+        };
+        let at = Timestamp::from_millis;
+        let new = NewRun::new(RUN, "{}", Digest::from_bytes([2; 32]), owner.id(), at(1), started);
+        let Created::New(mut lease) = store.create(new).await.unwrap() else { panic!("the run exists") };
+        let suspended = Body::Suspended { waiting_for: Vec::new(), wake_at: Some(at(9)) };
+        store.append(&mut lease, vec![NewRecord::new(at(2), suspended)]).await.unwrap();
+        store.release(lease).await.unwrap();
+        change(store.shelf().runs.get_mut(&RUN).unwrap());
+        let Err(ReadError::Damaged(damage)) = store.read(RUN, 0).await else { panic!("not found from 0") };
+        for from in [1, 2] {
+            let error = store.read(RUN, from).await.unwrap_err();
+            assert!(matches!(error, ReadError::Damaged(found) if found == damage), "from {from}");
+        }
+        let error = store.acquire(RUN, &owner).await.unwrap_err();
+        assert!(
+            matches!(&error, AcquireError::Unreadable(ReadError::Damaged(found)) if *found == damage),
+            "{error}"
+        );
+        assert_eq!(store.shelf().runs[&RUN].epoch, 1, "the refused claim left a trace");
+        damage
+    }
+
+    #[tokio::test]
+    async fn an_entry_that_contradicts_the_records_is_damage() {
+        let later = Timestamp::from_millis(77);
+        let changes: [(&str, u64, Change); 9] = [
+            ("agent", 0, Box::new(|copies| copies.agent.push('x'))),
+            ("tenant", 0, Box::new(|copies| copies.tenant.push('x'))),
+            ("session", 0, Box::new(|copies| copies.session.push('x'))),
+            ("config", 0, Box::new(|copies| copies.config = Digest::from_bytes([3; 32]))),
+            ("start_key", 0, Box::new(|copies| copies.start_key = None)),
+            ("started_at", 0, Box::new(move |copies| copies.started_at = later)),
+            ("status", 1, Box::new(|copies| copies.progress.status = RunStatus::Completed)),
+            ("wake_at", 1, Box::new(|copies| copies.progress.wake_at = None)),
+            ("updated_at", 1, Box::new(move |copies| copies.updated_at = later)),
+        ];
+        for (field, seq, change) in changes {
+            let found = damage(|run| change(&mut run.copies)).await;
+            assert_eq!(found, Damage { run: RUN, seq, what: Flaw::Copy { field }, intact: 2 });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_first_record_is_found_wherever_the_read_begins() {
+        let found = damage(|run| run.rows[0].body[5] ^= 1).await;
+        assert_eq!(found, Damage { run: RUN, seq: 0, what: Flaw::Checksum, intact: 0 });
     }
 }

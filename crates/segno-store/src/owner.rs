@@ -21,6 +21,9 @@ bytes_type!(
 );
 
 /// An owner of runs, which lives until its last clone is dropped or its process ends.
+///
+/// Only creating and acquiring runs takes one. Reading takes none, but a store may still ask for the right to write, as
+/// [`SqliteStore::open`](crate::SqliteStore::open) does.
 #[derive(Debug, Clone)]
 pub struct Owner {
     claim: Arc<Claim>,

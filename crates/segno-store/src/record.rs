@@ -1,8 +1,10 @@
 //! What a journal holds: one record for each thing that happened to a run.
 
+use std::collections::BTreeMap;
+
 use segno_core::{
-    AgentName, AgentRequest, AgentResponse, Answer, Digest, EffectClass, Gate, OperationId, Outcome, RunId,
-    Signal, Timestamp,
+    AgentName, AgentRequest, AgentResponse, Answer, Digest, EffectClass, FailureCode, Gate, OperationId,
+    Outcome, RunId, Signal, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,10 +84,14 @@ pub enum Body {
         /// Whether the effect starts with this commit.
         start: Start,
     },
-    /// An attempt is about to start.
+    /// An attempt is about to start, or to wait for its start.
     Attempted {
         /// Which one, from 1.
         attempt: u32,
+        /// Why there is another one.
+        cause: AttemptCause,
+        /// Whether it starts with this commit. A deferred one was put off because its process stops.
+        start: Start,
     },
     /// The operation waits at a gate.
     Waiting {
@@ -208,6 +214,26 @@ pub struct Started {
     /// The caller's key for this start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_key: Option<String>,
+    /// The modules of the tool servers that it may use: server and digest. A later change is a [`Body::Rebound`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub modules: BTreeMap<String, String>,
+}
+
+/// Why an operation is attempted by a record of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptCause {
+    /// Its gate was answered: whatever was in doubt is settled.
+    Answered,
+    /// The process of the attempt before it ended without an outcome.
+    Recovered,
+    /// The attempt before it had no answer.
+    Failed {
+        /// The kind of failure.
+        code: FailureCode,
+        /// Whether the receiver may have acted on it.
+        possibly_received: bool,
+    },
 }
 
 /// Whether an effect starts with the commit of its request.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use segno_core::{AgentName, AgentState, Digest, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::copies::Copies;
 use crate::error::CreateError;
 use crate::lease::Lease;
 use crate::owner::OwnerId;
@@ -67,6 +68,20 @@ impl NewRun {
             return Ok((*at, started));
         }
         Err(CreateError::NotStarted { run: self.run })
+    }
+
+    /// What the run's entry repeats of its first records.
+    pub(crate) fn copies(&self, started_at: Timestamp, started: &Started) -> Copies {
+        Copies {
+            agent: self.agent.to_string(),
+            tenant: self.tenant.clone(),
+            session: started.session.clone(),
+            config: self.config,
+            start_key: self.key.clone(),
+            started_at,
+            updated_at: self.records.last().map_or(started_at, |record| record.at),
+            progress: Progress::of(self.records.iter().map(|record| &record.body)).unwrap_or(Progress::BEGUN),
+        }
     }
 
     /// Says whether an existing run came of the same start; else, what is wrong.
@@ -161,13 +176,16 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Folds records; none when they change nothing.
-    pub(crate) fn of(records: &[NewRecord]) -> Option<Self> {
-        records.iter().fold(None, |progress: Option<Self>, record| {
+    /// That of a run that has only begun.
+    pub(crate) const BEGUN: Self = Self { status: RunStatus::Running, wake_at: None };
+
+    /// Folds bodies; none when they change nothing.
+    pub(crate) fn of<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Option<Self> {
+        bodies.into_iter().fold(None, |progress: Option<Self>, body| {
             if progress.is_some_and(|progress| progress.status.is_end()) {
                 return progress;
             }
-            let (status, wake_at) = match &record.body {
+            let (status, wake_at) = match body {
                 Body::Late { .. } => return progress,
                 Body::Suspended { wake_at, .. } => (RunStatus::Suspended, *wake_at),
                 Body::Completed { .. } => (RunStatus::Completed, None),
@@ -189,7 +207,7 @@ impl Progress {
     }
 }
 
-/// One line of a listing.
+/// One line of a listing: the run's entry, which only a read or an acquisition compares with the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// The run.

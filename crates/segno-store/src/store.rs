@@ -11,6 +11,8 @@ use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 
 /// A journal of many runs.
 ///
+/// Readers need no [`Owner`]; what else they need is told where a store is opened.
+///
 /// A future that is dropped half-way may or may not have done its work. After a dropped append the lease's next one is
 /// refused with [`AppendError::SeqMismatch`] if the records were written; acquire and read the run again.
 #[async_trait]
@@ -33,8 +35,11 @@ pub trait Store: Send + Sync {
 
     /// Takes a run that nobody owns, or whose owner is gone. The epoch goes up, so every older lease is fenced.
     ///
+    /// Before that the run's entry is verified, as by a [`read`](Self::read) of no records.
+    ///
     /// # Errors
-    /// When the run does not exist, its owner lives, or the storage fails.
+    /// When the run does not exist, its owner lives, its entry or the records that prove it are damaged or of a newer
+    /// release, or the storage fails.
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError>;
 
     /// Gives a run back, so that anybody may acquire it.
@@ -46,20 +51,28 @@ pub trait Store: Send + Sync {
     /// Reads a run's records from `from` on, and verifies them: checksums, the chain (from the stored link before
     /// `from`), and that the last one is the run's last.
     ///
+    /// It always verifies the run's entry too: agent, tenant, session, configuration, key and times against the first
+    /// record and the last, status and waking time against the last ones. So a later `from` costs what is read from
+    /// there and those few records, and only a read from 0 takes account of an end that other records than late ones
+    /// follow. The digest of what the run was asked, its owner and its epoch are in no record; they decide who may
+    /// start and write, never what a run is.
+    ///
     /// # Errors
-    /// When the run does not exist, a record is damaged or of a newer release, or the storage fails.
+    /// When the run does not exist, a record or the entry is damaged, a record is of a newer release, or the storage
+    /// fails.
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError>;
 
-    /// Returns a run's line in the listing.
+    /// Returns a run's line in the listing. It is cheap: the run's entry as it is stored, which is not compared with
+    /// the records. Whoever acts on it acquires or reads the run as well.
     ///
     /// # Errors
-    /// When the run does not exist, or the storage fails.
+    /// When the run does not exist, a field of its entry has the wrong form, or the storage fails.
     async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError>;
 
-    /// Lists runs, the newest first.
+    /// Lists runs, the newest first, each as [`summary`](Self::summary) does.
     ///
     /// # Errors
-    /// When the storage fails.
+    /// When a field of an entry has the wrong form, or the storage fails.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError>;
 
     /// Finds the runs whose ids begin with these hexadecimal digits: at most 16, in the order of their ids.

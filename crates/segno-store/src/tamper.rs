@@ -6,9 +6,10 @@ use rusqlite::{Connection, params};
 use segno_core::RunId;
 
 use crate::bytes::Link;
-use crate::chain::{checksum, link};
+use crate::chain::{Row, checksum, link};
 use crate::codec::{DecodeError, EncodeError, decode_body, encode_body};
 use crate::record::Body;
+use crate::run::Progress;
 use crate::sqlite::parse;
 
 /// A forgery that failed.
@@ -34,8 +35,8 @@ pub enum TamperError {
     Database(#[from] rusqlite::Error),
 }
 
-/// Changes a record's body in the SQLite journal at `path` and makes its checksum, all later links and the run's head
-/// fit, so that the journal verifies.
+/// Changes a record's body in the SQLite journal at `path` and makes its checksum, all later links and the run's
+/// entry fit, so that the journal verifies.
 ///
 /// # Errors
 /// When there is no such record, or the database fails.
@@ -74,5 +75,30 @@ pub fn tamper(path: &Path, run: RunId, seq: u64, change: impl FnOnce(&mut Body))
         )?;
     }
     transaction.execute("UPDATE run SET head = ?2 WHERE id = ?1", params![id, previous.as_bytes()])?;
+    forge_entry(&transaction, id, &rows)?;
     Ok(transaction.commit()?)
+}
+
+/// Makes what the run's entry repeats of its records fit.
+fn forge_entry(connection: &Connection, id: i64, rows: &[Row]) -> Result<(), TamperError> {
+    let bodies = rows.iter().map(|row| decode_body(&row.body)).collect::<Result<Vec<_>, _>>()?;
+    let progress = Progress::of(&bodies).unwrap_or(Progress::BEGUN);
+    connection.execute(
+        "UPDATE run SET status = ?2, wake_at = ?3 WHERE id = ?1",
+        params![id, progress.status as u8, progress.wake_at.map(|at| at.as_millis().cast_signed())],
+    )?;
+    if let Some(Body::Started(started)) = bodies.first() {
+        connection.execute(
+            "UPDATE run SET agent = ?2, tenant = ?3, session = ?4, config = ?5, start_key = ?6 WHERE id = ?1",
+            params![
+                id,
+                started.agent.as_str(),
+                started.request.tenant,
+                started.session,
+                started.config.as_bytes(),
+                started.start_key
+            ],
+        )?;
+    }
+    Ok(())
 }

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use segno_store::conformance::{create, new_run, note, run_id};
-use segno_store::{Body, Owner, SqliteStore, Store};
+use segno_store::conformance::{create, new_run, note, noted, run_id};
+use segno_store::{Owner, SqliteStore, Store};
 
 const CHILD: &str = "SEGNO_CRASH_TEST_FOLDER";
 const RUNS: u64 = 3;
@@ -96,7 +96,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
                 // Each append is there whole or not at all.
                 assert_eq!(records.len() % 2, 1);
                 for record in &records[1..] {
-                    assert_eq!(record.body, Body::Attempted { attempt: u32::try_from(record.seq).unwrap() });
+                    assert_eq!(record.body, noted(u32::try_from(record.seq).unwrap()));
                 }
             }
         });

@@ -3,9 +3,11 @@
 
 use rusqlite::{Connection, params};
 use segno_core::{Digest, Outcome, RunId, ToolReturn};
-use segno_store::conformance::{create, every_kind, new_run, note, run_id, snapshot};
+use segno_store::conformance::{at, create, every_kind, new_run, note, run_id, snapshot, with_key};
 use segno_store::tamper::tamper;
-use segno_store::{Body, Damage, Flaw, Owner, ReadError, RunFilter, SqliteStore, Store};
+use segno_store::{
+    AcquireError, Body, Damage, Flaw, NewRecord, Owner, ReadError, RunFilter, SqliteStore, Store,
+};
 
 /// A journal with one run of every kind of record, and a connection behind its back.
 struct Victim {
@@ -97,9 +99,9 @@ async fn a_field_of_the_wrong_length_is_damage() {
 
 #[tokio::test]
 async fn a_deleted_record_is_damage_wherever_it_stood() {
-    for seq in [0, 1, 7, 14] {
+    for seq in [0, 1, 7, 16] {
         let victim = Victim::new().await;
-        assert_eq!(victim.records, 15);
+        assert_eq!(victim.records, 17);
         victim.change(&format!("DELETE FROM record WHERE seq = {seq}"));
         victim.expect(seq, Flaw::Missing).await;
     }
@@ -110,7 +112,7 @@ async fn records_that_were_all_deleted_are_damage() {
     let victim = Victim::new().await;
     victim.change("DELETE FROM record");
     victim.expect(0, Flaw::Missing).await;
-    assert_eq!(victim.damage(15).await.seq, 0);
+    assert_eq!(victim.damage(17).await.seq, 0);
 }
 
 #[tokio::test]
@@ -125,8 +127,8 @@ async fn two_records_that_changed_places_are_damage() {
 #[tokio::test]
 async fn a_record_after_the_end_is_damage() {
     let victim = Victim::new().await;
-    victim.change("INSERT INTO record SELECT run, 15, at, kind, operation, parent, body, checksum, link FROM record WHERE seq = 14");
-    victim.expect(15, Flaw::Unknown).await;
+    victim.change("INSERT INTO record SELECT run, 17, at, kind, operation, parent, body, checksum, link FROM record WHERE seq = 16");
+    victim.expect(17, Flaw::Unknown).await;
 }
 
 #[tokio::test]
@@ -144,8 +146,8 @@ async fn a_record_of_another_run_is_damage() {
 async fn a_run_that_ends_with_another_link_is_damage() {
     let victim = Victim::new().await;
     victim.change("UPDATE run SET head = x'000102030405060708090a0b0c0d0e0f'");
-    victim.expect(14, Flaw::Head).await;
-    assert_eq!(victim.damage(15).await.what, Flaw::Head);
+    victim.expect(16, Flaw::Head).await;
+    assert_eq!(victim.damage(17).await.what, Flaw::Head);
 }
 
 #[tokio::test]
@@ -166,6 +168,156 @@ async fn a_damaged_row_of_a_run_is_damage_in_a_listing() {
         let error = victim.store.runs(&RunFilter::default()).await.unwrap_err();
         assert!(matches!(error, ReadError::Damaged(Damage { what: Flaw::Row, .. })), "{change}: {error}");
     }
+}
+
+/// A journal with one run under a key, which nobody owns and whose last records are these and a late outcome.
+async fn released(last: Vec<Body>) -> Victim {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
+    let owner = Owner::in_process();
+    let mut lease = create(&store, with_key(new_run(1, &owner), "acme", "k")).await;
+    let late = Body::Late { outcome: Outcome::ToolReturned(ToolReturn::default()) };
+    let bodies = last.into_iter().chain([late]);
+    let records: Vec<_> = bodies.zip(50..).map(|(body, time)| NewRecord::new(at(time), body)).collect();
+    store.append(&mut lease, records).await.unwrap();
+    let (run, records) = (lease.run(), lease.next_seq());
+    store.release(lease).await.unwrap();
+    let behind = Connection::open(store.path()).unwrap();
+    Victim { store, behind, run, records, _folder: folder }
+}
+
+/// A change of a run's entry is found by every read and before anybody gets a lease.
+async fn expect_in_entry(victim: &Victim, change: &str, seq: u64, what: Flaw, intact: u64) {
+    let epoch = || -> (i64, Option<Vec<u8>>) {
+        let sql = "SELECT epoch, owner FROM run";
+        victim.behind.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    };
+    let before = epoch();
+    let owner = Owner::in_process();
+    victim.change(&format!("UPDATE run SET {change}"));
+    let expected = Damage { run: victim.run, seq, what, intact };
+    for from in 0..=victim.records {
+        assert_eq!(victim.damage(from).await, expected, "{change}, read from {from}");
+    }
+    let error = victim.store.acquire(victim.run, &owner).await.unwrap_err();
+    assert!(
+        matches!(&error, AcquireError::Unreadable(ReadError::Damaged(damage)) if *damage == expected),
+        "{change}: {error}"
+    );
+    assert_eq!(epoch(), before, "a refused acquisition left a trace");
+}
+
+#[tokio::test]
+async fn every_changed_copy_in_the_entry_of_a_run_is_damage() {
+    let changes = [
+        ("agent", "'triagf'", 0),
+        ("tenant", "'acmf'", 0),
+        ("tenant", "'acme '", 0),
+        ("session", "'session 2'", 0),
+        ("config", "zeroblob(32)", 0),
+        ("start_key", "'l'", 0),
+        ("start_key", "NULL", 0),
+        ("started_at", "started_at + 1", 0),
+        ("updated_at", "updated_at - 1", 2),
+        ("wake_at", "100", 2),
+        ("wake_at", "NULL", 2),
+        ("status", "0", 2),
+    ];
+    for (field, value, seq) in changes {
+        let suspended = Body::Suspended { waiting_for: Vec::new(), wake_at: Some(at(99)) };
+        let victim = released(vec![suspended]).await;
+        expect_in_entry(&victim, &format!("{field} = {value}"), seq, Flaw::Copy { field }, 3).await;
+    }
+}
+
+#[tokio::test]
+async fn a_field_of_the_wrong_form_in_the_entry_of_a_run_is_damage() {
+    let changes = [
+        "config = x'00'",
+        "head = x'00'",
+        "status = 77",
+        "status = -1",
+        "next_seq = 0",
+        "tenant = CAST(x'ff' AS TEXT)",
+        "start_key = CAST(x'ff' AS TEXT)",
+    ];
+    for change in changes {
+        expect_in_entry(&released(Vec::new()).await, change, 0, Flaw::Row, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_status_is_damage_whether_the_run_is_open_or_ended() {
+    let completed = every_kind().into_iter().map(|record| record.body);
+    let completed = completed.filter(|body| matches!(body, Body::Completed { .. })).collect::<Vec<_>>();
+    assert_eq!(completed.len(), 1);
+    let suspended = vec![Body::Suspended { waiting_for: Vec::new(), wake_at: None }];
+    for (last, status) in [(Vec::new(), 0), (vec![note(1).body], 0), (suspended, 1), (completed, 2)] {
+        for other in (0..6).filter(|other| *other != status) {
+            let victim = released(last.clone()).await;
+            let (seq, flaw) = (victim.records - 1, Flaw::Copy { field: "status" });
+            expect_in_entry(&victim, &format!("status = {other}"), seq, flaw, victim.records).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_first_record_is_found_wherever_a_read_begins() {
+    for (change, what) in
+        [("body = x'00'", Flaw::Checksum), ("at = 0", Flaw::Link), ("link = x'00'", Flaw::Form)]
+    {
+        let victim = released(vec![note(1).body, note(2).body]).await;
+        victim.change(&format!("UPDATE record SET {change} WHERE seq = 0"));
+        for from in 0..=victim.records {
+            let expected = Damage { run: victim.run, seq: 0, what, intact: 0 };
+            assert_eq!(victim.damage(from).await, expected, "{change}, read from {from}");
+        }
+        let error = victim.store.acquire(victim.run, &Owner::in_process()).await.unwrap_err();
+        assert!(matches!(error, AcquireError::Unreadable(ReadError::Damaged(_))), "{change}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_does_not_begin_with_started_is_damage_even_when_the_chain_fits() {
+    let victim = released(Vec::new()).await;
+    tamper(victim.store.path(), victim.run, 0, |body| *body = note(1).body).unwrap();
+    victim.expect(0, Flaw::NotStarted).await;
+    assert_eq!(victim.damage(2).await.what, Flaw::NotStarted);
+}
+
+#[tokio::test]
+async fn a_forged_start_takes_the_entry_along() {
+    let victim = released(Vec::new()).await;
+    let change = |body: &mut Body| {
+        let Body::Started(started) = body else { panic!("{body:?}") };
+        started.request.tenant = "umbrella".into();
+    };
+    tamper(victim.store.path(), victim.run, 0, change).unwrap();
+    assert_eq!(victim.store.read(victim.run, 0).await.unwrap().len(), 2);
+    assert_eq!(victim.store.summary(victim.run).await.unwrap().tenant, "umbrella");
+}
+
+#[tokio::test]
+async fn what_stands_before_the_records_that_are_read_is_not_read() {
+    let victim = released(vec![note(1).body, note(2).body, note(3).body]).await;
+    victim.change("UPDATE record SET body = x'00' WHERE seq = 1");
+    assert_eq!(victim.store.read(victim.run, 3).await.unwrap().len(), 2);
+    assert_eq!(victim.store.read(victim.run, 5).await.unwrap(), []);
+    assert_eq!(victim.damage(1).await.seq, 1);
+}
+
+#[tokio::test]
+async fn damage_in_the_entry_is_told_with_the_field_and_what_is_intact() {
+    let victim = released(Vec::new()).await;
+    victim.change("UPDATE run SET tenant = 'acmf'");
+    let message = victim.damage(0).await.to_string();
+    let run = victim.run;
+    assert_eq!(
+        message,
+        format!(
+            "the entry of run {run} is damaged: its `tenant` is not what the records say (record 0); all 2 records are intact"
+        )
+    );
 }
 
 #[tokio::test]
@@ -203,12 +355,12 @@ async fn a_forged_outcome_verifies_so_that_only_a_replay_can_tell() {
         let Body::Resolved { outcome, .. } = body else { panic!("{body:?}") };
         *outcome = forged.clone();
     };
-    tamper(victim.store.path(), victim.run, 8, change).unwrap();
+    tamper(victim.store.path(), victim.run, 10, change).unwrap();
     let after = victim.store.read(victim.run, 0).await.unwrap();
-    assert_eq!(before[..8], after[..8]);
-    assert!(matches!(&after[8].body, Body::Resolved { outcome, .. } if *outcome == forged));
-    assert!(before[8..].iter().zip(&after[8..]).all(|(before, after)| before.link != after.link));
-    assert!(tamper(victim.store.path(), victim.run, 15, |_| ()).is_err());
+    assert_eq!(before[..10], after[..10]);
+    assert!(matches!(&after[10].body, Body::Resolved { outcome, .. } if *outcome == forged));
+    assert!(before[10..].iter().zip(&after[10..]).all(|(before, after)| before.link != after.link));
+    assert!(tamper(victim.store.path(), victim.run, 17, |_| ()).is_err());
     assert!(tamper(victim.store.path(), run_id(5), 0, |_| ()).is_err());
 }
 

@@ -92,7 +92,7 @@ impl Progress {
             Body::Waiting { gate: Gate::InDoubt { reason } } => {
                 (format!("in doubt: {}", brief(reason, room(output))), Some(Style::Yellow))
             }
-            Body::Attempted { attempt } if *attempt > 1 => {
+            Body::Attempted { attempt, .. } if *attempt > 1 => {
                 (format!("attempt {attempt}"), Some(Style::Yellow))
             }
             Body::Answered { .. } => ("answered".to_owned(), None),

@@ -339,7 +339,7 @@ fn check_intents(records: &[Record], ledger: &Ledger) {
             Body::Requested { start: Start::Now, .. } => {
                 intents.insert((operation, 1));
             }
-            Body::Attempted { attempt } => {
+            Body::Attempted { attempt, .. } => {
                 intents.insert((operation, *attempt));
             }
             _ => {}

@@ -28,6 +28,10 @@ pub(crate) enum Behaviour {
     Lost(Received),
     /// Has no answer the first so many times, then answers.
     LostFirst(u32, Received),
+    /// Has no answer as often as there are words on whether it was received, then answers.
+    LostAs(Vec<Received>),
+    /// Answers with its arguments after so many milliseconds.
+    Slow(u64),
     /// Never answers.
     Hang,
     /// Panics.
@@ -84,6 +88,14 @@ impl Tool for Counted {
             Behaviour::Lost(received) => lost(*received),
             Behaviour::LostFirst(times, received) if calls <= *times => lost(*received),
             Behaviour::LostFirst(..) => Ok(ToolReturn::structured(json!({ "calls": calls }))),
+            Behaviour::LostAs(received) => match received.get(calls as usize - 1) {
+                Some(received) => lost(*received),
+                None => Ok(ToolReturn::structured(json!({ "calls": calls }))),
+            },
+            Behaviour::Slow(millis) => {
+                tokio::time::sleep(Duration::from_millis(*millis)).await;
+                Ok(ToolReturn::structured(invocation.arguments))
+            }
             Behaviour::Hang => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 lost(Received::Possibly)

@@ -49,6 +49,9 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the journal at `path`, or begins a new one if there is no such file. Its folder must exist.
     ///
+    /// Whoever only wants to read needs the right to write the file and its folder as well: SQLite keeps the log of
+    /// the latest commits, and what readers share with the writer, in files beside it.
+    ///
     /// # Errors
     /// When the file cannot be opened, is something else, or was written by a newer release.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
@@ -81,7 +84,7 @@ impl Store for SqliteStore {
         let rows = seal(run, next_seq, lease.head, &records)?;
         let head = rows.last().map_or(lease.head, |row| row.link);
         let end = next_seq + rows.len() as u64;
-        let progress = Progress::of(&records);
+        let progress = Progress::of(records.iter().map(|record| &record.body));
         let append = Append { run, row, epoch, next_seq, rows, head, progress };
         self.writer.call(move |connection| write::append(connection, &append)).await?;
         lease.next_seq = end;
@@ -150,6 +153,16 @@ enum Fault<E> {
 impl<E> From<rusqlite::Error> for Fault<E> {
     fn from(error: rusqlite::Error) -> Self {
         Self::Storage(error)
+    }
+}
+
+impl<E> Fault<E> {
+    /// The same, when the operation is part of another.
+    fn within<F: From<E>>(self) -> Fault<F> {
+        match self {
+            Self::Refused(error) => Fault::Refused(error.into()),
+            Self::Storage(error) => Fault::Storage(error),
+        }
     }
 }
 

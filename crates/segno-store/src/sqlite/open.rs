@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
 
@@ -18,6 +18,8 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// How long to wait for the write lock of another process. Its transactions take milliseconds; whoever holds the lock
 /// for seconds is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait between two attempts where SQLite does not wait by itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Opens the connection that writes, and creates the schema in a new file.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
@@ -41,13 +43,30 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         return Err(OpenError::ReadOnly { path: path.to_owned() });
     }
     // WAL: readers never wait, and a commit is one flush. FULL: that flush happens before the commit is acknowledged.
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(failed)?;
+    log_ahead(&connection).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
     if is_new {
         create(&mut connection, path)?;
     }
     connection.set_prepared_statement_cache_capacity(32);
     Ok(connection)
+}
+
+/// Switches to the write-ahead log, which a new file does not have yet.
+fn log_ahead(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            // SQLite does not wait by itself when two processes switch at once, since each holds what the other needs.
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Opens a connection that reads.

@@ -7,42 +7,73 @@ use segno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
 use super::Fault;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Head, Row, Verifier, checksum};
+use crate::copies::Copies;
 use crate::error::{Damage, Flaw, ReadError};
 use crate::owner::OwnerId;
-use crate::record::Record;
-use crate::run::{FOUND_MAX, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
+use crate::record::{Record, RecordKind};
+use crate::run::{FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
 use crate::snapshot::StoredSnapshot;
 
 type Result<T> = std::result::Result<T, Fault<ReadError>>;
 
-/// Reads and verifies a run's records from `from` on.
+/// Reads and verifies a run's records from `from` on, and what its entry repeats of them.
 pub(super) fn records(connection: &Connection, run: RunId, from: u64) -> Result<Vec<Record>> {
-    let (id, head) = head(connection, run)?;
-    let from = from.min(head.next_seq);
-    match verified(connection, run, id, from, head) {
-        // What can be saved is what verifies from the beginning, not from where the caller began.
-        Err(Fault::Refused(ReadError::Damaged(damage))) if from > 0 => {
-            verified(connection, run, id, 0, head)?;
-            Err(Fault::Refused(ReadError::Damaged(damage)))
+    let entry = entry(connection, run)?;
+    read(connection, run, &entry, from)
+}
+
+/// Verifies a run's entry by its first and its last records.
+pub(super) fn verify(connection: &Connection, run: RunId) -> Result<Entry> {
+    let entry = entry(connection, run)?;
+    read(connection, run, &entry, entry.head.next_seq)?;
+    Ok(entry)
+}
+
+fn read(connection: &Connection, run: RunId, entry: &Entry, from: u64) -> Result<Vec<Record>> {
+    let from = from.min(entry.head.next_seq);
+    match verified(connection, run, entry, from) {
+        // Only what verifies from the beginning says what can be saved, and whether an end explains the status.
+        Err(Fault::Refused(ReadError::Damaged(_))) if from > 0 => {
+            let records = verified(connection, run, entry, 0)?;
+            Ok(since(records, from))
         }
         result => result,
     }
 }
 
-fn verified(connection: &Connection, run: RunId, id: i64, from: u64, head: Head) -> Result<Vec<Record>> {
-    let previous = match from.checked_sub(1) {
+/// Verifies the first record, those from `from` on or from the last one that decides about the status, and the copies.
+fn verified(connection: &Connection, run: RunId, entry: &Entry, from: u64) -> Result<Vec<Record>> {
+    let start = from.min(last_that_decides(connection, entry)?);
+    let previous = match start.checked_sub(1) {
         None => Link::default(),
-        Some(seq) => link_of(connection, id, seq)?
+        Some(seq) => link_of(connection, entry.id, seq)?
             .ok_or(ReadError::Damaged(Damage { run, seq, what: Flaw::Missing, intact: seq }))
             .map_err(Fault::Refused)?,
     };
-    let mut verifier = Verifier::new(run, from, previous);
+    let records = chain(connection, run, entry, Verifier::new(run, start, previous))?;
+    let first = match records.first() {
+        Some(record) if start == 0 => record.clone(),
+        _ => first(connection, run, entry)?,
+    };
+    entry.copies.check(run, &first, &records).map_err(Fault::Refused)?;
+    Ok(since(records, from))
+}
+
+fn since(mut records: Vec<Record>, from: u64) -> Vec<Record> {
+    records.retain(|record| record.seq >= from);
+    records
+}
+
+/// Reads and verifies the rows from where the verifier stands up to the head.
+fn chain(connection: &Connection, run: RunId, entry: &Entry, mut verifier: Verifier) -> Result<Vec<Record>> {
+    let head = entry.head;
+    let start = verifier.next();
     let mut statement = connection.prepare_cached(
         "SELECT seq, at, kind, operation, parent, body, checksum, link FROM record
          WHERE run = ?1 AND seq >= ?2 ORDER BY seq",
     )?;
-    let mut rows = statement.query(params![id, from.cast_signed()])?;
-    let expected = usize::try_from(head.next_seq - from).unwrap_or(0);
+    let mut rows = statement.query(params![entry.id, start.cast_signed()])?;
+    let expected = usize::try_from(head.next_seq - start).unwrap_or(0);
     let mut records = Vec::with_capacity(expected.min(1 << 16));
     while let Some(row) = rows.next()? {
         let row = parse(row)?.ok_or_else(|| Fault::Refused(verifier.damage(Flaw::Form)))?;
@@ -56,6 +87,29 @@ fn verified(connection: &Connection, run: RunId, id: i64, from: u64, head: Head)
     Ok(records)
 }
 
+/// Reads and verifies the first record.
+fn first(connection: &Connection, run: RunId, entry: &Entry) -> Result<Record> {
+    let damage = |what| Fault::Refused(Damage { run, seq: 0, what, intact: 0 }.into());
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, at, kind, operation, parent, body, checksum, link FROM record WHERE run = ?1 AND seq = 0",
+    )?;
+    let mut rows = statement.query([entry.id])?;
+    let row = rows.next()?.ok_or_else(|| damage(Flaw::Missing))?;
+    let row = parse(row)?.ok_or_else(|| damage(Flaw::Form))?;
+    Verifier::check_first(run, &row).map_err(Fault::Refused)
+}
+
+/// Finds the last record that is not late. Its kind is verified when the chain from it on is.
+fn last_that_decides(connection: &Connection, entry: &Entry) -> Result<u64> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq FROM record WHERE run = ?1 AND seq < ?2 AND kind <> ?3 ORDER BY seq DESC LIMIT 1",
+    )?;
+    let limits = params![entry.id, entry.head.next_seq.cast_signed(), RecordKind::Late as u8];
+    let found: Option<i64> = statement.query_row(limits, |row| row.get(0)).optional()?;
+    // There is no record before the first; one with a negative number is found as a missing first one.
+    Ok(found.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
+}
+
 fn link_of(connection: &Connection, id: i64, seq: u64) -> Result<Option<Link>> {
     let mut statement = connection.prepare_cached("SELECT link FROM record WHERE run = ?1 AND seq = ?2")?;
     let link =
@@ -63,18 +117,59 @@ fn link_of(connection: &Connection, id: i64, seq: u64) -> Result<Option<Link>> {
     Ok(link.flatten().map(Link::from_bytes))
 }
 
-fn head(connection: &Connection, run: RunId) -> Result<(i64, Head)> {
-    let found = connection
-        .prepare_cached("SELECT id, next_seq, head FROM run WHERE run = ?1")?
-        .query_row([run.as_bytes()], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, bytes(row.get_ref(2)?))))
-        .optional()?;
-    match found {
+/// A run's entry.
+pub(super) struct Entry {
+    pub(super) id: i64,
+    pub(super) head: Head,
+    copies: Copies,
+}
+
+fn entry(connection: &Connection, run: RunId) -> Result<Entry> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, next_seq, head, agent, tenant, session, config, start_key, started_at, updated_at, status, wake_at
+         FROM run WHERE run = ?1",
+    )?;
+    let mut rows = statement.query([run.as_bytes()])?;
+    match rows.next()? {
         None => Err(Fault::Refused(ReadError::UnknownRun { run })),
-        Some((id, next_seq, Some(link))) if next_seq > 0 => {
-            Ok((id, Head { next_seq: next_seq.cast_unsigned(), link: Link::from_bytes(link) }))
-        }
-        Some(_) => Err(Fault::Refused(damaged_row(run))),
+        Some(row) => parse_entry(row)?.ok_or_else(|| Fault::Refused(damaged_row(run))),
     }
+}
+
+fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, rusqlite::Error> {
+    let (Some(link), Some(agent), Some(tenant), Some(session), Some(config), Some(status)) = (
+        bytes(row.get_ref(2)?),
+        text(row.get_ref(3)?),
+        text(row.get_ref(4)?),
+        text(row.get_ref(5)?),
+        bytes(row.get_ref(6)?),
+        status(row.get(10)?),
+    ) else {
+        return Ok(None);
+    };
+    let start_key = match row.get_ref(7)? {
+        ValueRef::Null => None,
+        value => match text(value) {
+            Some(key) => Some(key),
+            None => return Ok(None),
+        },
+    };
+    let next_seq: i64 = row.get(1)?;
+    if next_seq <= 0 {
+        return Ok(None);
+    }
+    let copies = Copies {
+        agent,
+        tenant,
+        session,
+        config: Digest::from_bytes(config),
+        start_key,
+        started_at: time(row.get(8)?),
+        updated_at: time(row.get(9)?),
+        progress: Progress { status, wake_at: row.get::<_, Option<i64>>(11)?.map(time) },
+    };
+    let head = Head { next_seq: next_seq.cast_unsigned(), link: Link::from_bytes(link) };
+    Ok(Some(Entry { id: row.get(0)?, head, copies }))
 }
 
 /// A row in its form; none if a field has another.
@@ -114,6 +209,18 @@ fn bytes<const N: usize>(value: ValueRef<'_>) -> Option<[u8; N]> {
         ValueRef::Blob(bytes) => bytes.try_into().ok(),
         _ => None,
     }
+}
+
+fn text(value: ValueRef<'_>) -> Option<String> {
+    value.as_str().ok().map(str::to_owned)
+}
+
+fn status(number: i64) -> Option<RunStatus> {
+    RunStatus::ALL.iter().copied().find(|known| i64::from(*known as u8) == number)
+}
+
+const fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis.cast_unsigned())
 }
 
 fn damaged_row(run: RunId) -> ReadError {
@@ -160,23 +267,17 @@ fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
     let run = bytes(row.get_ref(0)?).map(RunId::from_bytes);
     // A row whose id is damaged is named by what is left of it: the id of zeros.
     let damaged = || Fault::Refused(damaged_row(run.unwrap_or(RunId::from_bytes([0; 16]))));
-    let agent: String = row.get(1)?;
-    let status: i64 = row.get(4)?;
+    let column = |index| Ok::<_, rusqlite::Error>(text(row.get_ref(index)?));
     let owner = match row.get_ref(10)? {
         ValueRef::Null => None,
         value => Some(OwnerId::from_bytes(bytes(value).ok_or_else(damaged)?)),
     };
-    let time = |millis: i64| Timestamp::from_millis(millis.cast_unsigned());
     Ok(RunSummary {
         run: run.ok_or_else(damaged)?,
-        agent: agent.parse().map_err(|_| damaged())?,
-        tenant: row.get(2)?,
-        session: row.get(3)?,
-        status: RunStatus::ALL
-            .iter()
-            .copied()
-            .find(|known| i64::from(*known as u8) == status)
-            .ok_or_else(damaged)?,
+        agent: column(1)?.and_then(|agent| agent.parse().ok()).ok_or_else(damaged)?,
+        tenant: column(2)?.ok_or_else(damaged)?,
+        session: column(3)?.ok_or_else(damaged)?,
+        status: status(row.get(4)?).ok_or_else(damaged)?,
         started_at: time(row.get(5)?),
         updated_at: time(row.get(6)?),
         records: row.get::<_, i64>(7)?.cast_unsigned(),
@@ -214,7 +315,7 @@ pub(super) fn config(connection: &Connection, digest: Digest) -> Result<String> 
 
 /// Reads a run's latest snapshot, if it can be trusted.
 pub(super) fn snapshot(connection: &Connection, run: RunId) -> Result<Option<Snapshot>> {
-    let (id, head) = head(connection, run)?;
+    let Entry { id, head, .. } = entry(connection, run)?;
     let found = connection
         .prepare_cached("SELECT seq, state, checksum FROM snapshot WHERE run = ?1")?
         .query_row([id], |row| {

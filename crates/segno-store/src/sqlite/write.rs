@@ -4,12 +4,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use segno_core::RunId;
 
 use super::Fault;
+use super::read::{self, Entry};
 use crate::bytes::Link;
-use crate::chain::{Row, checksum};
+use crate::chain::{Head, Row, checksum};
 use crate::error::{AcquireError, AppendError, CreateError, SnapshotError};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
-use crate::run::{Created, Existing, NewRun, Progress, RunStatus};
+use crate::run::{Created, Existing, NewRun, Progress};
 use crate::snapshot::StoredSnapshot;
 
 /// Creates a run with its first rows.
@@ -23,9 +24,7 @@ pub(super) fn create(
     if let Some(existing) = find_existing(connection, new)? {
         return new.is_start_of(&existing).map(Created::Existing).map_err(Fault::Refused);
     }
-    let progress =
-        Progress::of(&new.records).unwrap_or(Progress { status: RunStatus::Running, wake_at: None });
-    let updated_at = new.records.last().map_or(started_at, |record| record.at);
+    let copies = new.copies(started_at, started);
     let head = rows.last().map(|row| row.link).unwrap_or_default();
     let next_seq = rows.len() as u64;
     connection
@@ -45,16 +44,16 @@ pub(super) fn create(
         )?
         .execute(params![
             new.run.as_bytes(),
-            new.agent.as_str(),
-            new.tenant,
-            started.session,
-            new.config.as_bytes(),
-            new.key,
+            copies.agent,
+            copies.tenant,
+            copies.session,
+            copies.config.as_bytes(),
+            copies.start_key,
             new.request_digest.as_bytes(),
-            progress.status as u8,
-            progress.wake_at.map(|at| at.as_millis().cast_signed()),
-            started_at.as_millis().cast_signed(),
-            updated_at.as_millis().cast_signed(),
+            copies.progress.status as u8,
+            copies.progress.wake_at.map(|at| at.as_millis().cast_signed()),
+            copies.started_at.as_millis().cast_signed(),
+            copies.updated_at.as_millis().cast_signed(),
             new.owner.as_bytes(),
             next_seq.cast_signed(),
             head.as_bytes(),
@@ -181,22 +180,13 @@ pub(super) fn acquire(
     holds: &Holds,
 ) -> Result<Acquired, Fault<AcquireError>> {
     let found = connection
-        .prepare_cached("SELECT id, owner, epoch, next_seq, head FROM run WHERE run = ?1")?
+        .prepare_cached("SELECT owner, epoch FROM run WHERE run = ?1")?
         .query_row([run.as_bytes()], |row| {
-            let by: Option<[u8; 16]> = row.get(1)?;
-            let epoch: i64 = row.get(2)?;
-            let next_seq: i64 = row.get(3)?;
-            let head: [u8; 16] = row.get(4)?;
-            Ok((
-                row.get(0)?,
-                by.map(OwnerId::from_bytes),
-                epoch.cast_unsigned(),
-                next_seq.cast_unsigned(),
-                head,
-            ))
+            let by: Option<[u8; 16]> = row.get(0)?;
+            Ok((by.map(OwnerId::from_bytes), row.get::<_, i64>(1)?.cast_unsigned()))
         })
         .optional()?;
-    let Some((row, by, epoch, next_seq, head)) = found else {
+    let Some((by, epoch)) = found else {
         return Err(Fault::Refused(AcquireError::UnknownRun { run }));
     };
     if let Some(by) = by {
@@ -205,14 +195,15 @@ pub(super) fn acquire(
             return Err(Fault::Refused(AcquireError::Owned { run, by }));
         }
     }
+    let Entry { id: row, head: Head { next_seq, link: head }, .. } =
+        read::verify(connection, run).map_err(Fault::within)?;
     let epoch = epoch + 1;
     connection.prepare_cached("UPDATE run SET owner = ?2, epoch = ?3 WHERE id = ?1")?.execute(params![
         row,
         owner.id().as_bytes(),
         epoch.cast_signed()
     ])?;
-    let lease =
-        Lease { run, epoch, next_seq, head: Link::from_bytes(head), row, _hold: holds.hold(run, epoch) };
+    let lease = Lease { run, epoch, next_seq, head, row, _hold: holds.hold(run, epoch) };
     Ok(Acquired { lease, from: by.filter(|by| *by != owner.id()) })
 }
 

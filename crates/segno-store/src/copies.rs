@@ -1,0 +1,55 @@
+//! What a run's entry repeats of its records, so that listings need not read them, and the proof that it repeats them
+//! rightly.
+//!
+//! No hash covers the entry. What the runtime goes by (whose run it is, of which agent and configuration) is therefore
+//! never trusted before it was compared with the records, which a hash does cover.
+
+use segno_core::{Digest, RunId, Timestamp};
+
+use crate::error::{Damage, Flaw, ReadError};
+use crate::record::{Body, Record};
+use crate::run::Progress;
+
+/// What a run's entry repeats of its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Copies {
+    pub(crate) agent: String,
+    pub(crate) tenant: String,
+    pub(crate) session: String,
+    pub(crate) config: Digest,
+    pub(crate) start_key: Option<String>,
+    pub(crate) started_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) progress: Progress,
+}
+
+impl Copies {
+    /// Compares them with the run's verified records: the first one, and the last ones from one that decides on.
+    ///
+    /// An end is final, whatever follows it. So when the last records alone contradict the status, an end before them
+    /// may still explain it, and only a comparison with all records settles the matter.
+    pub(crate) fn check(&self, run: RunId, first: &Record, last: &[Record]) -> Result<(), ReadError> {
+        let Body::Started(started) = &first.body else {
+            return Err(Damage { run, seq: first.seq, what: Flaw::NotStarted, intact: first.seq }.into());
+        };
+        let end = last.last().unwrap_or(first);
+        let progress = Progress::of(last.iter().map(|record| &record.body)).unwrap_or(Progress::BEGUN);
+        let comparisons = [
+            (self.agent == started.agent.as_str(), "agent", first),
+            (self.tenant == started.request.tenant, "tenant", first),
+            (self.session == started.session, "session", first),
+            (self.config == started.config, "config", first),
+            (self.start_key == started.start_key, "start_key", first),
+            (self.started_at == first.at, "started_at", first),
+            (self.progress.status == progress.status, "status", end),
+            (self.progress.wake_at == progress.wake_at, "wake_at", end),
+            (self.updated_at == end.at, "updated_at", end),
+        ];
+        match comparisons.into_iter().find(|(agrees, ..)| !agrees) {
+            None => Ok(()),
+            Some((_, field, record)) => {
+                Err(Damage { run, seq: record.seq, what: Flaw::Copy { field }, intact: end.seq + 1 }.into())
+            }
+        }
+    }
+}
