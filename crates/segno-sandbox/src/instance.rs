@@ -227,7 +227,8 @@ impl Instance {
         let shaking = client().serve_with_lifecycle(PipeTransport::new(Arc::clone(&link)), era.lifecycle());
         let result = tokio::select! {
             biased;
-            result = shaking => result.map_err(|error| match link.published() {
+            // The guest's end is known before it is published, which waits until its last output is read.
+            result = shaking => result.map_err(|error| match link.published().or_else(|| link.ending.get().cloned()) {
                 Some(failure) => failure,
                 None => Failure::new(CallErrorKind::Protocol, format!("the handshake failed: {error}")),
             }),

@@ -87,7 +87,7 @@ fn a_call_that_took_place_is_not_repeated() {
         exit code: 0
         --- stdout
         --- stderr
-        identical: 1 step, 7 records, nothing performed
+        identical: 1 step, 6 records, nothing performed
         ");
 }
 
