@@ -8,22 +8,23 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OnceCell, broadcast, watch};
 
 use segno_core::{
-    AgentConfig, AgentName, AgentRequest, AgentResponse, Answer, Digest, Gate, MemoryScope, RunId, SEMANTICS,
-    Timestamp, ToolKind, ToolName, Verdict, digest_json,
+    AgentConfig, AgentName, AgentRequest, AgentResponse, Answer, Digest, MemoryScope, RunId, SEMANTICS,
+    Timestamp, ToolKind, ToolName, digest_json,
 };
 use segno_memory::{Memory, Principal, Scope, ScopeResolver};
-use segno_models::{Model, Schemas};
+use segno_models::Model;
 use segno_store::{
     AcquireError, Created, Lease, NewRun, Owner, Record, RunFilter, RunSummary, SqliteStore, Started, Store,
 };
 use segno_workspace::{AgentFile, Diagnostic, Loaded, Severity, Workspace};
 
+use crate::answers;
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, Sessions, WORKSPACE, make_folder};
-use crate::driver::{Driver, waiting};
+use crate::driver::Driver;
 use crate::error::{EngineError, OpenError};
 use crate::fold::{Fold, FoldError};
-use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
+use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport};
 use crate::tool::{Tool, ToolDescription};
 
 /// Events that a slow reader may fall behind before it misses some.
@@ -395,7 +396,7 @@ impl Engine {
     ) -> Result<Taken, EngineError> {
         let fold = self.fold_from_snapshot(run, &config).await?;
         let rebound = self.rebind(run, &config, &fold).await?;
-        let answers = check_answers(run, &config, &fold, answers)?;
+        let answers = answers::check(run, &config, fold.state(), answers)?;
         let (context, events) = self.context(run, config, &summary.session, &summary.tenant)?;
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
         Ok((context, events, fold, Orders { rebound, answers }))
@@ -527,98 +528,6 @@ pub(crate) fn fold_all(run: RunId, config: Arc<AgentConfig>, records: &[Record])
     let mut fold = Fold::begin(config, run, first)?;
     rest.iter().try_for_each(|record| fold.apply(record))?;
     Ok(fold)
-}
-
-/// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
-fn check_answers(
-    run: RunId,
-    config: &AgentConfig,
-    fold: &Fold,
-    inputs: Vec<GateInput>,
-) -> Result<Vec<(segno_core::OperationId, Answer)>, EngineError> {
-    let waiting = waiting(fold.state());
-    let failed = |message: String| EngineError::Answer { message };
-    let mut answers = Vec::with_capacity(inputs.len());
-    for GateInput { operation, settlement, by } in inputs {
-        let found = match operation {
-            Some(id) => waiting.iter().find(|one| one.operation == id),
-            None if waiting.len() == 1 => waiting.first(),
-            None => None,
-        };
-        let Some(one) = found else {
-            let list: Vec<String> =
-                waiting.iter().map(|one| format!("{} ({})", one.operation, one.kind())).collect();
-            return Err(failed(match (list.as_slice(), operation) {
-                ([], _) => format!("run {run} waits for no answer: resume it without one"),
-                (list, Some(id)) => {
-                    format!("operation {id} does not wait: those that wait are {}", list.join(", "))
-                }
-                (list, None) => {
-                    format!(
-                        "run {run} waits for several answers: say which with `--op`, of {}",
-                        list.join(", ")
-                    )
-                }
-            }));
-        };
-        if answers.iter().any(|(answered, _)| *answered == one.operation) {
-            return Err(failed(format!(
-                "operation {} is answered twice: give one answer to each",
-                one.operation
-            )));
-        }
-        let answer = match (&one.gate, settlement) {
-            (Gate::Approval, Settlement::Approve { edited, reason }) => {
-                let edited = edited.map(|edited| judge(config, one, edited)).transpose()?;
-                Answer::Approved { edited, reason, by }
-            }
-            (Gate::Approval, Settlement::Deny { reason }) => Answer::Denied { reason, by },
-            (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
-            (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
-            (Gate::Approval, Settlement::Done { .. } | Settlement::NotDone) => {
-                let id = one.operation;
-                return Err(failed(format!(
-                    "operation {id} waits for an approval: answer with `--approve` or `--deny`"
-                )));
-            }
-            (Gate::InDoubt { .. }, Settlement::Approve { .. } | Settlement::Deny { .. }) => {
-                let id = one.operation;
-                return Err(failed(format!(
-                    "operation {id} is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`"
-                )));
-            }
-        };
-        answers.push((one.operation, answer));
-    }
-    Ok(answers)
-}
-
-/// Checks edited arguments against the tool's schema.
-fn judge(
-    config: &AgentConfig,
-    waiting: &crate::handle::WaitingOperation,
-    edited: serde_json::Value,
-) -> Result<Verdict, EngineError> {
-    let refuse = |violations, tool: &str| EngineError::Edit {
-        operation: waiting.operation,
-        tool: tool.to_owned(),
-        violations,
-    };
-    let Some(tool) = &waiting.tool else {
-        return Err(EngineError::Answer {
-            message: format!(
-                "operation {} is not a tool call: only a tool's arguments can be edited",
-                waiting.operation
-            ),
-        });
-    };
-    let problem = |message: String| vec![segno_core::Violation { path: String::new(), message }];
-    match Schemas::compile(&config.tools).judge_arguments(tool, edited) {
-        verdict @ Verdict::Valid { .. } => Ok(verdict),
-        Verdict::Invalid { violations } => Err(refuse(violations, tool.as_str())),
-        Verdict::Malformed { message } => Err(refuse(problem(message), tool.as_str())),
-        Verdict::Truncated => Err(refuse(problem("is incomplete".to_owned()), tool.as_str())),
-    }
 }
 
 /// The digest of what a run is asked: the same start key with another one is a conflict.

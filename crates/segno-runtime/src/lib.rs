@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod answers;
 mod attempt;
 mod bindings;
 mod driver;

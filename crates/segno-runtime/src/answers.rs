@@ -1,0 +1,100 @@
+//! What people answer, checked before anything is recorded.
+
+use segno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, Verdict, Violation};
+use segno_models::Schemas;
+
+use crate::driver::waiting;
+use crate::error::EngineError;
+use crate::handle::{GateInput, Settlement, WaitingOperation};
+
+/// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
+pub(crate) fn check(
+    run: RunId,
+    config: &AgentConfig,
+    state: &AgentState,
+    inputs: Vec<GateInput>,
+) -> Result<Vec<(OperationId, Answer)>, EngineError> {
+    let waiting = waiting(state);
+    let failed = |message: String| EngineError::Answer { message };
+    let mut answers = Vec::with_capacity(inputs.len());
+    for GateInput { operation, settlement, by } in inputs {
+        let found = match operation {
+            Some(id) => waiting.iter().find(|one| one.operation == id),
+            None if waiting.len() == 1 => waiting.first(),
+            None => None,
+        };
+        let Some(one) = found else {
+            let list: Vec<String> =
+                waiting.iter().map(|one| format!("{} ({})", one.operation, one.kind())).collect();
+            return Err(failed(match (list.as_slice(), operation) {
+                ([], _) => format!("run {run} waits for no answer: resume it without one"),
+                (list, Some(id)) => {
+                    format!("operation {id} does not wait: those that wait are {}", list.join(", "))
+                }
+                (list, None) => {
+                    format!(
+                        "run {run} waits for several answers: say which with `--op`, of {}",
+                        list.join(", ")
+                    )
+                }
+            }));
+        };
+        if answers.iter().any(|(answered, _)| *answered == one.operation) {
+            return Err(failed(format!(
+                "operation {} is answered twice: give one answer to each",
+                one.operation
+            )));
+        }
+        let answer = match (&one.gate, settlement) {
+            (Gate::Approval, Settlement::Approve { edited, reason }) => {
+                let edited = edited.map(|edited| judge(config, one, edited)).transpose()?;
+                Answer::Approved { edited, reason, by }
+            }
+            (Gate::Approval, Settlement::Deny { reason }) => Answer::Denied { reason, by },
+            (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
+            (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
+            (Gate::Approval, Settlement::Done { .. } | Settlement::NotDone) => {
+                let id = one.operation;
+                return Err(failed(format!(
+                    "operation {id} waits for an approval: answer with `--approve` or `--deny`"
+                )));
+            }
+            (Gate::InDoubt { .. }, Settlement::Approve { .. } | Settlement::Deny { .. }) => {
+                let id = one.operation;
+                return Err(failed(format!(
+                    "operation {id} is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`"
+                )));
+            }
+        };
+        answers.push((one.operation, answer));
+    }
+    Ok(answers)
+}
+
+/// Checks edited arguments against the tool's schema.
+fn judge(
+    config: &AgentConfig,
+    waiting: &WaitingOperation,
+    edited: serde_json::Value,
+) -> Result<Verdict, EngineError> {
+    let refuse = |violations, tool: &str| EngineError::Edit {
+        operation: waiting.operation,
+        tool: tool.to_owned(),
+        violations,
+    };
+    let Some(tool) = &waiting.tool else {
+        return Err(EngineError::Answer {
+            message: format!(
+                "operation {} is not a tool call: only a tool's arguments can be edited",
+                waiting.operation
+            ),
+        });
+    };
+    let problem = |message: String| vec![Violation { path: String::new(), message }];
+    match Schemas::compile(&config.tools).judge_arguments(tool, edited) {
+        verdict @ Verdict::Valid { .. } => Ok(verdict),
+        Verdict::Invalid { violations } => Err(refuse(violations, tool.as_str())),
+        Verdict::Malformed { message } => Err(refuse(problem(message), tool.as_str())),
+        Verdict::Truncated => Err(refuse(problem("is incomplete".to_owned()), tool.as_str())),
+    }
+}
