@@ -86,11 +86,6 @@ impl Template {
         }
         paths
     }
-
-    /// Tells whether it renders to the same value in every scope, since it holds no expression.
-    pub fn is_constant(&self) -> bool {
-        self.0.parts.iter().all(|part| matches!(part, Part::Text(_)))
-    }
 }
 
 fn parse_parts(source: &str) -> Result<Vec<Part>, ParseError> {

@@ -109,12 +109,6 @@ fn a_value_that_is_too_deep_is_refused() {
     assert_eq!(error.error.message, "this value is nested too deeply");
 }
 
-#[test]
-fn a_template_without_expressions_is_constant() {
-    assert!(Template::parse(r"a \{{b}}").unwrap().is_constant());
-    assert!(!Template::parse("a {{1}}").unwrap().is_constant());
-}
-
 #[track_caller]
 fn check(source: &str, expected: Value) {
     let template = Template::parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));

@@ -203,7 +203,7 @@ pub(crate) struct Fold {
     run: RunId,
     pub(crate) machine: Machine,
     /// Operations that the core asked for and the journal has not recorded yet.
-    pub(crate) expected: VecDeque<Operation>,
+    expected: VecDeque<Operation>,
     /// Operations of the current step that are recorded.
     pub(crate) progress: BTreeMap<OperationId, Progress>,
     /// The end, once the core came to it.

@@ -39,11 +39,6 @@ impl RunHandle {
         }
     }
 
-    /// Another reader of the run's events, from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<RunEvent> {
-        self.events.resubscribe()
-    }
-
     /// Stops the run without ending it: nothing new starts, an attempt that may not be repeated finishes and is recorded,
     /// the rest is given up and repeated when the run is resumed.
     pub fn interrupt(&self) {

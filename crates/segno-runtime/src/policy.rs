@@ -13,7 +13,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How long receivers are trusted to remember an idempotency key. A day is what payment services promise; past it a
 /// keyed effect counts as unsafe.
-pub(crate) const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An attempt that brought no answer.
 #[derive(Debug, Clone)]
