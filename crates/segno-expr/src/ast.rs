@@ -7,6 +7,7 @@ use crate::members::{Function, Method};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 #[derive(Debug)]
 pub(crate) enum Expr {
@@ -15,15 +16,18 @@ pub(crate) enum Expr {
     Root(usize),
     Array(Vec<Self>),
     Object(Vec<(String, Self)>),
-    Unary(UnaryOp, Box<Self>),
+    Unary(UnaryOp, Box<Self>, Place),
     /// Operators of one level, from left to right.
-    Binary(Box<Self>, Vec<(BinaryOp, Self)>),
+    Binary(Box<Self>, Vec<(BinaryOp, Place, Self)>),
     Logical(LogicalOp, Vec<Self>),
     /// `a ? b : c ? d : e`: conditions with their values, then the value of last resort.
     Conditional(Vec<(Self, Self)>, Box<Self>),
     Chain(Chain),
-    Call(Function, Vec<Self>),
+    Call(Function, Vec<Self>, Place),
 }
+
+/// Where an operator or a call stands in the source, in bytes.
+pub(crate) type Place = Range<usize>;
 
 #[derive(Debug)]
 pub(crate) enum Literal {
@@ -51,6 +55,8 @@ pub(crate) struct Link {
     pub(crate) kind: LinkKind,
     /// Where the text before this link ends in the source, in bytes.
     pub(crate) subject_end: usize,
+    /// Where the link itself ends in the source, in bytes.
+    pub(crate) end: usize,
 }
 
 #[derive(Debug)]

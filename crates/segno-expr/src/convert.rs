@@ -1,6 +1,6 @@
 //! JavaScript's conversions and comparisons.
 
-use crate::error::EvalError;
+use crate::error::EvalErrorKind;
 use crate::meter::Meter;
 use crate::number;
 use crate::operand::{List, Operand};
@@ -11,11 +11,11 @@ use alloc::string::{String, ToString};
 use core::cmp::Ordering;
 
 /// Converts as `String(x)` does.
-pub(crate) fn to_text<'a>(operand: Operand<'a>, meter: &mut Meter) -> Result<Cow<'a, str>, EvalError> {
+pub(crate) fn to_text<'a>(operand: Operand<'a>, meter: &mut Meter) -> Result<Cow<'a, str>, EvalErrorKind> {
     text_at(operand, meter, 0)
 }
 
-fn text_at<'a>(operand: Operand<'a>, meter: &mut Meter, depth: usize) -> Result<Cow<'a, str>, EvalError> {
+fn text_at<'a>(operand: Operand<'a>, meter: &mut Meter, depth: usize) -> Result<Cow<'a, str>, EvalErrorKind> {
     Ok(match operand {
         Operand::Undefined => "undefined".into(),
         Operand::Null => "null".into(),
@@ -29,13 +29,18 @@ fn text_at<'a>(operand: Operand<'a>, meter: &mut Meter, depth: usize) -> Result<
 }
 
 /// Joins as `list.join(separator)` does: `undefined` and `null` are empty.
-pub(crate) fn join(list: &List<'_>, separator: &str, meter: &mut Meter) -> Result<String, EvalError> {
+pub(crate) fn join(list: &List<'_>, separator: &str, meter: &mut Meter) -> Result<String, EvalErrorKind> {
     join_at(list, separator, meter, 0)
 }
 
-fn join_at(list: &List<'_>, separator: &str, meter: &mut Meter, depth: usize) -> Result<String, EvalError> {
+fn join_at(
+    list: &List<'_>,
+    separator: &str,
+    meter: &mut Meter,
+    depth: usize,
+) -> Result<String, EvalErrorKind> {
     if depth > MAX_VALUE_DEPTH {
-        return Err(EvalError::TooDeep { limit: MAX_VALUE_DEPTH });
+        return Err(EvalErrorKind::TooDeep { limit: MAX_VALUE_DEPTH });
     }
     let mut joined = String::new();
     for (index, item) in list.iter().enumerate() {
@@ -54,7 +59,10 @@ fn join_at(list: &List<'_>, separator: &str, meter: &mut Meter, depth: usize) ->
 }
 
 /// Converts arrays and objects to text, as operators on mixed types do.
-pub(crate) fn to_primitive<'a>(operand: Operand<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalError> {
+pub(crate) fn to_primitive<'a>(
+    operand: Operand<'a>,
+    meter: &mut Meter,
+) -> Result<Operand<'a>, EvalErrorKind> {
     match operand {
         Operand::List(_) | Operand::Record(_) => Ok(Operand::Text(to_text(operand, meter)?)),
         primitive => Ok(primitive),
@@ -65,15 +73,15 @@ pub(crate) fn to_primitive<'a>(operand: Operand<'a>, meter: &mut Meter) -> Resul
 ///
 /// # Errors
 /// Fails for an integer that a double cannot hold.
-pub(crate) fn to_number(operand: Operand<'_>, meter: &mut Meter) -> Result<f64, EvalError> {
+pub(crate) fn to_number(operand: Operand<'_>, meter: &mut Meter) -> Result<f64, EvalErrorKind> {
     match to_numeric(operand, meter)? {
         Numeric::Double(number) => Ok(number),
-        Numeric::Integer(value) => Err(EvalError::InexactInteger { value }),
+        Numeric::Integer(value) => Err(EvalErrorKind::InexactInteger { value }),
     }
 }
 
 /// Converts an argument that counts or indexes.
-pub(crate) fn to_integer(operand: Operand<'_>, meter: &mut Meter) -> Result<f64, EvalError> {
+pub(crate) fn to_integer(operand: Operand<'_>, meter: &mut Meter) -> Result<f64, EvalErrorKind> {
     Ok(number::to_integer(to_number(operand, meter)?))
 }
 
@@ -82,7 +90,7 @@ enum Numeric {
     Integer(i128),
 }
 
-fn to_numeric(operand: Operand<'_>, meter: &mut Meter) -> Result<Numeric, EvalError> {
+fn to_numeric(operand: Operand<'_>, meter: &mut Meter) -> Result<Numeric, EvalErrorKind> {
     Ok(Numeric::Double(match to_primitive(operand, meter)? {
         Operand::Null => 0.0,
         Operand::Bool(bool) => f64::from(bool),
@@ -100,15 +108,23 @@ fn to_numeric(operand: Operand<'_>, meter: &mut Meter) -> Result<Numeric, EvalEr
 ///
 /// # Errors
 /// Fails for two arrays and for two objects, which JavaScript compares by an identity that data does not have.
-pub(crate) fn equal(left: &Operand<'_>, right: &Operand<'_>) -> Result<bool, EvalError> {
+pub(crate) fn equal(
+    left: &Operand<'_>,
+    right: &Operand<'_>,
+    meter: &mut Meter,
+) -> Result<bool, EvalErrorKind> {
     Ok(match (left, right) {
         (Operand::Undefined, Operand::Undefined) | (Operand::Null, Operand::Null) => true,
         (Operand::Bool(left), Operand::Bool(right)) => left == right,
         (Operand::Number(left), Operand::Number(right)) => left == right,
         (Operand::Integer(left), Operand::Integer(right)) => left == right,
-        (Operand::Text(left), Operand::Text(right)) => left == right,
-        (Operand::List(_), Operand::List(_)) => return Err(EvalError::Identity { kind: "array" }),
-        (Operand::Record(_), Operand::Record(_)) => return Err(EvalError::Identity { kind: "object" }),
+        (Operand::Text(left), Operand::Text(right)) => {
+            let is_same_length = left.len() == right.len();
+            meter.scan(if is_same_length { left.len() } else { 0 })?;
+            left == right
+        }
+        (Operand::List(_), Operand::List(_)) => return Err(EvalErrorKind::Identity { kind: "array" }),
+        (Operand::Record(_), Operand::Record(_)) => return Err(EvalErrorKind::Identity { kind: "object" }),
         // A computed double beyond 2^53 may be the very integer.
         (Operand::Integer(integer), Operand::Number(number))
         | (Operand::Number(number), Operand::Integer(integer)) => {
@@ -123,9 +139,10 @@ pub(crate) fn compare(
     left: Operand<'_>,
     right: Operand<'_>,
     meter: &mut Meter,
-) -> Result<Option<Ordering>, EvalError> {
+) -> Result<Option<Ordering>, EvalErrorKind> {
     let (left, right) = (to_primitive(left, meter)?, to_primitive(right, meter)?);
     if let (Operand::Text(left), Operand::Text(right)) = (&left, &right) {
+        meter.scan(left.len().min(right.len()))?;
         return Ok(Some(text::compare(left, right)));
     }
     Ok(match (to_numeric(left, meter)?, to_numeric(right, meter)?) {

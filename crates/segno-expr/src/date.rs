@@ -6,14 +6,15 @@ use alloc::string::String;
 /// Reads the date-time format of the standard, as milliseconds since 1970.
 ///
 /// `2024`, `2024-05`, `2024-05-06` (midnight UTC) and `2024-05-06T07:08[:09[.123]]` with `Z` or an offset, which is
-/// required: the local zone that JavaScript would take is not the same on every machine.
+/// required: the local zone that JavaScript would take is not the same on every machine. A year may have a sign and
+/// six digits.
 pub(crate) fn parse(text: &str) -> Option<f64> {
     let (date, time) = match text.split_once(['T', 't']) {
         Some((date, time)) => (date, Some(time)),
         None => (text, None),
     };
-    let mut parts = date.splitn(3, '-');
-    let year = digits(parts.next()?, 4)?;
+    let (year, rest) = split_year(date)?;
+    let mut parts = rest.map(|rest| rest.splitn(2, '-')).into_iter().flatten();
     let month =
         parts.next().map_or(Some(1), |month| digits(month, 2)).filter(|month| (1..=12).contains(month))?;
     let day = parts.next().map_or(Some(1), |day| digits(day, 2)).filter(|day| (1..=31).contains(day))?;
@@ -21,7 +22,23 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
         Some(time) => parse_time(time)?,
         None => 0,
     };
-    Some((days_from_civil(year, month, day) * DAY + milliseconds) as f64)
+    let milliseconds = days_from_civil(year, month, day) * DAY + milliseconds;
+    (milliseconds.abs() <= MAX_MILLISECONDS).then_some(milliseconds as f64)
+}
+
+/// Reads `2024`, `+002024` or `-000044`, and what follows it after a hyphen. There is no year `-000000`.
+fn split_year(date: &str) -> Option<(i64, Option<&str>)> {
+    let (sign, unsigned, width) = match date.as_bytes().first()? {
+        b'+' => (1, &date[1..], 6),
+        b'-' => (-1, &date[1..], 6),
+        _ => (1, date, 4),
+    };
+    let (year, rest) = match unsigned.split_once('-') {
+        Some((year, rest)) => (year, Some(rest)),
+        None => (unsigned, None),
+    };
+    let year = digits(year, width)? * sign;
+    (year != 0 || sign > 0).then_some((year, rest))
 }
 
 /// Reads `07:08[:09[.123]]` with its zone, as milliseconds since midnight UTC of the written date.
@@ -58,8 +75,9 @@ fn milliseconds(fraction: &str) -> Option<i64> {
     if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let padded = format!("{fraction:0<3}");
-    digits(&padded[..3], 3)
+    let shown = &fraction[..fraction.len().min(3)];
+    let scale = [100, 10, 1].get(shown.len() - 1)?;
+    Some(digits(shown, shown.len())? * scale)
 }
 
 /// Prints milliseconds since 1970 as RFC 3339 in UTC, or `None` outside the years 0 to 9999, which it can write.
@@ -78,6 +96,9 @@ pub(crate) fn to_iso(milliseconds: f64) -> Option<String> {
 }
 
 const DAY: i64 = 86_400_000;
+
+/// How far from 1970 the standard's dates reach, on both sides.
+const MAX_MILLISECONDS: i64 = 8_640_000_000_000_000;
 
 fn digits(text: &str, count: usize) -> Option<i64> {
     let is_number = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -69,10 +69,55 @@ pub struct ValueTemplateError {
     pub error: ParseError,
 }
 
-/// Says why an expression has no value.
+/// Says why an expression has no value, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EvalError {
+    /// What is wrong.
+    pub kind: EvalErrorKind,
+    /// The bytes of the source that failed: an operator, a function with its arguments, a member; the whole where what
+    /// the source gives is too large.
+    pub span: Range<usize>,
+    /// The line where the span starts, counted from 1.
+    pub line: usize,
+    /// The column where the span starts, in characters, counted from 1.
+    pub column: usize,
+}
+
+impl EvalError {
+    pub(crate) fn new(source: &str, span: Range<usize>, kind: EvalErrorKind) -> Self {
+        let (line, column) = locate(source, span.start);
+        Self { kind, span, line, column }
+    }
+
+    /// Moves an error in a part of `source`, which starts at `offset`, to its place in the whole.
+    pub(crate) fn moved(mut self, source: &str, offset: usize) -> Self {
+        self.span = self.span.start + offset..self.span.end + offset;
+        (self.line, self.column) = locate(source, self.span.start);
+        self
+    }
+}
+
+impl fmt::Display for EvalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        if self.kind.quotes_source() {
+            return Ok(());
+        }
+        f.write_str(" (at ")?;
+        if self.line > 1 {
+            write!(f, "line {}, ", self.line)?;
+        }
+        write!(f, "column {})", self.column)
+    }
+}
+
+impl core::error::Error for EvalError {}
+
+/// What can be wrong with an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EvalError {
+pub enum EvalErrorKind {
     /// A method was called on, or an operator applied to, a value of a type that does not have it.
     #[error("`{operation}` needs {expected}, but {subject} is {found}")]
     Type {
@@ -116,15 +161,23 @@ pub enum EvalError {
     /// The evaluation is too long, or what it builds is too large.
     #[error("the evaluation took more than {limit} steps: do less in one expression, or work on less data")]
     TooManySteps {
-        /// The limit, [`MAX_STEPS`](crate::MAX_STEPS).
+        /// The limit: [`MAX_STEPS`](crate::MAX_STEPS), or [`MAX_RENDER_STEPS`](crate::MAX_RENDER_STEPS) where the
+        /// expressions of a template together reach it.
         limit: u32,
     },
-    /// A value is nested too deeply to be turned into text.
+    /// A value is nested too deeply to be turned into text, or to be read back as JSON.
     #[error("the value is nested more than {limit} deep")]
     TooDeep {
         /// The limit.
         limit: usize,
     },
+}
+
+impl EvalErrorKind {
+    /// Tells whether the message holds the text that it is about, and so needs no position.
+    fn quotes_source(&self) -> bool {
+        matches!(self, Self::Type { subject, .. } if subject.starts_with('`'))
+    }
 }
 
 fn locate(source: &str, offset: usize) -> (usize, usize) {

@@ -1,8 +1,8 @@
 //! The evaluation of a tree.
 
-use crate::ast::{BinaryOp, Chain, Expr, LinkKind, Literal, LogicalOp, UnaryOp};
+use crate::ast::{BinaryOp, Chain, Expr, LinkKind, Literal, LogicalOp, Place, UnaryOp};
 use crate::convert::{self, to_number, to_primitive, to_text};
-use crate::error::EvalError;
+use crate::error::{EvalError, EvalErrorKind};
 use crate::functions;
 use crate::json;
 use crate::lexer::quoted;
@@ -30,27 +30,39 @@ pub(crate) struct Evaluation<'s> {
 }
 
 impl<'s> Evaluation<'s> {
-    pub(crate) fn value(&self, expr: &Expr) -> Result<Value, EvalError> {
-        self.run(expr, |operand, meter| operand.into_json(meter))
+    pub(crate) fn value(&self, expr: &Expr, meter: &mut Meter) -> Result<Value, EvalError> {
+        self.run(expr, meter, |operand, meter| operand.into_json(meter))
     }
 
-    pub(crate) fn truth(&self, expr: &Expr) -> Result<bool, EvalError> {
-        self.run(expr, |operand, _| Ok(operand.is_truthy()))
+    pub(crate) fn truth(&self, expr: &Expr, meter: &mut Meter) -> Result<bool, EvalError> {
+        self.run(expr, meter, |operand, _| Ok(operand.is_truthy()))
     }
 
-    pub(crate) fn append_text(&self, expr: &Expr, text: &mut String) -> Result<(), EvalError> {
-        self.run(expr, |operand, meter| {
+    pub(crate) fn append_text(
+        &self,
+        expr: &Expr,
+        text: &mut String,
+        meter: &mut Meter,
+    ) -> Result<(), EvalError> {
+        self.run(expr, meter, |operand, meter| {
             match operand {
                 Operand::Undefined | Operand::Null => {}
                 Operand::Number(number) if !number.is_finite() => {}
-                Operand::Text(value) => text.push_str(&value),
-                Operand::List(List::Json(items)) => json::append_items(items, text, 0)?,
-                Operand::Record(Record::Json(fields)) => json::append_fields(fields, text, 0)?,
+                Operand::List(List::Json(items)) => {
+                    items.iter().try_for_each(|item| json::measure(item, meter, 1))?;
+                    json::append_items(items, text, 0)?;
+                }
+                Operand::Record(Record::Json(fields)) => {
+                    json::measure_fields(fields, meter, 0)?;
+                    json::append_fields(fields, text, 0)?;
+                }
                 Operand::List(List::Built(_)) | Operand::Record(Record::Built(_)) => {
                     json::append(&operand.into_json(meter)?, text, 0)?;
                 }
-                Operand::Bool(_) | Operand::Number(_) | Operand::Integer(_) => {
-                    text.push_str(&to_text(operand, meter)?);
+                Operand::Text(_) | Operand::Bool(_) | Operand::Number(_) | Operand::Integer(_) => {
+                    let value = to_text(operand, meter)?;
+                    meter.text(value.len())?;
+                    text.push_str(&value);
                 }
             }
             Ok(())
@@ -60,7 +72,8 @@ impl<'s> Evaluation<'s> {
     fn run<T>(
         &self,
         expr: &Expr,
-        finish: impl FnOnce(Operand<'_>, &mut Meter) -> Result<T, EvalError>,
+        meter: &mut Meter,
+        finish: impl FnOnce(Operand<'_>, &mut Meter) -> Result<T, EvalErrorKind>,
     ) -> Result<T, EvalError> {
         // Nearly every expression reads few roots, and then needs no allocation for them.
         let few = [const { OnceCell::new() }; FEW_ROOTS];
@@ -71,23 +84,31 @@ impl<'s> Evaluation<'s> {
             many = self.names.iter().map(|_| OnceCell::new()).collect();
             &many[..]
         };
-        let mut evaluator = Evaluator { evaluation: self, roots, meter: Meter::new() };
-        let operand = evaluator.eval(expr)?;
-        finish(operand, &mut evaluator.meter)
+        let mut evaluator = Evaluator { evaluation: self, roots, meter, failed_at: None };
+        let finished = match evaluator.eval(expr) {
+            Ok(operand) => finish(operand, evaluator.meter),
+            Err(error) => Err(error),
+        };
+        finished.map_err(|kind| {
+            let place = evaluator.failed_at.unwrap_or(0..self.source.len());
+            EvalError::new(self.source, place, kind)
+        })
     }
 }
 
 const FEW_ROOTS: usize = 3;
 
-struct Evaluator<'a, 's> {
+struct Evaluator<'a, 's, 'm> {
     evaluation: &'a Evaluation<'s>,
     /// What the scope answered, kept here so that operands can borrow from it.
     roots: &'a [OnceCell<Option<Cow<'s, Value>>>],
-    meter: Meter,
+    meter: &'m mut Meter,
+    /// Where the innermost operation that failed stands.
+    failed_at: Option<Place>,
 }
 
-impl<'a> Evaluator<'a, '_> {
-    fn eval(&mut self, expr: &'a Expr) -> Result<Operand<'a>, EvalError> {
+impl<'a> Evaluator<'a, '_, '_> {
+    fn eval(&mut self, expr: &'a Expr) -> Result<Operand<'a>, EvalErrorKind> {
         self.meter.step()?;
         match expr {
             Expr::Literal(literal) => Ok(literal_operand(literal)),
@@ -101,19 +122,21 @@ impl<'a> Evaluator<'a, '_> {
                 let fields = fields.iter().map(|(name, value)| Ok((name.as_str(), self.eval(value)?)));
                 Ok(Operand::Record(Record::Built(Rc::new(fields.collect::<Result<_, _>>()?))))
             }
-            Expr::Unary(op, operand) => {
+            Expr::Unary(op, operand, place) => {
                 let operand = self.eval(operand)?;
-                Ok(match op {
-                    UnaryOp::Not => Operand::Bool(!operand.is_truthy()),
-                    UnaryOp::Minus => Operand::Number(-to_number(operand, &mut self.meter)?),
-                    UnaryOp::Plus => Operand::Number(to_number(operand, &mut self.meter)?),
-                })
+                if let UnaryOp::Not = op {
+                    return Ok(Operand::Bool(!operand.is_truthy()));
+                }
+                let number = to_number(operand, self.meter);
+                let number = self.at(place, number)?;
+                Ok(Operand::Number(if let UnaryOp::Minus = op { -number } else { number }))
             }
             Expr::Binary(first, rest) => {
                 let mut left = self.eval(first)?;
-                for (op, right) in rest {
+                for (op, place, right) in rest {
                     let right = self.eval(right)?;
-                    left = self.binary(*op, left, right)?;
+                    let combined = self.binary(*op, left, right);
+                    left = self.at(place, combined)?;
                 }
                 Ok(left)
             }
@@ -127,14 +150,23 @@ impl<'a> Evaluator<'a, '_> {
                 self.eval(otherwise)
             }
             Expr::Chain(chain) => self.chain(chain),
-            Expr::Call(function, arguments) => {
+            Expr::Call(function, arguments, place) => {
                 let arguments = self.all(arguments)?;
-                functions::call(*function, arguments, &mut self.meter)
+                let answer = functions::call(*function, arguments, self.meter);
+                self.at(place, answer)
             }
         }
     }
 
-    fn all(&mut self, exprs: &'a [Expr]) -> Result<Vec<Operand<'a>>, EvalError> {
+    /// Notes where an operation stands, if it failed and none inside it did.
+    fn at<T>(&mut self, place: &Place, outcome: Result<T, EvalErrorKind>) -> Result<T, EvalErrorKind> {
+        if outcome.is_err() {
+            self.failed_at.get_or_insert_with(|| place.clone());
+        }
+        outcome
+    }
+
+    fn all(&mut self, exprs: &'a [Expr]) -> Result<Vec<Operand<'a>>, EvalErrorKind> {
         exprs.iter().map(|expr| self.eval(expr)).collect()
     }
 
@@ -149,7 +181,7 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn logical(&mut self, op: LogicalOp, operands: &'a [Expr]) -> Result<Operand<'a>, EvalError> {
+    fn logical(&mut self, op: LogicalOp, operands: &'a [Expr]) -> Result<Operand<'a>, EvalErrorKind> {
         let mut last = Operand::Undefined;
         for operand in operands {
             last = self.eval(operand)?;
@@ -165,44 +197,45 @@ impl<'a> Evaluator<'a, '_> {
         Ok(last)
     }
 
-    fn chain(&mut self, chain: &'a Chain) -> Result<Operand<'a>, EvalError> {
+    fn chain(&mut self, chain: &'a Chain) -> Result<Operand<'a>, EvalErrorKind> {
         let mut value = self.eval(&chain.base)?;
         for link in &chain.links {
             self.meter.step()?;
             if link.optional && value.is_nullish() {
                 return Ok(Operand::Undefined);
             }
-            value = match &link.kind {
-                LinkKind::Member(name) => self.member(value, name)?,
+            let next = match &link.kind {
+                LinkKind::Member(name) => self.member(value, name),
                 LinkKind::Index(index) => {
                     let index = self.eval(index)?;
-                    self.element(value, index)?
+                    self.element(value, index)
                 }
                 LinkKind::Method(method, arguments) => {
                     let arguments = self.all(arguments)?;
                     let subject = || {
                         quoted(self.evaluation.source.get(chain.start..link.subject_end).unwrap_or_default())
                     };
-                    methods::call(*method, value, arguments, &mut self.meter, &subject)?
+                    methods::call(*method, value, arguments, self.meter, &subject)
                 }
             };
+            value = self.at(&(link.subject_end..link.end), next)?;
         }
         Ok(value)
     }
 
-    fn element(&mut self, value: Operand<'a>, index: Operand<'a>) -> Result<Operand<'a>, EvalError> {
+    fn element(&mut self, value: Operand<'a>, index: Operand<'a>) -> Result<Operand<'a>, EvalErrorKind> {
         if let (Operand::List(list), Operand::Number(number)) = (&value, &index) {
             let is_position = *number >= 0.0 && number::is_integral(*number);
             return Ok(if is_position { list.get(*number as usize) } else { Operand::Undefined });
         }
-        let name = to_text(index, &mut self.meter)?;
+        let name = to_text(index, self.meter)?;
         if is_forbidden(&name) {
-            return Err(EvalError::ForbiddenName { name: name.into_owned() });
+            return Err(EvalErrorKind::ForbiddenName { name: name.into_owned() });
         }
         self.member(value, &name)
     }
 
-    fn member(&mut self, value: Operand<'a>, name: &str) -> Result<Operand<'a>, EvalError> {
+    fn member(&mut self, value: Operand<'a>, name: &str) -> Result<Operand<'a>, EvalErrorKind> {
         Ok(match value {
             Operand::Record(record) => record.get(name).unwrap_or(Operand::Undefined),
             Operand::List(list) if name == "length" => Operand::Number(list.len() as f64),
@@ -232,14 +265,14 @@ impl<'a> Evaluator<'a, '_> {
         op: BinaryOp,
         left: Operand<'a>,
         right: Operand<'a>,
-    ) -> Result<Operand<'a>, EvalError> {
+    ) -> Result<Operand<'a>, EvalErrorKind> {
         let is_ordered = |ordering: Option<Ordering>, accepted: &[Ordering]| {
             Operand::Bool(ordering.is_some_and(|ordering| accepted.contains(&ordering)))
         };
-        let meter = &mut self.meter;
+        let meter = &mut *self.meter;
         Ok(match op {
-            BinaryOp::Equal => Operand::Bool(convert::equal(&left, &right)?),
-            BinaryOp::NotEqual => Operand::Bool(!convert::equal(&left, &right)?),
+            BinaryOp::Equal => Operand::Bool(convert::equal(&left, &right, meter)?),
+            BinaryOp::NotEqual => Operand::Bool(!convert::equal(&left, &right, meter)?),
             BinaryOp::Less => is_ordered(convert::compare(left, right, meter)?, &[Ordering::Less]),
             BinaryOp::LessOrEqual => {
                 is_ordered(convert::compare(left, right, meter)?, &[Ordering::Less, Ordering::Equal])
@@ -269,7 +302,7 @@ fn literal_operand(literal: &Literal) -> Operand<'_> {
     }
 }
 
-fn add<'a>(left: Operand<'a>, right: Operand<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalError> {
+fn add<'a>(left: Operand<'a>, right: Operand<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalErrorKind> {
     let (left, right) = (to_primitive(left, meter)?, to_primitive(right, meter)?);
     if !matches!(left, Operand::Text(_)) && !matches!(right, Operand::Text(_)) {
         return Ok(Operand::Number(to_number(left, meter)? + to_number(right, meter)?));
@@ -282,17 +315,17 @@ fn add<'a>(left: Operand<'a>, right: Operand<'a>, meter: &mut Meter) -> Result<O
 }
 
 /// `name in container`, for own properties.
-fn contains(name: Operand<'_>, container: &Operand<'_>, meter: &mut Meter) -> Result<bool, EvalError> {
+fn contains(name: Operand<'_>, container: &Operand<'_>, meter: &mut Meter) -> Result<bool, EvalErrorKind> {
     let name = to_text(name, meter)?;
     if is_forbidden(&name) {
-        return Err(EvalError::ForbiddenName { name: name.into_owned() });
+        return Err(EvalErrorKind::ForbiddenName { name: name.into_owned() });
     }
     match container {
         Operand::Record(record) => Ok(record.get(&name).is_some()),
         Operand::List(list) => {
             Ok(name == "length" || position(&name).is_some_and(|index| index < list.len()))
         }
-        other => Err(EvalError::Type {
+        other => Err(EvalErrorKind::Type {
             operation: "in",
             expected: "an object or an array",
             subject: "its right side".to_owned(),

@@ -2,6 +2,7 @@
 
 use crate::error::{EvalError, ParseError};
 use crate::evaluate::Evaluation;
+use crate::meter::Meter;
 use crate::parser::{self, Parsed};
 use crate::reference::Reference;
 use crate::scope::Scope;
@@ -44,7 +45,7 @@ impl Expression {
     /// # Errors
     /// Fails if JavaScript would throw, if the answer would be inexact, or at a limit; see [`EvalError`].
     pub fn evaluate(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
-        self.evaluation(scope).value(&self.0.parsed.expr)
+        self.value(scope, &mut Meter::for_expression())
     }
 
     /// Evaluates to JavaScript's idea of truth: all but `false`, `null`, `undefined`, `0`, `NaN` and `""` is true.
@@ -52,7 +53,7 @@ impl Expression {
     /// # Errors
     /// As [`evaluate`](Self::evaluate).
     pub fn is_true(&self, scope: &dyn Scope) -> Result<bool, EvalError> {
-        self.evaluation(scope).truth(&self.0.parsed.expr)
+        self.evaluation(scope).truth(&self.0.parsed.expr, &mut Meter::for_expression())
     }
 
     /// Returns every path that the source reads, in its order.
@@ -64,9 +65,19 @@ impl Expression {
         &self.0.parsed.references
     }
 
+    /// As [`evaluate`](Self::evaluate), within a budget.
+    pub(crate) fn value(&self, scope: &dyn Scope, meter: &mut Meter) -> Result<Value, EvalError> {
+        self.evaluation(scope).value(&self.0.parsed.expr, meter)
+    }
+
     /// Appends the value as a template shows it: strings as they are, `null` as nothing, the rest as JSON.
-    pub(crate) fn append_text(&self, scope: &dyn Scope, text: &mut String) -> Result<(), EvalError> {
-        self.evaluation(scope).append_text(&self.0.parsed.expr, text)
+    pub(crate) fn append_text(
+        &self,
+        scope: &dyn Scope,
+        text: &mut String,
+        meter: &mut Meter,
+    ) -> Result<(), EvalError> {
+        self.evaluation(scope).append_text(&self.0.parsed.expr, text, meter)
     }
 
     fn evaluation<'s>(&'s self, scope: &'s dyn Scope) -> Evaluation<'s> {

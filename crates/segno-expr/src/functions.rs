@@ -2,7 +2,7 @@
 
 use crate::convert::{to_number, to_text};
 use crate::date;
-use crate::error::EvalError;
+use crate::error::EvalErrorKind;
 use crate::members::Function;
 use crate::meter::Meter;
 use crate::number;
@@ -16,17 +16,21 @@ pub(crate) fn call<'a>(
     function: Function,
     arguments: Vec<Operand<'a>>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let count = arguments.len();
     let mut arguments = arguments.into_iter();
     let mut next = || arguments.next().unwrap_or(Operand::Undefined);
     Ok(match function {
         Function::ArrayIsArray => Operand::Bool(matches!(next(), Operand::List(_))),
         Function::Boolean => Operand::Bool(next().is_truthy()),
-        Function::DateParse => Operand::Number(date::parse(&to_text(next(), meter)?).unwrap_or(f64::NAN)),
+        Function::DateParse => {
+            let text = to_text(next(), meter)?;
+            meter.scan(text.len())?;
+            Operand::Number(date::parse(&text).unwrap_or(f64::NAN))
+        }
         Function::DateToIso => {
             let milliseconds = to_number(next(), meter)?;
-            Operand::text(date::to_iso(milliseconds).ok_or_else(|| EvalError::OutOfRange {
+            Operand::text(date::to_iso(milliseconds).ok_or_else(|| EvalErrorKind::OutOfRange {
                 operation: function.name(),
                 expected: "milliseconds from the year 0 to the year 9999",
                 found: number::to_text(milliseconds),
@@ -57,7 +61,7 @@ fn extreme<'a>(
     start: f64,
     is_better: fn(f64, f64) -> bool,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let mut extreme = start;
     for argument in arguments {
         let number = to_number(argument, meter)?;
@@ -70,14 +74,14 @@ fn extreme<'a>(
     Ok(Operand::Number(extreme))
 }
 
-fn keys<'a>(operand: &Operand<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalError> {
+fn keys<'a>(operand: &Operand<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalErrorKind> {
     let count = match operand {
         Operand::Record(record) => return own_keys(record, meter),
         Operand::List(list) => list.len(),
         Operand::Text(text) => text::length(text),
         Operand::Bool(_) | Operand::Number(_) | Operand::Integer(_) => 0,
         Operand::Undefined | Operand::Null => {
-            return Err(EvalError::Type {
+            return Err(EvalErrorKind::Type {
                 operation: Function::ObjectKeys.name(),
                 expected: "an object",
                 subject: "its argument".to_owned(),
@@ -91,7 +95,7 @@ fn keys<'a>(operand: &Operand<'a>, meter: &mut Meter) -> Result<Operand<'a>, Eva
 }
 
 /// Index-like names come first in their own order, as in JavaScript; the others are sorted.
-fn own_keys<'a>(record: &Record<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalError> {
+fn own_keys<'a>(record: &Record<'a>, meter: &mut Meter) -> Result<Operand<'a>, EvalErrorKind> {
     let mut names = record.names();
     meter.items(names.len())?;
     names.sort_unstable_by_key(|name| {
@@ -104,7 +108,7 @@ fn own_keys<'a>(record: &Record<'a>, meter: &mut Meter) -> Result<Operand<'a>, E
     Ok(Operand::list(names.into_iter().map(Operand::text).collect()))
 }
 
-fn encode_uri_component(text: &str, meter: &mut Meter) -> Result<String, EvalError> {
+fn encode_uri_component(text: &str, meter: &mut Meter) -> Result<String, EvalErrorKind> {
     const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
     meter.text(text.len().saturating_mul(3))?;
     let mut encoded = String::with_capacity(text.len());

@@ -1,6 +1,6 @@
 //! Compact JSON as JavaScript prints it, with sorted keys.
 
-use crate::error::EvalError;
+use crate::error::EvalErrorKind;
 use crate::meter::Meter;
 use crate::number;
 use crate::value_template::MAX_VALUE_DEPTH;
@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 ///
 /// Keys are sorted, since the order of a map depends on how the workspace was built, and numbers are printed
 /// as JavaScript does: `1.0` is `1`.
-pub(crate) fn append(value: &Value, text: &mut String, depth: usize) -> Result<(), EvalError> {
+pub(crate) fn append(value: &Value, text: &mut String, depth: usize) -> Result<(), EvalErrorKind> {
     if depth > MAX_VALUE_DEPTH {
-        return Err(EvalError::TooDeep { limit: MAX_VALUE_DEPTH });
+        return Err(EvalErrorKind::TooDeep { limit: MAX_VALUE_DEPTH });
     }
     match value {
         Value::Null => text.push_str("null"),
@@ -29,7 +29,7 @@ pub(crate) fn append(value: &Value, text: &mut String, depth: usize) -> Result<(
 }
 
 /// Appends an array, as [`append`] does.
-pub(crate) fn append_items(items: &[Value], text: &mut String, depth: usize) -> Result<(), EvalError> {
+pub(crate) fn append_items(items: &[Value], text: &mut String, depth: usize) -> Result<(), EvalErrorKind> {
     text.push('[');
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
@@ -46,7 +46,7 @@ pub(crate) fn append_fields(
     fields: &Map<String, Value>,
     text: &mut String,
     depth: usize,
-) -> Result<(), EvalError> {
+) -> Result<(), EvalErrorKind> {
     let mut sorted: Vec<_> = fields.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| *name);
     text.push('{');
@@ -88,22 +88,29 @@ fn append_string(string: &str, text: &mut String) {
     text.push('"');
 }
 
-/// Pays for copying a value.
-pub(crate) fn measure(value: &Value, meter: &mut Meter) -> Result<(), EvalError> {
+/// Pays for copying a value, itself `depth` deep.
+pub(crate) fn measure(value: &Value, meter: &mut Meter, depth: usize) -> Result<(), EvalErrorKind> {
+    if depth > MAX_VALUE_DEPTH {
+        return Err(EvalErrorKind::TooDeep { limit: MAX_VALUE_DEPTH });
+    }
     meter.items(1)?;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
         Value::String(text) => meter.text(text.len()),
-        Value::Array(items) => items.iter().try_for_each(|item| measure(item, meter)),
-        Value::Object(fields) => measure_fields(fields, meter),
+        Value::Array(items) => items.iter().try_for_each(|item| measure(item, meter, depth + 1)),
+        Value::Object(fields) => measure_fields(fields, meter, depth),
     }
 }
 
-/// Pays for copying an object.
-pub(crate) fn measure_fields(fields: &Map<String, Value>, meter: &mut Meter) -> Result<(), EvalError> {
+/// Pays for copying an object, itself `depth` deep.
+pub(crate) fn measure_fields(
+    fields: &Map<String, Value>,
+    meter: &mut Meter,
+    depth: usize,
+) -> Result<(), EvalErrorKind> {
     for (name, field) in fields {
         meter.text(name.len())?;
-        measure(field, meter)?;
+        measure(field, meter, depth + 1)?;
     }
     Ok(())
 }

@@ -38,14 +38,15 @@
 //! - Values are plain data and have no identity, so comparing two arrays or two objects is an error.
 //! - Only own properties exist: `'toString' in {}` is false. `__proto__`, `constructor` and `prototype` are refused.
 //! - An integer of the input outside ±2^53 stays exact where it is passed on or compared, and is an error in arithmetic.
-//! - Half of a surrogate pair, as `'😀'[0]` yields, becomes U+FFFD.
+//! - Half of a surrogate pair, as `'😀'[0]` yields, becomes U+FFFD, and a string literal cannot hold one.
 //! - `Object.keys` gives index-like keys first and the others sorted, whatever order the document had.
 //! - `Date.parse` reads the ISO 8601 forms of the language standard; a local time without an offset is `NaN`.
-//!   `Date.toISO` is ours: milliseconds since 1970 to RFC 3339.
+//!   `Date.toISO` is ours: milliseconds since 1970 to RFC 3339, which ends with the year 9999.
 //!
 //! # Limits
 //!
-//! [`MAX_SOURCE_CHARS`], [`MAX_DEPTH`] and [`MAX_STEPS`]; past one, a typed error.
+//! [`MAX_SOURCE_CHARS`], [`MAX_DEPTH`] and [`MAX_STEPS`] for an expression, [`MAX_RENDER_STEPS`] for all those of a
+//! template, [`MAX_VALUE_DEPTH`] for what they build; past one, a typed error.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -78,9 +79,9 @@ mod json;
 mod number;
 mod text;
 
-pub use error::{EvalError, ParseError, ValueTemplateError};
+pub use error::{EvalError, EvalErrorKind, ParseError, ValueTemplateError};
 pub use expression::Expression;
-pub use meter::MAX_STEPS;
+pub use meter::{MAX_RENDER_STEPS, MAX_STEPS};
 pub use parser::{MAX_DEPTH, MAX_SOURCE_CHARS};
 pub use reference::Reference;
 pub use scope::Scope;

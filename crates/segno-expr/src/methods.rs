@@ -1,7 +1,7 @@
 //! The methods of strings, arrays and numbers.
 
 use crate::convert::{self, to_integer, to_text};
-use crate::error::EvalError;
+use crate::error::EvalErrorKind;
 use crate::literal::is_space;
 use crate::members::Method;
 use crate::meter::Meter;
@@ -19,7 +19,7 @@ pub(crate) fn call<'a>(
     arguments: Vec<Operand<'a>>,
     meter: &mut Meter,
     subject: &dyn Fn() -> String,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let arguments = Arguments(arguments.into_iter());
     match (receiver, receivers(method)) {
         (Operand::Text(text), Receivers { text: true, .. }) => {
@@ -28,8 +28,10 @@ pub(crate) fn call<'a>(
         }
         (Operand::List(list), Receivers { list: true, .. }) => list_method(method, &list, arguments, meter),
         (Operand::Number(number), Receivers { number: true, .. }) => to_fixed(number, arguments, meter),
-        (Operand::Integer(value), Receivers { number: true, .. }) => Err(EvalError::InexactInteger { value }),
-        (other, Receivers { expected, .. }) => Err(EvalError::Type {
+        (Operand::Integer(value), Receivers { number: true, .. }) => {
+            Err(EvalErrorKind::InexactInteger { value })
+        }
+        (other, Receivers { expected, .. }) => Err(EvalErrorKind::Type {
             operation: method.name(),
             expected,
             subject: subject(),
@@ -72,12 +74,14 @@ impl<'a> Arguments<'a> {
         self.0.next().unwrap_or(Operand::Undefined)
     }
 
-    fn text(&mut self, meter: &mut Meter) -> Result<Cow<'a, str>, EvalError> {
-        to_text(self.next(), meter)
+    fn text(&mut self, meter: &mut Meter) -> Result<Cow<'a, str>, EvalErrorKind> {
+        let text = to_text(self.next(), meter)?;
+        meter.scan(text.len())?;
+        Ok(text)
     }
 
     /// A position that counts from the start, cut off at the length.
-    fn position(&mut self, length: usize, default: usize, meter: &mut Meter) -> Result<usize, EvalError> {
+    fn position(&mut self, length: usize, default: usize, meter: &mut Meter) -> Result<usize, EvalErrorKind> {
         Ok(match self.next() {
             Operand::Undefined => default,
             // Saturates at both ends.
@@ -86,7 +90,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// A position that counts from the end if it is negative.
-    fn relative(&mut self, length: usize, default: usize, meter: &mut Meter) -> Result<usize, EvalError> {
+    fn relative(&mut self, length: usize, default: usize, meter: &mut Meter) -> Result<usize, EvalErrorKind> {
         Ok(match self.next() {
             Operand::Undefined => default,
             position => {
@@ -98,7 +102,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The position that `at` means, if it is inside.
-    fn index(&mut self, length: usize, meter: &mut Meter) -> Result<Option<usize>, EvalError> {
+    fn index(&mut self, length: usize, meter: &mut Meter) -> Result<Option<usize>, EvalErrorKind> {
         let index = to_integer(self.next(), meter)?;
         let index = if index < 0.0 { index + length as f64 } else { index };
         Ok((index >= 0.0 && index < length as f64).then_some(index as usize))
@@ -110,7 +114,7 @@ fn text_method<'a>(
     text: Cow<'a, str>,
     mut arguments: Arguments<'a>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let length = text::length(&text);
     Ok(match method {
         Method::At => match arguments.index(length, meter)? {
@@ -118,6 +122,7 @@ fn text_method<'a>(
             None => Operand::Undefined,
         },
         Method::Concat => {
+            meter.text(text.len())?;
             let mut joined = text.into_owned();
             for argument in arguments.0 {
                 let argument = to_text(argument, meter)?;
@@ -129,12 +134,12 @@ fn text_method<'a>(
         Method::EndsWith => {
             let needle = arguments.text(meter)?;
             let end = arguments.position(length, length, meter)?;
-            Operand::Bool(text::slice(text, 0, end).ends_with(&*needle))
+            Operand::Bool(text::ends_with(&text, &needle, end))
         }
         Method::StartsWith => {
             let needle = arguments.text(meter)?;
             let start = arguments.position(length, 0, meter)?;
-            Operand::Bool(text::slice(text, start, length).starts_with(&*needle))
+            Operand::Bool(text::starts_with(&text, &needle, start))
         }
         Method::Includes => {
             let needle = arguments.text(meter)?;
@@ -175,7 +180,7 @@ fn list_method<'a>(
     list: &List<'a>,
     mut arguments: Arguments<'a>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let length = list.len();
     Ok(match method {
         Method::At => arguments.index(length, meter)?.map_or(Operand::Undefined, |index| list.get(index)),
@@ -200,7 +205,7 @@ fn list_method<'a>(
             let mut found = false;
             for item in list.iter().skip(start) {
                 meter.scan(size_of::<Operand<'_>>())?;
-                if convert::equal(&item, &wanted)? || (is_nan(&item) && is_nan(&wanted)) {
+                if convert::equal(&item, &wanted, meter)? || (is_nan(&item) && is_nan(&wanted)) {
                     found = true;
                     break;
                 }
@@ -213,7 +218,7 @@ fn list_method<'a>(
             let mut found = -1.0;
             for (index, item) in list.iter().enumerate().skip(start) {
                 meter.scan(size_of::<Operand<'_>>())?;
-                if convert::equal(&item, &wanted)? {
+                if convert::equal(&item, &wanted, meter)? {
                     found = index as f64;
                     break;
                 }
@@ -255,10 +260,10 @@ fn to_fixed<'a>(
     number: f64,
     mut arguments: Arguments<'a>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let digits = to_integer(arguments.next(), meter)?;
     if !(0.0..=100.0).contains(&digits) {
-        return Err(EvalError::OutOfRange {
+        return Err(EvalErrorKind::OutOfRange {
             operation: Method::ToFixed.name(),
             expected: "0 to 100 digits",
             found: number::to_text(digits),
@@ -272,12 +277,13 @@ fn pad_start<'a>(
     length: usize,
     mut arguments: Arguments<'a>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let wanted = to_integer(arguments.next(), meter)? as usize;
     let fill = match arguments.next() {
         Operand::Undefined => Cow::Borrowed(" "),
         fill => to_text(fill, meter)?,
     };
+    meter.scan(fill.len())?;
     if wanted <= length || fill.is_empty() {
         return Ok(Operand::Text(text));
     }
@@ -296,7 +302,7 @@ fn replace<'a>(
     text: Cow<'a, str>,
     mut arguments: Arguments<'a>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let needle = arguments.text(meter)?;
     let replacement = arguments.text(meter)?;
     let Some(start) = text.find(&*needle) else { return Ok(Operand::Text(text)) };
@@ -327,7 +333,7 @@ fn split<'a>(
     text: Cow<'a, str>,
     mut arguments: Arguments<'a>,
     meter: &mut Meter,
-) -> Result<Operand<'a>, EvalError> {
+) -> Result<Operand<'a>, EvalErrorKind> {
     let separator = arguments.next();
     let limit = match arguments.next() {
         Operand::Undefined => usize::MAX,
@@ -339,6 +345,7 @@ fn split<'a>(
         Operand::Undefined => return Ok(Operand::list([Operand::Text(text)].into())),
         separator => to_text(separator, meter)?,
     };
+    meter.scan(separator.len())?;
     let mut parts = Vec::new();
     let mut push = |part: Cow<'a, str>| {
         meter.items(1)?;

@@ -24,12 +24,49 @@ pub(crate) fn to_text(number: f64) -> String {
     if number.abs() <= MAX_EXACT_DOUBLE && is_integral(number) {
         return (number as i64).to_string();
     }
-    // Rust's shortest digits that read back as the same double are the ones that the standard asks for.
     let scientific = format!("{:e}", number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let point = exponent.parse::<i32>().unwrap_or(0) + 1;
+    let digits = even_of_two(number.abs(), digits, point);
     let sign = if number < 0.0 { "-" } else { "" };
-    format!("{sign}{}", layout(&digits, exponent.parse::<i32>().unwrap_or(0) + 1))
+    format!("{sign}{}", layout(&digits, point))
+}
+
+/// Chooses among the shortest digits that read back as the same double.
+///
+/// Between two that are equally near the standard takes the even ones: 900719925474099.25 is `900719925474099.2`, and
+/// Rust prints `.3`.
+fn even_of_two(magnitude: f64, digits: String, point: i32) -> String {
+    let Some(odd) = digits.parse::<u64>().ok().filter(|digits| digits % 2 == 1) else { return digits };
+    let power = point - digits.len() as i32;
+    for (even, halfway) in [(odd - 1, odd * 10 - 5), (odd + 1, odd * 10 + 5)] {
+        if is_exactly(magnitude, halfway, power - 1) && format!("{even}e{power}").parse() == Ok(magnitude) {
+            return even.to_string();
+        }
+    }
+    digits
+}
+
+/// Tells whether a positive double is `decimal × 10^power`, to the last bit.
+fn is_exactly(double: f64, decimal: u64, power: i32) -> bool {
+    // Beyond, a power of five would have to divide a number that is smaller than it.
+    let Some(fives) = 5_u128.checked_pow(power.unsigned_abs()).filter(|_| power.abs() <= 27) else {
+        return false;
+    };
+    let (fraction, exponent) = (double.to_bits() & ((1 << 52) - 1), (double.to_bits() >> 52) as i32);
+    let (mantissa, binary_power) =
+        if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) };
+    let (left, right) = if power < 0 {
+        (u128::from(mantissa) * fives, u128::from(decimal))
+    } else {
+        (u128::from(mantissa), u128::from(decimal) * fives)
+    };
+    let normal = |number: u128, power: i32| {
+        (number >> number.trailing_zeros(), power + number.trailing_zeros() as i32)
+    };
+    let twos = if power < 0 { (binary_power - power, 0) } else { (binary_power, power) };
+    normal(left, twos.0) == normal(right, twos.1)
 }
 
 /// Places the decimal point: the value is `0.digits × 10^point`.
@@ -118,11 +155,18 @@ fn radix(text: &str) -> Option<f64> {
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(base)) {
         return Some(f64::NAN);
     }
-    // Past 128 bits the nearest double would need a longer integer; such text is not a number that anyone sends.
-    Some(u128::from_str_radix(digits.trim_start_matches('0'), base).map_or_else(
-        |_| if digits.trim_start_matches('0').is_empty() { 0.0 } else { f64::NAN },
-        |integer| integer as f64,
-    ))
+    // Past 124 bits only whether any is set matters, for rounding: the last one kept says so.
+    let (mut kept, mut dropped_bits) = (0_u128, 0_i32);
+    for digit in digits.chars().filter_map(|digit| digit.to_digit(base)) {
+        let bits = base.ilog2();
+        if kept.leading_zeros() > bits {
+            kept = kept << bits | u128::from(digit);
+        } else {
+            kept |= u128::from(digit != 0);
+            dropped_bits = dropped_bits.saturating_add(bits as i32);
+        }
+    }
+    Some(libm::ldexp(kept as f64, dropped_bits))
 }
 
 /// Measures the unsigned decimal number at the start of a text, in bytes; 0 if there is none.

@@ -2,7 +2,7 @@
 //!
 //! JavaScript tells `undefined` from `null` and has `NaN`; an array that an expression builds may hold them.
 
-use crate::error::EvalError;
+use crate::error::EvalErrorKind;
 use crate::json;
 use crate::meter::Meter;
 use crate::number;
@@ -91,7 +91,14 @@ impl<'a> Operand<'a> {
     }
 
     /// Turns the result of an evaluation into JSON, as `JSON.stringify` would.
-    pub(crate) fn into_json(self, meter: &mut Meter) -> Result<Value, EvalError> {
+    ///
+    /// # Errors
+    /// Fails if what was built is too large or too deep.
+    pub(crate) fn into_json(self, meter: &mut Meter) -> Result<Value, EvalErrorKind> {
+        self.json_at(meter, 0)
+    }
+
+    fn json_at(self, meter: &mut Meter, depth: usize) -> Result<Value, EvalErrorKind> {
         Ok(match self {
             Self::Undefined | Self::Null => Value::Null,
             Self::Bool(bool) => Value::Bool(bool),
@@ -101,28 +108,30 @@ impl<'a> Operand<'a> {
             Self::List(List::Json(items)) => Value::Array(items.to_vec()),
             Self::Record(Record::Json(fields)) => Value::Object(fields.clone()),
             // What was built can hold the input many times over; what is passed on as a whole cannot.
-            Self::List(List::Built(items)) => {
-                Value::Array(items.iter().map(|item| item.copy_json(meter)).collect::<Result<_, _>>()?)
-            }
+            Self::List(List::Built(items)) => Value::Array(
+                items.iter().map(|item| item.copy_json(meter, depth + 1)).collect::<Result<_, _>>()?,
+            ),
             Self::Record(Record::Built(fields)) => {
                 let mut object = Map::new();
                 for (name, value) in fields.iter().filter(|(_, value)| !matches!(value, Self::Undefined)) {
-                    object.insert((*name).into(), value.copy_json(meter)?);
+                    object.insert((*name).into(), value.copy_json(meter, depth + 1)?);
                 }
                 Value::Object(object)
             }
         })
     }
 
-    fn copy_json(&self, meter: &mut Meter) -> Result<Value, EvalError> {
+    fn copy_json(&self, meter: &mut Meter, depth: usize) -> Result<Value, EvalErrorKind> {
         meter.items(1)?;
         match self {
             Self::Text(text) => meter.text(text.len())?,
-            Self::List(List::Json(items)) => items.iter().try_for_each(|item| json::measure(item, meter))?,
-            Self::Record(Record::Json(fields)) => json::measure_fields(fields, meter)?,
+            Self::List(List::Json(items)) => {
+                items.iter().try_for_each(|item| json::measure(item, meter, depth + 1))?;
+            }
+            Self::Record(Record::Json(fields)) => json::measure_fields(fields, meter, depth)?,
             _ => {}
         }
-        self.clone().into_json(meter)
+        self.clone().json_at(meter, depth)
     }
 }
 

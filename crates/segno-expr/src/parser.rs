@@ -126,8 +126,9 @@ impl Parser<'_> {
         let first = self.binary(level + 1)?;
         let mut rest = Vec::new();
         while let Some(op) = self.binary_operator(operators) {
+            let place = self.span();
             self.position += 1;
-            rest.push((op, self.binary(level + 1)?));
+            rest.push((op, place, self.binary(level + 1)?));
         }
         Ok(if rest.is_empty() { first } else { Expr::Binary(Box::new(first), rest) })
     }
@@ -148,6 +149,7 @@ impl Parser<'_> {
             TokenKind::Symbol("+") => UnaryOp::Plus,
             _ => return self.chain(),
         };
+        let start = self.span().start;
         self.position += 1;
         let operand = self.nested(Self::unary)?;
         Ok(match (op, operand) {
@@ -155,7 +157,7 @@ impl Parser<'_> {
                 Expr::Literal(Literal::Number(-number))
             }
             (UnaryOp::Minus, Expr::Literal(Literal::Integer(integer))) => Expr::Literal(negated(integer)),
-            (op, operand) => Expr::Unary(op, Box::new(operand)),
+            (op, operand) => Expr::Unary(op, Box::new(operand), start..self.last_end()),
         })
     }
 
@@ -184,7 +186,7 @@ impl Parser<'_> {
                 }
                 _ => reference = None,
             }
-            links.push(Link { optional, kind, subject_end });
+            links.push(Link { optional, kind, subject_end, end: self.last_end() });
         }
         Ok(if links.is_empty() { base } else { Expr::Chain(Chain { base: Box::new(base), links, start }) })
     }
@@ -282,7 +284,8 @@ impl Parser<'_> {
                 .with_help(format!("expected one of {}", members::listing(Function::ALL, prefix))));
         };
         self.expect("(", "expected `(` and the arguments")?;
-        Ok(Expr::Call(function, self.list(")", Self::expression)?))
+        let arguments = self.list(")", Self::expression)?;
+        Ok(Expr::Call(function, arguments, span.start..self.last_end()))
     }
 
     fn root(&mut self, name: String, span: Range<usize>) -> Result<Primary> {
@@ -321,6 +324,9 @@ impl Parser<'_> {
                 Some(TokenKind::Symbol("," | "}"))
             );
         if is_shorthand {
+            if matches!(key.as_str(), "true" | "false" | "null") {
+                return Err(self.unexpected("expected a key and `:`, since this word is a value"));
+            }
             return Ok((key, self.chain()?));
         }
         self.position += 1;

@@ -2,6 +2,7 @@
 
 use crate::error::{EvalError, ParseError};
 use crate::expression::Expression;
+use crate::meter::Meter;
 use crate::reference::Reference;
 use crate::scope::Scope;
 use alloc::borrow::ToOwned;
@@ -48,11 +49,18 @@ impl Template {
     /// Renders to JSON: the value itself where the whole source is one `{{expression}}`, else a string.
     ///
     /// # Errors
-    /// Fails if one of the expressions does.
+    /// Fails if one of the expressions does, or at [`MAX_RENDER_STEPS`](crate::MAX_RENDER_STEPS).
     pub fn render(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
+        self.value(scope, &mut Meter::for_rendering())
+    }
+
+    /// As [`render`](Self::render), within a budget.
+    pub(crate) fn value(&self, scope: &dyn Scope, meter: &mut Meter) -> Result<Value, EvalError> {
         match self.0.parts.as_slice() {
-            [Part::Expression(expression, _)] => expression.evaluate(scope),
-            _ => self.render_text(scope).map(Value::String),
+            [Part::Expression(expression, offset)] => meter
+                .lend(|meter| expression.value(scope, meter))
+                .map_err(|error| error.moved(self.source(), *offset)),
+            _ => self.text(scope, meter).map(Value::String),
         }
     }
 
@@ -62,13 +70,19 @@ impl Template {
     /// arrays and objects as compact JSON with sorted keys.
     ///
     /// # Errors
-    /// Fails if one of the expressions does.
+    /// As [`render`](Self::render).
     pub fn render_text(&self, scope: &dyn Scope) -> Result<String, EvalError> {
+        self.text(scope, &mut Meter::for_rendering())
+    }
+
+    fn text(&self, scope: &dyn Scope, meter: &mut Meter) -> Result<String, EvalError> {
         let mut text = String::new();
         for part in &self.0.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Expression(expression, _) => expression.append_text(scope, &mut text)?,
+                Part::Expression(expression, offset) => meter
+                    .lend(|meter| expression.append_text(scope, &mut text, meter))
+                    .map_err(|error| error.moved(self.source(), *offset))?,
             }
         }
         Ok(text)

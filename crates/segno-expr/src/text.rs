@@ -43,13 +43,28 @@ pub(crate) fn slice(text: Cow<'_, str>, start: usize, end: usize) -> Cow<'_, str
 
 /// Returns the position of `needle` in units, at or after `from` units, as `indexOf` does.
 pub(crate) fn find(text: &str, needle: &str, from: usize) -> Option<usize> {
+    // The empty text is found anywhere, inside a pair and past the end too.
+    if needle.is_empty() {
+        return Some(from.min(length(text)));
+    }
     let (mut start, is_split) = byte_index(text, from);
     if is_split {
         start += SURROGATE_PAIR_BYTES;
     }
     let found = start + text.get(start..)?.find(needle)?;
-    // Past the end, the empty text is still found: at the end.
     Some(length(&text[..found]))
+}
+
+/// Tells whether `needle` stands at a position in units. Half of a pair equals no text.
+pub(crate) fn starts_with(text: &str, needle: &str, start: usize) -> bool {
+    let (start, is_split) = byte_index(text, start);
+    needle.is_empty() || (!is_split && text[start..].starts_with(needle))
+}
+
+/// Tells whether `needle` ends at a position in units. Half of a pair equals no text.
+pub(crate) fn ends_with(text: &str, needle: &str, end: usize) -> bool {
+    let (end, is_split) = byte_index(text, end);
+    needle.is_empty() || (!is_split && text[..end].ends_with(needle))
 }
 
 /// Orders by UTF-16 units, which differs from the order of characters above U+FFFF.

@@ -1,6 +1,8 @@
 //! JSON values whose inner strings are templates.
 
 use crate::error::{EvalError, ParseError, ValueTemplateError};
+use crate::json;
+use crate::meter::Meter;
 use crate::reference::Reference;
 use crate::scope::Scope;
 use crate::template::Template;
@@ -12,8 +14,8 @@ use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// How deep a value may be nested to be a template or to be printed: as deep as `serde_json` reads.
-pub const MAX_VALUE_DEPTH: usize = 128;
+/// How deep a value may be nested to be a template, to be printed, or to be built: as deep as `serde_json` reads.
+pub const MAX_VALUE_DEPTH: usize = 127;
 
 /// A JSON value whose inner strings are templates, for instance `{"to": "{{user.email}}"}`.
 ///
@@ -53,9 +55,9 @@ impl ValueTemplate {
     /// Renders each template; see [`Template::render`].
     ///
     /// # Errors
-    /// Fails if one of the expressions does.
+    /// As [`Template::render`], and if a part would be nested more than [`MAX_VALUE_DEPTH`] deep.
     pub fn render(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
-        render_node(&self.0.node, scope)
+        render_node(&self.0.node, scope, &mut Meter::for_rendering(), 0)
     }
 
     /// Returns every path that the templates read; spans are those in the string that holds the template.
@@ -105,17 +107,25 @@ fn parse_node(value: &Value, pointer: &mut String, depth: usize) -> Result<Node,
     })
 }
 
-fn render_node(node: &Node, scope: &dyn Scope) -> Result<Value, EvalError> {
+fn render_node(node: &Node, scope: &dyn Scope, meter: &mut Meter, depth: usize) -> Result<Value, EvalError> {
     Ok(match node {
         Node::Literal(value) => value.clone(),
-        Node::Template(template) => template.render(scope)?,
-        Node::Array(nodes) => {
-            Value::Array(nodes.iter().map(|node| render_node(node, scope)).collect::<Result<_, _>>()?)
+        Node::Template(template) => {
+            let value = template.value(scope, meter)?;
+            // A document that is passed on as a whole costs nothing, but a value can hold it many times over.
+            if depth > 0 {
+                json::measure(&value, meter, depth)
+                    .map_err(|kind| EvalError::new(template.source(), 0..template.source().len(), kind))?;
+            }
+            value
         }
+        Node::Array(nodes) => Value::Array(
+            nodes.iter().map(|node| render_node(node, scope, meter, depth + 1)).collect::<Result<_, _>>()?,
+        ),
         Node::Object(nodes) => Value::Object(
             nodes
                 .iter()
-                .map(|(name, node)| Ok((name.clone(), render_node(node, scope)?)))
+                .map(|(name, node)| Ok((name.clone(), render_node(node, scope, meter, depth + 1)?)))
                 .collect::<Result<_, EvalError>>()?,
         ),
     })

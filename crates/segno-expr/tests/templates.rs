@@ -67,6 +67,22 @@ fn errors_point_into_the_template() {
 }
 
 #[test]
+fn evaluation_errors_point_into_the_template() {
+    let source = "é\nHi {{name}}, {{ 1 + name.toFixed() }} {{ list == list }}";
+    let error = Template::parse(source).unwrap().render(&scope()).unwrap_err();
+    assert_eq!(&source[error.span.clone()], ".toFixed()");
+    assert_eq!((error.line, error.column), (2, 25));
+    let source = "Hi {{name}}\n{{ list == list }}";
+    let error = Template::parse(source).unwrap().render_text(&scope()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "two arrays cannot be compared: compare their members, or their text with `String(…)` (at line 2, column 9)"
+    );
+    let whole = Template::parse("{{ big * 1 }}").unwrap().render(&scope()).unwrap_err();
+    assert_eq!(whole.column, 8);
+}
+
+#[test]
 fn paths_point_into_the_template() {
     let source = "é {{a.b}} {{ c[0] + d }}";
     let paths = Template::parse(source).unwrap().paths();

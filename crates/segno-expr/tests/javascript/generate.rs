@@ -1,8 +1,17 @@
-//! Expressions from a seed, over the part of the language that is shared with JavaScript.
+//! Expressions and templates from a seed, over the part of the language that is shared with JavaScript.
 
-/// Writes expressions by the type that they should have, so that most of them have a value.
+use crate::values::{KEYS, LITERALS, NUMBERS, POSITIONS, SINGLES, TEXTS};
+
+/// Writes what most likely has a value: half of it probes one member or operator with odd operands, half is composed by
+/// the types that the parts should have.
 pub(crate) struct Generator {
     state: u64,
+}
+
+/// A piece of a template, as it is meant: the text is not escaped.
+pub(crate) enum Part {
+    Text(&'static str),
+    Expression(String),
 }
 
 impl Generator {
@@ -10,10 +19,30 @@ impl Generator {
         Self { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
-    /// Writes `count` expressions that keep the limits.
-    pub(crate) fn expressions(&mut self, count: usize) -> Vec<String> {
-        let any = std::iter::from_fn(|| Some(self.any(4)));
-        any.filter(|expression| expression.chars().count() <= LONGEST).take(count).collect()
+    /// Writes expressions of at most `longest` characters.
+    pub(crate) fn expressions(&mut self, count: usize, longest: usize) -> Vec<String> {
+        let any = std::iter::from_fn(|| Some(if self.one_in(2) { self.any(3) } else { self.probe() }));
+        any.filter(|expression| expression.chars().count() <= longest).take(count).collect()
+    }
+
+    pub(crate) fn templates(&mut self, count: usize) -> Vec<Vec<Part>> {
+        (0..count).map(|_| self.template()).collect()
+    }
+
+    fn template(&mut self) -> Vec<Part> {
+        let count = 1 + self.below(4);
+        let mut parts = Vec::new();
+        for _ in 0..count {
+            // Two texts in a row would be one.
+            if self.one_in(2) && !matches!(parts.last(), Some(Part::Text(_))) {
+                parts.push(Part::Text(LITERALS[self.below(LITERALS.len() as u64) as usize]));
+            } else {
+                let expression = if self.one_in(2) { self.any(1) } else { self.probe() };
+                let space = self.pick(&["", "", " ", "\n "]);
+                parts.push(Part::Expression(format!("{space}{expression}{space}")));
+            }
+        }
+        parts
     }
 
     fn any(&mut self, depth: u32) -> String {
@@ -29,21 +58,15 @@ impl Generator {
 
     fn either(&mut self, depth: u32) -> String {
         if depth == 0 {
-            return self.pick(&[
-                "undefined",
-                "null",
-                "nothing",
-                "order?.missing?.deeper",
-                "items[9]",
-                "name?.[99]",
-            ]);
+            return self.pick(SINGLES);
         }
         let (a, b, c) = (self.scalar(depth - 1), self.scalar(depth - 1), self.scalar(depth - 1));
-        match self.below(5) {
+        match self.below(6) {
             0 => format!("({a} ?? {b})"),
             1 => format!("({a} || {b})"),
             2 => format!("({a} && {b})"),
-            3 => format!("({a} ? {b} : {c})"),
+            3 => format!("({a} || {b} && {c})"),
+            4 => format!("({a} ? {b} : {c})"),
             _ => format!("({a} ? {b} : {b} ? {c} : {a})"),
         }
     }
@@ -63,27 +86,32 @@ impl Generator {
             return self.pick(NUMBERS);
         }
         let depth = depth - 1;
-        match self.below(10) {
+        match self.below(11) {
             0 => self.pick(NUMBERS),
             1 | 2 => {
                 let operator = self.pick(&["+", "-", "*", "/", "%"]);
                 format!("({} {operator} {})", self.number(depth), self.number(depth))
             }
-            3 => {
-                let operator = self.pick(&["-", "*", "/", "%"]);
-                format!("({} {operator} {})", self.any(depth), self.any(depth))
-            }
-            4 => {
+            // No parentheses: this is about which operator comes first.
+            3 => format!(
+                "({} + {} * {} - {} % {})",
+                self.number(0),
+                self.number(0),
+                self.number(depth),
+                self.number(0),
+                self.number(0)
+            ),
+            4 => format!("({} * {})", self.any(depth), self.any(depth)),
+            5 => {
                 let function = self.pick(&["Math.abs", "Math.ceil", "Math.floor", "Math.round", "Number"]);
                 format!("{function}({})", self.scalar(depth))
             }
-            5 => {
-                let function = self.pick(&["Math.max", "Math.min"]);
-                format!("{function}({}, {}, {})", self.number(depth), self.number(depth), self.scalar(depth))
+            6 => {
+                format!("Math.{}({}, {})", self.pick(&["max", "min"]), self.number(depth), self.scalar(depth))
             }
-            6 => format!("{}.length", self.text(depth)),
-            7 => format!("{}.indexOf({})", self.text(depth), self.text(0)),
-            8 => format!("{}.indexOf({}, {})", self.list(depth), self.scalar(0), self.number(0)),
+            7 => format!("{}.length", self.text(depth)),
+            8 => format!("{}.indexOf({})", self.text(depth), self.text(0)),
+            9 => format!("{}.indexOf({}, {})", self.list(depth), self.scalar(0), self.pick(POSITIONS)),
             _ => format!("(-{})", self.scalar(depth)),
         }
     }
@@ -93,22 +121,16 @@ impl Generator {
             return self.pick(TEXTS);
         }
         let depth = depth - 1;
-        match self.below(12) {
+        match self.below(9) {
             0 => self.pick(TEXTS),
             1 => format!("({} + {})", self.text(depth), self.any(depth)),
             2 => format!("({} + {})", self.any(depth), self.text(depth)),
-            3 => {
-                let method = self.pick(&["toUpperCase", "toLowerCase", "trim"]);
-                format!("{}.{method}()", self.text(depth))
-            }
-            4 => format!("{}.slice({}, {})", self.text(depth), self.number(0), self.number(0)),
+            3 => format!("{}.{}()", self.text(depth), self.pick(&["toUpperCase", "toLowerCase", "trim"])),
+            4 => format!("{}.slice({}, {})", self.text(depth), self.pick(POSITIONS), self.pick(POSITIONS)),
             5 => format!("{}.replace({}, {})", self.text(depth), self.text(0), self.text(0)),
             6 => format!("{}.join({})", self.list(depth), self.text(0)),
             7 => format!("({}).toFixed({})", self.number(depth), self.below(8)),
-            8 => format!("{}.padStart({}, {})", self.text(depth), self.below(20), self.text(0)),
-            9 => format!("String({})", self.any(depth)),
-            10 => format!("encodeURIComponent({})", self.pick(&["name", "text", "order.line.title", "tags"])),
-            _ => format!("{}.concat({}, {})", self.text(depth), self.scalar(depth), self.scalar(0)),
+            _ => format!("String({})", self.any(depth)),
         }
     }
 
@@ -117,32 +139,30 @@ impl Generator {
             return self.pick(&["true", "false", "flag", "mixed[3]"]);
         }
         let depth = depth - 1;
-        match self.below(9) {
+        match self.below(7) {
             0 => format!("(!{})", self.any(depth)),
             1 | 2 => {
                 let operator = self.pick(&["<", "<=", ">", ">="]);
                 format!("({} {operator} {})", self.any(depth), self.any(depth))
             }
-            3 | 4 => {
+            3 => {
                 let operator = self.pick(&["===", "!=="]);
                 format!("({} {operator} {})", self.any(depth), self.scalar(depth))
             }
-            5 => {
-                let method = self.pick(&["includes", "startsWith", "endsWith"]);
-                format!("{}.{method}({}, {})", self.text(depth), self.text(0), self.number(0))
-            }
-            6 => format!("{}.includes({})", self.list(depth), self.scalar(0)),
-            7 => format!(
-                "({} in {})",
-                self.pick(&["'a'", "'b.c'", "0", "'length'", "'none'"]),
-                self.container(depth)
+            4 => format!(
+                "({} < {} === {} > {})",
+                self.number(0),
+                self.number(0),
+                self.number(depth),
+                self.number(0)
             ),
+            5 => format!("({} in {})", self.pick(KEYS), self.container(depth)),
             _ => format!("Array.isArray({})", self.any(depth)),
         }
     }
 
     fn container(&mut self, depth: u32) -> String {
-        if self.below(2) == 0 { self.list(depth) } else { self.record(depth) }
+        if self.one_in(2) { self.list(depth) } else { self.record(depth) }
     }
 
     fn list(&mut self, depth: u32) -> String {
@@ -153,13 +173,8 @@ impl Generator {
         match self.below(6) {
             0 => self.pick(&["items", "mixed", "tags"]),
             1 => format!("[{}, {}]", self.any(depth), self.any(depth)),
-            2 => format!("{}.slice({}, {})", self.list(depth), self.number(0), self.number(0)),
-            3 => format!(
-                "{}.split({}, {})",
-                self.text(depth),
-                self.text(0),
-                self.pick(&["undefined", "2", "-1", "0"])
-            ),
+            2 => format!("{}.slice({}, {})", self.list(depth), self.pick(POSITIONS), self.pick(POSITIONS)),
+            3 => format!("{}.split({})", self.text(depth), self.text(0)),
             4 => format!("{}.concat({}, {})", self.list(depth), self.any(depth), self.list(0)),
             _ => format!("Object.keys({})", self.container(depth)),
         }
@@ -167,72 +182,31 @@ impl Generator {
 
     fn record(&mut self, depth: u32) -> String {
         if depth == 0 {
-            return self.pick(&["empty", "order", "{}", "order.line"]);
+            return self.pick(&["empty", "order", "({})", "order.line"]);
         }
         let depth = depth - 1;
         format!("({{a: {}, 'b.c': {}, z: {}}})", self.any(depth), self.scalar(depth), self.scalar(depth))
     }
 
-    fn pick(&mut self, choices: &[&str]) -> String {
+    /// One of many lists first, so that a short list counts as much as a long one.
+    pub(crate) fn pick_of(&mut self, lists: &[&[&str]]) -> String {
+        let list = lists[self.below(lists.len() as u64) as usize];
+        self.pick(list)
+    }
+
+    pub(crate) fn pick(&mut self, choices: &[&str]) -> String {
         choices[self.below(choices.len() as u64) as usize].to_owned()
     }
 
+    pub(crate) fn one_in(&mut self, end: u64) -> bool {
+        self.below(end) == 0
+    }
+
     /// A number below `end`, by the generator known as xorshift64*.
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
         (self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
     }
 }
-
-/// Leaves room for the brackets that the test puts around.
-const LONGEST: usize = segno_expr::MAX_SOURCE_CHARS - 2;
-
-const NUMBERS: &[&str] = &[
-    "0",
-    "1",
-    "2",
-    "7",
-    "10",
-    "0.1",
-    "0.2",
-    "2.5",
-    "1e21",
-    "1e-7",
-    "123456789.123",
-    "(-1)",
-    "(-3)",
-    "(-0)",
-    "(0/0)",
-    "(1/0)",
-    "items[0]",
-    "mixed.at(2)",
-    "n",
-    "order.line.count",
-    "score",
-    "zero",
-    "tags.length",
-];
-
-/// No characters outside the basic plane: cutting one in half is where this language departs.
-const TEXTS: &[&str] = &[
-    "''",
-    "' '",
-    "','",
-    "'e'",
-    "'a'",
-    "\"it's\"",
-    "'10'",
-    "'0x1f'",
-    "' 12.50 '",
-    "'ÀÉß'",
-    "'$&$$'",
-    "'\\n\\u00e9'",
-    "name",
-    "text",
-    "tags[1]",
-    "order['9']",
-    "mixed[5].k",
-    "order.line['title'].slice(0, 4)",
-];

@@ -1,150 +1,199 @@
-//! A second opinion: the same expressions, evaluated by a real JavaScript engine.
+//! A second opinion: the same expressions and templates, evaluated by a real JavaScript engine.
 //!
-//! With `node` on the path, a batch of written and generated expressions goes through both engines. The answers that
-//! node gave are recorded in `tests/vectors/javascript.json` and hold on machines without it too. To record them anew:
-//! `SEGNO_UPDATE_VECTORS=1 cargo test -p segno-expr --test javascript`.
+//! The answers that node gave are recorded in `tests/vectors`, one a line: the source, a tab, and the value as JSON, `!`
+//! where it threw, or `~` and the value where a character was cut in half. They are compared on every run. To record
+//! them anew: `SEGNO_UPDATE_VECTORS=1 cargo test -p segno-expr --test javascript`.
+//!
+//! With `node` on the path, fresh ones are generated and compared as well, from a new seed each time. It is printed, and
+//! `SEGNO_SEED=n` takes it again; `SEGNO_LIVE_COUNT=n` says how many.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod coverage;
 mod generate;
+mod node;
+mod probe;
+mod values;
 mod written;
 
-use generate::Generator;
-use segno_expr::{EvalError, Expression, Template};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
-use std::io::Write;
+use generate::{Generator, Part};
+use node::{Answer, ask_expressions, ask_templates};
+use segno_expr::{EvalError, EvalErrorKind, Expression, Template};
+use serde_json::{Value, json};
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 const RECORDED_SEED: u64 = 1;
-const RECORDED_COUNT: usize = 400;
-const LIVE_SEED: u64 = 2;
+const RECORDED_EXPRESSIONS: usize = 4_000;
+const RECORDED_TEMPLATES: usize = 400;
+/// Keeps the file small; fresh ones may be longer.
+const RECORDED_LONGEST: usize = 110;
 const LIVE_COUNT: usize = 4_000;
 
-/// What node said about one expression: its value as JSON with sorted keys, or `None` where it threw.
-type Answer = Option<String>;
-
-#[derive(Serialize, Deserialize)]
 struct Vector {
-    expression: String,
+    source: String,
     answer: Answer,
 }
 
 #[test]
-fn the_recorded_answers_of_javascript_hold() {
+fn the_recorded_answers_to_expressions_hold() {
     let expressions = recorded_expressions();
-    if std::env::var_os("SEGNO_UPDATE_VECTORS").is_some() {
-        let answers = ask_node(&expressions).expect("node is needed to record its answers");
-        let vectors: Vec<_> = expressions
-            .iter()
-            .zip(answers)
-            .map(|(expression, answer)| Vector { expression: expression.clone(), answer })
-            .collect();
-        let lines: Vec<_> = vectors.iter().map(|vector| serde_json::to_string(vector).unwrap()).collect();
-        std::fs::write(vectors_path(), format!("[\n{}\n]\n", lines.join(",\n"))).unwrap();
+    if is_update() {
+        let answers = ask_expressions(&expressions, &scope()).expect("node is needed to record its answers");
+        record("expressions.tsv", &expressions, &answers);
     }
-    let text = std::fs::read_to_string(vectors_path()).unwrap();
-    let vectors: Vec<Vector> = serde_json::from_str(&text).unwrap();
-    let recorded: Vec<_> = vectors.iter().map(|vector| vector.expression.clone()).collect();
-    assert_eq!(recorded, expressions, "the vectors are stale: record them anew with SEGNO_UPDATE_VECTORS=1");
-    check_all(vectors.iter().map(|vector| (vector.expression.as_str(), &vector.answer)));
+    let vectors = recorded("expressions.tsv", &expressions);
+    compare(&vectors, evaluate, "recorded");
 }
 
 #[test]
-fn a_live_engine_agrees_on_generated_expressions() {
-    let expressions = Generator::new(LIVE_SEED).expressions(LIVE_COUNT);
-    if let Some(answers) = ask_node(&expressions) {
-        check_all(expressions.iter().map(String::as_str).zip(&answers));
-    } else {
+fn the_recorded_answers_to_templates_hold() {
+    let templates = recorded_templates();
+    let sources: Vec<_> = templates.iter().map(|parts| source_of(parts)).collect();
+    if is_update() {
+        let answers = ask_templates(&templates, &scope()).expect("node is needed to record its answers");
+        record("templates.tsv", &sources, &answers);
+    }
+    let vectors = recorded("templates.tsv", &sources);
+    compare(&vectors, render, "recorded");
+}
+
+#[test]
+fn a_live_engine_agrees_on_fresh_ones() {
+    let seed = number_from("SEGNO_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 1);
+    let count = number_from("SEGNO_LIVE_COUNT").map_or(LIVE_COUNT, |count| count as usize);
+    eprintln!("to try these again: SEGNO_SEED={seed} SEGNO_LIVE_COUNT={count}");
+    let mut generator = Generator::new(seed);
+    // The brackets that go around take two characters.
+    let expressions = generator.expressions(count, segno_expr::MAX_SOURCE_CHARS - 2);
+    let templates = generator.templates(count / 8);
+    let Some(answers) = ask_expressions(&expressions, &scope()) else {
         // Without an engine the generator is still held to its word: what it writes is in the language.
         for expression in &expressions {
             Expression::parse(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
         }
-    }
+        return;
+    };
+    let title = format!("SEGNO_SEED={seed}");
+    let with_answers = |sources: Vec<String>, answers: Vec<Answer>| -> Vec<_> {
+        sources.into_iter().zip(answers).map(|(source, answer)| Vector { source, answer }).collect()
+    };
+    compare(&with_answers(expressions, answers), evaluate, &title);
+    let answers = ask_templates(&templates, &scope()).unwrap();
+    let sources = templates.iter().map(|parts| source_of(parts)).collect();
+    compare(&with_answers(sources, answers), render, &title);
 }
 
-/// Compares every answer; a few expressions are not comparable, for reasons that [`is_deliberate`] names.
-fn check_all<'a>(vectors: impl Iterator<Item = (&'a str, &'a Answer)>) {
-    let scope = scope();
+#[test]
+fn the_recorded_expressions_use_all_of_the_language() {
+    if is_update() {
+        return;
+    }
+    let expressions = recorded_expressions();
+    let answered: Vec<_> = recorded("expressions.tsv", &expressions)
+        .into_iter()
+        .filter(|vector| vector.answer != Answer::Thrown)
+        .map(|vector| vector.source)
+        .collect();
+    coverage::check(&answered);
+}
+
+/// Compares every answer. A few are not comparable, for reasons that [`is_deliberate`] names.
+fn compare(vectors: &[Vector], answer: fn(&str) -> Result<String, EvalError>, title: &str) {
     let (mut compared, mut skipped, mut wrong) = (0, 0, Vec::new());
-    for (source, expected) in vectors {
-        let found = match evaluate(source, &scope) {
-            Ok(text) => Some(text),
-            Err(error) if is_deliberate(&error) => {
-                skipped += 1;
-                continue;
-            }
-            Err(_) => None,
+    for Vector { source, answer: expected } in vectors {
+        let found = answer(source);
+        let is_same = match (&found, expected) {
+            (Ok(found), Answer::Value(expected) | Answer::Halved(expected)) => found == expected,
+            (Err(_), Answer::Thrown) => true,
+            _ => false,
         };
-        compared += 1;
-        if found != *expected {
-            wrong.push(format!("{source}\n  JavaScript: {expected:?}\n  here:       {found:?}"));
+        if is_same {
+            compared += 1;
+        } else if matches!(expected, Answer::Halved(_)) || found.as_ref().is_err_and(is_deliberate) {
+            skipped += 1;
+        } else {
+            wrong.push(format!("{source}\n  JavaScript: {expected}\n  here:       {found:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(compared > 9 * skipped, "only {compared} expressions were compared, {skipped} were not");
+    assert!(wrong.is_empty(), "{title}: {} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 9 * skipped, "{title}: only {compared} were compared, {skipped} were not");
 }
 
 /// The errors with which the language departs from JavaScript.
 fn is_deliberate(error: &EvalError) -> bool {
-    matches!(error, EvalError::Identity { .. } | EvalError::InexactInteger { .. })
+    matches!(error.kind, EvalErrorKind::Identity { .. } | EvalErrorKind::InexactInteger { .. })
 }
 
-/// Evaluates to JSON text, which unlike a parsed number is exact to the last digit. Only arrays and objects are printed
-/// as JSON, hence the brackets.
-fn evaluate(source: &str, scope: &Map<String, Value>) -> Result<String, EvalError> {
-    let template =
-        Template::parse(&format!("{{{{[{source}]}}}}")).unwrap_or_else(|error| panic!("{source}: {error}"));
-    template.render_text(scope)
+/// Evaluates as node does, inside brackets. Only arrays and objects are printed as JSON with every digit.
+fn evaluate(source: &str) -> Result<String, EvalError> {
+    let template = Template::parse(&format!("{{{{[{source}]}}}}"));
+    let template = template.unwrap_or_else(|error| panic!("{source}: {error}"));
+    let scope = scope();
+    template.render_text(scope.as_object().unwrap())
 }
 
-/// Evaluates all expressions in one run of node; `None` where there is no node.
-fn ask_node(expressions: &[String]) -> Option<Vec<Answer>> {
-    let mut node = Command::new("node")
-        .args(["-e", NODE_PROGRAM])
-        .env("TZ", "UTC")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .ok()?;
-    let batch = json!({"scope": scope(), "expressions": expressions}).to_string();
-    node.stdin.take().unwrap().write_all(batch.as_bytes()).unwrap();
-    let output = node.wait_with_output().unwrap();
-    assert!(output.status.success(), "node failed");
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+fn render(source: &str) -> Result<String, EvalError> {
+    let template = Template::parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let value = template.render(scope().as_object().unwrap())?;
+    // As one element of an array, it is printed by the same rules.
+    let element =
+        Template::parse("{{[x]}}").unwrap().render_text(json!({ "x": value }).as_object().unwrap())?;
+    Ok(element[1..element.len() - 1].to_owned())
 }
 
-/// `toWellFormed` turns halves of surrogate pairs into U+FFFD, as every encoder of UTF-8 must.
-const NODE_PROGRAM: &str = r"
-const {scope, expressions} = JSON.parse(require('fs').readFileSync(0, 'utf8'));
-Date.toISO = milliseconds => new Date(milliseconds).toISOString();
-const fields = object => Object.keys(object).filter(key => object[key] !== undefined).sort();
-const text = value =>
-  Array.isArray(value) ? `[${value.map(text)}]`
-  : value && typeof value === 'object' ? `{${fields(value).map(key => `${JSON.stringify(key)}:${text(value[key])}`)}}`
-  : typeof value === 'string' ? JSON.stringify(value.toWellFormed())
-  : JSON.stringify(value ?? null);
-const answer = expression => {
-  const run = new Function(...Object.keys(scope), `'use strict'; return [${expression}\n];`);
-  try {
-    return text(run(...Object.values(scope)));
-  } catch (error) {
-    if (error instanceof ReferenceError) throw error;
-    return null;
-  }
-};
-process.stdout.write(JSON.stringify(expressions.map(answer)));
-";
+/// Writes a template from its parts.
+fn source_of(parts: &[Part]) -> String {
+    let part = |part: &Part| match part {
+        Part::Text(text) => text.replace("{{", "\\{{"),
+        Part::Expression(expression) => format!("{{{{{expression}}}}}"),
+    };
+    parts.iter().map(part).collect()
+}
 
 fn recorded_expressions() -> Vec<String> {
     let written = written::EXPRESSIONS.iter().map(|expression| (*expression).to_owned());
-    written.chain(Generator::new(RECORDED_SEED).expressions(RECORDED_COUNT)).collect()
+    written.chain(Generator::new(RECORDED_SEED).expressions(RECORDED_EXPRESSIONS, RECORDED_LONGEST)).collect()
 }
 
-/// What the expressions read. Keys are sorted, which makes `Object.keys` agree.
-fn scope() -> Map<String, Value> {
-    let scope = json!({
+fn recorded_templates() -> Vec<Vec<Part>> {
+    Generator::new(RECORDED_SEED).templates(RECORDED_TEMPLATES)
+}
+
+fn record(file: &str, sources: &[String], answers: &[Answer]) {
+    let line = |(source, answer): (&String, &Answer)| format!("{}\t{answer}\n", escaped(source));
+    let lines: String = sources.iter().zip(answers).map(line).collect();
+    std::fs::write(vectors_path(file), lines).unwrap();
+}
+
+fn recorded(file: &str, sources: &[String]) -> Vec<Vector> {
+    let text = std::fs::read_to_string(vectors_path(file)).unwrap();
+    let lines: Vec<_> = text.lines().map(|line| line.split_once('\t').unwrap()).collect();
+    assert_eq!(lines.len(), sources.len(), "{file} is stale: record it anew with SEGNO_UPDATE_VECTORS=1");
+    let vectors = lines.into_iter().zip(sources).map(|((recorded, answer), source)| {
+        assert_eq!(recorded, escaped(source), "{file} is stale: record it anew with SEGNO_UPDATE_VECTORS=1");
+        Vector { source: source.clone(), answer: Answer::parse(answer) }
+    });
+    vectors.collect()
+}
+
+/// Keeps a source on its line. Nothing reads it back: the generator writes it again.
+fn escaped(source: &str) -> String {
+    source.replace('\n', "⏎").replace('\t', "⇥")
+}
+
+fn is_update() -> bool {
+    std::env::var_os("SEGNO_UPDATE_VECTORS").is_some()
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
+}
+
+/// What they read. Keys are sorted, which makes `Object.keys` agree.
+fn scope() -> Value {
+    json!({
         "empty": {},
         "flag": true,
         "items": [3, 1, 2],
@@ -157,11 +206,9 @@ fn scope() -> Map<String, Value> {
         "tags": ["red", "green", "blue"],
         "text": "  one, two,three ",
         "zero": 0,
-    });
-    let Value::Object(scope) = scope else { panic!("an object") };
-    scope
+    })
 }
 
-fn vectors_path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/javascript.json")
+fn vectors_path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(file)
 }
