@@ -22,6 +22,9 @@ fn config() -> AgentConfig {
         instructions: None,
         prompt: "{{request.text}}".parse().expect("a template"),
         recall: None,
+        fallback: Vec::new(),
+        output: None,
+        context: None,
     };
     let mut config = AgentConfig::new("bench".parse().expect("a name"), Mind::Model(mind));
     let schema =
@@ -33,17 +36,16 @@ fn config() -> AgentConfig {
 
 fn outcome(request: &Request, turn: u64) -> Outcome {
     match request {
-        Request::ModelCompletion(_) => Outcome::ModelReplied(ModelReply {
-            parts: vec![ReplyPart::Call(CallRequest {
+        Request::ModelCompletion(_) => {
+            let call = ReplyPart::Call(CallRequest {
                 call_id: format!("call_{turn}"),
                 name: "math__add".into(),
                 arguments: format!(r#"{{"a":{turn},"b":1}}"#),
                 verdict: Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) },
-            })],
-            stop: StopReason::ToolCalls,
-            input_tokens: 10,
-            output_tokens: 5,
-        }),
+            });
+            let reply = ModelReply::new(vec![call], StopReason::ToolCalls);
+            Outcome::ModelReplied(ModelReply { input_tokens: 10, output_tokens: 5, ..reply })
+        }
         _ => Outcome::ToolReturned(ToolReturn::structured(json!({ "sum": turn + 1 }))),
     }
 }

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::OperationId;
 use crate::operation::{
-    GateState, MemoryCreate, MemorySearch, ModelCompletion, Operation, Request, ToolCall,
+    AgentCall, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse, ModelCompletion,
+    Operation, Request, Timer, ToolCall,
 };
 use crate::response::AgentResponse;
-use crate::state::{AgentState, Phase};
+use crate::state::{AgentState, Handoff, Phase};
 
 /// What a step asks for: the end, or something that the shell must do before the next step.
 ///
@@ -54,6 +55,49 @@ pub enum AgentAction {
         /// The state to continue with.
         continuation_state: AgentState,
     },
+    /// Follows relations in the memory.
+    RequestMemoryTraverse {
+        /// The operation's id.
+        id: OperationId,
+        /// Where to begin and how far to go.
+        traverse: Arc<MemoryTraverse>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Starts a child run, whose answer comes back.
+    RequestAgent {
+        /// The operation's id.
+        id: OperationId,
+        /// The agent, what it is asked, and what it may use.
+        call: Arc<AgentCall>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Asks a person.
+    RequestInput {
+        /// The operation's id.
+        id: OperationId,
+        /// The question.
+        input: Arc<Input>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Waits for a time.
+    RequestTimer {
+        /// The operation's id.
+        id: OperationId,
+        /// The time.
+        timer: Timer,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// The run is over, and another agent goes on in the same session.
+    Handoff {
+        /// Who goes on, and with what.
+        handoff: Handoff,
+        /// The last state.
+        final_state: AgentState,
+    },
     /// Calls a tool.
     RequestToolCall {
         /// The operation's id.
@@ -80,12 +124,27 @@ pub enum AgentAction {
 }
 
 impl AgentAction {
-    /// The action for a state that waits: what is missing.
+    /// The action for a state that is over, or that waits: what is missing.
     pub(crate) fn request(state: AgentState) -> Self {
+        match &state.phase {
+            Phase::Ended(response) => {
+                return Self::Complete { response: response.clone(), final_state: state };
+            }
+            Phase::HandedOff(handoff) => {
+                return Self::Handoff { handoff: handoff.clone(), final_state: state };
+            }
+            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Waiting(_) => {}
+        }
         let missing = || state.pending().iter().filter(|pending| pending.outcome.is_none());
         let waits = |operation: &Operation| matches!(operation.gate, GateState::Waiting(_));
         let all_wait = missing().all(|pending| waits(&pending.operation));
         let mut operations: Vec<Operation> = missing().map(|pending| pending.operation.clone()).collect();
+        if let [Operation { id, request: Request::Input(input), gate: GateState::Waiting(Gate::Input), .. }] =
+            operations.as_slice()
+        {
+            let (id, input) = (*id, Arc::clone(input));
+            return Self::RequestInput { id, input, continuation_state: state };
+        }
         if all_wait {
             return Self::RequestApproval { operations, continuation_state: state };
         }
@@ -103,7 +162,13 @@ impl AgentAction {
                 Request::MemoryCreate(create) => {
                     Self::RequestMemoryCreate { id, create, continuation_state: state }
                 }
+                Request::MemoryTraverse(traverse) => {
+                    Self::RequestMemoryTraverse { id, traverse, continuation_state: state }
+                }
                 Request::ToolCall(call) => Self::RequestToolCall { id, call, continuation_state: state },
+                Request::AgentCall(call) => Self::RequestAgent { id, call, continuation_state: state },
+                Request::Input(input) => Self::RequestInput { id, input, continuation_state: state },
+                Request::Timer(timer) => Self::RequestTimer { id, timer, continuation_state: state },
             },
             None => Self::RequestParallel { operations: vec![], continuation_state: state },
         }
@@ -120,6 +185,11 @@ impl AgentAction {
     pub fn into_state(self) -> AgentState {
         match self {
             Self::Complete { final_state: state, .. }
+            | Self::Handoff { final_state: state, .. }
+            | Self::RequestMemoryTraverse { continuation_state: state, .. }
+            | Self::RequestAgent { continuation_state: state, .. }
+            | Self::RequestInput { continuation_state: state, .. }
+            | Self::RequestTimer { continuation_state: state, .. }
             | Self::RequestModelCompletion { continuation_state: state, .. }
             | Self::RequestMemorySearch { continuation_state: state, .. }
             | Self::RequestMemoryCreate { continuation_state: state, .. }
@@ -133,6 +203,11 @@ impl AgentAction {
     pub fn state(&self) -> &AgentState {
         match self {
             Self::Complete { final_state: state, .. }
+            | Self::Handoff { final_state: state, .. }
+            | Self::RequestMemoryTraverse { continuation_state: state, .. }
+            | Self::RequestAgent { continuation_state: state, .. }
+            | Self::RequestInput { continuation_state: state, .. }
+            | Self::RequestTimer { continuation_state: state, .. }
             | Self::RequestModelCompletion { continuation_state: state, .. }
             | Self::RequestMemorySearch { continuation_state: state, .. }
             | Self::RequestMemoryCreate { continuation_state: state, .. }
@@ -146,7 +221,9 @@ impl AgentAction {
     pub fn response(&self) -> Option<&AgentResponse> {
         match &self.state().phase {
             Phase::Ended(response) => Some(response),
-            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Waiting(_) => None,
+            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Waiting(_) | Phase::HandedOff(_) => {
+                None
+            }
         }
     }
 }

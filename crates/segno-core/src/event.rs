@@ -7,9 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::canonical::print_json;
-use crate::id::{OperationId, Timestamp};
+use crate::id::{OperationId, RunId, Timestamp};
 use crate::operation::Gate;
 use crate::reply::{ModelReply, ReplyPart, Verdict, Violation};
+use crate::response::{RunError, Status, Usage};
 
 /// One piece of news, with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,8 +82,16 @@ pub enum Outcome {
     MemoryFound(Vec<MemoryHit>),
     /// The observation is in the memory.
     MemoryCreated(MemoryCreated),
+    /// Relations were followed.
+    MemoryTraversed(MemoryTraversal),
     /// The tool answered, well or with an error of its own.
     ToolReturned(ToolReturn),
+    /// The child run is over, whatever its end.
+    AgentReturned(AgentReturn),
+    /// A person answered the question.
+    InputGiven(Value),
+    /// The time has come.
+    TimerFired,
     /// There is no answer.
     Failed(Failure),
 }
@@ -100,18 +109,28 @@ impl Outcome {
     #[must_use]
     pub fn bounded(self) -> Self {
         let wrong = match &self {
-            Self::ModelReplied(reply) => too_deep(reply.parts.iter().filter_map(|part| match part {
-                ReplyPart::Call(call) => call.verdict.arguments(),
-                ReplyPart::Opaque { data, .. } => Some(data),
-                ReplyPart::Text(_) => None,
-            })),
+            Self::ModelReplied(reply) => {
+                let parts = reply.parts.iter().filter_map(|part| match part {
+                    ReplyPart::Call(call) => call.verdict.arguments(),
+                    ReplyPart::Opaque { data, .. } => Some(data),
+                    ReplyPart::Text(_) => None,
+                });
+                too_deep(parts.chain(reply.output.as_ref().and_then(Verdict::arguments)))
+            }
             // JSON has no such numbers, and they differ from themselves.
             Self::MemoryFound(hits) if hits.iter().any(|hit| !hit.score.is_finite()) => {
                 Some(Failure::new(FailureCode::Protocol, "a hit has a score that is not a number"))
             }
             Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
             Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
-            Self::MemoryCreated(_) | Self::Failed(_) => None,
+            Self::AgentReturned(returned) => too_deep(returned.output.iter()),
+            Self::InputGiven(value) => too_deep(core::iter::once(value)),
+            Self::MemoryTraversed(found)
+                if found.relations.iter().any(|relation| !relation.strength.is_finite()) =>
+            {
+                Some(Failure::new(FailureCode::Protocol, "a relation has a strength that is not a number"))
+            }
+            Self::MemoryTraversed(_) | Self::MemoryCreated(_) | Self::TimerFired | Self::Failed(_) => None,
         };
         let wrong = wrong.or_else(|| {
             let size = self.size();
@@ -130,10 +149,23 @@ impl Outcome {
                     ReplyPart::Call(call) => call.arguments.len() + call.verdict.arguments().map_or(0, size),
                     ReplyPart::Opaque { data, .. } => size(data),
                 });
-                parts.sum()
+                parts.sum::<usize>() + reply.output.as_ref().and_then(Verdict::arguments).map_or(0, size)
             }
             Self::MemoryFound(hits) => hits.iter().map(|hit| hit.text.len() + size(&hit.metadata)).sum(),
             Self::MemoryCreated(created) => created.entity.len(),
+            Self::MemoryTraversed(found) => {
+                let observed =
+                    |entity: &TraversedEntity| entity.observations.iter().map(String::len).sum::<usize>();
+                let entities =
+                    found.entities.iter().map(|entity| entity.entity.len() + 64 + observed(entity));
+                let ends = |relation: &TraversedRelation| relation.from.len() + relation.to.len() + 64;
+                entities.sum::<usize>() + found.relations.iter().map(ends).sum::<usize>()
+            }
+            Self::AgentReturned(returned) => {
+                returned.answer.as_ref().map_or(0, String::len) + returned.output.as_ref().map_or(0, size)
+            }
+            Self::InputGiven(value) => size(value),
+            Self::TimerFired => 0,
             Self::ToolReturned(returned) => {
                 returned.text.len() + returned.structured.as_ref().map_or(0, size)
             }
@@ -143,7 +175,7 @@ impl Outcome {
 }
 
 /// About how large a value is as JSON, in bytes.
-fn size(value: &Value) -> usize {
+pub(crate) fn size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
@@ -192,6 +224,63 @@ pub struct MemoryCreated {
     /// The same content was known already.
     #[serde(default)]
     pub duplicate: bool,
+}
+
+/// What following relations reached.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryTraversal {
+    /// The entities, the nearest first, then by name; the one that the walk began at is the first.
+    pub entities: Vec<TraversedEntity>,
+    /// The relations between them.
+    pub relations: Vec<TraversedRelation>,
+    /// There was more than the limit allows.
+    #[serde(default)]
+    pub truncated: bool,
+}
+
+/// An entity that a walk reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraversedEntity {
+    /// Its name.
+    pub entity: String,
+    /// Its type.
+    pub entity_type: String,
+    /// The fewest relations from the beginning.
+    pub depth: u32,
+    /// What was observed of it, the newest first.
+    pub observations: Vec<String>,
+}
+
+/// A relation that a walk followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraversedRelation {
+    /// The entity that it goes from.
+    pub from: String,
+    /// Its type.
+    pub relation: String,
+    /// The entity that it goes to.
+    pub to: String,
+    /// How strong it is, from 0 to 1.
+    pub strength: f64,
+}
+
+/// How a child run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentReturn {
+    /// The run; after handoffs the last one.
+    pub run: RunId,
+    /// The kind of end.
+    pub status: Status,
+    /// What the agent answered.
+    pub answer: Option<String>,
+    /// Its structured answer.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub output: Option<Value>,
+    /// Why it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// What it used, its own child runs and handoffs included.
+    pub usage: Usage,
 }
 
 /// What a tool answered.
@@ -279,11 +368,33 @@ pub enum FailureCode {
     Indeterminate,
     /// A limit of size or count was reached.
     LimitExceeded,
+    /// A model's structured answer does not fit its schema.
+    InvalidOutput,
+    /// A child run failed.
+    AgentFailed,
+    /// Somebody ended a child run.
+    Cancelled,
     /// The engine's own store or memory failed.
     Internal,
 }
 
 impl FailureCode {
+    /// Every code.
+    pub const ALL: &[Self] = &[
+        Self::Timeout,
+        Self::Unavailable,
+        Self::Protocol,
+        Self::ToolFailed,
+        Self::InvalidArguments,
+        Self::Denied,
+        Self::Indeterminate,
+        Self::LimitExceeded,
+        Self::InvalidOutput,
+        Self::AgentFailed,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
     /// The code as text, such as `invalid_arguments`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -295,6 +406,9 @@ impl FailureCode {
             Self::Denied => "denied",
             Self::Indeterminate => "indeterminate",
             Self::LimitExceeded => "limit_exceeded",
+            Self::InvalidOutput => "invalid_output",
+            Self::AgentFailed => "agent_failed",
+            Self::Cancelled => "cancelled",
             Self::Internal => "internal",
         }
     }
@@ -334,6 +448,14 @@ pub enum Answer {
         #[serde(default)]
         by: Option<String>,
     },
+    /// A question's answer, which fits its schema.
+    Given {
+        /// The answer.
+        value: Value,
+        /// Who.
+        #[serde(default)]
+        by: Option<String>,
+    },
     /// In doubt: the effect did not take place, so it may start again.
     NotDone {
         /// Who says so.
@@ -355,6 +477,7 @@ impl Answer {
                 let result = result.clone().unwrap_or_else(|| json!({ "settled": "done" }));
                 Some(Outcome::ToolReturned(ToolReturn::structured(result)))
             }
+            Self::Given { value, .. } => Some(Outcome::InputGiven(value.clone())),
             Self::Approved { .. } | Self::NotDone { .. } => None,
         }
     }

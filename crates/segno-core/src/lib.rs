@@ -46,36 +46,46 @@ mod action;
 mod canonical;
 mod config;
 mod event;
+mod follow;
 mod id;
 mod operation;
 mod phase;
+mod reading;
 mod reply;
 mod response;
 mod resume;
 mod state;
 mod step;
+mod tokens;
 mod transcript;
 
 pub use action::AgentAction;
 pub use canonical::{Digest, digest_json};
 pub use config::{
-    AgentConfig, Approve, Branch, Limits, MemoryScope, Mind, ModelMind, ModelSettings, OnExceeded, OnFailure,
-    OnIndeterminate, Plan, PlanCall, PlanOperation, PlanStep, Recall, SEMANTICS, StepAction, Tool, ToolKind,
-    Toolbox,
+    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
+    Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, Plan, PlanCall,
+    PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction, Tool,
+    ToolKind, Toolbox, Wait,
 };
 pub use event::{
-    Answer, Event, Failure, FailureCode, MemoryCreated, MemoryHit, News, Outcome, Signal, ToolReturn,
+    AgentReturn, Answer, Event, Failure, FailureCode, MemoryCreated, MemoryHit, MemoryTraversal, News,
+    Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation,
 };
+pub use follow::ForkError;
 pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
 pub use operation::{
-    EffectClass, Gate, GateState, MemoryCreate, MemorySearch, ModelCompletion, Operation, Request, Terms,
-    ToolCall, ToolChoice,
+    AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
+    ModelCompletion, Operation, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
+    ToolChoice,
 };
+pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use state::{
-    AgentRequest, AgentState, CallSlot, Decision, Envelope, EnvelopeError, Join, Pending, Phase, Then,
+    AgentRequest, AgentState, CallSlot, Decision, Envelope, EnvelopeError, Handoff, Join, Pending, Phase,
+    Settled, Then,
 };
 pub use step::{ExecutionError, execute_agent_step};
-pub use transcript::{Entry, Transcript};
+pub use tokens::estimate_tokens;
+pub use transcript::{Attachment, Compaction, Entry, Transcript};

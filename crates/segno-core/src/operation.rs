@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::{Canonical, Digest};
-use crate::config::OnIndeterminate;
+use crate::config::{Budget, ModelSettings, OnIndeterminate};
 use crate::event::Outcome;
-use crate::id::{OperationId, RunId, ToolName};
+use crate::id::{AgentName, OperationId, RunId, Timestamp, ToolName};
 
 /// One thing that a run asks its shell to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     /// The operation's identity, derived from the run, the step, the ordinal and the digest.
     pub id: OperationId,
-    /// Its place within the step: `[i]` in a group.
+    /// Its place within the step: `[i]` in a group, `[plan step, i]` in a `for_each`.
     pub ordinal: Vec<u32>,
     /// The digest of the request as it was minted; a run that asks for something else has another. Arguments that a
     /// person edits afterwards do not change it.
@@ -60,8 +60,16 @@ pub enum Request {
     MemorySearch(Arc<MemorySearch>),
     /// Adds to the memory.
     MemoryCreate(Arc<MemoryCreate>),
+    /// Follows relations in the memory.
+    MemoryTraverse(Arc<MemoryTraverse>),
     /// Calls a tool.
     ToolCall(Arc<ToolCall>),
+    /// Starts a child run, whose answer comes back.
+    AgentCall(Arc<AgentCall>),
+    /// Asks a person.
+    Input(Arc<Input>),
+    /// Waits for a time.
+    Timer(Timer),
 }
 
 impl Request {
@@ -71,7 +79,11 @@ impl Request {
             Self::ModelCompletion(_) => "model completion".into(),
             Self::MemorySearch(_) => "memory search".into(),
             Self::MemoryCreate(_) => "memory create".into(),
+            Self::MemoryTraverse(_) => "memory traverse".into(),
             Self::ToolCall(call) => alloc::format!("tool `{}`", call.tool_name),
+            Self::AgentCall(call) => alloc::format!("agent `{}`", call.agent),
+            Self::Input(_) => "question".into(),
+            Self::Timer(_) => "timer".into(),
         }
     }
 
@@ -81,6 +93,7 @@ impl Request {
         match self {
             Self::ModelCompletion(completion) => {
                 canonical.tag(0).bytes(completion.chain.as_bytes()).tag(completion.tool_choice as u8);
+                completion.feed_rest(&mut canonical);
             }
             Self::MemorySearch(search) => {
                 canonical.tag(1).text(&search.query).number(u64::from(search.limit));
@@ -88,9 +101,29 @@ impl Request {
             }
             Self::MemoryCreate(create) => {
                 canonical.tag(2).text(&create.entity).text(&create.entity_type).text(&create.content);
+                for RelationTo { relation, to } in &create.relations {
+                    canonical.text(relation).text(to);
+                }
             }
             Self::ToolCall(call) => {
                 canonical.tag(3).text(call.tool_name.as_str()).json(&call.parameters);
+            }
+            Self::MemoryTraverse(traverse) => {
+                canonical.tag(4).text(&traverse.from);
+                canonical.tag(u8::from(traverse.relation.is_some()));
+                canonical.text(traverse.relation.as_deref().unwrap_or_default());
+                canonical.number(u64::from(traverse.depth)).number(u64::from(traverse.limit));
+            }
+            Self::AgentCall(call) => {
+                canonical.tag(5).text(call.agent.as_str()).text(&call.text).json(&call.data);
+                call.budget.feed(&mut canonical);
+            }
+            Self::Input(input) => {
+                canonical.tag(6).text(&input.question);
+                canonical.json(input.schema.as_ref().unwrap_or(&Value::Null));
+            }
+            Self::Timer(timer) => {
+                canonical.tag(7).number(timer.until.as_millis());
             }
         }
         canonical.finish()
@@ -102,7 +135,11 @@ impl Request {
             Outcome::ModelReplied(_) => matches!(self, Self::ModelCompletion(_)),
             Outcome::MemoryFound(_) => matches!(self, Self::MemorySearch(_)),
             Outcome::MemoryCreated(_) => matches!(self, Self::MemoryCreate(_)),
+            Outcome::MemoryTraversed(_) => matches!(self, Self::MemoryTraverse(_)),
             Outcome::ToolReturned(_) => matches!(self, Self::ToolCall(_)),
+            Outcome::AgentReturned(_) => matches!(self, Self::AgentCall(_)),
+            Outcome::InputGiven(_) => matches!(self, Self::Input(_)),
+            Outcome::TimerFired => matches!(self, Self::Timer(_)),
             Outcome::Failed(_) => true,
         }
     }
@@ -112,7 +149,7 @@ impl Request {
 ///
 /// It names a range instead of carrying text, so that a step costs the same at turn 10 and at turn 10,000: the shell
 /// reads the entries from the state's transcript, the settings and tools from the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCompletion {
     /// The first transcript entry that the previous completion did not have.
     pub new_from: u64,
@@ -122,6 +159,91 @@ pub struct ModelCompletion {
     pub chain: Digest,
     /// Whether the model may call tools.
     pub tool_choice: ToolChoice,
+    /// Which model: 0 for the agent's own, then its fallbacks in order.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fallback: u32,
+    /// A bound on the reply that is tighter than the model's settings, so that a limit of tokens or cost holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u32>,
+    /// What is set aside of the run's limits; an attempt that was lost is charged with it.
+    #[serde(default)]
+    pub reserved: Reserved,
+    /// What the reply is for.
+    #[serde(default, skip_serializing_if = "Purpose::is_reply")]
+    pub purpose: Purpose,
+}
+
+impl ModelCompletion {
+    /// Feeds what an ordinary completion does not have, so that the digest of an ordinary one never changes.
+    fn feed_rest(&self, canonical: &mut Canonical) {
+        if self.fallback > 0 {
+            canonical.tag(1).number(u64::from(self.fallback));
+        }
+        if let Some(most) = self.max_output_tokens {
+            canonical.tag(2).number(u64::from(most));
+        }
+        match &self.purpose {
+            Purpose::Reply => {}
+            Purpose::Summary { until } => {
+                canonical.tag(3).number(*until);
+            }
+            Purpose::Step(prompt) => {
+                prompt.model.feed(canonical.tag(4));
+                canonical.tag(u8::from(prompt.instructions.is_some()));
+                canonical.text(prompt.instructions.as_deref().unwrap_or_default()).text(&prompt.text);
+                canonical.json(prompt.schema.as_ref().unwrap_or(&Value::Null));
+            }
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Tokens that are set aside for a model's reply, by estimate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserved {
+    /// Tokens of the request.
+    pub input_tokens: u64,
+    /// Most tokens of the reply.
+    pub output_tokens: u64,
+}
+
+/// What a model's reply is for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The agent goes on with it.
+    #[default]
+    Reply,
+    /// It stands for the oldest entries of the transcript from then on.
+    Summary {
+        /// The number of entries that it covers, those before an earlier summary included.
+        until: u64,
+    },
+    /// It is the result of a plan's step, which brings its own prompt.
+    Step(Arc<Prompt>),
+}
+
+impl Purpose {
+    fn is_reply(&self) -> bool {
+        matches!(self, Self::Reply)
+    }
+}
+
+/// The prompt of a plan's model step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// Which model, and how it is asked.
+    pub model: ModelSettings,
+    /// The system prompt.
+    pub instructions: Option<String>,
+    /// The message.
+    pub text: String,
+    /// The form of a structured answer.
+    pub schema: Option<Value>,
 }
 
 /// Whether a model may call tools.
@@ -154,6 +276,60 @@ pub struct MemoryCreate {
     pub entity_type: String,
     /// What was observed.
     pub content: String,
+    /// How the entity relates to others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<RelationTo>,
+}
+
+/// A relation of an entity to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelationTo {
+    /// The type of the relation, such as `caused_by`.
+    pub relation: String,
+    /// The other entity's name.
+    pub to: String,
+}
+
+/// A walk along the relations of the agent's memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryTraverse {
+    /// The entity to begin at.
+    pub from: String,
+    /// Only relations of this type; all when absent.
+    pub relation: Option<String>,
+    /// Most relations in a row.
+    pub depth: u32,
+    /// Most entities.
+    pub limit: u32,
+}
+
+/// A child run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentCall {
+    /// The agent.
+    pub agent: AgentName,
+    /// What it is asked.
+    pub text: String,
+    /// Its structured input.
+    pub data: Value,
+    /// What it may use at most: what is set aside of this run's limits.
+    pub budget: Budget,
+}
+
+/// A question to a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// The question.
+    pub question: String,
+    /// JSON Schema of the answer; text when absent.
+    pub schema: Option<Value>,
+}
+
+/// A time to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timer {
+    /// The time.
+    pub until: Timestamp,
 }
 
 /// A call of a tool.
@@ -202,6 +378,8 @@ pub enum EffectClass {
     Keyed,
     /// Twice is wrong: only if nothing was sent, or the receiver said that it did not process it.
     Unsafe,
+    /// Made of operations that have classes of their own; never in doubt itself, and taken up again where it stood.
+    Composite,
 }
 
 impl EffectClass {
@@ -217,6 +395,8 @@ impl EffectClass {
 pub enum Gate {
     /// A person must agree.
     Approval,
+    /// The operation is a question, and a person must answer it.
+    Input,
     /// The effect was possibly received and nobody knows: a person must say.
     InDoubt {
         /// What is known.

@@ -21,9 +21,25 @@ pub struct ModelReply {
     /// Tokens of the reply, as the provider counts.
     #[serde(default)]
     pub output_tokens: u64,
+    /// What the shell found when it checked the text against the schema of a structured answer, where one is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Verdict>,
+    /// Attempts before this one that the provider possibly received and charged for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost_attempts: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl ModelReply {
+    /// A reply of these parts that no provider counted.
+    pub fn new(parts: Vec<ReplyPart>, stop: StopReason) -> Self {
+        Self { parts, stop, input_tokens: 0, output_tokens: 0, output: None, lost_attempts: 0 }
+    }
+
     /// All text parts, joined.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -33,6 +49,14 @@ impl ModelReply {
             }
         }
         text
+    }
+
+    /// The tools that the model wants called, in order.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRequest> {
+        self.parts.iter().filter_map(|part| match part {
+            ReplyPart::Call(call) => Some(call),
+            ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
+        })
     }
 
     pub(crate) fn feed(&self, canonical: &mut Canonical) {

@@ -32,6 +32,8 @@ pub enum Status {
     Failed,
     /// Somebody ended the run.
     Cancelled,
+    /// Another agent goes on in the same session.
+    HandedOff,
 }
 
 /// Why a run did not complete.
@@ -57,9 +59,15 @@ pub enum RunErrorCode {
     MemoryFailed,
     /// A tool failed where a failure ends the run.
     ToolFailed,
+    /// A child run did not complete where that ends the run.
+    AgentFailed,
+    /// The model's structured answer does not fit its schema, and all re-asks are used up.
+    InvalidOutput,
+    /// The model repeats itself.
+    CycleDetected,
     /// A person said no where that ends the run.
     Denied,
-    /// `max_steps` or `max_tool_calls` was reached.
+    /// One of the agent's limits was reached.
     LimitExceeded,
     /// The run's active time was used up.
     Timeout,
@@ -68,6 +76,21 @@ pub enum RunErrorCode {
 }
 
 impl RunErrorCode {
+    /// Every code.
+    pub const ALL: &[Self] = &[
+        Self::EvaluationFailed,
+        Self::ModelFailed,
+        Self::MemoryFailed,
+        Self::ToolFailed,
+        Self::AgentFailed,
+        Self::InvalidOutput,
+        Self::CycleDetected,
+        Self::Denied,
+        Self::LimitExceeded,
+        Self::Timeout,
+        Self::Cancelled,
+    ];
+
     /// The code as text, such as `limit_exceeded`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,6 +98,9 @@ impl RunErrorCode {
             Self::ModelFailed => "model_failed",
             Self::MemoryFailed => "memory_failed",
             Self::ToolFailed => "tool_failed",
+            Self::AgentFailed => "agent_failed",
+            Self::InvalidOutput => "invalid_output",
+            Self::CycleDetected => "cycle_detected",
             Self::Denied => "denied",
             Self::LimitExceeded => "limit_exceeded",
             Self::Timeout => "timeout",
@@ -95,4 +121,28 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens received, as the providers count.
     pub output_tokens: u64,
+    /// What the model calls cost, in billionths of a US dollar, as far as prices are known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost_nano_usd: u64,
+}
+
+impl Usage {
+    /// All tokens, sent and received.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Adds what another run used.
+    pub fn add(&mut self, other: &Self) {
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost_nano_usd = self.cost_nano_usd.saturating_add(other.cost_nano_usd);
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

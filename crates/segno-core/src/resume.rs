@@ -112,6 +112,7 @@ impl AgentState {
         }
         let what = match &answer {
             Answer::Approved { .. } | Answer::Denied { .. } => "an approval",
+            Answer::Given { .. } => "the answer to a question",
             Answer::Done { .. } | Answer::NotDone { .. } => "word on whether it was done",
         };
         let GateState::Waiting(gate) = &pending.operation.gate else {
@@ -123,10 +124,15 @@ impl AgentState {
                 None => None,
                 Some(verdict) => edit(&mut pending.operation, verdict),
             },
-            (Gate::Approval, Answer::Denied { .. })
+            (Gate::Approval | Gate::Input, Answer::Denied { .. })
+            | (Gate::Input, Answer::Given { .. })
             | (Gate::InDoubt { .. }, Answer::Done { .. } | Answer::NotDone { .. }) => settled,
-            (Gate::Approval, Answer::Done { .. } | Answer::NotDone { .. })
-            | (Gate::InDoubt { .. }, Answer::Approved { .. } | Answer::Denied { .. }) => {
+            (Gate::Approval, Answer::Given { .. } | Answer::Done { .. } | Answer::NotDone { .. })
+            | (Gate::Input, Answer::Approved { .. } | Answer::Done { .. } | Answer::NotDone { .. })
+            | (
+                Gate::InDoubt { .. },
+                Answer::Approved { .. } | Answer::Denied { .. } | Answer::Given { .. },
+            ) => {
                 return Err(ResumeError::NotWaiting { operation: id, what });
             }
         };
@@ -136,7 +142,7 @@ impl AgentState {
     }
 
     fn take_signal(&mut self, signal: Signal) -> Result<(), ResumeError> {
-        if matches!(self.phase, Phase::Ended(_)) {
+        if self.is_over() {
             return Err(ResumeError::Ended);
         }
         self.signal.get_or_insert(signal);
@@ -144,10 +150,10 @@ impl AgentState {
     }
 
     /// The operations of the current step.
-    fn joined(&mut self, id: OperationId) -> Result<&mut [crate::state::Pending], ResumeError> {
+    pub(crate) fn joined(&mut self, id: OperationId) -> Result<&mut [crate::state::Pending], ResumeError> {
         match &mut self.phase {
             Phase::Waiting(join) => Ok(&mut join.operations),
-            Phase::Ended(_) => Err(ResumeError::Ended),
+            Phase::Ended(_) | Phase::HandedOff(_) => Err(ResumeError::Ended),
             Phase::Start | Phase::Think | Phase::Plan { .. } => {
                 Err(ResumeError::UnknownOperation { operation: id })
             }
@@ -168,7 +174,13 @@ fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
                 operation.request = Request::ToolCall(call.into());
                 return None;
             }
-            Request::ModelCompletion(_) | Request::MemorySearch(_) | Request::MemoryCreate(_) => {
+            Request::ModelCompletion(_)
+            | Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::AgentCall(_)
+            | Request::Input(_)
+            | Request::Timer(_) => {
                 Failure::new(FailureCode::InvalidArguments, "only the arguments of a tool can be edited")
             }
         },
@@ -193,7 +205,14 @@ impl Operation {
             (Gate::Approval, Request::ToolCall(call)) => {
                 alloc::format!("may `{}` be called with {}?", call.tool_name, print_json(&call.parameters))
             }
-            (Gate::Approval, request) => alloc::format!("may this {} go on?", request.label()),
+            (Gate::Input, Request::Input(input)) => input.question.clone(),
+            (Gate::Approval, Request::MemoryCreate(create)) => {
+                alloc::format!("may this be remembered of `{}`: {}?", create.entity, create.content)
+            }
+            (Gate::Approval, Request::AgentCall(call)) => {
+                alloc::format!("may the agent `{}` be started with: {}?", call.agent, call.text)
+            }
+            (Gate::Approval | Gate::Input, request) => alloc::format!("may this {} go on?", request.label()),
             (Gate::InDoubt { reason }, request) => {
                 alloc::format!("was the {} done? {reason}", request.label())
             }
@@ -204,7 +223,13 @@ impl Operation {
     pub fn arguments(&self) -> Option<&Value> {
         match &self.request {
             Request::ToolCall(call) => Some(&call.parameters),
-            Request::ModelCompletion(_) | Request::MemorySearch(_) | Request::MemoryCreate(_) => None,
+            Request::ModelCompletion(_)
+            | Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::AgentCall(_)
+            | Request::Input(_)
+            | Request::Timer(_) => None,
         }
     }
 }

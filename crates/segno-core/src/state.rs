@@ -7,11 +7,13 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::canonical::Digest;
+use crate::config::Budget;
 use crate::event::{MemoryHit, Outcome, Signal};
-use crate::id::{OperationId, RunId, StepId, Timestamp};
-use crate::operation::{GateState, Operation, Request, Terms};
+use crate::id::{AgentName, OperationId, RunId, StepId, Timestamp, ToolName};
+use crate::operation::{EffectClass, Gate, GateState, Operation, Request, Terms};
 use crate::response::{AgentResponse, Usage};
-use crate::transcript::Transcript;
+use crate::transcript::{Attachment, Transcript};
 
 /// What a run was started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,12 +26,15 @@ pub struct AgentRequest {
     /// The tenant on whose behalf the run works; `tenant.name` in templates.
     #[serde(default = "default_tenant")]
     pub tenant: String,
+    /// Files that go with the text, for a model that can read them; `request.attachments` in templates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
 }
 
 impl AgentRequest {
     /// A request of plain text, for the default tenant.
     pub fn text(text: &str) -> Self {
-        Self { text: text.into(), data: Value::Null, tenant: default_tenant() }
+        Self { text: text.into(), data: Value::Null, tenant: default_tenant(), attachments: Vec::new() }
     }
 }
 
@@ -60,6 +65,47 @@ pub struct AgentState {
     pub(crate) usage: Usage,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) signal: Option<Signal>,
+    /// Variables of a plan; `vars` in templates.
+    #[serde(default)]
+    pub(crate) vars: Value,
+    /// Bytes of what a plan keeps, about: results, variables, what was said, the structured answer.
+    #[serde(default)]
+    pub(crate) kept_bytes: u64,
+    /// A plan's structured answer so far.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::event::present")]
+    pub(crate) output: Option<Value>,
+    /// What a parent run lets this one use, besides its own limits.
+    #[serde(default)]
+    pub(crate) budget: Option<Budget>,
+    /// Which model replies: 0 for the agent's own, then its fallbacks.
+    #[serde(default)]
+    pub(crate) model: u32,
+    /// How often the model was asked again for a structured answer.
+    #[serde(default)]
+    pub(crate) asked_again: u32,
+    /// The latest calls of the model with their results, the newest last; see [`Limits::repeat_limit`](crate::Limits).
+    #[serde(default)]
+    pub(crate) calls: Vec<CallRecord>,
+    /// How many handoffs led to this run.
+    #[serde(default)]
+    pub(crate) hops: u32,
+    /// How many entries of the transcript come from the session's runs before this one.
+    #[serde(default)]
+    pub(crate) inherited: u64,
+    /// Unsafe and keyed effects wait for a person, whatever the agent says: the run is a fork.
+    #[serde(default)]
+    pub(crate) ask_effects: bool,
+}
+
+/// A call of the model and what came of it, for finding repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallRecord {
+    /// The digest of tool and arguments.
+    pub(crate) call: Digest,
+    /// The digest of the result.
+    pub(crate) result: Digest,
+    /// The model was warned at this call.
+    pub(crate) warned: bool,
 }
 
 impl AgentState {
@@ -79,7 +125,31 @@ impl AgentState {
             usage: Usage::default(),
             decisions: Vec::new(),
             signal: None,
+            vars: Value::Object(Map::new()),
+            kept_bytes: 0,
+            output: None,
+            budget: None,
+            model: 0,
+            asked_again: 0,
+            calls: Vec::new(),
+            hops: 0,
+            inherited: 0,
+            ask_effects: false,
         }
+    }
+
+    /// The same new run as a child, which may use no more than this besides its own limits.
+    #[must_use]
+    pub fn within(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// The same new run with a person asked before each unsafe or keyed effect.
+    #[must_use]
+    pub fn asking_effects(mut self) -> Self {
+        self.ask_effects = true;
+        self
     }
 
     /// What the run was started with.
@@ -126,8 +196,43 @@ impl AgentState {
     pub fn pending(&self) -> &[Pending] {
         match &self.phase {
             Phase::Waiting(join) => &join.operations,
-            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Ended(_) => &[],
+            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Ended(_) | Phase::HandedOff(_) => &[],
         }
+    }
+
+    /// How many operations of the current step may run at the same time; no bound when absent.
+    pub fn concurrency(&self) -> Option<u32> {
+        match &self.phase {
+            Phase::Waiting(Join { then: Then::ForEach { concurrency, .. }, .. }) => {
+                Some((*concurrency).max(1))
+            }
+            Phase::Waiting(_)
+            | Phase::Start
+            | Phase::Think
+            | Phase::Plan { .. }
+            | Phase::Ended(_)
+            | Phase::HandedOff(_) => None,
+        }
+    }
+
+    /// Says whether the run is over, by an end or by a handoff.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_) | Phase::HandedOff(_))
+    }
+
+    /// How many handoffs led to this run.
+    pub fn hops(&self) -> u32 {
+        self.hops
+    }
+
+    /// Says whether a person is asked before each unsafe or keyed effect.
+    pub fn asks_effects(&self) -> bool {
+        self.ask_effects
+    }
+
+    /// Variables of a plan so far, an object by name.
+    pub fn vars(&self) -> &Value {
+        &self.vars
     }
 
     /// Says whether a step would go on: nothing is missing, or a signal ends the run.
@@ -142,8 +247,26 @@ impl AgentState {
     /// Mints a step's operations and waits for them.
     pub(crate) fn wait_for(&mut self, then: Then, requests: Vec<(Request, Terms, GateState)>) {
         self.step = self.step.saturating_add(1);
-        let operations = requests.into_iter().zip(0u32..).map(|((request, terms, gate), index)| {
-            let operation = Operation::mint(self.namespace, self.step, alloc::vec![index], request, terms);
+        let ordinal = |place: usize| match &then {
+            // The place of an item is below its plan step.
+            Then::ForEach { index, items, .. } => {
+                Vec::from([*index, items.get(place).copied().unwrap_or(place)])
+            }
+            Then::Recall
+            | Then::Reply { .. }
+            | Then::Summary { .. }
+            | Then::Calls { .. }
+            | Then::PlanStep { .. } => Vec::from([place]),
+        };
+        let operations = requests.into_iter().enumerate().map(|(place, (request, terms, gate))| {
+            let ordinal =
+                ordinal(place).into_iter().map(|at| u32::try_from(at).unwrap_or(u32::MAX)).collect();
+            let operation = Operation::mint(self.namespace, self.step, ordinal, request, terms);
+            let effect = matches!(terms.class, EffectClass::Unsafe | EffectClass::Keyed);
+            let gate = match gate {
+                GateState::Open if effect && self.ask_effects => GateState::Waiting(Gate::Approval),
+                gate => gate,
+            };
             Pending { operation: Operation { gate, ..operation }, outcome: None }
         });
         let operations = operations.collect();
@@ -168,6 +291,24 @@ pub enum Phase {
     Waiting(Join),
     /// The run is over.
     Ended(AgentResponse),
+    /// The run is over, and another agent goes on.
+    HandedOff(Handoff),
+}
+
+/// What the next agent of a session is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// The agent.
+    pub target: AgentName,
+    /// What it is told, in the words of the agent before it.
+    pub message: Option<String>,
+    /// What its run is started with.
+    pub request: AgentRequest,
+}
+
+impl Handoff {
+    /// Most handoffs in a row: agents that pass a request to each other would never end.
+    pub const MAX_HOPS: u32 = 8;
 }
 
 /// A group of operations that a step waits for, folded in this order when all have an outcome.
@@ -187,8 +328,13 @@ pub enum Then {
     Recall,
     /// A reply of the model.
     Reply {
-        /// Tools were off: whatever the model says ends the run.
+        /// Tools were off: what the model says ends the run, unless it cannot be used and another reply can be asked for.
         last: bool,
+    },
+    /// A summary of the oldest entries, which stands for them from then on.
+    Summary {
+        /// The number of entries that it covers.
+        until: u64,
     },
     /// The calls of a reply, in its order; those refused at once carry their result.
     Calls {
@@ -201,6 +347,23 @@ pub enum Then {
         index: usize,
         /// One for each operation: which branch of a parallel step it is; 0 for a single operation.
         branches: Vec<usize>,
+        /// The operations stand in for those that failed, and fall back no further.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        fallback: bool,
+    },
+    /// The items of a `for_each`.
+    ForEach {
+        /// Index of the step.
+        index: usize,
+        /// How many run at the same time.
+        concurrency: u32,
+        /// One for each operation: which item it is for.
+        items: Vec<usize>,
+        /// One for each item: its result, or null while that is missing.
+        results: Vec<Value>,
+        /// The operations stand in for those that failed, and fall back no further.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        fallback: bool,
     },
 }
 
@@ -211,8 +374,21 @@ pub struct CallSlot {
     pub call_id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// The refusal, when the call never left the core; else an operation of the group answers it.
-    pub refused: Option<String>,
+    /// What the model reads, where that is known: the call never left the core, or its siblings still run. Else an
+    /// operation of the group answers it.
+    pub settled: Option<Settled>,
+    /// The tool that is called in the place of one that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<ToolName>,
+}
+
+/// What a model reads of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// The text.
+    pub content: String,
+    /// The call failed or was refused.
+    pub is_error: bool,
 }
 
 /// One operation on its way.
@@ -270,6 +446,51 @@ pub enum Decision {
         /// The condition that does not hold.
         when: String,
     },
+    /// The model's reply was not usable; another one is asked.
+    FallBack {
+        /// The model that failed.
+        from: String,
+        /// The model that is asked.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// A tool failed; another one is called in its place.
+    FallBackTool {
+        /// The tool that failed.
+        from: String,
+        /// The tool that is called.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// The structured answer does not fit; the model is asked again.
+    AskAgain {
+        /// What does not fit.
+        reason: String,
+    },
+    /// The transcript has grown too long for the model; it is sent less of it.
+    Compact {
+        /// The estimated tokens of the request before.
+        from_tokens: u64,
+        /// The estimated tokens after.
+        to_tokens: u64,
+    },
+    /// The transcript has grown too long for the model; a summary of its oldest part is asked for.
+    Summarise {
+        /// The number of entries that the summary covers.
+        until: u64,
+    },
+    /// The model repeats itself and is told so.
+    Warn {
+        /// What it repeats.
+        reason: String,
+    },
+    /// Another agent goes on.
+    HandOff {
+        /// The agent.
+        target: AgentName,
+    },
     /// The run ends.
     End {
         /// Why.
@@ -292,6 +513,18 @@ impl fmt::Display for Decision {
                 write!(f, "skip plan step {} `{id}`: not {when}", index + 1)
             }
             Self::SkipStep { index, id: None, when } => write!(f, "skip plan step {}: not {when}", index + 1),
+            Self::FallBack { from, to, reason } => write!(f, "ask `{to}` instead of `{from}`: {reason}"),
+            Self::FallBackTool { from, to, reason } => write!(f, "call `{to}` instead of `{from}`: {reason}"),
+            Self::AskAgain { reason } => write!(f, "ask the model again: {reason}"),
+            Self::Compact { from_tokens, to_tokens } => {
+                write!(
+                    f,
+                    "send the model less of the transcript: about {to_tokens} tokens, not {from_tokens}"
+                )
+            }
+            Self::Summarise { until } => write!(f, "summarise the first {until} entries of the transcript"),
+            Self::Warn { reason } => write!(f, "warn the model: {reason}"),
+            Self::HandOff { target } => write!(f, "hand over to `{target}`"),
             Self::End { reason } => write!(f, "end: {reason}"),
         }
     }
@@ -317,7 +550,7 @@ pub struct EnvelopeError {
 
 impl Envelope {
     /// The version that this release writes.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
     /// Wraps a state.
     pub fn new(state: AgentState) -> Self {

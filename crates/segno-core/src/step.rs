@@ -42,8 +42,8 @@ pub fn execute_agent_step(
     if config.semantics == 0 || config.semantics > SEMANTICS {
         return Err(ExecutionError::UnknownSemantics { found: config.semantics });
     }
-    if let Phase::Ended(response) = &state.phase {
-        return Ok(AgentAction::Complete { response: response.clone(), final_state: state });
+    if state.is_over() {
+        return Ok(AgentAction::request(state));
     }
     if let Some(signal) = state.signal {
         state.decisions.clear();
@@ -61,28 +61,42 @@ pub fn execute_agent_step(
                 state.phase = Phase::Plan { next: 0 };
                 Ok(())
             }
-            (Phase::Think, Mind::Model(_)) => phase::think::ask(config, &mut state),
+            (Phase::Think, Mind::Model(mind)) => phase::think::ask(config, mind, &mut state),
             (Phase::Plan { next }, Mind::Plan(plan)) => phase::plan::advance(config, plan, next, &mut state),
             (Phase::Waiting(join), mind) => match (join.then, mind) {
                 (Then::Recall, Mind::Model(mind)) => {
                     phase::start::recalled(config, mind, join.operations, &mut state)
                 }
-                (Then::Reply { last }, Mind::Model(_)) => {
-                    phase::think::replied(config, last, join.operations, &mut state)
+                (Then::Reply { last }, Mind::Model(mind)) => {
+                    phase::think::replied(config, mind, last, join.operations, &mut state)
                 }
-                (Then::Calls { calls }, Mind::Model(_)) => {
-                    phase::calls::returned(config, calls, join.operations, &mut state)
+                (Then::Calls { calls }, Mind::Model(mind)) => {
+                    phase::calls::returned(config, mind, calls, join.operations, &mut state)
                 }
-                (Then::PlanStep { index, branches }, Mind::Plan(plan)) => {
+                (Then::PlanStep { index, branches, fallback }, Mind::Plan(plan)) => {
                     let Some(step) = plan.steps.get(index) else {
                         return Err(ExecutionError::WrongConfig { expected: "a later plan step" });
                     };
-                    phase::plan::returned(config, step, index, &branches, join.operations, &mut state)
+                    let operations = join.operations;
+                    phase::plan::returned(config, step, index, &branches, fallback, operations, &mut state)
                 }
-                (Then::Recall | Then::Reply { .. } | Then::Calls { .. }, Mind::Plan(_)) => {
+                (Then::Summary { until }, Mind::Model(mind)) => {
+                    phase::compact::summarised(config, mind, until, join.operations, &mut state)
+                }
+                (Then::ForEach { index, concurrency, items, results, fallback }, Mind::Plan(plan)) => {
+                    let Some(step) = plan.steps.get(index) else {
+                        return Err(ExecutionError::WrongConfig { expected: "a later plan step" });
+                    };
+                    let each = phase::plan::Each { index, concurrency, items, results, fallback };
+                    phase::plan::each_returned(config, step, each, join.operations, &mut state)
+                }
+                (
+                    Then::Recall | Then::Reply { .. } | Then::Summary { .. } | Then::Calls { .. },
+                    Mind::Plan(_),
+                ) => {
                     return Err(ExecutionError::WrongConfig { expected: "a model" });
                 }
-                (Then::PlanStep { .. }, Mind::Model(_)) => {
+                (Then::PlanStep { .. } | Then::ForEach { .. }, Mind::Model(_)) => {
                     return Err(ExecutionError::WrongConfig { expected: "a plan" });
                 }
             },
@@ -90,9 +104,9 @@ pub fn execute_agent_step(
             (Phase::Plan { .. }, Mind::Model(_)) => {
                 return Err(ExecutionError::WrongConfig { expected: "a plan" });
             }
-            (Phase::Ended(response), _) => {
-                state.phase = Phase::Ended(response.clone());
-                return Ok(AgentAction::Complete { response, final_state: state });
+            (over @ (Phase::Ended(_) | Phase::HandedOff(_)), _) => {
+                state.phase = over;
+                return Ok(AgentAction::request(state));
             }
         };
         if let Err(stop) = next {

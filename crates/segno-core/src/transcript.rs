@@ -1,5 +1,6 @@
 //! What a model reads: an append-only sequence of shared entries.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,7 +8,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::canonical::{Canonical, Digest};
-use crate::reply::ModelReply;
+use crate::reply::{CallRequest, ModelReply};
+use crate::tokens;
 
 /// One entry of a transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +21,10 @@ pub enum Entry {
     User(String),
     /// A reply of the model.
     Assistant(ModelReply),
+    /// A file that belongs to the user's message before it.
+    Attachment(Attachment),
+    /// From here on the model is sent less of what stands before; see [`Transcript::view`].
+    Compaction(Compaction),
     /// The result of a call that the model asked for.
     ToolResult {
         /// The provider's id of the call.
@@ -33,6 +39,39 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The note that stands for a result which is left out; none for what is never left out, or is as short itself.
+    pub(crate) fn elided(&self) -> Option<Self> {
+        match self {
+            Self::ToolResult { call_id, name, content, is_error } if content.len() > ELIDED_BYTES => {
+                Some(Self::ToolResult {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    content: alloc::format!("[{} bytes of this result are left out]", content.len()),
+                    is_error: *is_error,
+                })
+            }
+            Self::Instructions(_)
+            | Self::User(_)
+            | Self::Assistant(_)
+            | Self::Attachment(_)
+            | Self::Compaction(_)
+            | Self::ToolResult { .. } => None,
+        }
+    }
+
+    /// The tools that the model wants called, where this is a reply.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRequest> {
+        let reply = match self {
+            Self::Assistant(reply) => Some(reply),
+            Self::Instructions(_)
+            | Self::User(_)
+            | Self::Attachment(_)
+            | Self::Compaction(_)
+            | Self::ToolResult { .. } => None,
+        };
+        reply.into_iter().flat_map(ModelReply::calls)
+    }
+
     fn feed(&self, canonical: &mut Canonical) {
         match self {
             Self::Instructions(text) => {
@@ -45,8 +84,43 @@ impl Entry {
             Self::ToolResult { call_id, name, content, is_error } => {
                 canonical.tag(3).text(call_id).text(name).text(content).tag(u8::from(*is_error));
             }
+            Self::Attachment(attachment) => {
+                canonical.tag(4).text(&attachment.name).text(&attachment.media_type);
+                canonical.bytes(attachment.digest.as_bytes()).number(attachment.bytes);
+            }
+            Self::Compaction(compaction) => {
+                canonical.tag(5).number(compaction.dropped).number(compaction.elided);
+                canonical.tag(u8::from(compaction.summary.is_some()));
+                canonical.text(compaction.summary.as_deref().unwrap_or_default());
+            }
         }
     }
+}
+
+/// A file of the user, kept by its content outside the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Its name, for the model and for people.
+    pub name: String,
+    /// Its media type, such as `image/png`.
+    pub media_type: String,
+    /// The digest of its bytes, under which the store keeps them.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// A cut in what the model is sent; the transcript itself keeps all entries.
+///
+/// The entries before the first reply stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Entries before this index are left out.
+    pub dropped: u64,
+    /// Tool results before this index are replaced by a note of their size.
+    pub elided: u64,
+    /// What stands for the entries that are left out, where the model was asked for it.
+    pub summary: Option<String>,
 }
 
 /// An append-only sequence of shared entries with a chained digest.
@@ -58,16 +132,24 @@ pub struct Transcript {
     sealed: Vec<Arc<[Arc<Entry>]>>,
     tail: Vec<Arc<Entry>>,
     replies: u64,
+    /// The digest of what stands before the first entry.
+    head: Digest,
+    head_tokens: u64,
     chain: Digest,
+    /// The last cut, if there is one.
+    compaction: Option<Compaction>,
+    /// The estimated tokens of what the model is sent.
+    tokens: u64,
 }
 
 /// Entries in a sealed chunk.
 const CHUNK: usize = 64;
 
 impl Transcript {
-    /// Begins a transcript whose digest covers what stands before its entries: settings and tools.
-    pub(crate) fn begin(head: Digest) -> Self {
-        Self { chain: head, ..Self::default() }
+    /// Begins a transcript whose digest covers what stands before its entries, settings and tools, which take this many
+    /// tokens.
+    pub(crate) fn begin(head: Digest, head_tokens: u64) -> Self {
+        Self { head, head_tokens, chain: head, tokens: head_tokens, ..Self::default() }
     }
 
     pub(crate) fn push(&mut self, entry: Entry) {
@@ -75,17 +157,31 @@ impl Transcript {
         canonical.bytes(self.chain.as_bytes());
         entry.feed(&mut canonical);
         self.chain = canonical.finish();
-        self.append(entry);
+        self.append(Arc::new(entry));
+        if self.compaction_is_last() {
+            self.tokens = self.view().count();
+        }
     }
 
-    fn append(&mut self, entry: Entry) {
-        if matches!(entry, Entry::Assistant(_)) {
-            self.replies += 1;
+    fn append(&mut self, entry: Arc<Entry>) {
+        match &*entry {
+            Entry::Assistant(_) => self.replies += 1,
+            Entry::Compaction(compaction) => self.compaction = Some(compaction.clone()),
+            Entry::Instructions(_) | Entry::User(_) | Entry::Attachment(_) | Entry::ToolResult { .. } => {}
         }
-        self.tail.push(Arc::new(entry));
+        self.tokens = self.tokens.saturating_add(tokens::entry(&entry));
+        self.tail.push(entry);
         if self.tail.len() == CHUNK {
             self.sealed.push(self.tail.drain(..).collect());
         }
+    }
+
+    fn compaction_is_last(&self) -> bool {
+        matches!(self.iter().next_back(), Some(Entry::Compaction(_)))
+    }
+
+    fn count(&self) -> u64 {
+        self.iter().map(tokens::entry).fold(self.head_tokens, u64::saturating_add)
     }
 
     /// The number of entries.
@@ -103,39 +199,174 @@ impl Transcript {
         self.replies
     }
 
+    /// The digest of what stands before the first entry: settings and tools.
+    pub(crate) fn head(&self) -> Digest {
+        self.head
+    }
+
     /// The digest of settings, tools and all entries.
     pub fn chain(&self) -> Digest {
         self.chain
     }
 
+    /// The last cut, if there is one.
+    pub(crate) fn compaction(&self) -> Option<&Compaction> {
+        self.compaction.as_ref()
+    }
+
+    /// The estimated tokens of what the model is sent: the entries of the [view](Self::view), tools included.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
     /// The entries from the first to the last.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.sealed.iter().flat_map(|chunk| chunk.iter()).chain(&self.tail).map(|entry| &**entry)
+        self.shared().map(|entry| &**entry)
+    }
+
+    fn shared(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
+        self.sealed.iter().flat_map(|chunk| chunk.iter()).chain(&self.tail)
+    }
+
+    /// The entries from an index on, without going through those before it.
+    pub(crate) fn from(&self, index: u64) -> impl Iterator<Item = (u64, &Arc<Entry>)> {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let chunks = (index / CHUNK).min(self.sealed.len());
+        let entries = self.sealed[chunks..].iter().flat_map(|chunk| chunk.iter()).chain(&self.tail);
+        let first = chunks * CHUNK;
+        (first as u64..).zip(entries).skip(index.saturating_sub(first))
+    }
+
+    /// The number of entries before the first reply, which no compaction touches.
+    pub(crate) fn opening(&self) -> u64 {
+        let opening = self.iter().take_while(|entry| !matches!(entry, Entry::Assistant(_)));
+        opening.count() as u64
+    }
+
+    /// What the model is sent: all entries, or what the last compaction leaves of them. Between two compactions it only
+    /// grows at its end, so that a provider's prompt cache holds.
+    #[must_use]
+    pub fn view(&self) -> Self {
+        let Some(Compaction { dropped, elided, summary }) = &self.compaction else { return self.clone() };
+        let opening = self.opening();
+        let mut view = Self::begin(self.head, self.head_tokens);
+        for (_, entry) in self.from(0).take_while(|(index, _)| *index < opening) {
+            view.append(Arc::clone(entry));
+        }
+        if let Some(note) = note(opening, *dropped, summary.as_deref()) {
+            view.append(Arc::new(note));
+        }
+        for (index, entry) in self.from(opening.max(*dropped)) {
+            match &**entry {
+                Entry::Compaction(_) => {}
+                Entry::Instructions(_)
+                | Entry::User(_)
+                | Entry::Attachment(_)
+                | Entry::Assistant(_)
+                | Entry::ToolResult { .. } => match entry.elided().filter(|_| index < *elided) {
+                    Some(short) => view.append(Arc::new(short)),
+                    None => view.append(Arc::clone(entry)),
+                },
+            }
+        }
+        view.chain = self.chain;
+        view
     }
 
     /// The last thing that the model said, if it said anything.
     pub fn last_text(&self) -> Option<String> {
-        self.iter().rev().find_map(|entry| match entry {
+        self.last_text_from(0)
+    }
+
+    /// The last thing that the model said in the entries from an index on.
+    pub(crate) fn last_text_from(&self, index: u64) -> Option<String> {
+        let count = usize::try_from(self.len().saturating_sub(index)).unwrap_or(usize::MAX);
+        self.iter().rev().take(count).find_map(|entry| match entry {
             Entry::Assistant(reply) => Some(reply.text()).filter(|text| !text.is_empty()),
-            Entry::Instructions(_) | Entry::User(_) | Entry::ToolResult { .. } => None,
+            Entry::Instructions(_)
+            | Entry::User(_)
+            | Entry::Attachment(_)
+            | Entry::Compaction(_)
+            | Entry::ToolResult { .. } => None,
         })
     }
+
+    /// The last reply of the model, as an entry, since it is shared.
+    pub(crate) fn last_reply(&self) -> Option<Arc<Entry>> {
+        self.shared().rev().find(|entry| matches!(***entry, Entry::Assistant(_))).cloned()
+    }
+
+    /// Answers the calls of the last reply that have no result in these words: providers refuse a transcript without.
+    pub(crate) fn close(&mut self, why: &str) {
+        let mut answered = BTreeSet::new();
+        let mut open = Vec::new();
+        for entry in self.iter().rev() {
+            match entry {
+                Entry::ToolResult { call_id, .. } => {
+                    answered.insert(call_id);
+                }
+                Entry::Assistant(reply) => {
+                    let calls = reply.calls().filter(|call| !answered.contains(&call.call_id));
+                    open.extend(calls.map(|call| (call.call_id.clone(), call.name.clone())));
+                    break;
+                }
+                Entry::Instructions(_) | Entry::User(_) | Entry::Attachment(_) | Entry::Compaction(_) => {}
+            }
+        }
+        for (call_id, name) in open {
+            self.push(Entry::ToolResult { call_id, name, content: why.into(), is_error: true });
+        }
+    }
+}
+
+/// A result that is no longer than the note that would replace it stays.
+const ELIDED_BYTES: usize = 64;
+
+/// What stands for the entries that are left out.
+fn note(opening: u64, dropped: u64, summary: Option<&str>) -> Option<Entry> {
+    let count = dropped.checked_sub(opening).filter(|count| *count > 0)?;
+    let mut text = note_title(count, summary.is_some());
+    text.push_str(summary.unwrap_or_default());
+    Some(Entry::User(text))
+}
+
+/// How what stands for so many entries begins.
+fn note_title(count: u64, summary: bool) -> String {
+    if summary {
+        alloc::format!("[Summary of the {count} messages before this one]\n")
+    } else {
+        alloc::format!("[{count} messages before this one are left out]")
+    }
+}
+
+/// The tokens of what stands for so many entries, with a summary of so many bytes.
+pub(crate) fn note_tokens(count: u64, summary_bytes: Option<u64>) -> u64 {
+    if count == 0 {
+        return 0;
+    }
+    let title = note_title(count, summary_bytes.is_some()).len() as u64;
+    tokens::message(title.saturating_add(summary_bytes.unwrap_or(0)))
 }
 
 impl Serialize for Transcript {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries: Vec<&Entry> = self.iter().collect();
-        (self.chain, entries).serialize(serializer)
+        (self.head, self.head_tokens, self.chain, entries).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Transcript {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (chain, entries) = <(Digest, Vec<Entry>)>::deserialize(deserializer)?;
-        let mut transcript = Self::begin(chain);
+        let (head, head_tokens, chain, entries) =
+            <(Digest, u64, Digest, Vec<Entry>)>::deserialize(deserializer)?;
+        let mut transcript = Self::begin(head, head_tokens);
         for entry in entries {
-            transcript.append(entry);
+            transcript.append(Arc::new(entry));
         }
+        if transcript.compaction.is_some() {
+            transcript.tokens = transcript.view().count();
+        }
+        transcript.chain = chain;
         Ok(transcript)
     }
 }

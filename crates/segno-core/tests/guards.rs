@@ -63,7 +63,7 @@ fn end(state: &AgentState) -> &AgentResponse {
 }
 
 fn reply(parts: Vec<ReplyPart>, stop: StopReason) -> Outcome {
-    Outcome::ModelReplied(ModelReply { parts, stop, input_tokens: 1, output_tokens: 1 })
+    Outcome::ModelReplied(ModelReply { input_tokens: 1, output_tokens: 1, ..ModelReply::new(parts, stop) })
 }
 
 fn call(name: &str) -> ReplyPart {
@@ -316,10 +316,10 @@ fn an_approved_call_that_is_then_in_doubt_starts_again_without_a_second_approval
 #[test]
 fn a_state_of_a_later_release_is_refused_clearly() {
     let mut document = serde_json::to_value(Envelope::new(start())).unwrap();
-    document["version"] = json!(2);
+    document["version"] = json!(3);
     let error = serde_json::from_value::<Envelope>(document).unwrap().open().unwrap_err();
     assert!(
-        error.to_string().starts_with("the stored state has version 2, and this release reads 1"),
+        error.to_string().starts_with("the stored state has version 3, and this release reads 2"),
         "{error}"
     );
 }
@@ -340,4 +340,263 @@ fn a_state_is_stepped_by_its_own_kind_of_configuration() {
         execute_agent_step(&later, start()),
         Err(ExecutionError::UnknownSemantics { found: SEMANTICS + 1 })
     );
+}
+
+/// A model-driven agent with instructions.
+fn instructed(instructions: &str) -> AgentConfig {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.instructions = Some(instructions.parse().expect("a template"));
+    config
+}
+
+fn says(text: &str) -> Outcome {
+    reply(vec![ReplyPart::Text(text.into())], StopReason::End)
+}
+
+/// Resolves the operation that a state waits for, and steps.
+fn answered(config: &AgentConfig, mut state: AgentState, outcome: Outcome) -> AgentState {
+    let id = state.pending()[0].operation.id;
+    state.resume(Event::outcome(AT, id, outcome)).expect("an outcome of this state");
+    step(config, state)
+}
+
+/// What the model of a state that waits for it is sent, entry by entry.
+fn sent(config: &AgentConfig, state: &AgentState) -> Vec<String> {
+    let reading = state.reading(config, completion(state)).expect("a completion of this configuration");
+    reading.transcript.iter().map(|entry| serde_json::to_string(entry).expect("JSON")).collect()
+}
+
+fn completion(state: &AgentState) -> &ModelCompletion {
+    let Request::ModelCompletion(completion) = &state.pending()[0].operation.request else {
+        panic!("a completion")
+    };
+    completion
+}
+
+/// The next run of a session.
+fn next(predecessor: &AgentState, text: &str) -> AgentState {
+    let run = RunId::from_bytes([8; 16]);
+    AgentState::start(run, AgentRequest::text(text), AT).following(predecessor, false)
+}
+
+#[test]
+fn the_next_run_of_a_session_reads_on_where_the_last_one_stopped() {
+    let config = instructed("be brief");
+    let first = step(&config, start());
+    let before = sent(&config, &first);
+    let first = answered(&config, first, says("done"));
+    let second = step(&config, next(&first, "and now?"));
+    let after = sent(&config, &second);
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after[before.len()..].len(), 2, "the answer and the next question: {after:?}");
+    assert_eq!(completion(&second).new_from, before.len() as u64);
+    assert!(after[3].contains("and now?"));
+}
+
+#[test]
+fn with_other_instructions_or_tools_the_transcript_of_a_session_begins_anew() {
+    let config = instructed("be brief");
+    let first = through(&config, says("done"));
+    let mut fewer_tools = config.clone();
+    fewer_tools.tools.tools.pop_first();
+    for (other, instructions) in [(instructed("be polite"), "be polite"), (fewer_tools, "be brief")] {
+        let second = step(&other, next(&first, "and now?"));
+        let entries: Vec<&Entry> = second.transcript().iter().collect();
+        assert_eq!(entries.len(), 4, "{entries:?}");
+        assert_eq!(entries[0], &Entry::Instructions(instructions.into()));
+        assert_eq!(entries[1], &Entry::User("go".into()));
+        assert!(matches!(entries[2], Entry::Assistant(_)));
+        assert_eq!(entries[3], &Entry::User("and now?".into()));
+        assert_eq!(completion(&second).new_from, 0);
+        assert_ne!(completion(&second).chain, completion(&step(&config, next(&first, "and now?"))).chain);
+    }
+}
+
+#[test]
+fn calls_that_never_had_a_result_have_one_in_the_next_run() {
+    let config = model();
+    // Cancelled while a call is on its way.
+    let mut cancelled = through(&config, reply(vec![call("risk__score")], StopReason::ToolCalls));
+    cancelled.resume(Event::signal(AT, Signal::Cancel)).unwrap();
+    let cancelled = step(&config, cancelled);
+    // Calls in a last answer, where tools are off.
+    let limits = Limits { max_steps: 0, on_exceeded: OnExceeded::Answer, ..Limits::default() };
+    let last = AgentConfig { limits, ..model() };
+    let last = through(&last, reply(vec![call("risk__score")], StopReason::ToolCalls));
+    // Calls of a reply that went beyond the tokens.
+    let limits = Limits { max_tokens: Some(10_000), ..Limits::default() };
+    let overrun = AgentConfig { limits, ..model() };
+    let expensive = ModelReply::new(vec![call("risk__score")], StopReason::ToolCalls);
+    let expensive = ModelReply { input_tokens: 20_000, ..expensive };
+    let overrun = through(&overrun, Outcome::ModelReplied(expensive));
+    for before in [cancelled, last, overrun] {
+        assert_eq!(end(&before).answer, None);
+        let second = step(&config, next(&before, "and now?"));
+        let entries: Vec<&Entry> = second.transcript().iter().collect();
+        let [
+            Entry::User(_),
+            Entry::Assistant(_),
+            Entry::ToolResult { call_id, content, is_error, .. },
+            Entry::User(_),
+        ] = entries.as_slice()
+        else {
+            panic!("{entries:?}")
+        };
+        assert_eq!((call_id.as_str(), *is_error), ("call_1", true));
+        assert_eq!(content, "the run ended before this call had a result");
+    }
+}
+
+#[test]
+fn what_an_earlier_run_said_is_no_answer_of_this_one() {
+    let config = model();
+    let first = through(&config, says("the old answer"));
+    let second = step(&config, next(&first, "and now?"));
+    let failed = Outcome::Failed(Failure::new(FailureCode::Unavailable, "connection refused"));
+    assert_eq!(end(&answered(&config, second, failed)).answer, None);
+    let stopped = AgentConfig { limits: Limits { max_steps: 0, ..Limits::default() }, ..model() };
+    assert_eq!(end(&step(&stopped, next(&first, "and now?"))).answer, None);
+}
+
+#[test]
+fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
+    let mut config = instructed("be brief");
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.context = Some(ContextSettings { max_tokens: 600, compact: Compact::Drop });
+    let first = through(&config, says("done"));
+    let mut state = step(&config, next(&first, "which disk is it?"));
+    for turn in 0..12 {
+        let arguments = json!({ "turn": turn });
+        let asks = CallRequest {
+            call_id: format!("call_{turn}"),
+            name: "risk__score".into(),
+            arguments: arguments.to_string(),
+            verdict: Verdict::Valid { arguments },
+        };
+        state = answered(&config, state, reply(vec![ReplyPart::Call(asks)], StopReason::ToolCalls));
+        let text = format!("{turn} {}", "x".repeat(300));
+        state = answered(&config, state, Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() }));
+        let sent = sent(&config, &state);
+        assert_eq!(sent.iter().filter(|entry| entry.contains("which disk is it?")).count(), 1, "{sent:?}");
+    }
+    let cuts = state.transcript().iter().filter(|entry| matches!(entry, Entry::Compaction(_)));
+    assert!(cuts.count() > 1);
+}
+
+#[test]
+fn a_reading_has_the_settings_of_the_model_that_replies() {
+    let mut config = model();
+    config.limits.max_tokens = Some(3_000);
+    config.limits.on_exceeded = OnExceeded::Answer;
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.fallback = vec![ModelSettings { max_output_tokens: Some(500), ..ModelSettings::named("second") }];
+    let state = step(&config, start());
+    let reading = state.reading(&config, completion(&state)).unwrap();
+    // Without a bound of its own a reply may take 4,096 tokens, more than there are.
+    assert_eq!(reading.settings.name, "local");
+    assert!(reading.settings.max_output_tokens.is_some_and(|most| most < 3_000), "{:?}", reading.settings);
+    let failed = Outcome::Failed(Failure::new(FailureCode::Unavailable, "connection refused"));
+    let state = answered(&config, state, failed);
+    let reading = state.reading(&config, completion(&state)).unwrap();
+    assert_eq!((reading.settings.name.as_str(), reading.settings.max_output_tokens), ("second", Some(500)));
+    assert!(matches!(
+        state.reading(&plan(json!([])), completion(&state)),
+        Err(ExecutionError::WrongConfig { .. })
+    ));
+}
+
+#[test]
+fn a_change_to_a_model_that_is_not_asked_changes_no_request() {
+    let digest = |fallback: &str, fails: bool| {
+        let mut config = model();
+        let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+        mind.fallback = vec![ModelSettings::named(fallback)];
+        let failed = Outcome::Failed(Failure::new(FailureCode::Unavailable, "connection refused"));
+        let state = step(&config, start());
+        let state = if fails { answered(&config, state, failed) } else { state };
+        state.pending()[0].operation.digest
+    };
+    assert_eq!(digest("second", false), digest("third", false));
+    assert_ne!(digest("second", true), digest("third", true));
+}
+
+#[test]
+fn agents_cannot_hand_over_to_each_other_for_ever() {
+    let mut config = model();
+    let agent: AgentName = "clerk".parse().unwrap();
+    let budget = Budget { max_tool_calls: 9, max_tokens: None, max_cost_nano_usd: None };
+    config.agents.insert(agent.clone(), Callee { budget });
+    let tool = Tool { kind: ToolKind::Handoff { agent }, ..Tool::new("hands over".into(), json!({})) };
+    config.tools.tools.insert("handoff.clerk".parse().unwrap(), tool);
+    let mut state = start();
+    for hop in 0..=Handoff::MAX_HOPS {
+        assert_eq!(state.hops(), hop);
+        state = answered(
+            &config,
+            step(&config, state),
+            reply(vec![call("handoff__clerk")], StopReason::ToolCalls),
+        );
+        if let Phase::HandedOff(handoff) = state.phase() {
+            let request = handoff.request.clone();
+            state = AgentState::start(RunId::from_bytes([9; 16]), request, AT).following(&state, true);
+        }
+    }
+    assert_eq!(end(&state).error.as_ref().map(|error| error.code), Some(RunErrorCode::LimitExceeded));
+    assert_eq!(next(&state, "again").hops(), 0, "a person's next message begins anew");
+}
+
+#[test]
+fn sizes_and_prices_at_their_end_do_no_harm() {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.model.price = Some(Price { input: u64::MAX, output: u64::MAX });
+    mind.context = Some(ContextSettings { max_tokens: u64::MAX, compact: Compact::Summarise });
+    config.limits = Limits { max_cost_nano_usd: Some(u64::MAX), repeat_limit: u32::MAX, ..Limits::default() };
+    let file = Attachment {
+        name: "huge".into(),
+        media_type: "text/plain".into(),
+        digest: digest_json(&json!(null)),
+        bytes: u64::MAX,
+    };
+    let request = AgentRequest { attachments: vec![file; 4], ..AgentRequest::text("go") };
+    let state = step(&config, AgentState::start(RunId::from_bytes([7; 16]), request, AT));
+    assert_eq!(end(&state).error.as_ref().map(|error| error.code), Some(RunErrorCode::LimitExceeded));
+    config.limits.max_cost_nano_usd = None;
+    let huge = ModelReply::new(vec![call("risk__score")], StopReason::ToolCalls);
+    let huge =
+        ModelReply { input_tokens: u64::MAX, output_tokens: u64::MAX, lost_attempts: u32::MAX, ..huge };
+    let state = through(&config, Outcome::ModelReplied(huge));
+    assert_eq!(state.usage().cost_nano_usd, u64::MAX);
+}
+
+#[test]
+fn identical_calls_of_one_reply_are_warned_about_before_they_end_the_run() {
+    let config = model();
+    let state = through(&config, reply(vec![call("never_heard"); 9], StopReason::ToolCalls));
+    let warned = state
+        .transcript()
+        .iter()
+        .filter(|entry| matches!(entry, Entry::ToolResult { content, .. } if content.contains("[Warning:")));
+    assert!(warned.count() >= 1);
+    let state = answered(&config, state, reply(vec![call("never_heard")], StopReason::ToolCalls));
+    assert_eq!(end(&state).error.as_ref().map(|error| error.code), Some(RunErrorCode::CycleDetected));
+}
+
+#[test]
+fn a_call_whose_result_changes_is_no_repetition() {
+    let config = model();
+    let mut state = step(&config, start());
+    for turn in 0..20 {
+        state = answered(&config, state, reply(vec![call("risk__score")], StopReason::ToolCalls));
+        let text = format!("{turn} of 20 are done");
+        state = answered(&config, state, Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() }));
+    }
+    assert!(!state.is_over());
+    let off = AgentConfig { limits: Limits { repeat_limit: 0, ..Limits::default() }, ..model() };
+    let mut state = step(&off, start());
+    for _ in 0..20 {
+        state = answered(&off, state, reply(vec![call("never_heard")], StopReason::ToolCalls));
+    }
+    assert!(!state.is_over());
 }

@@ -7,13 +7,19 @@ mod limits;
 mod plan;
 mod tools;
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use segno_expr::Template;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-pub use self::limits::{Limits, OnExceeded};
-pub use self::plan::{Approve, Branch, Plan, PlanCall, PlanOperation, PlanStep, StepAction};
+pub use self::limits::{Budget, Limits, OnExceeded};
+pub use self::plan::{
+    Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
+    StepAction, Wait,
+};
 pub use self::tools::{OnFailure, OnIndeterminate, Tool, ToolKind, Toolbox};
 use crate::canonical::{Canonical, Digest, digest_json};
 use crate::id::AgentName;
@@ -35,6 +41,9 @@ pub struct AgentConfig {
     /// The tools it may use, and those it knows of but may not.
     #[serde(default)]
     pub tools: Toolbox,
+    /// The agents that it may start as child runs or hand over to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<AgentName, Callee>,
     /// Where its memory reads and writes.
     #[serde(default)]
     pub memory_scope: MemoryScope,
@@ -52,6 +61,7 @@ impl AgentConfig {
             semantics: SEMANTICS,
             mind,
             tools: Toolbox::default(),
+            agents: BTreeMap::new(),
             memory_scope: MemoryScope::default(),
             limits: Limits::default(),
         }
@@ -63,6 +73,13 @@ impl AgentConfig {
         let json = serde_json::to_value(self).expect("a configuration has a JSON form");
         digest_json(&json)
     }
+}
+
+/// An agent that another one may start or hand over to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callee {
+    /// What its own limits let it use; a child run gets the smaller of this and what its parent has left.
+    pub budget: Budget,
 }
 
 /// How an agent decides.
@@ -86,6 +103,54 @@ pub struct ModelMind {
     pub prompt: Template,
     /// What to look up in memory before the model is first asked.
     pub recall: Option<Recall>,
+    /// The models to go on with, in order, when one gives no usable reply. The run stays with the one that replied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<ModelSettings>,
+    /// The form of a structured answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputSettings>,
+    /// How much of the transcript the model is sent; all of it when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextSettings>,
+}
+
+impl ModelMind {
+    /// The settings of the agent's own model for 0, else of its fallbacks in order.
+    pub fn settings(&self, fallback: u32) -> Option<&ModelSettings> {
+        match fallback.checked_sub(1) {
+            None => Some(&self.model),
+            Some(index) => self.fallback.get(usize::try_from(index).ok()?),
+        }
+    }
+}
+
+/// The form of a structured answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutputSettings {
+    /// JSON Schema of the answer.
+    pub schema: Value,
+    /// How often the model is asked again when its answer does not fit.
+    pub retries: u32,
+}
+
+/// How much of the transcript a model is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextSettings {
+    /// Most tokens of a request, estimated by [`estimate_tokens`](crate::estimate_tokens), without the reply.
+    pub max_tokens: u64,
+    /// What happens to the oldest part when the rest would not fit.
+    pub compact: Compact,
+}
+
+/// What happens to the oldest part of a transcript that has grown too long for the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compact {
+    /// The oldest tool results are left out first, then the oldest turns.
+    #[default]
+    Drop,
+    /// The oldest turns are replaced by a summary, for which the model is asked.
+    Summarise,
 }
 
 /// Which model, and how it is asked.
@@ -103,6 +168,27 @@ pub struct ModelSettings {
     /// Attempts after the first.
     #[serde(default = "default_model_retries")]
     pub retries: u32,
+    /// What its tokens cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+}
+
+/// What the tokens of a model cost, in millionths of a US dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Price {
+    /// Tokens sent.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+}
+
+impl Price {
+    /// What these tokens cost, in billionths of a US dollar, rounded up.
+    pub fn nano_usd(&self, input_tokens: u64, output_tokens: u64) -> u64 {
+        let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let total = of(input_tokens, self.input).saturating_add(of(output_tokens, self.output));
+        u64::try_from(total.div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
 }
 
 impl ModelSettings {
@@ -114,6 +200,7 @@ impl ModelSettings {
             max_output_tokens: None,
             timeout_ms: default_model_timeout_ms(),
             retries: default_model_retries(),
+            price: None,
         }
     }
 

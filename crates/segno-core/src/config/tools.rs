@@ -6,9 +6,10 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::canonical::Canonical;
-use crate::id::ToolName;
+use crate::canonical::{Canonical, print_json};
+use crate::id::{AgentName, ToolName};
 use crate::operation::{EffectClass, Terms};
+use crate::tokens::estimate_tokens;
 
 /// The tools that an agent may use, and the names of those that it knows of but may not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,15 @@ impl Toolbox {
     /// Says whether a name belongs to a tool that is known but not allowed.
     pub fn is_forbidden(&self, name: &str) -> bool {
         self.forbidden.iter().any(|tool| tool.as_str() == name || tool.model_name() == name)
+    }
+
+    /// About how many tokens it takes to tell a model about the tools.
+    pub(crate) fn tokens(&self) -> u64 {
+        let tools = self.tools.iter().map(|(name, tool)| {
+            let bytes = name.as_str().len() + tool.description.len() + print_json(&tool.input_schema).len();
+            estimate_tokens(bytes as u64)
+        });
+        tools.sum()
     }
 
     /// Feeds what a model is told about the tools.
@@ -97,7 +107,7 @@ impl Tool {
 }
 
 /// Who performs a tool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// A tool server, or a tool registered in process.
@@ -107,6 +117,18 @@ pub enum ToolKind {
     MemorySearch,
     /// The built-in `memory.create`; the core turns the call into a memory request.
     MemoryCreate,
+    /// The built-in `memory.traverse`; the core turns the call into a memory request.
+    MemoryTraverse,
+    /// `agents.<name>`: a child run of that agent, whose answer is the result.
+    Agent {
+        /// The agent, one of [`AgentConfig::agents`](crate::AgentConfig::agents).
+        agent: AgentName,
+    },
+    /// `handoff.<name>`: that agent goes on in the same session, and this run ends.
+    Handoff {
+        /// The agent, one of [`AgentConfig::agents`](crate::AgentConfig::agents).
+        agent: AgentName,
+    },
 }
 
 /// What a failed operation does to the run.
@@ -117,8 +139,13 @@ pub enum OnFailure {
     Fail,
     /// The failure is the result: a model reads it, a plan finds it as `steps.<id>.error`.
     Report,
-    /// This value stands in for the result.
+    /// This value stands in for the result. A person's no ends the run all the same: a value that was written before
+    /// must not pass for what was refused.
     Default(Value),
+    /// This tool, one of the agent's own, is called with the same arguments; what a failure of that one does, its own
+    /// settings say, and it falls back no further. The run ends where another tool would not help or would do harm: a
+    /// person said no, the arguments do not fit, or the effect may have taken place.
+    Fallback(ToolName),
 }
 
 /// What happens when nobody knows whether an effect took place.

@@ -4,241 +4,331 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::admit::{Admitted, Refusal, admit, admit_tool};
+use super::repeat::{self, Repeats, Watch};
+use super::result::{edited, failed, missing, result, told};
 use super::start::MEMORY_TIMEOUT_MS;
-use super::{Stop, think};
+use super::{Stop, budget, end, think};
 use crate::canonical::print_json;
-use crate::config::{AgentConfig, OnFailure, Tool, ToolKind};
+use crate::config::{AgentConfig, Budget, ModelMind, OnFailure, OnIndeterminate, Tool};
 use crate::event::{Failure, FailureCode, Outcome};
-use crate::id::ToolName;
-use crate::operation::{Gate, GateState, MemoryCreate, MemorySearch, Request, Terms, ToolCall};
-use crate::reply::{CallRequest, Verdict, Violation};
+use crate::id::{AgentName, ToolName};
+use crate::operation::{AgentCall, EffectClass, Gate, GateState, Request, Terms};
+use crate::reply::CallRequest;
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, CallSlot, Decision, Pending, Phase, Then};
+use crate::state::{AgentState, CallSlot, Decision, Pending, Phase, Settled, Then};
 use crate::transcript::Entry;
 
-/// Hits of a `memory.search` that names no limit.
-const DEFAULT_HITS: u32 = 5;
+/// A child run may wait for people, so it gets a day; its own limits bound its work.
+pub(crate) const AGENT_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Terms for a child run: it is taken up again where it stood, so no attempt of it is ever repeated.
+pub(crate) const AGENT_TERMS: Terms = Terms {
+    class: EffectClass::Composite,
+    timeout_ms: AGENT_TIMEOUT_MS,
+    retries: 0,
+    on_indeterminate: OnIndeterminate::Ask,
+};
 
 /// Decides on each call: a refusal that never leaves the core, or an operation.
-pub(crate) fn begin(
+pub(super) fn begin(
     config: &AgentConfig,
+    mind: &ModelMind,
     calls: Vec<CallRequest>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
     let mut slots = Vec::with_capacity(calls.len());
-    let mut requests = Vec::new();
-    let mut gated = Vec::new();
+    let mut admitted = Vec::with_capacity(calls.len());
+    let alone = calls.len() == 1;
     for call in calls {
         let refused = match admit(config, &call) {
-            Ok((name, tool, request)) => {
-                let terms = match &request {
-                    Request::MemorySearch(_) => Terms::read(MEMORY_TIMEOUT_MS),
-                    Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
-                    Request::ModelCompletion(_) | Request::ToolCall(_) => tool.terms(),
-                };
-                let gate = if tool.approve { GateState::Waiting(Gate::Approval) } else { GateState::Open };
-                gated.extend(tool.approve.then(|| Decision::AskApproval { name: name.to_string() }));
-                requests.push((request, terms, gate));
+            Ok((_, _, Admitted::Handoff { agent, message })) if alone => {
+                return hand_over(call, agent, message, state);
+            }
+            Ok((_, _, Admitted::Handoff { .. })) => {
+                let message =
+                    "a handoff ends this run, so it must be the only call of a reply: call it alone";
+                Some(Refusal::new("not_permitted", message))
+            }
+            Ok(call) => {
+                admitted.push(call);
                 None
             }
-            Err(refusal) => {
-                state.decide(Decision::Refuse { name: call.name.clone(), reason: refusal.message.clone() });
-                Some(refusal.into_text())
-            }
+            Err(refusal) => Some(refusal),
         };
-        slots.push(CallSlot { call_id: call.call_id, name: call.name, refused });
+        let CallRequest { call_id, name, .. } = call;
+        let settled = refused.map(|refusal| {
+            state.decide(Decision::Refuse { name: name.clone(), reason: refusal.message.clone() });
+            refusal.into_settled()
+        });
+        slots.push(CallSlot { call_id, name, settled, fallback: None });
     }
-    if requests.is_empty() {
-        answer(slots, Vec::new().into_iter(), state);
-        return Ok(());
+    if admitted.is_empty() {
+        return answer(config, slots, state);
     }
-    if let Some(limit) = reached(config, requests.len() as u64, state) {
-        let refusal =
-            Refusal { code: "limit_exceeded", message: limit.clone(), violations: Vec::new() }.into_text();
+    if let Some(limit) = reached(config, admitted.len() as u64, state) {
         for slot in &mut slots {
-            slot.refused.get_or_insert_with(|| refusal.clone());
+            slot.settled.get_or_insert_with(|| Refusal::new("limit_exceeded", &*limit).into_settled());
         }
-        answer(slots, Vec::new().into_iter(), state);
-        return think::exceeded(config, limit, state);
+        answer(config, slots, state)?;
+        return think::exceeded(config, mind, limit, state);
     }
-    let names = slots.iter().filter(|slot| slot.refused.is_none()).map(|slot| slot.name.clone()).collect();
+    let names = slots.iter().filter(|slot| slot.settled.is_none()).map(|slot| slot.name.clone()).collect();
     state.decide(Decision::CallTools { names });
-    gated.into_iter().for_each(|decision| state.decide(decision));
-    state.usage.tool_calls = state.usage.tool_calls.saturating_add(requests.len() as u64);
+    perform(config, slots, admitted, state);
+    Ok(())
+}
+
+/// Mints the operations of a reply's calls and waits for them.
+fn perform(
+    config: &AgentConfig,
+    slots: Vec<CallSlot>,
+    admitted: Vec<(&ToolName, &Tool, Admitted)>,
+    state: &mut AgentState,
+) {
+    state.usage.tool_calls = state.usage.tool_calls.saturating_add(admitted.len() as u64);
+    let mut left = budget::left(config, state);
+    let mut requests = Vec::with_capacity(admitted.len());
+    for (name, tool, admitted) in admitted {
+        let Some((request, terms)) = request(config, tool, admitted, &mut left) else { continue };
+        let gate = if tool.approve {
+            state.decide(Decision::AskApproval { name: name.to_string() });
+            GateState::Waiting(Gate::Approval)
+        } else {
+            GateState::Open
+        };
+        requests.push((request, terms, gate));
+    }
     state.wait_for(Then::Calls { calls: slots }, requests);
+}
+
+/// What a call asks for, with its terms; none for a handoff, which is no operation.
+fn request(
+    config: &AgentConfig,
+    tool: &Tool,
+    admitted: Admitted,
+    left: &mut Budget,
+) -> Option<(Request, Terms)> {
+    match admitted {
+        Admitted::Request(request) => {
+            let terms = match &request {
+                Request::MemorySearch(_) | Request::MemoryTraverse(_) => Terms::read(MEMORY_TIMEOUT_MS),
+                Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
+                Request::ModelCompletion(_)
+                | Request::ToolCall(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => tool.terms(),
+            };
+            Some((request, terms))
+        }
+        Admitted::Agent { agent, text, data } => {
+            let budget = budget::grant(config, &agent, left)?;
+            Some((Request::AgentCall(Arc::new(AgentCall { agent, text, data, budget })), AGENT_TERMS))
+        }
+        Admitted::Handoff { .. } => None,
+    }
+}
+
+/// Another agent goes on; the call has its result, since the transcript may be read on.
+fn hand_over(
+    call: CallRequest,
+    agent: AgentName,
+    message: Option<String>,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    let content = alloc::format!("handed over to `{agent}`");
+    end::handed_off(state, agent, message, None)?;
+    let CallRequest { call_id, name, .. } = call;
+    state.transcript.push(Entry::ToolResult { call_id, name, content, is_error: false });
     Ok(())
 }
 
 /// Takes the outcomes of the calls, in the order of the reply.
 pub(crate) fn returned(
     config: &AgentConfig,
-    slots: Vec<CallSlot>,
+    mind: &ModelMind,
+    mut slots: Vec<CallSlot>,
     operations: Vec<Pending>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
-    let mut results = Vec::with_capacity(operations.len());
-    let mut names = slots.iter().filter(|slot| slot.refused.is_none()).map(|slot| slot.name.as_str());
-    for pending in operations {
-        let tool = names.next().and_then(|name| config.tools.find(name));
-        results.push(result(tool, pending.outcome)?);
+    for pending in &operations {
+        if let Some(Outcome::AgentReturned(returned)) = &pending.outcome {
+            state.usage.add(&returned.usage);
+        }
     }
-    answer(slots, results.into_iter(), state);
+    let reply = state.transcript.last_reply();
+    let mut calls = reply.iter().flat_map(|entry| entry.calls());
+    let mut operations = operations.into_iter();
+    let mut fallbacks = Vec::new();
+    for slot in &mut slots {
+        let call = calls.next();
+        if slot.settled.is_some() {
+            continue;
+        }
+        let Some(pending) = operations.next() else { continue };
+        let edited = edited(&pending, call, slot.fallback.is_some());
+        let Pending { operation, outcome } = pending;
+        let settled = match result(outcome) {
+            Ok(content) => Settled { content, is_error: false },
+            Err(failure) => match deal(config, slot, call, &operation.request, failure)? {
+                Dealt::Settled(settled) => settled,
+                Dealt::Instead(fallback) => {
+                    slot.fallback = Some(fallback.call.0.clone());
+                    fallbacks.push(fallback);
+                    continue;
+                }
+            },
+        };
+        slot.settled = Some(Settled { content: told(edited, settled.content), ..settled });
+    }
+    if let Some(limit) = budget::overrun(config, state) {
+        let limit = budget::beyond(config, state, limit);
+        return Err(Stop::failed(RunErrorCode::LimitExceeded, limit, think::RAISE_THE_LIMIT));
+    }
+    fall_back(config, mind, slots, fallbacks, state)
+}
+
+/// What a failure comes to.
+enum Dealt<'a> {
+    Settled(Settled),
+    Instead(Fallback<'a>),
+}
+
+/// A tool that is called in the place of one that failed.
+struct Fallback<'a> {
+    call: (&'a ToolName, &'a Tool, Admitted),
+    decision: Decision,
+    /// What the model reads where the tool cannot be called after all.
+    failure: Settled,
+}
+
+/// Deals with a failure as the settings of the tool say that was called.
+fn deal<'a>(
+    config: &'a AgentConfig,
+    slot: &CallSlot,
+    call: Option<&CallRequest>,
+    made: &Request,
+    failure: Failure,
+) -> Result<Dealt<'a>, Stop> {
+    let name = slot.fallback.as_ref().map_or(slot.name.as_str(), ToolName::as_str);
+    let tool = config.tools.find(name);
+    let name = tool.map_or(name, |(name, _)| name.as_str());
+    match tool.and_then(|(_, tool)| tool.on_failure.as_ref()) {
+        Some(OnFailure::Fail) => return Err(failed(name, &failure)),
+        // A value that the author wrote must not pass for what a person refused.
+        Some(OnFailure::Default(value)) if failure.code != FailureCode::Denied => {
+            return Ok(Dealt::Settled(Settled { content: print_json(value), is_error: false }));
+        }
+        Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && falls_back(failure.code) => {
+            let arguments = match made {
+                Request::ToolCall(made) => Some(&made.parameters),
+                Request::ModelCompletion(_)
+                | Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => call.and_then(|call| call.verdict.arguments()),
+            };
+            if let Some(call) = arguments.and_then(|arguments| instead(config, to, arguments)) {
+                let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
+                let decision = Decision::FallBackTool { from: name.into(), to: to.to_string(), reason };
+                let failure = Refusal::from(failure).into_settled();
+                return Ok(Dealt::Instead(Fallback { call, decision, failure }));
+            }
+        }
+        Some(OnFailure::Report | OnFailure::Default(_) | OnFailure::Fallback(_)) | None => {}
+    }
+    Ok(Dealt::Settled(Refusal::from(failure).into_settled()))
+}
+
+/// Calls the tools that stand in for failed ones; meanwhile the other results wait. Goes on where there are none.
+fn fall_back(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    mut slots: Vec<CallSlot>,
+    fallbacks: Vec<Fallback<'_>>,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    if fallbacks.is_empty() {
+        return answer(config, slots, state);
+    }
+    if let Some(limit) = reached(config, fallbacks.len() as u64, state) {
+        let open = slots.iter_mut().filter(|slot| slot.settled.is_none());
+        for (slot, fallback) in open.zip(fallbacks) {
+            slot.settled = Some(fallback.failure);
+        }
+        answer(config, slots, state)?;
+        return think::exceeded(config, mind, limit, state);
+    }
+    let mut admitted = Vec::with_capacity(fallbacks.len());
+    for fallback in fallbacks {
+        state.decide(fallback.decision);
+        admitted.push(fallback.call);
+    }
+    perform(config, slots, admitted, state);
     Ok(())
 }
 
+/// The call of a tool in the place of a failed one; none where the agent may not call it with these arguments.
+fn instead<'a>(
+    config: &'a AgentConfig,
+    to: &ToolName,
+    arguments: &Value,
+) -> Option<(&'a ToolName, &'a Tool, Admitted)> {
+    let (name, tool) = config.tools.find(to.as_str())?;
+    match admit_tool(config, name, tool, arguments) {
+        Ok(admitted @ (Admitted::Request(_) | Admitted::Agent { .. })) => Some((name, tool, admitted)),
+        Ok(Admitted::Handoff { .. }) | Err(_) => None,
+    }
+}
+
+/// Says whether another tool may be called after such a failure: not where a person said no or where the arguments
+/// do not fit, and not where the effect may have taken place, which would then take place twice.
+fn falls_back(code: FailureCode) -> bool {
+    !matches!(code, FailureCode::Denied | FailureCode::InvalidArguments | FailureCode::Indeterminate)
+}
+
 /// Puts the result of every call into the transcript, in the order of the reply.
-fn answer(slots: Vec<CallSlot>, mut results: impl Iterator<Item = (String, bool)>, state: &mut AgentState) {
-    for CallSlot { call_id, name, refused } in slots {
-        let (content, is_error) = match refused {
-            Some(content) => (content, true),
-            None => results.next().unwrap_or_default(),
-        };
+fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) -> Result<(), Stop> {
+    let reply = state.transcript.last_reply();
+    let mut calls = reply.iter().flat_map(|entry| entry.calls());
+    let mut records = core::mem::take(&mut state.calls);
+    let mut watch = Watch::begin(config.limits.repeat_limit, &mut records);
+    let mut cycle = None;
+    for CallSlot { call_id, name, settled, .. } in slots {
+        let missing = || Refusal::from(missing()).into_settled();
+        let Settled { mut content, is_error } = settled.unwrap_or_else(missing);
+        let call = calls.next();
+        let repeats = call.and_then(|call| watch.take(repeat::digest(call), &content, is_error));
+        match repeats {
+            Some(Repeats::First(what)) => {
+                content.push_str("\n\n[Warning: this was ");
+                content.push_str(&what);
+                content.push_str(
+                    ". Do something else, or answer with what you know; the run ends if it goes on.]",
+                );
+                state.decide(Decision::Warn { reason: what });
+            }
+            Some(Repeats::StillAfterWarning(what)) => cycle = Some(what),
+            None => {}
+        }
         state.transcript.push(Entry::ToolResult { call_id, name, content, is_error });
     }
+    watch.finish();
+    state.calls = records;
     state.phase = Phase::Think;
-}
-
-/// What the model reads of an outcome; or the end of the run, where the tool's settings say so.
-fn result(tool: Option<(&ToolName, &Tool)>, outcome: Option<Outcome>) -> Result<(String, bool), Stop> {
-    let failure = match outcome {
-        Some(Outcome::ToolReturned(returned)) if !returned.is_error => {
-            return Ok((returned.into_text(), false));
-        }
-        Some(Outcome::MemoryFound(hits)) => return Ok((print_json(&json!({ "hits": hits })), false)),
-        Some(Outcome::MemoryCreated(created)) => {
-            return Ok((print_json(&json!({ "created": created })), false));
-        }
-        Some(Outcome::ToolReturned(returned)) => Failure::new(FailureCode::ToolFailed, returned.into_text()),
-        Some(Outcome::Failed(failure)) => failure,
-        Some(Outcome::ModelReplied(_)) | None => Failure::new(FailureCode::Internal, "the result is missing"),
-    };
-    match tool.and_then(|(_, tool)| tool.on_failure.as_ref()) {
-        Some(OnFailure::Default(value)) => Ok((print_json(value), false)),
-        Some(OnFailure::Fail) => {
-            let name = tool.map_or("", |(name, _)| name.as_str());
-            Err(failed(name, &failure))
-        }
-        Some(OnFailure::Report) | None => {
-            let refusal = Refusal {
-                code: failure.code.as_str(),
-                message: failure.message,
-                violations: failure.violations,
-            };
-            Ok((refusal.into_text(), true))
-        }
+    match cycle {
+        Some(what) => Err(Stop::failed(
+            RunErrorCode::CycleDetected,
+            alloc::format!("the model goes round in circles: {what}, and it was warned"),
+            "say in the instructions what to do when a tool does not help, or raise `limits.repeat_limit`",
+        )),
+        None => Ok(()),
     }
-}
-
-/// The end of a run by a failed tool.
-pub(crate) fn failed(name: &str, failure: &Failure) -> Stop {
-    let code = match failure.code {
-        FailureCode::Denied => RunErrorCode::Denied,
-        FailureCode::Timeout
-        | FailureCode::Unavailable
-        | FailureCode::Protocol
-        | FailureCode::ToolFailed
-        | FailureCode::InvalidArguments
-        | FailureCode::Indeterminate
-        | FailureCode::LimitExceeded
-        | FailureCode::Internal => RunErrorCode::ToolFailed,
-    };
-    let mut message = match code {
-        RunErrorCode::Denied => alloc::format!("`{name}` was denied: {}", failure.message),
-        _ => alloc::format!("`{name}` failed with {}: {}", failure.code.as_str(), failure.message),
-    };
-    for violation in &failure.violations {
-        message.push_str(&alloc::format!("; `{}` {}", violation.path, violation.message));
-    }
-    Stop::failed(
-        code,
-        message,
-        "set `on_failure = \"report\"` where the agent should go on without the result",
-    )
-}
-
-/// Why a call never leaves the core; the model reads it and goes on.
-struct Refusal {
-    code: &'static str,
-    message: String,
-    violations: Vec<Violation>,
-}
-
-impl Refusal {
-    fn new(code: &'static str, message: String) -> Self {
-        Self { code, message, violations: Vec::new() }
-    }
-
-    fn into_text(self) -> String {
-        let mut error = json!({ "code": self.code, "message": self.message });
-        if !self.violations.is_empty() {
-            error["violations"] = json!(self.violations);
-        }
-        print_json(&json!({ "ok": false, "error": error }))
-    }
-}
-
-/// Turns a call into a request, unless it must not leave the core.
-fn admit<'a>(
-    config: &'a AgentConfig,
-    call: &CallRequest,
-) -> Result<(&'a ToolName, &'a Tool, Request), Refusal> {
-    let Some((name, tool)) = config.tools.find(&call.name) else {
-        if config.tools.is_forbidden(&call.name) {
-            let message = alloc::format!("the tool `{}` is not allowed for this agent", call.name);
-            return Err(Refusal::new("not_permitted", message));
-        }
-        let known: Vec<String> = config.tools.tools.keys().map(ToolName::model_name).collect();
-        let message = alloc::format!("there is no tool `{}`; the tools are: {}", call.name, known.join(", "));
-        return Err(Refusal::new("tool_not_found", message));
-    };
-    let arguments = match &call.verdict {
-        Verdict::Valid { arguments } => arguments,
-        Verdict::Invalid { violations } => {
-            return Err(Refusal {
-                code: "invalid_arguments",
-                message: "the arguments do not fit the tool's schema; correct them and call again"
-                    .to_string(),
-                violations: violations.clone(),
-            });
-        }
-        Verdict::Malformed { message } => {
-            let message = alloc::format!("the arguments are not a JSON object: {message}");
-            return Err(Refusal::new("invalid_arguments", message));
-        }
-        Verdict::Truncated => {
-            let message = "the call was cut off at the reply's length limit and was not executed";
-            return Err(Refusal::new("invalid_arguments", message.to_string()));
-        }
-    };
-    let request = match tool.kind {
-        ToolKind::External => {
-            Request::ToolCall(Arc::new(ToolCall { tool_name: name.clone(), parameters: arguments.clone() }))
-        }
-        ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {
-            query: text(arguments, "query")?,
-            limit: arguments["limit"]
-                .as_u64()
-                .and_then(|limit| u32::try_from(limit).ok())
-                .unwrap_or(DEFAULT_HITS),
-            min_score: 0.0,
-        })),
-        ToolKind::MemoryCreate => Request::MemoryCreate(Arc::new(MemoryCreate {
-            entity: text(arguments, "entity")?,
-            entity_type: text(arguments, "type").unwrap_or_else(|_| "note".to_string()),
-            content: text(arguments, "content")?,
-        })),
-    };
-    Ok((name, tool, request))
-}
-
-fn text(arguments: &Value, key: &str) -> Result<String, Refusal> {
-    arguments[key].as_str().map(ToString::to_string).ok_or_else(|| Refusal {
-        code: "invalid_arguments",
-        message: alloc::format!("`{key}` is missing or not a string"),
-        violations: Vec::new(),
-    })
 }
 
 /// The limit that `count` more calls would exceed, in words.
@@ -247,7 +337,13 @@ fn reached(config: &AgentConfig, count: u64, state: &AgentState) -> Option<Strin
     if state.step >= limits.max_steps {
         return Some(alloc::format!("`limits.max_steps` ({}) is reached", limits.max_steps));
     }
+    if count <= budget::left(config, state).max_tool_calls {
+        return None;
+    }
     let calls = state.usage.tool_calls.saturating_add(count);
-    (calls > limits.max_tool_calls)
-        .then(|| alloc::format!("`limits.max_tool_calls` ({}) is reached", limits.max_tool_calls))
+    Some(if calls > limits.max_tool_calls {
+        alloc::format!("`limits.max_tool_calls` ({}) is reached", limits.max_tool_calls)
+    } else {
+        "the `max_tool_calls` that the calling run allows is reached".into()
+    })
 }

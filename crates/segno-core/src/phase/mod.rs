@@ -1,8 +1,14 @@
 //! One file for each phase of a run.
 
+pub(crate) mod admit;
+pub(crate) mod answer;
+pub(crate) mod budget;
 pub(crate) mod calls;
+pub(crate) mod compact;
 pub(crate) mod end;
 pub(crate) mod plan;
+pub(crate) mod repeat;
+pub(crate) mod result;
 pub(crate) mod scope;
 pub(crate) mod start;
 pub(crate) mod think;

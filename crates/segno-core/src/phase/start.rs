@@ -1,5 +1,6 @@
 //! A model-driven run begins: recall, then the first messages.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,12 +9,13 @@ use segno_expr::Template;
 
 use super::scope::RunScope;
 use super::{Stop, think};
-use crate::canonical::Canonical;
+use crate::canonical::{Canonical, Digest};
 use crate::config::{AgentConfig, ModelMind};
-use crate::event::Outcome;
+use crate::event::{Outcome, size};
 use crate::operation::{GateState, MemorySearch, Request, Terms};
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision, Pending, Phase, Then};
+use crate::tokens::estimate_tokens;
 use crate::transcript::{Entry, Transcript};
 
 /// A search answers in milliseconds; ten seconds allow for a busy disk.
@@ -53,7 +55,16 @@ pub(crate) fn recalled(
                     "look at the memory file that segno.toml names",
                 ));
             }
-            Some(Outcome::ModelReplied(_) | Outcome::MemoryCreated(_) | Outcome::ToolReturned(_)) | None => {}
+            Some(
+                Outcome::ModelReplied(_)
+                | Outcome::MemoryCreated(_)
+                | Outcome::MemoryTraversed(_)
+                | Outcome::ToolReturned(_)
+                | Outcome::AgentReturned(_)
+                | Outcome::InputGiven(_)
+                | Outcome::TimerFired,
+            )
+            | None => {}
         }
     }
     open(config, mind, state)
@@ -64,21 +75,61 @@ fn open(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Resul
     let mut head = Canonical::new("head");
     mind.model.feed(&mut head);
     config.tools.feed(&mut head);
-    let mut transcript = Transcript::begin(head.finish());
-    if let Some(instructions) = &mind.instructions {
-        transcript.push(Entry::Instructions(render("instructions", instructions, state)?));
+    let mut head_tokens = config.tools.tokens();
+    if let Some(output) = &mind.output {
+        head.tag(1).json(&output.schema);
+        head_tokens = head_tokens.saturating_add(estimate_tokens(size(&output.schema) as u64));
     }
-    transcript.push(Entry::User(render("prompt", &mind.prompt, state)?));
+    let instructions = match &mind.instructions {
+        Some(instructions) => Some(render("instructions", instructions, state)?),
+        None => None,
+    };
+    let prompt = render("prompt", &mind.prompt, state)?;
+    let inherited = core::mem::take(&mut state.transcript);
+    let (mut transcript, goes_on) = begin(inherited, head.finish(), head_tokens, instructions);
+    if !goes_on {
+        state.asked = 0;
+    }
+    if state.inherited > 0 {
+        state.inherited = transcript.len();
+    }
+    transcript.push(Entry::User(prompt));
+    for attachment in &state.request.attachments {
+        transcript.push(Entry::Attachment(attachment.clone()));
+    }
     state.transcript = transcript;
     state.phase = Phase::Think;
     Ok(())
 }
 
+/// Begins the transcript, or goes on with that of the session's run before.
+///
+/// Where nothing has changed that stands before the first message it is the same transcript (`true`), so that the
+/// provider's prompt cache holds from one run to the next. Otherwise it begins anew with the messages of the old one.
+fn begin(
+    inherited: Transcript,
+    head: Digest,
+    head_tokens: u64,
+    instructions: Option<String>,
+) -> (Transcript, bool) {
+    let before = match inherited.iter().next() {
+        Some(Entry::Instructions(text)) => Some(text),
+        Some(_) | None => None,
+    };
+    if !inherited.is_empty() && inherited.head() == head && before == instructions.as_ref() {
+        return (inherited, true);
+    }
+    let mut transcript = Transcript::begin(head, head_tokens);
+    if let Some(instructions) = instructions {
+        transcript.push(Entry::Instructions(instructions));
+    }
+    for entry in inherited.view().iter().filter(|entry| !matches!(entry, Entry::Instructions(_))) {
+        transcript.push(entry.clone());
+    }
+    (transcript, false)
+}
+
 /// Renders a template of the agent file as text.
-pub(crate) fn render(
-    what: &str,
-    template: &Template,
-    state: &AgentState,
-) -> Result<alloc::string::String, Stop> {
-    template.render_text(&RunScope(state)).map_err(|error| Stop::evaluation(what, &error))
+pub(crate) fn render(what: &str, template: &Template, state: &AgentState) -> Result<String, Stop> {
+    template.render_text(&RunScope::new(state)).map_err(|error| Stop::evaluation(what, &error))
 }

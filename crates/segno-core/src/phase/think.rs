@@ -5,36 +5,83 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Stop, calls, end};
-use crate::config::{AgentConfig, Mind, OnExceeded, OnIndeterminate};
-use crate::event::Outcome;
-use crate::operation::{EffectClass, GateState, ModelCompletion, Request, Terms, ToolChoice};
-use crate::reply::{CallRequest, ModelReply, ReplyPart, StopReason};
+use super::budget::{self, Reservation, Shorter};
+use super::{Stop, answer, calls, compact, end};
+use crate::canonical::{Canonical, Digest};
+use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded, OnIndeterminate};
+use crate::event::{FailureCode, Outcome};
+use crate::operation::{EffectClass, GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
+use crate::reply::{CallRequest, ModelReply, StopReason};
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision, Pending, Then};
 use crate::transcript::Entry;
 
 /// Asks the model, unless a limit is reached.
-pub(crate) fn ask(config: &AgentConfig, state: &mut AgentState) -> Result<(), Stop> {
+pub(crate) fn ask(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Result<(), Stop> {
     let max = config.limits.max_steps;
     if state.step >= max {
-        return exceeded(config, alloc::format!("`limits.max_steps` ({max}) is reached"), state);
+        return exceeded(config, mind, alloc::format!("`limits.max_steps` ({max}) is reached"), state);
     }
-    state.decide(Decision::AskModel);
-    request(config, ToolChoice::Auto, state);
-    Ok(())
+    if compact::fit(config, mind, state)? {
+        return Ok(());
+    }
+    match reserve(config, mind, Shorter::No, state) {
+        Ok(reservation) => {
+            state.decide(Decision::AskModel);
+            request(mind, ToolChoice::Auto, reservation, state);
+            Ok(())
+        }
+        Err(limit) => exceeded(config, mind, limit, state),
+    }
 }
 
 /// Ends the run at a limit, or asks the model for a last answer.
-pub(crate) fn exceeded(config: &AgentConfig, limit: String, state: &mut AgentState) -> Result<(), Stop> {
+pub(crate) fn exceeded(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    limit: String,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
     match config.limits.on_exceeded {
         OnExceeded::Fail => Err(limit_stop(limit)),
         OnExceeded::Answer => {
+            let reservation = last_reservation(config, mind, state)?;
             state.decide(Decision::AskLast { limit });
-            request(config, ToolChoice::None, state);
+            request(mind, ToolChoice::None, reservation, state);
             Ok(())
         }
     }
+}
+
+/// Makes room for a last answer, with tools off and as short as the limits demand.
+fn last_reservation(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    state: &mut AgentState,
+) -> Result<Reservation, Stop> {
+    compact::cut(mind, state)?;
+    reserve(config, mind, Shorter::Yes, state)
+        .map_err(|limit| Stop::failed(RunErrorCode::LimitExceeded, limit, RAISE_THE_LIMIT))
+}
+
+/// Asks again for what the last reply did not bring.
+pub(super) fn ask_again(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    last: bool,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    if !last {
+        return ask(config, mind, state);
+    }
+    let reservation = last_reservation(config, mind, state)?;
+    request(mind, ToolChoice::None, reservation, state);
+    Ok(())
+}
+
+/// Says whether the steps allow to ask again. A last answer may exceed them by one, and `ask` looks for itself.
+pub(super) fn may_ask_again(config: &AgentConfig, last: bool, state: &AgentState) -> bool {
+    !last || state.step <= config.limits.max_steps
 }
 
 /// What to do about a limit where a last answer is no choice.
@@ -48,81 +95,209 @@ pub(crate) fn limit_stop(limit: String) -> Stop {
     )
 }
 
-fn request(config: &AgentConfig, tool_choice: ToolChoice, state: &mut AgentState) {
-    let Mind::Model(mind) = &config.mind else { return };
+/// Sets aside what the next completion may take; `Err` says which limit it would exceed.
+fn reserve(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    shorter: Shorter,
+    state: &AgentState,
+) -> Result<Reservation, String> {
+    let mut left = budget::left(config, state);
+    budget::reserve(settings(mind, state.model), state.transcript.tokens(), shorter, &mut left)
+        .map_err(|limit| budget::too_little(config, state, limit))
+}
+
+fn request(mind: &ModelMind, tool_choice: ToolChoice, reservation: Reservation, state: &mut AgentState) {
     let entries = state.transcript.len();
-    let completion =
-        ModelCompletion { new_from: state.asked, entries, chain: state.transcript.chain(), tool_choice };
+    let completion = ModelCompletion {
+        new_from: state.asked,
+        entries,
+        chain: chain(mind, state),
+        tool_choice,
+        fallback: state.model,
+        max_output_tokens: reservation.max_output_tokens,
+        reserved: reservation.reserved,
+        purpose: Purpose::Reply,
+    };
     state.asked = entries;
+    let last = tool_choice == ToolChoice::None;
+    complete(mind, Then::Reply { last }, completion, state);
+}
+
+/// Mints a completion and waits for it.
+pub(super) fn complete(mind: &ModelMind, then: Then, completion: ModelCompletion, state: &mut AgentState) {
+    let settings = settings(mind, completion.fallback);
     let terms = Terms {
         class: EffectClass::Read,
-        timeout_ms: mind.model.timeout_ms,
-        retries: mind.model.retries,
+        timeout_ms: settings.timeout_ms,
+        retries: settings.retries,
         on_indeterminate: OnIndeterminate::Retry,
     };
-    let last = tool_choice == ToolChoice::None;
-    state.wait_for(
-        Then::Reply { last },
-        vec![(Request::ModelCompletion(Arc::new(completion)), terms, GateState::Open)],
-    );
+    state.wait_for(then, vec![(Request::ModelCompletion(Arc::new(completion)), terms, GateState::Open)]);
+}
+
+/// The digest of settings, tools and entries. The transcript's own covers the settings of the agent's first model; those
+/// of another one come on top, so that a change to a model which is never asked changes nothing.
+pub(super) fn chain(mind: &ModelMind, state: &AgentState) -> Digest {
+    let chain = state.transcript.chain();
+    if state.model == 0 {
+        return chain;
+    }
+    let mut canonical = Canonical::new("fallback");
+    canonical.bytes(chain.as_bytes());
+    settings(mind, state.model).feed(&mut canonical);
+    canonical.finish()
+}
+
+/// The settings of a model; those of the agent's own where a stored state names one that there is not.
+pub(super) fn settings(mind: &ModelMind, fallback: u32) -> &ModelSettings {
+    mind.settings(fallback).unwrap_or(&mind.model)
 }
 
 /// Takes the model's reply: an answer, or calls.
 pub(crate) fn replied(
     config: &AgentConfig,
+    mind: &ModelMind,
     last: bool,
     operations: Vec<Pending>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
-    let outcome = operations.into_iter().next().and_then(|pending| pending.outcome);
-    let reply = match outcome {
-        Some(Outcome::ModelReplied(reply)) => reply,
-        Some(Outcome::Failed(failure)) => {
-            return Err(model_stop(alloc::format!("{}: {}", failure.code.as_str(), failure.message)));
-        }
-        Some(Outcome::MemoryFound(_) | Outcome::MemoryCreated(_) | Outcome::ToolReturned(_)) | None => {
-            return Err(model_stop("the reply is missing".into()));
+    let mut reply = match taken(mind, operations, state) {
+        Ok(reply) => reply,
+        Err(failed) => {
+            return if failed.final_ {
+                Err(model_stop(mind, &failed.reason, state))
+            } else {
+                fall_back(config, mind, last, failed.reason, state)
+            };
         }
     };
-    state.usage.model_calls = state.usage.model_calls.saturating_add(1);
-    state.usage.input_tokens = state.usage.input_tokens.saturating_add(reply.input_tokens);
-    state.usage.output_tokens = state.usage.output_tokens.saturating_add(reply.output_tokens);
-    let calls = calls_of(&reply);
-    let (text, stop) = (reply.text(), reply.stop);
-    state.transcript.push(Entry::Assistant(reply));
-    if !calls.is_empty() && !last && stop != StopReason::Refusal {
-        return calls::begin(config, calls, state);
+    let text = reply.text();
+    let calls: Vec<CallRequest> = reply.calls().cloned().collect();
+    let stop = reply.stop;
+    // What the shell found has served once it is decided upon; the transcript is for the model.
+    let verdict = reply.output.take();
+    if let Some(limit) = budget::overrun(config, state) {
+        keep(reply, state);
+        let limit = budget::beyond(config, state, limit);
+        return Err(Stop::failed(RunErrorCode::LimitExceeded, limit, RAISE_THE_LIMIT));
     }
-    match stop {
-        StopReason::Refusal => Err(model_stop("the provider withheld the reply".into())),
-        StopReason::Length => Err(Stop::failed(
+    if !calls.is_empty() && !last && stop != StopReason::Refusal {
+        state.transcript.push(Entry::Assistant(reply));
+        return calls::begin(config, mind, calls, state);
+    }
+    let unusable = match stop {
+        StopReason::Refusal => Some("the provider withheld the reply"),
+        StopReason::End | StopReason::ToolCalls if text.is_empty() => Some("the model sent an empty reply"),
+        StopReason::End | StopReason::ToolCalls | StopReason::Length => None,
+    };
+    if let Some(reason) = unusable {
+        let next = mind.settings(state.model.saturating_add(1));
+        if next.is_none() || !may_ask_again(config, last, state) {
+            // The last reply that there is may hold something to show.
+            keep(reply, state);
+            if last && stop != StopReason::Refusal {
+                let message = "a limit is reached, and the model gave no last answer";
+                return Err(Stop::failed(RunErrorCode::LimitExceeded, message.into(), RAISE_THE_LIMIT));
+            }
+        }
+        return fall_back(config, mind, last, reason.into(), state);
+    }
+    state.transcript.push(Entry::Assistant(reply));
+    if let Some(output) = &mind.output
+        && !text.is_empty()
+    {
+        return answer::judge(config, mind, output, last, verdict, text, state);
+    }
+    if stop == StopReason::Length {
+        return Err(Stop::failed(
             RunErrorCode::LimitExceeded,
             "the reply was cut off at its length limit".into(),
             "raise `max_output_tokens` of the agent's model, or ask for a shorter answer",
-        )),
-        StopReason::End | StopReason::ToolCalls if text.is_empty() && last => {
-            let message = "a limit is reached, and the model gave no last answer";
-            Err(Stop::failed(RunErrorCode::LimitExceeded, message.into(), RAISE_THE_LIMIT))
+        ));
+    }
+    end::completed(state, Some(text), "the model answered");
+    Ok(())
+}
+
+/// Why there is no reply.
+struct Failed {
+    reason: String,
+    /// No other model would do better.
+    final_: bool,
+}
+
+/// The reply that a completion brought, with what it took counted.
+fn taken(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> Result<ModelReply, Failed> {
+    let missing = || Failed { reason: "the reply is missing".into(), final_: true };
+    let pending = operations.into_iter().next().ok_or_else(missing)?;
+    let Request::ModelCompletion(completion) = &pending.operation.request else { return Err(missing()) };
+    let settings = settings(mind, completion.fallback);
+    match pending.outcome {
+        Some(Outcome::ModelReplied(reply)) => {
+            budget::charge(state, settings, completion, &reply);
+            Ok(reply)
         }
-        StopReason::End | StopReason::ToolCalls if text.is_empty() => {
-            Err(model_stop("the model sent an empty reply".into()))
+        Some(Outcome::Failed(failure)) => {
+            budget::charge_failed(state, settings, completion, &failure);
+            let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
+            Err(Failed { reason, final_: failure.code == FailureCode::InvalidArguments })
         }
-        StopReason::End | StopReason::ToolCalls => {
-            end::completed(state, Some(text), "the model answered");
-            Ok(())
-        }
+        Some(
+            Outcome::MemoryFound(_)
+            | Outcome::MemoryCreated(_)
+            | Outcome::MemoryTraversed(_)
+            | Outcome::ToolReturned(_)
+            | Outcome::AgentReturned(_)
+            | Outcome::InputGiven(_)
+            | Outcome::TimerFired,
+        )
+        | None => Err(missing()),
     }
 }
 
-fn calls_of(reply: &ModelReply) -> Vec<CallRequest> {
-    let calls = reply.parts.iter().filter_map(|part| match part {
-        ReplyPart::Call(call) => Some(call.clone()),
-        ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
-    });
-    calls.collect()
+/// Takes the text of a summary's completion; none where it failed.
+pub(super) fn summary(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> Option<String> {
+    let reply = taken(mind, operations, state).ok()?;
+    let text = String::from(reply.text().trim());
+    (reply.stop != StopReason::Refusal && !text.is_empty()).then_some(text)
 }
 
-fn model_stop(message: String) -> Stop {
+/// Keeps a reply that ends the run, if it says anything.
+fn keep(reply: ModelReply, state: &mut AgentState) {
+    if reply.calls().next().is_some() || !reply.text().is_empty() {
+        state.transcript.push(Entry::Assistant(reply));
+    }
+}
+
+/// Goes on with the next model, or ends the run where there is none.
+fn fall_back(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    last: bool,
+    reason: String,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    let next = state.model.saturating_add(1);
+    let Some(to) = mind.settings(next).filter(|_| may_ask_again(config, last, state)) else {
+        return Err(model_stop(mind, &reason, state));
+    };
+    let from = settings(mind, state.model).name.clone();
+    state.decide(Decision::FallBack { from, to: to.name.clone(), reason });
+    state.model = next;
+    ask_again(config, mind, last, state)
+}
+
+fn model_stop(mind: &ModelMind, reason: &str, state: &AgentState) -> Stop {
+    let tried = (0..=state.model).filter_map(|model| mind.settings(model));
+    let tried: Vec<String> = tried.map(|settings| alloc::format!("`{}`", settings.name)).collect();
+    let message = match tried.as_slice() {
+        [] | [_] => String::from(reason),
+        _ => alloc::format!(
+            "none of the models {} gave a usable reply; the last one: {reason}",
+            tried.join(", ")
+        ),
+    };
     Stop::failed(
         RunErrorCode::ModelFailed,
         message,

@@ -21,7 +21,7 @@ pub(crate) fn addressed(news: News, operation: OperationId) -> News {
 fn stagger(world: &World, mut state: AgentState) {
     for _ in 0..8 {
         let Ok(action) = execute_agent_step(&world.config, state) else { return };
-        if action.response().is_some() {
+        if action.state().is_over() {
             return;
         }
         state = action.into_state();
@@ -71,7 +71,7 @@ proptest! {
         let mut joins = 0;
         loop {
             let action = execute_agent_step(&world.config, state).unwrap();
-            if action.response().is_some() {
+            if action.state().is_over() {
                 break;
             }
             state = action.into_state();

@@ -26,7 +26,11 @@ proptest! {
             let missing: Vec<Operation> = missing.map(|pending| pending.operation.clone()).collect();
             let action = execute_agent_step(&world.config, state.clone()).unwrap();
             let gated = missing.iter().all(|operation| matches!(operation.gate, GateState::Waiting(_)));
-            assert_eq!(matches!(action, AgentAction::RequestApproval { .. }), gated);
+            // A question alone is asked as one.
+            let asked = matches!(missing.as_slice(), [Operation { gate: GateState::Waiting(Gate::Input), .. }]);
+            let asked = asked && matches!(missing[0].request, Request::Input(_));
+            assert_eq!(matches!(action, AgentAction::RequestApproval { .. }), gated && !asked);
+            assert_eq!(matches!(action, AgentAction::RequestInput { .. }), asked);
             let listed = match &action {
                 AgentAction::RequestApproval { operations, .. } | AgentAction::RequestParallel { operations, .. } => {
                     operations.clone()
@@ -34,11 +38,15 @@ proptest! {
                 AgentAction::RequestModelCompletion { id, .. }
                 | AgentAction::RequestMemorySearch { id, .. }
                 | AgentAction::RequestMemoryCreate { id, .. }
+                | AgentAction::RequestMemoryTraverse { id, .. }
+                | AgentAction::RequestAgent { id, .. }
+                | AgentAction::RequestInput { id, .. }
+                | AgentAction::RequestTimer { id, .. }
                 | AgentAction::RequestToolCall { id, .. } => {
                     assert_eq!((missing.len(), *id), (1, missing[0].id));
                     missing.clone()
                 }
-                AgentAction::Complete { .. } => panic!("a state that waits is not over"),
+                AgentAction::Complete { .. } | AgentAction::Handoff { .. } => panic!("a state that waits is not over"),
             };
             assert_eq!(listed, missing);
             let (operations, same) = action.into_operations();
@@ -71,6 +79,7 @@ proptest! {
                 for answer in [
                     Answer::Approved { edited: None, reason: None, by: None },
                     Answer::Denied { reason: None, by: None },
+                    Answer::Given { value: serde_json::Value::Null, by: None },
                     Answer::Done { result: None, by: None },
                     Answer::NotDone { by: None },
                 ] {

@@ -7,6 +7,8 @@ mod strategies;
 mod world;
 
 mod bounds;
+mod compaction;
+mod fork;
 mod hostile;
 mod identity;
 mod order;

@@ -21,10 +21,17 @@ proptest! {
             if let Request::ToolCall(call) = &operation.request {
                 prop_assert!(is_allowed(&world, &call.tool_name), "{}", call.tool_name);
                 let tool = &world.config.tools.tools[&call.tool_name];
-                prop_assert_eq!(tool.kind, ToolKind::External);
+                prop_assert_eq!(&tool.kind, &ToolKind::External);
                 prop_assert!(!tool.approve || operation.gate == GateState::Waiting(Gate::Approval));
                 prop_assert_eq!(operation.terms, tool.terms());
             }
+            if let Request::AgentCall(call) = &operation.request {
+                prop_assert!(world.config.agents.contains_key(&call.agent), "{}", call.agent);
+                let own = world.config.agents[&call.agent].budget;
+                prop_assert_eq!(call.budget.min(own), call.budget);
+            }
+            let effect = matches!(operation.terms.class, EffectClass::Unsafe | EffectClass::Keyed);
+            prop_assert!(!(world.asks_effects && effect) || operation.gate != GateState::Open);
         }
     }
 

@@ -9,13 +9,20 @@ use serde_json::{Value, json};
 use crate::world::{Course, World};
 
 /// Tools that a configuration may allow, with who performs them.
-const TOOLS: &[(&str, ToolKind)] = &[
-    ("risk.score", ToolKind::External),
-    ("mail.send", ToolKind::External),
-    ("log_read", ToolKind::External),
-    ("memory.search", ToolKind::MemorySearch),
-    ("memory.create", ToolKind::MemoryCreate),
-];
+fn tools() -> Vec<(&'static str, ToolKind)> {
+    let named = |name: &str| name.parse().expect("an agent name");
+    vec![
+        ("risk.score", ToolKind::External),
+        ("mail.send", ToolKind::External),
+        ("log_read", ToolKind::External),
+        ("memory.search", ToolKind::MemorySearch),
+        ("memory.create", ToolKind::MemoryCreate),
+        ("memory.traverse", ToolKind::MemoryTraverse),
+        ("agents.scout", ToolKind::Agent { agent: named("scout") }),
+        ("agents.clerk", ToolKind::Agent { agent: named("clerk") }),
+        ("handoff.clerk", ToolKind::Handoff { agent: named("clerk") }),
+    ]
+}
 
 /// How many cases each law is tried on.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
@@ -25,6 +32,11 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
 /// A configuration of either kind, with all that its run will meet.
 pub(crate) fn world() -> impl Strategy<Value = World> {
     prop_oneof![world_of(plan().boxed()), world_of(model_mind().boxed())]
+}
+
+/// A plan-driven configuration, with all that its run will meet.
+pub(crate) fn plan_world() -> impl Strategy<Value = World> {
+    world_of(plan().boxed())
 }
 
 /// A model-driven configuration, with all that its run will meet.
@@ -37,41 +49,93 @@ fn world_of(mind: BoxedStrategy<Mind>) -> impl Strategy<Value = World> {
         0.15,
         (0..4_usize, 0..4_usize, select(vec![Signal::Cancel, Signal::Deadline])),
     );
-    (config(mind), request(), prop::collection::vec(course(), 1..10), signal).prop_map(
-        |(config, request, courses, signal)| World {
+    let budget = prop::option::weighted(0.2, budget());
+    let courses = prop::collection::vec(course(), 1..10);
+    (config(mind), request(), courses, signal, budget, prop::bool::weighted(0.15)).prop_map(
+        |(config, request, courses, signal, budget, asks_effects)| World {
             run: RunId::from_bytes([7; 16]),
             config,
             request,
             courses,
+            budget,
+            asks_effects,
             signal,
         },
     )
 }
 
 fn request() -> impl Strategy<Value = AgentRequest> {
-    (text(), json_value()).prop_map(|(text, data)| AgentRequest { text, data, tenant: "acme".into() })
+    let attachment = Attachment {
+        name: "disk.png".into(),
+        media_type: "image/png".into(),
+        digest: digest_json(&json!("disk")),
+        bytes: 4_000,
+    };
+    let attachments = prop_oneof![3 => Just(Vec::new()), 1 => Just(vec![attachment])];
+    (text(), json_value(), attachments).prop_map(|(text, data, attachments)| AgentRequest {
+        text,
+        data,
+        tenant: "acme".into(),
+        attachments,
+    })
+}
+
+fn budget() -> impl Strategy<Value = Budget> {
+    (0..12_u64, tokens_limit(), cost_limit()).prop_map(|(max_tool_calls, max_tokens, max_cost_nano_usd)| {
+        Budget { max_tool_calls, max_tokens, max_cost_nano_usd }
+    })
+}
+
+fn tokens_limit() -> impl Strategy<Value = Option<u64>> {
+    prop::option::weighted(0.3, select(vec![0, 300, 5_000, 1_000_000]))
+}
+
+fn cost_limit() -> impl Strategy<Value = Option<u64>> {
+    prop::option::weighted(0.2, select(vec![0, 1_000_000, u64::MAX]))
 }
 
 fn config(mind: BoxedStrategy<Mind>) -> impl Strategy<Value = AgentConfig> {
     let forbidden = prop::sample::subsequence(vec!["host.kill", "mail.send", "risk.score"], 0..=2);
-    (mind, prop::collection::vec(prop::option::weighted(0.8, tool()), TOOLS.len()), forbidden, limits())
-        .prop_map(|(mind, tools, forbidden, limits)| {
-            let tools = TOOLS.iter().zip(tools).filter_map(|((name, kind), tool)| {
-                Some((name.parse().expect("a tool name"), Tool { kind: *kind, ..tool? }))
-            });
-            let forbidden = forbidden.iter().map(|name| name.parse().expect("a tool name"));
-            let tools = Toolbox { tools: tools.collect(), forbidden: forbidden.collect() };
-            AgentConfig { tools, limits, ..AgentConfig::new("agent".parse().expect("a name"), mind) }
-        })
+    let agents = prop::collection::vec(prop::option::weighted(0.9, budget()), 2);
+    let tools = prop::collection::vec(prop::option::weighted(0.8, tool()), tools().len());
+    (mind, tools, forbidden, limits(), agents).prop_map(|(mind, tools, forbidden, limits, agents)| {
+        let tools = self::tools().into_iter().zip(tools).filter_map(|((name, kind), tool)| {
+            Some((name.parse().expect("a tool name"), Tool { kind, ..tool? }))
+        });
+        let forbidden = forbidden.iter().map(|name| name.parse().expect("a tool name"));
+        let tools = Toolbox { tools: tools.collect(), forbidden: forbidden.collect() };
+        let agents = ["scout", "clerk"].iter().zip(agents).filter_map(|(name, budget)| {
+            Some((name.parse().expect("an agent name"), Callee { budget: budget? }))
+        });
+        let agents = agents.collect();
+        AgentConfig { tools, limits, agents, ..AgentConfig::new("agent".parse().expect("a name"), mind) }
+    })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (0..8_u64, 0..8_u64, select(vec![OnExceeded::Fail, OnExceeded::Answer])).prop_map(
-        |(max_steps, max_tool_calls, on_exceeded)| Limits {
+    let state_bytes = prop_oneof![8 => Just(Limits::default().max_state_bytes), 1 => 0..3_000_u64];
+    let exceeded = select(vec![OnExceeded::Fail, OnExceeded::Answer]);
+    let limits = (0..8_u64, 0..8_u64, exceeded, tokens_limit(), cost_limit(), state_bytes, 0..4_u32);
+    limits.prop_map(
+        |(
             max_steps,
             max_tool_calls,
             on_exceeded,
-            ..Limits::default()
+            max_tokens,
+            max_cost_nano_usd,
+            max_state_bytes,
+            repeat_limit,
+        )| {
+            Limits {
+                max_steps,
+                max_tool_calls,
+                on_exceeded,
+                max_tokens,
+                max_cost_nano_usd,
+                max_state_bytes,
+                repeat_limit,
+                ..Limits::default()
+            }
         },
     )
 }
@@ -94,6 +158,8 @@ fn on_failure() -> impl Strategy<Value = Option<OnFailure>> {
         1 => Just(Some(OnFailure::Fail)),
         3 => Just(Some(OnFailure::Report)),
         1 => json_value().prop_map(|value| Some(OnFailure::Default(value))),
+        4 => prop_oneof![6 => Just("log_read"), 4 => select(tools()).prop_map(|(name, _)| name), 1 => Just("host.kill")]
+            .prop_map(|tool| Some(OnFailure::Fallback(tool.parse().expect("a tool name")))),
     ]
 }
 
@@ -106,6 +172,9 @@ fn template() -> impl Strategy<Value = Template> {
         "{{steps.a.value}} {{steps.b[0].text}}",
         "{{steps.never}}{{memory.hits.length}}",
         "{{memory.hits}}",
+        "{{vars.a}} {{vars}}",
+        "{{index}}: {{item}} {{item.value}}",
+        "{{request.attachments}}",
         "",
     ];
     let sound = select(sources.to_vec());
@@ -122,6 +191,8 @@ fn condition() -> impl Strategy<Value = Expression> {
         "steps.a.value > 0.5",
         "!steps.b.error",
         "request.data.a",
+        "vars.a !== null",
+        "index === 1",
         "false",
     ];
     prop_oneof![12 => select(sources.to_vec()), 1 => Just("[1] === [1]")]
@@ -134,9 +205,10 @@ fn arguments() -> impl Strategy<Value = ValueTemplate> {
         json!({"z": 1, "a": "{{request.text}}"}),
         json!({"value": "{{steps.a}}", "list": ["{{steps.b}}", {"deep": "{{steps.c}}"}]}),
         json!("{{steps.a}}"),
+        json!({"item": "{{item}}", "vars": "{{vars.b}}"}),
         json!({"bad": "{{[1] === [1]}}"}),
     ];
-    prop_oneof![12 => select(sources[..4].to_vec()), 1 => Just(sources[4].clone())]
+    prop_oneof![12 => select(sources[..5].to_vec()), 1 => Just(sources[5].clone())]
         .prop_map(|source| ValueTemplate::parse(&source).expect("a template"))
 }
 
@@ -149,11 +221,68 @@ fn plan() -> impl Strategy<Value = Mind> {
 fn step_action() -> impl Strategy<Value = StepAction> {
     let branch = (prop::option::weighted(0.3, condition()), plan_operation())
         .prop_map(|(when, operation)| Branch { when, operation });
+    let vars = prop::collection::btree_map(select(vec!["a", "b"]).prop_map(String::from), value(), 0..3);
+    let each = (list(), 0..4_u32, plan_operation()).prop_map(|(list, concurrency, operation)| ForEach {
+        list,
+        concurrency,
+        operation,
+    });
     prop_oneof![
-        4 => plan_operation().prop_map(StepAction::Operation),
-        3 => prop::collection::vec(branch, 0..4).prop_map(StepAction::Parallel),
-        2 => template().prop_map(StepAction::Respond),
+        8 => plan_operation().prop_map(StepAction::Operation),
+        6 => prop::collection::vec(branch, 0..4).prop_map(StepAction::Parallel),
+        6 => each.prop_map(StepAction::ForEach),
+        3 => vars.prop_map(StepAction::Set),
+        4 => template().prop_map(StepAction::Respond),
+        2 => arguments().prop_map(StepAction::Output),
+        1 => handoff().prop_map(StepAction::Handoff),
     ]
+}
+
+/// What a variable is set to.
+fn value() -> impl Strategy<Value = Expression> {
+    let sources = ["steps.a", "vars.a", "[vars.b, steps.b]", "request.data", "1", "null", "[vars.a, vars.a]"];
+    prop_oneof![16 => select(sources.to_vec()), 1 => Just("[1] === [1]")]
+        .prop_map(|source| Expression::parse(source).expect("an expression"))
+}
+
+/// What a `for_each` goes through; some are no lists.
+fn list() -> impl Strategy<Value = Expression> {
+    let sources = ["[1, 2, 3]", "['x', {value: 1}]", "[steps.a]", "[]", "null", "vars.a", "steps.b"];
+    prop_oneof![12 => select(sources.to_vec()), 1 => Just("'x'.padStart(1001).split('')")]
+        .prop_map(|source| Expression::parse(source).expect("an expression"))
+}
+
+fn agent() -> impl Strategy<Value = AgentName> {
+    prop_oneof![12 => select(vec!["scout", "clerk"]), 1 => Just("ghost")]
+        .prop_map(|name| name.parse().expect("an agent name"))
+}
+
+fn handoff() -> impl Strategy<Value = PlanHandoff> {
+    (agent(), prop::option::of(template()), prop::option::of(arguments()))
+        .prop_map(|(target, message, data)| PlanHandoff { target, message, data })
+}
+
+fn wait() -> impl Strategy<Value = Wait> {
+    let until = ["0", "5000", "-1.5", "'1970-01-02'", "vars.a", "'soon'", "'2026-11-22'"];
+    prop_oneof![
+        3 => select(vec![0, 1, 500, 86_400_000]).prop_map(|ms| Wait::For { ms }),
+        1 => Just(Wait::For { ms: u64::MAX }),
+        4 => select(until.to_vec())
+            .prop_map(|source| Wait::Until(Expression::parse(source).expect("an expression"))),
+    ]
+}
+
+fn schema() -> impl Strategy<Value = Option<Value>> {
+    prop::option::of(Just(json!({"type": "object"})))
+}
+
+fn model_settings() -> impl Strategy<Value = ModelSettings> {
+    let price = prop::option::of((0..3_000_000_u64, 0..9_000_000_u64));
+    (prop::option::weighted(0.7, 1..200_u32), price).prop_map(|(max_output_tokens, price)| ModelSettings {
+        max_output_tokens,
+        price: price.map(|(input, output)| Price { input, output }),
+        ..ModelSettings::named("local")
+    })
 }
 
 fn plan_operation() -> impl Strategy<Value = PlanOperation> {
@@ -169,9 +298,23 @@ fn plan_operation() -> impl Strategy<Value = PlanOperation> {
         1 => (template(), template()).prop_map(|(entity, content)| PlanCall::MemoryCreate {
             entity,
             entity_type: "incident".into(),
+            relations: vec![RelationTemplate { relation: "part_of".into(), to: content.clone() }],
             content,
         }),
-        4 => (weights, arguments(), approve).prop_map(|(tool, with, approve)| PlanCall::Tool {
+        1 => (template(), 0..4_u32).prop_map(|(from, depth)| PlanCall::MemoryTraverse {
+            from,
+            relation: Some("part_of".into()),
+            depth,
+            limit: 5,
+        }),
+        2 => (agent(), prop::option::of(template()), prop::option::of(arguments()))
+            .prop_map(|(agent, text, data)| PlanCall::Agent { agent, text, data }),
+        2 => (model_settings(), prop::option::of(template()), template(), schema()).prop_map(
+            |(model, instructions, prompt, schema)| PlanCall::Model { model, instructions, prompt, schema },
+        ),
+        1 => (template(), schema()).prop_map(|(question, schema)| PlanCall::Ask { question, schema }),
+        1 => wait().prop_map(PlanCall::Wait),
+        6 => (weights, arguments(), approve).prop_map(|(tool, with, approve)| PlanCall::Tool {
             tool: tool.parse().expect("a tool name"),
             with,
             approve,
@@ -187,9 +330,18 @@ fn plan_operation() -> impl Strategy<Value = PlanOperation> {
 
 fn model_mind() -> impl Strategy<Value = Mind> {
     let recall = (template(), 0..4_u32).prop_map(|(query, limit)| Recall { query, limit, min_score: 0.0 });
-    (prop::option::of(template()), template(), prop::option::weighted(0.4, recall)).prop_map(
-        |(instructions, prompt, recall)| {
-            Mind::Model(ModelMind { model: ModelSettings::named("local"), instructions, prompt, recall })
+    let prompts = (prop::option::of(template()), template(), prop::option::weighted(0.4, recall));
+    let output =
+        (schema(), 0..3_u32).prop_map(|(schema, retries)| Some(OutputSettings { schema: schema?, retries }));
+    let context = (
+        select(vec![60, 250, 300, 350, 400, 600, 2_000, 50_000]),
+        select(vec![Compact::Drop, Compact::Summarise]),
+    )
+        .prop_map(|(max_tokens, compact)| ContextSettings { max_tokens, compact });
+    let fallback = prop::collection::vec(model_settings(), 0..3);
+    (model_settings(), fallback, prompts, output, prop::option::weighted(0.7, context)).prop_map(
+        |(model, fallback, (instructions, prompt, recall), output, context)| {
+            Mind::Model(ModelMind { model, instructions, prompt, recall, fallback, output, context })
         },
     )
 }
@@ -218,15 +370,74 @@ fn course() -> impl Strategy<Value = Course> {
         1 => failure().prop_map(Outcome::Failed),
     ];
     let returned = prop_oneof![4 => tool_return().prop_map(Outcome::ToolReturned), 1 => failure().prop_map(Outcome::Failed)];
-    (prop::bool::weighted(0.1), approval(), doubts, reply, found, created, returned).prop_map(
-        |(invalid, approval, doubts, reply, found, created, returned)| Course {
-            invalid,
-            approval,
-            doubts,
-            reply,
-            found,
-            created,
-            returned,
+    let traversed = prop_oneof![4 => traversal().prop_map(Outcome::MemoryTraversed), 1 => failure().prop_map(Outcome::Failed)];
+    let agent = prop_oneof![8 => agent_return().prop_map(Outcome::AgentReturned), 1 => failure().prop_map(Outcome::Failed)];
+    let timer = prop_oneof![8 => Just(Outcome::TimerFired), 1 => failure().prop_map(Outcome::Failed)];
+    let given = prop_oneof![
+        4 => json_value().prop_map(|value| Answer::Given { value, by: None }),
+        1 => prop::option::of(text()).prop_map(|reason| Answer::Denied { reason, by: None }),
+    ];
+    let at_gates = (prop::bool::weighted(0.1), approval(), doubts, given);
+    let outcomes = (reply, found, created, traversed, returned, agent, timer);
+    (at_gates, outcomes).prop_map(
+        |((invalid, approval, doubts, given), (reply, found, created, traversed, returned, agent, timer))| {
+            Course {
+                invalid,
+                approval,
+                doubts,
+                reply,
+                found,
+                created,
+                traversed,
+                returned,
+                agent,
+                given,
+                timer,
+            }
+        },
+    )
+}
+
+fn traversal() -> impl Strategy<Value = MemoryTraversal> {
+    let strength = prop_oneof![8 => 0.0..1.0_f64, 1 => any::<f64>()];
+    (text(), strength, any::<bool>()).prop_map(|(text, strength, truncated)| MemoryTraversal {
+        entities: vec![TraversedEntity {
+            entity: "disk".into(),
+            entity_type: "incident".into(),
+            depth: 0,
+            observations: vec![text],
+        }],
+        relations: vec![TraversedRelation {
+            from: "disk".into(),
+            relation: "part_of".into(),
+            to: "host".into(),
+            strength,
+        }],
+        truncated,
+    })
+}
+
+/// How a child run ended; now and then it used more than anybody may.
+fn agent_return() -> impl Strategy<Value = AgentReturn> {
+    let status = prop_oneof![
+        6 => Just(Status::Completed),
+        1 => Just(Status::Failed),
+        1 => Just(Status::Cancelled),
+        1 => Just(Status::HandedOff),
+    ];
+    let used = prop_oneof![8 => 0..100_u64, 1 => Just(u64::MAX)];
+    (status, prop::option::of(text()), prop::option::of(json_value()), 0..3_u64, used).prop_map(
+        |(status, answer, output, tool_calls, tokens)| AgentReturn {
+            run: RunId::from_bytes([9; 16]),
+            status,
+            answer,
+            output,
+            error: (status == Status::Failed).then(|| RunError {
+                code: RunErrorCode::LimitExceeded,
+                message: "`limits.max_steps` (4) is reached".into(),
+                help: "raise the limit".into(),
+            }),
+            usage: Usage { tool_calls, input_tokens: tokens, output_tokens: tokens, ..Usage::default() },
         },
     )
 }
@@ -253,8 +464,17 @@ pub(crate) fn reply() -> impl Strategy<Value = ModelReply> {
         1 => Just(StopReason::Refusal),
     ];
     let tokens = prop_oneof![8 => 0..1000_u64, 1 => Just(u64::MAX)];
-    (prop::collection::vec(part, 0..5), stop, tokens.clone(), tokens).prop_map(
-        |(parts, stop, input_tokens, output_tokens)| ModelReply { parts, stop, input_tokens, output_tokens },
+    let output = prop::option::of(verdict());
+    let lost = prop_oneof![8 => Just(0), 1 => 1..3_u32];
+    (prop::collection::vec(part, 0..5), stop, tokens.clone(), tokens, output, lost).prop_map(
+        |(parts, stop, input_tokens, output_tokens, output, lost_attempts)| ModelReply {
+            parts,
+            stop,
+            input_tokens,
+            output_tokens,
+            output,
+            lost_attempts,
+        },
     )
 }
 
@@ -266,6 +486,10 @@ fn call() -> impl Strategy<Value = CallRequest> {
         "log_read",
         "memory__search",
         "memory__create",
+        "memory__traverse",
+        "agents__scout",
+        "agents.clerk",
+        "handoff__clerk",
         "mail__send",
         "host__kill",
         "host.kill",
@@ -285,7 +509,8 @@ fn verdict() -> impl Strategy<Value = Verdict> {
     let sound = select(vec![
         json!({"query": "disk", "entity": "disk", "content": "is full", "limit": 2}),
         json!({"query": "disk", "entity": "disk", "content": "is full", "type": "incident", "limit": -1}),
-        json!({"value": 1, "name": "x"}),
+        json!({"from": "disk", "text": "look", "depth": 3, "limit": 9}),
+        json!({"value": 1, "name": "x", "text": "go", "data": [1], "message": "over to you"}),
         json!({}),
     ]);
     let violation = Violation { path: "/value".into(), message: "expected a number".into() };
@@ -335,6 +560,10 @@ pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
         reply().prop_map(Outcome::ModelReplied),
         prop::collection::vec(hit(), 0..3).prop_map(Outcome::MemoryFound),
         tool_return().prop_map(Outcome::ToolReturned),
+        traversal().prop_map(Outcome::MemoryTraversed),
+        agent_return().prop_map(Outcome::AgentReturned),
+        json_value().prop_map(Outcome::InputGiven),
+        Just(Outcome::TimerFired),
         failure().prop_map(Outcome::Failed),
     ]
 }
@@ -342,10 +571,15 @@ pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
 /// News that no sound shell would bring: any kind, for one of the pending operations by its place or for nobody.
 pub(crate) fn stray() -> impl Strategy<Value = (Option<usize>, News)> {
     let nobody = OperationId::from_bytes([0xee; 16]);
-    let gate = prop_oneof![Just(Gate::Approval), text().prop_map(|reason| Gate::InDoubt { reason })];
+    let gate = prop_oneof![
+        Just(Gate::Approval),
+        Just(Gate::Input),
+        text().prop_map(|reason| Gate::InDoubt { reason })
+    ];
     let answer = prop_oneof![
         2 => approval(),
         1 => prop::option::of(json_value()).prop_map(|result| Answer::Done { result, by: None }),
+        1 => json_value().prop_map(|value| Answer::Given { value, by: None }),
         1 => Just(Answer::NotDone { by: None }),
     ];
     let news = prop_oneof![

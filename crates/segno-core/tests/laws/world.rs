@@ -12,6 +12,10 @@ pub(crate) struct World {
     pub(crate) request: AgentRequest,
     /// An operation's course depends on its place in the run alone, never on the order of arrival.
     pub(crate) courses: Vec<Course>,
+    /// What a parent run lets it use.
+    pub(crate) budget: Option<Budget>,
+    /// A person is asked before each effect.
+    pub(crate) asks_effects: bool,
     /// A signal in this join, after that many of its events.
     pub(crate) signal: Option<(usize, usize, Signal)>,
 }
@@ -28,7 +32,12 @@ pub(crate) struct Course {
     pub(crate) reply: Outcome,
     pub(crate) found: Outcome,
     pub(crate) created: Outcome,
+    pub(crate) traversed: Outcome,
     pub(crate) returned: Outcome,
+    pub(crate) agent: Outcome,
+    /// The answer where it is a question.
+    pub(crate) given: Answer,
+    pub(crate) timer: Outcome,
 }
 
 /// What a whole run was.
@@ -38,18 +47,24 @@ pub(crate) struct Trace {
     pub(crate) states: Vec<AgentState>,
     /// The operations of each join, as they were first asked for.
     pub(crate) joins: Vec<Vec<Operation>>,
+    /// The end; of a run that handed over, what stands for one.
     pub(crate) end: AgentResponse,
 }
 
 impl World {
     /// The state before the first step.
     pub(crate) fn start(&self) -> AgentState {
-        AgentState::start(self.run, self.request.clone(), Timestamp::from_millis(1_000))
+        let mut state = AgentState::start(self.run, self.request.clone(), Timestamp::from_millis(1_000));
+        if let Some(budget) = self.budget {
+            state = state.within(budget);
+        }
+        if self.asks_effects { state.asking_effects() } else { state }
     }
 
     /// The news of one operation, in their order.
     fn news(&self, step: u64, operation: &Operation) -> Vec<News> {
-        let place = usize::try_from(step).expect("few steps") * 3 + operation.ordinal[0] as usize;
+        let last = operation.ordinal.last().copied().expect("an ordinal has a place") as usize;
+        let place = usize::try_from(step).expect("few steps") * 3 + last;
         let course = &self.courses[place % self.courses.len()];
         let id = operation.id;
         let mut news = Vec::new();
@@ -62,6 +77,9 @@ impl World {
             if resolves(&course.approval, operation) {
                 return news;
             }
+        }
+        if operation.gate == GateState::Waiting(Gate::Input) {
+            return vec![News::Answered { operation: id, answer: course.given.clone() }];
         }
         for answer in &course.doubts {
             news.push(News::Gated {
@@ -77,7 +95,11 @@ impl World {
             Request::ModelCompletion(_) => &course.reply,
             Request::MemorySearch(_) => &course.found,
             Request::MemoryCreate(_) => &course.created,
+            Request::MemoryTraverse(_) => &course.traversed,
             Request::ToolCall(_) => &course.returned,
+            Request::AgentCall(_) => &course.agent,
+            Request::Input(_) => panic!("a question waits for its answer"),
+            Request::Timer(_) => &course.timer,
         };
         news.push(News::Outcome { operation: id, outcome: outcome.clone() });
         news
@@ -91,9 +113,11 @@ fn resolves(answer: &Answer, operation: &Operation) -> bool {
         Answer::Approved { edited: Some(Verdict::Valid { arguments }), .. } => {
             !matches!(operation.request, Request::ToolCall(_)) || depth(arguments) > MAX_DEPTH
         }
-        Answer::Approved { .. } | Answer::Denied { .. } | Answer::Done { .. } | Answer::NotDone { .. } => {
-            true
-        }
+        Answer::Approved { .. }
+        | Answer::Denied { .. }
+        | Answer::Given { .. }
+        | Answer::Done { .. }
+        | Answer::NotDone { .. } => true,
     }
 }
 
@@ -111,18 +135,42 @@ pub(crate) fn depth(value: &serde_json::Value) -> usize {
 
 /// Takes a world to its end. `visit` sees every state on the way and says with which one to go on; `order` decides
 /// which of several operations hears its news first.
-pub(crate) fn drive(world: &World, order: u64, mut visit: impl FnMut(AgentState) -> AgentState) -> Trace {
+pub(crate) fn drive(world: &World, order: u64, visit: impl FnMut(AgentState) -> AgentState) -> Trace {
+    drive_from(world, world.start(), order, visit)
+}
+
+/// The same from a state on the way.
+pub(crate) fn drive_from(
+    world: &World,
+    start: AgentState,
+    order: u64,
+    mut visit: impl FnMut(AgentState) -> AgentState,
+) -> Trace {
     let mut random = order;
     let mut states = Vec::new();
     let mut joins: Vec<Vec<Operation>> = Vec::new();
-    let mut state = visit(world.start());
+    let mut state = visit(start);
     loop {
         let action = execute_agent_step(&world.config, state).expect("a state of this configuration");
         states.push(action.state().clone());
-        if let AgentAction::Complete { response, final_state } = action {
-            visit(final_state);
-            return Trace { states, joins, end: response };
-        }
+        let action = match action {
+            AgentAction::Complete { response, final_state } => {
+                visit(final_state);
+                return Trace { states, joins, end: response };
+            }
+            AgentAction::Handoff { handoff, final_state } => {
+                let end = AgentResponse {
+                    status: Status::HandedOff,
+                    answer: handoff.message,
+                    output: None,
+                    error: None,
+                    usage: final_state.usage(),
+                };
+                visit(final_state);
+                return Trace { states, joins, end };
+            }
+            action => action,
+        };
         let (operations, continuation) = action.into_operations();
         assert!(joins.len() as u64 <= world.config.limits.max_steps, "the run goes on past its limit");
         state = visit(continuation);

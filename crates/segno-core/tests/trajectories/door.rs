@@ -27,11 +27,11 @@ pub(crate) fn check(name: &str, config: &AgentConfig, text: &str, joins: &[Vec<G
         let action = execute_agent_step(config, state).expect("a state of this configuration");
         let news = joins.next();
         // A step that only asks again has nothing new to say.
-        if action.state().step() != shown || action.response().is_some() {
+        if action.state().step() != shown || action.state().is_over() {
             shown = action.state().step();
-            let _ = match action.response() {
-                Some(_) => writeln!(document, "\nafter step {shown}"),
-                None => writeln!(document, "\nstep {shown}"),
+            let _ = match action.state().is_over() {
+                true => writeln!(document, "\nafter step {shown}"),
+                false => writeln!(document, "\nstep {shown}"),
             };
             for decision in action.state().decisions() {
                 let _ = writeln!(document, "  decided: {decision}");
@@ -45,6 +45,15 @@ pub(crate) fn check(name: &str, config: &AgentConfig, text: &str, joins: &[Vec<G
         if let AgentAction::Complete { response, final_state } = action {
             assert!(news.is_none(), "the run is over, and there is more news: {news:?}\n{document}");
             render_end(&response, &final_state, &mut document);
+            break;
+        }
+        if let AgentAction::Handoff { handoff, final_state } = action {
+            assert!(news.is_none(), "the run is over, and there is more news: {news:?}\n{document}");
+            let Handoff { target, message, request } = handoff;
+            let (message, data) = (message.unwrap_or_default(), sorted(&request.data));
+            let _ = writeln!(document, "\nhanded over to `{target}`\n  message: {message}");
+            let _ = writeln!(document, "  request: {}, data {data}", request.text);
+            render_kept(&final_state, &mut document);
             break;
         }
         let _ = writeln!(document, "  {}", kind(&action));
@@ -81,6 +90,11 @@ fn kind(action: &AgentAction) -> &'static str {
         AgentAction::RequestModelCompletion { .. } => "asks the model",
         AgentAction::RequestMemorySearch { .. } => "asks for a memory search",
         AgentAction::RequestMemoryCreate { .. } => "asks for a memory create",
+        AgentAction::RequestMemoryTraverse { .. } => "asks for a memory traverse",
+        AgentAction::RequestAgent { .. } => "asks for a child run",
+        AgentAction::RequestInput { .. } => "asks a person",
+        AgentAction::RequestTimer { .. } => "asks for a timer",
+        AgentAction::Handoff { .. } => "hands over",
         AgentAction::RequestToolCall { .. } => "asks for a tool call",
         AgentAction::RequestParallel { .. } => "asks for these at the same time",
         AgentAction::RequestApproval { .. } => "waits for answers alone",
@@ -89,19 +103,26 @@ fn kind(action: &AgentAction) -> &'static str {
 
 fn render_operation(operation: &Operation) -> String {
     let what = match &operation.request {
-        Request::ModelCompletion(completion) => format!(
-            "entries {}..{}, tools {}",
-            completion.new_from,
-            completion.entries,
-            if completion.tool_choice == ToolChoice::Auto { "on" } else { "off" },
-        ),
+        Request::ModelCompletion(completion) => render_completion(completion),
         Request::MemorySearch(search) => {
             format!("`{}`, {} hits of {} or more", search.query, search.limit, search.min_score)
         }
         Request::MemoryCreate(create) => {
-            format!("{} `{}`: {}", create.entity_type, create.entity, create.content)
+            let relations = create.relations.iter().map(|it| format!(", {} `{}`", it.relation, it.to));
+            let relations: String = relations.collect();
+            format!("{} `{}`: {}{relations}", create.entity_type, create.entity, create.content)
+        }
+        Request::MemoryTraverse(traverse) => {
+            let MemoryTraverse { from, relation, depth, limit } = &**traverse;
+            let relation = relation.as_deref().unwrap_or("any");
+            format!("`{from}` by {relation}, {depth} deep, {limit} entities")
         }
         Request::ToolCall(call) => sorted(&call.parameters),
+        Request::AgentCall(call) => {
+            format!("`{}`, data {}, budget {}", call.text, sorted(&call.data), sorted(&json!(call.budget)))
+        }
+        Request::Input(input) => sorted(input.schema.as_ref().unwrap_or(&Value::Null)),
+        Request::Timer(timer) => format!("until {}", timer.until.as_millis()),
     };
     let class = serde_json::to_value(operation.terms.class).expect("a class has a name");
     let gate = match (&operation.gate, operation.question()) {
@@ -110,16 +131,47 @@ fn render_operation(operation: &Operation) -> String {
         (GateState::Waiting(_), question) => format!(", waits: {}", question.unwrap_or_default()),
     };
     let id = operation.id.to_string();
-    let (ordinal, label) = (operation.ordinal[0], operation.request.label());
+    let ordinal: Vec<String> = operation.ordinal.iter().map(ToString::to_string).collect();
+    let (ordinal, label) = (ordinal.join("."), operation.request.label());
     format!("[{ordinal}] {label} {what} ({}, {}{gate})", &id[..8], class.as_str().unwrap_or_default())
+}
+
+fn render_completion(completion: &ModelCompletion) -> String {
+    let tools = if completion.tool_choice == ToolChoice::Auto { "on" } else { "off" };
+    let mut text = format!("entries {}..{}, tools {tools}", completion.new_from, completion.entries);
+    if completion.fallback > 0 {
+        let _ = write!(text, ", fallback {}", completion.fallback);
+    }
+    if let Some(most) = completion.max_output_tokens {
+        let _ = write!(text, ", {most} tokens or less");
+    }
+    match &completion.purpose {
+        Purpose::Reply => {}
+        Purpose::Summary { until } => {
+            let _ = write!(text, ", summary until {until}");
+        }
+        Purpose::Step(prompt) => {
+            let Prompt { model, instructions, text: asked, schema } = &**prompt;
+            let system = instructions.as_deref().unwrap_or("none");
+            let schema = schema.as_ref().map_or("none".into(), sorted);
+            let _ = write!(text, ", model `{}`, system `{system}`, `{asked}`, schema {schema}", model.name);
+        }
+    }
+    text
 }
 
 fn render_give(give: &Give) -> String {
     match give {
         Give::Outcome(place, Outcome::ModelReplied(reply)) => {
-            let ModelReply { parts, stop, input_tokens, output_tokens } = reply;
+            let ModelReply { parts, stop, input_tokens, output_tokens, output, lost_attempts } = reply;
             let stop = sorted(&json!(stop));
-            format!("[{place}] {} ({stop}, {input_tokens} + {output_tokens} tokens)", render_parts(parts))
+            let output = output.as_ref().map(|verdict| format!(", output {}", sorted(&json!(verdict))));
+            let lost = if *lost_attempts > 0 { format!(", {lost_attempts} lost") } else { String::new() };
+            let rest = output.unwrap_or_default() + &lost;
+            format!(
+                "[{place}] {} ({stop}, {input_tokens} + {output_tokens} tokens{rest})",
+                render_parts(parts)
+            )
         }
         Give::Outcome(place, outcome) => format!("[{place}] {}", sorted(&json!(outcome))),
         Give::Gate(place, gate) => format!("[{place}] gate {}", sorted(&json!(gate))),
@@ -133,6 +185,15 @@ fn render_entry(entry: &Entry) -> String {
         Entry::Instructions(text) => format!("system: {text}"),
         Entry::User(text) => format!("user: {text}"),
         Entry::Assistant(reply) => format!("assistant: {}", render_parts(&reply.parts)),
+        Entry::Attachment(Attachment { name, media_type, bytes, .. }) => {
+            format!("file: {name} ({media_type}, {bytes} bytes)")
+        }
+        Entry::Compaction(Compaction { dropped, elided, summary }) => {
+            let summary = summary.as_deref().unwrap_or("none");
+            format!(
+                "compaction: entries before {dropped} dropped, results before {elided} elided, summary {summary}"
+            )
+        }
         Entry::ToolResult { call_id, name, content, is_error } => {
             format!("{} {call_id} {name}: {content}", if *is_error { "error of" } else { "result of" })
         }
@@ -160,14 +221,24 @@ fn render_end(response: &AgentResponse, state: &AgentState, document: &mut Strin
         let _ =
             writeln!(document, "  error: {}: {}\n  help: {}", error.code.as_str(), error.message, error.help);
     }
-    if state.results().as_object().is_some_and(|results| !results.is_empty()) {
-        let _ = writeln!(document, "  results: {}", sorted(state.results()));
+    if let Some(output) = &response.output {
+        let _ = writeln!(document, "  output: {}", sorted(output));
     }
-    let Usage { model_calls, tool_calls, input_tokens, output_tokens } = response.usage;
+    render_kept(state, document);
+    let Usage { model_calls, tool_calls, input_tokens, output_tokens, cost_nano_usd } = response.usage;
+    let cost = if cost_nano_usd > 0 { format!(", {cost_nano_usd} nano USD") } else { String::new() };
     let _ = writeln!(
         document,
-        "  usage: {model_calls} model calls, {tool_calls} tool calls, {input_tokens} + {output_tokens} tokens"
+        "  usage: {model_calls} model calls, {tool_calls} tool calls, {input_tokens} + {output_tokens} tokens{cost}"
     );
+}
+
+fn render_kept(state: &AgentState, document: &mut String) {
+    for (name, kept) in [("results", state.results()), ("vars", state.vars())] {
+        if kept.as_object().is_some_and(|fields| !fields.is_empty()) {
+            let _ = writeln!(document, "  {name}: {}", sorted(kept));
+        }
+    }
 }
 
 /// JSON with sorted keys, whatever order a map keeps.
@@ -184,7 +255,8 @@ fn sorted(value: &Value) -> String {
     }
 }
 
-/// The agent `triage` with a handful of tools; `mail.send` needs approval, `host.kill` is known but not allowed.
+/// The agent `triage` with a handful of tools; `mail.send` needs approval, `host.kill` is known but not allowed. It may
+/// start the agents `scout` and `clerk`.
 fn agent(mind: Mind) -> AgentConfig {
     let mut config = AgentConfig::new("triage".parse().expect("a name"), mind);
     let tool = |class| Tool { class, ..Tool::new("does something".into(), json!({"type": "object"})) };
@@ -200,6 +272,10 @@ fn agent(mind: Mind) -> AgentConfig {
         config.tools.tools.insert(name.parse().expect("a tool name"), tool);
     }
     config.tools.forbidden.insert("host.kill".parse().expect("a tool name"));
+    for (name, max_tool_calls, max_tokens) in [("scout", 8, None), ("clerk", 64, Some(5_000))] {
+        let budget = Budget { max_tool_calls, max_tokens, max_cost_nano_usd: None };
+        config.agents.insert(name.parse().expect("an agent name"), Callee { budget });
+    }
     config
 }
 
@@ -234,6 +310,13 @@ pub(crate) fn says(text: &str) -> Vec<Give> {
     replies(vec![ReplyPart::Text(text.into())], StopReason::End)
 }
 
+/// The model says something, with the shell's verdict on it as a structured answer.
+pub(crate) fn says_checked(text: &str, verdict: Verdict) -> Vec<Give> {
+    let reply = ModelReply::new(vec![ReplyPart::Text(text.into())], StopReason::End);
+    let reply = ModelReply { input_tokens: 100, output_tokens: 10, output: Some(verdict), ..reply };
+    vec![Give::Outcome(0, Outcome::ModelReplied(reply))]
+}
+
 /// The model asks for tools.
 pub(crate) fn calls(calls: Vec<ReplyPart>) -> Vec<Give> {
     replies(calls, StopReason::ToolCalls)
@@ -243,7 +326,11 @@ pub(crate) fn calls(calls: Vec<ReplyPart>) -> Vec<Give> {
 pub(crate) fn replies(parts: Vec<ReplyPart>, stop: StopReason) -> Vec<Give> {
     vec![Give::Outcome(
         0,
-        Outcome::ModelReplied(ModelReply { parts, stop, input_tokens: 100, output_tokens: 10 }),
+        Outcome::ModelReplied(ModelReply {
+            input_tokens: 100,
+            output_tokens: 10,
+            ..ModelReply::new(parts, stop)
+        }),
     )]
 }
 
@@ -281,6 +368,55 @@ pub(crate) fn finds(place: usize, texts: &[&str]) -> Give {
 pub(crate) fn creates(place: usize) -> Give {
     let created = MemoryCreated { entity: "db-1".into(), observation: "41".into(), duplicate: false };
     Give::Outcome(place, Outcome::MemoryCreated(created))
+}
+
+pub(crate) fn traverses(place: usize) -> Give {
+    let entity = |name: &str, entity_type: &str, depth| TraversedEntity {
+        entity: name.into(),
+        entity_type: entity_type.into(),
+        depth,
+        observations: vec![format!("{name} is known")],
+    };
+    let (from, relation, to) = ("db-1".into(), "part_of".into(), "rack".into());
+    Give::Outcome(
+        place,
+        Outcome::MemoryTraversed(MemoryTraversal {
+            entities: vec![entity("db-1", "host", 0), entity("rack", "place", 1)],
+            relations: vec![TraversedRelation { from, relation, to, strength: 0.5 }],
+            truncated: true,
+        }),
+    )
+}
+
+pub(crate) fn given(place: usize, value: Value) -> Give {
+    Give::Answer(place, Answer::Given { value, by: Some("ada".into()) })
+}
+
+pub(crate) fn fires(place: usize) -> Give {
+    Give::Outcome(place, Outcome::TimerFired)
+}
+
+/// A child run answers.
+pub(crate) fn agent_answers(place: usize, answer: &str, output: Option<Value>) -> Give {
+    Give::Outcome(place, Outcome::AgentReturned(AgentReturn { output, ..agent_return(Some(answer)) }))
+}
+
+/// A child run does not complete.
+pub(crate) fn agent_fails(place: usize, status: Status, code: RunErrorCode, message: &str) -> Give {
+    let error = RunError { code, message: message.into(), help: "give it less to do".into() };
+    let returned = AgentReturn { status, error: Some(error), ..agent_return(None) };
+    Give::Outcome(place, Outcome::AgentReturned(returned))
+}
+
+fn agent_return(answer: Option<&str>) -> AgentReturn {
+    AgentReturn {
+        run: RunId::from_bytes([9; 16]),
+        status: Status::Completed,
+        answer: answer.map(Into::into),
+        output: None,
+        error: None,
+        usage: Usage { model_calls: 2, tool_calls: 3, input_tokens: 40, output_tokens: 5, cost_nano_usd: 6 },
+    }
 }
 
 pub(crate) fn fails(place: usize, code: FailureCode, message: &str) -> Give {

@@ -5,6 +5,11 @@
 mod door;
 
 mod model;
+mod model_answers;
+mod model_calls;
+mod model_context;
 mod model_limits;
 mod plan;
 mod plan_failures;
+mod plan_kinds;
+mod plan_lists;

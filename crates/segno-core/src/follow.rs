@@ -1,0 +1,71 @@
+//! A run that goes on where another one stands: the next of a session, or a fork.
+
+use crate::event::Outcome;
+use crate::id::{OperationId, RunId};
+use crate::operation::GateState;
+use crate::resume::ResumeError;
+use crate::state::{AgentState, find};
+
+/// A state from which no other run can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForkError {
+    /// Operations of its current step are not resolved.
+    #[error("step {step} still waits for operations: fork at a step whose operations are all resolved")]
+    Waiting {
+        /// The step.
+        step: u64,
+    },
+    /// The run is over there.
+    #[error("the run is over: fork at one of its steps")]
+    Over,
+}
+
+impl AgentState {
+    /// The same new run as the next of a session: it reads on in the transcript of the one before it.
+    ///
+    /// A call that never got its result gets one that says so, since providers refuse a transcript without.
+    #[must_use]
+    pub fn following(mut self, predecessor: &Self, by_handoff: bool) -> Self {
+        self.transcript = predecessor.transcript.clone();
+        self.asked = predecessor.asked;
+        self.transcript.close("the run ended before this call had a result");
+        self.inherited = self.transcript.len();
+        self.hops = if by_handoff { predecessor.hops.saturating_add(1) } else { 0 };
+        self
+    }
+
+    /// Turns this state into the beginning of another run, whose operations get ids of their own from here on. What
+    /// was folded so far keeps its ids. With `ask_effects` a person is asked before each unsafe or keyed effect.
+    ///
+    /// # Errors
+    /// When the state waits for something, or its run is over.
+    pub fn fork(mut self, run: RunId, ask_effects: bool) -> Result<Self, ForkError> {
+        if self.is_over() || self.signal.is_some() {
+            return Err(ForkError::Over);
+        }
+        if !self.is_ready() {
+            return Err(ForkError::Waiting { step: self.step });
+        }
+        self.namespace = run;
+        self.ask_effects = ask_effects;
+        Ok(self)
+    }
+
+    /// Gives a pending operation another outcome than the one it had in the run that is forked, whatever its gate says.
+    ///
+    /// # Errors
+    /// When no operation of the current step has this id, or the outcome answers another kind of request. The state is
+    /// as it was then.
+    pub fn replace(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {
+        let outcome = outcome.bounded();
+        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        if !pending.operation.request.accepts(&outcome) {
+            let expected = pending.operation.request.label();
+            return Err(ResumeError::WrongOutcome { operation: id, expected });
+        }
+        pending.operation.gate = GateState::Answered;
+        pending.outcome = Some(outcome);
+        Ok(())
+    }
+}

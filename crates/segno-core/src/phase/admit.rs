@@ -1,0 +1,193 @@
+//! Which of a model's calls leave the core, and as what.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde_json::{Value, json};
+
+use crate::canonical::print_json;
+use crate::config::{AgentConfig, Tool, ToolKind};
+use crate::event::Failure;
+use crate::id::{AgentName, ToolName};
+use crate::operation::{MemoryCreate, MemorySearch, MemoryTraverse, RelationTo, Request, ToolCall};
+use crate::reply::{CallRequest, Verdict, Violation};
+use crate::state::Settled;
+
+/// Hits of a `memory.search` that names no limit.
+const DEFAULT_HITS: u32 = 5;
+
+/// Relations in a row of a `memory.traverse` that names no depth, and the most that it may name.
+const DEPTH: (u32, u32) = (2, 8);
+
+/// Entities of a `memory.traverse` that names no limit, and the most that it may name.
+const ENTITIES: (u32, u32) = (50, 1_000);
+
+/// What a call that may leave the core asks for.
+pub(super) enum Admitted {
+    Request(Request),
+    /// A child run, which may use what is left when its turn comes.
+    Agent {
+        agent: AgentName,
+        text: String,
+        data: Value,
+    },
+    Handoff {
+        agent: AgentName,
+        message: Option<String>,
+    },
+}
+
+/// Why a call never leaves the core, or failed; the model reads it and goes on.
+pub(super) struct Refusal {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+    pub(super) violations: Vec<Violation>,
+}
+
+impl Refusal {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), violations: Vec::new() }
+    }
+
+    /// What the model reads: an object, so that it looks the same for every tool.
+    pub(super) fn into_settled(self) -> Settled {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if !self.violations.is_empty() {
+            error["violations"] = json!(self.violations);
+        }
+        Settled { content: print_json(&json!({ "ok": false, "error": error })), is_error: true }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self { code: failure.code.as_str(), message: failure.message, violations: failure.violations }
+    }
+}
+
+/// Turns a call into what it asks for, unless it must not leave the core.
+pub(super) fn admit<'a>(
+    config: &'a AgentConfig,
+    call: &CallRequest,
+) -> Result<(&'a ToolName, &'a Tool, Admitted), Refusal> {
+    let Some((name, tool)) = config.tools.find(&call.name) else {
+        if config.tools.is_forbidden(&call.name) {
+            let message = alloc::format!("the tool `{}` is not allowed for this agent", call.name);
+            return Err(Refusal::new("not_permitted", message));
+        }
+        let known: Vec<String> = config.tools.tools.keys().map(ToolName::model_name).collect();
+        let message = alloc::format!("there is no tool `{}`; the tools are: {}", call.name, known.join(", "));
+        return Err(Refusal::new("tool_not_found", message));
+    };
+    let arguments = match &call.verdict {
+        Verdict::Valid { arguments } => arguments,
+        Verdict::Invalid { violations } => {
+            let message = "the arguments do not fit the tool's schema; correct them and call again";
+            let violations = violations.clone();
+            return Err(Refusal { violations, ..Refusal::new("invalid_arguments", message) });
+        }
+        Verdict::Malformed { message } => {
+            let message = alloc::format!("the arguments are not a JSON object: {message}");
+            return Err(Refusal::new("invalid_arguments", message));
+        }
+        Verdict::Truncated => {
+            let message = "the call was cut off at the reply's length limit and was not executed";
+            return Err(Refusal::new("invalid_arguments", message));
+        }
+    };
+    let admitted = admit_tool(config, name, tool, arguments)?;
+    Ok((name, tool, admitted))
+}
+
+/// Turns arguments of an allowed tool into what they ask for.
+pub(super) fn admit_tool(
+    config: &AgentConfig,
+    name: &ToolName,
+    tool: &Tool,
+    arguments: &Value,
+) -> Result<Admitted, Refusal> {
+    let request = match &tool.kind {
+        ToolKind::External => {
+            Request::ToolCall(Arc::new(ToolCall { tool_name: name.clone(), parameters: arguments.clone() }))
+        }
+        ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {
+            query: text(arguments, "query")?,
+            limit: number(arguments, "limit").unwrap_or(DEFAULT_HITS),
+            min_score: 0.0,
+        })),
+        ToolKind::MemoryCreate => Request::MemoryCreate(Arc::new(MemoryCreate {
+            entity: text(arguments, "entity")?,
+            entity_type: optional(arguments, "type")?.unwrap_or_else(|| "note".to_string()),
+            content: text(arguments, "content")?,
+            relations: relations(arguments)?,
+        })),
+        ToolKind::MemoryTraverse => Request::MemoryTraverse(Arc::new(MemoryTraverse {
+            from: text(arguments, "from")?,
+            relation: optional(arguments, "relation")?,
+            depth: number(arguments, "depth").unwrap_or(DEPTH.0).clamp(1, DEPTH.1),
+            limit: number(arguments, "limit").unwrap_or(ENTITIES.0).clamp(1, ENTITIES.1),
+        })),
+        ToolKind::Agent { agent } => {
+            known(config, agent)?;
+            let data = arguments.get("data").cloned().unwrap_or_default();
+            return Ok(Admitted::Agent { agent: agent.clone(), text: text(arguments, "text")?, data });
+        }
+        ToolKind::Handoff { agent } => {
+            known(config, agent)?;
+            if tool.approve {
+                let message = "a handoff cannot wait for an approval";
+                return Err(Refusal::new("not_permitted", message));
+            }
+            return Ok(Admitted::Handoff { agent: agent.clone(), message: optional(arguments, "message")? });
+        }
+    };
+    Ok(Admitted::Request(request))
+}
+
+fn known(config: &AgentConfig, agent: &AgentName) -> Result<(), Refusal> {
+    if config.agents.contains_key(agent) {
+        return Ok(());
+    }
+    let message = alloc::format!("the agent `{agent}` is not among those that this agent may call");
+    Err(Refusal::new("not_permitted", message))
+}
+
+fn invalid(key: &str, what: &str) -> Refusal {
+    Refusal::new("invalid_arguments", alloc::format!("`{key}` is {what}"))
+}
+
+fn text(arguments: &Value, key: &str) -> Result<String, Refusal> {
+    arguments[key].as_str().map(ToString::to_string).ok_or_else(|| invalid(key, "missing or not a string"))
+}
+
+fn optional(arguments: &Value, key: &str) -> Result<Option<String>, Refusal> {
+    match &arguments[key] {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.clone())),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(invalid(key, "not a string"))
+        }
+    }
+}
+
+fn number(arguments: &Value, key: &str) -> Option<u32> {
+    arguments[key].as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+fn relations(arguments: &Value) -> Result<Vec<RelationTo>, Refusal> {
+    let wrong = || invalid("relations", "not a list of objects with the texts `relation` and `to`");
+    match &arguments["relations"] {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| match (&item["relation"], &item["to"]) {
+                (Value::String(relation), Value::String(to)) => {
+                    Ok(RelationTo { relation: relation.clone(), to: to.clone() })
+                }
+                _ => Err(wrong()),
+            })
+            .collect(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => Err(wrong()),
+    }
+}
