@@ -6,16 +6,17 @@ use rusqlite::ErrorCode;
 
 use crate::name::NameError;
 use crate::observation::{METADATA_BYTES_MAX, METADATA_DEPTH_MAX, TEXT_BYTES_MAX};
-use crate::search::LIMIT_MAX;
+use crate::relation::RELATIONS_MAX;
+use crate::traverse::DEPTH_MAX;
 
 /// Why a search or a write did not happen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The entity or its type is not a name.
+    /// A part that must be a name is none.
     #[error("the {field} {problem}")]
     Name {
-        /// `entity` or `entity type`.
+        /// `entity`, `entity type`, `from`, `relation` or `to`.
         field: &'static str,
         /// What is wrong with it.
         problem: NameError,
@@ -41,7 +42,7 @@ pub enum MemoryError {
     /// A number does not fit into the store.
     #[error("the {field} {given} is too large, expected at most {}", i64::MAX)]
     Number {
-        /// `recorded_at` or `step`.
+        /// `recorded_at`, `step` or `time`.
         field: &'static str,
         /// The number.
         given: u64,
@@ -64,18 +65,40 @@ pub enum MemoryError {
     },
     /// The operation id was used before, in the same scope, for something else.
     #[error(
-        "the operation `{operation}` has already written a different observation; \
+        "the operation `{operation}` has already written something else; \
              a new write needs a new operation id"
     )]
     OperationReused {
         /// The id, in hexadecimal.
         operation: String,
     },
-    /// The limit of a search is out of bounds.
-    #[error("the limit is {given}, expected 1 to {LIMIT_MAX}")]
+    /// The limit of a search, a walk or a listing is out of bounds.
+    #[error("the limit is {given}, expected 1 to {most}")]
     Limit {
         /// What was asked for.
         given: u32,
+        /// The most that may be asked for.
+        most: u32,
+    },
+    /// The depth of a walk is out of bounds.
+    #[error("the depth is {given}, expected 1 to {DEPTH_MAX}")]
+    Depth {
+        /// What was asked for.
+        given: u32,
+    },
+    /// The strength of a relation is out of bounds.
+    #[error("the strength is {given}, expected 0 to 1")]
+    Strength {
+        /// What was given.
+        given: f64,
+    },
+    /// An observation brings too many relations.
+    #[error(
+        "{given} relations come with one observation, expected at most {RELATIONS_MAX}; relate the rest apart"
+    )]
+    Relations {
+        /// How many there are.
+        given: usize,
     },
     /// The lowest score of a search is out of bounds.
     #[error("the lowest score is {given}, expected 0 to 1")]

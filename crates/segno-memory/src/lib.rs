@@ -1,8 +1,9 @@
-//! What agents keep and recall: entities with observations, full-text search, scopes.
+//! What agents keep and recall: entities with observations and relations, full-text search, scopes.
 //!
-//! A [`Memory`] holds *observations*, each a short text about a named *entity* ("INC-0042 double charge").
-//! Agents add to it with [`Memory::create`] and ask it with [`Memory::search`]. [`SqliteMemory`] keeps it
-//! in one SQLite file, or in SQLite's own memory for tests and trials.
+//! A [`Memory`] holds *observations*, each a short text about a named *entity* ("INC-0042 double charge"),
+//! and typed *relations* between entities. Agents add to it with [`Memory::create`] and
+//! [`Memory::relate`]; they ask it with [`Memory::search`] and follow relations with [`Memory::traverse`].
+//! [`SqliteMemory`] keeps it in one SQLite file, or in SQLite's own memory for tests and trials.
 //!
 //! # Scope
 //! Every observation lives in exactly one scope: a session, an agent, a workspace or a tenant. No operation
@@ -14,6 +15,10 @@
 //! # Writing once
 //! A write names its operation. The same operation again gives the same answer and writes nothing, so that
 //! a run which resumes after a crash repeats its writes without doubling them.
+//!
+//! # Time
+//! Observations and relations hold from one time to another. Ending one keeps it: a walk can be taken as of
+//! any earlier time, and [`Memory::export`] writes what no longer stands too.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -41,23 +46,41 @@
 //! ```
 
 mod error;
+mod exchange;
+mod hash;
 mod memory;
 mod name;
 mod observation;
+mod relation;
 mod scope;
 mod search;
 mod seed;
 mod sqlite;
 mod stem;
+mod traverse;
+mod view;
 mod words;
 
 pub use error::{MemoryError, OpenError};
+pub use exchange::{
+    ExportCounts, ExportError, IMPORT_LINE_BYTES_MAX, ImportCounts, ImportError, ImportMode,
+    UnknownImportMode,
+};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, NameError};
 pub use observation::{
     Created, METADATA_BYTES_MAX, METADATA_DEPTH_MAX, NewObservation, ObservationId, Source, TEXT_BYTES_MAX,
 };
+pub use relation::{
+    RELATIONS_MAX, Relate, Related, RelationTo, STRENGTH_DEFAULT, UNKNOWN_TYPE, Unrelate, Unrelated,
+};
 pub use scope::{Principal, PrincipalError, Scope, ScopeResolver, ScopeSet, UnknownScope};
 pub use search::{Hit, LIMIT_DEFAULT, LIMIT_MAX, QUERY_BYTES_MAX, QUERY_WORDS_MAX, SearchQuery, Why};
 pub use seed::{SEED_LINE_BYTES_MAX, SeedCounts, SeedError};
 pub use sqlite::SqliteMemory;
+pub use traverse::{
+    DEPTH_DEFAULT, DEPTH_MAX, Direction, ENTITIES_LIMIT_MAX, OBSERVATION_BYTES_SHOWN, OBSERVATIONS_SHOWN,
+    RELATIONS_PER_ENTITY, RELATIONS_READ_MAX, TRAVERSE_LIMIT_DEFAULT, Traversal, Traverse, TraversedEntity,
+    TraversedRelation, UnknownDirection,
+};
+pub use view::{EntityList, EntitySummary, EntityView, ObservationView, RelationView, SourceStep, VIEW_MAX};

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::MemoryError;
-use crate::name;
+use crate::hash::{Hasher, hex};
 use crate::scope::ScopeKey;
+use crate::{MemoryError, RelationTo, name};
 
 /// The longest text of one observation, in bytes: a page or ten, not a document.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -47,7 +47,7 @@ pub enum Source {
         /// The step in that run.
         step: u64,
     },
-    /// A seed file.
+    /// No run: a seed file, an imported file, a person.
     Seed,
 }
 
@@ -76,6 +76,15 @@ impl ObservationId {
         Self(bytes)
     }
 
+    /// The id of an observation with this content in that scope.
+    pub(crate) fn derive(scope: &ScopeKey, entity: &str, content_hash: &[u8; 32]) -> Self {
+        let mut hasher = Hasher::new("observation id");
+        scope.parts().iter().for_each(|part| hasher.field(part.as_bytes()));
+        hasher.field(entity.as_bytes());
+        hasher.field(content_hash);
+        Self(hasher.short())
+    }
+
     /// The id as it is stored.
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -100,11 +109,6 @@ impl Serialize for ObservationId {
     }
 }
 
-/// Writes bytes as hexadecimal digits.
-fn hex(bytes: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*bytes))
-}
-
 /// An observation within all bounds, with its hashes, ready to be stored.
 #[derive(Debug)]
 pub(crate) struct CheckedObservation {
@@ -114,9 +118,14 @@ pub(crate) struct CheckedObservation {
     pub(crate) text: String,
     /// JSON with sorted keys.
     pub(crate) metadata: String,
-    /// The run and the step, absent for a seed.
+    /// The run and the step, absent when no run did it.
     pub(crate) source: Option<(String, i64)>,
     pub(crate) recorded_at: i64,
+    pub(crate) valid_from: i64,
+    /// When it ceased to hold, absent while it stands.
+    pub(crate) valid_to: Option<i64>,
+    /// The content of the observation that replaced it, about the same entity.
+    pub(crate) superseded_by: Option<[u8; 32]>,
     /// Hash of text and metadata: what makes two observations of one entity the same.
     pub(crate) content_hash: [u8; 32],
 }
@@ -124,19 +133,19 @@ pub(crate) struct CheckedObservation {
 impl CheckedObservation {
     /// The id of this observation in that scope.
     pub(crate) fn id(&self, scope: &ScopeKey) -> ObservationId {
-        let mut hasher = Hasher::new("observation id");
-        scope.parts().iter().for_each(|part| hasher.field(part.as_bytes()));
-        hasher.field(self.entity.as_bytes());
-        hasher.field(&self.content_hash);
-        ObservationId(hasher.short())
+        ObservationId::derive(scope, &self.entity, &self.content_hash)
     }
 
     /// What an operation id stands for. The time is left out: a repeated call may come later.
-    pub(crate) fn digest(&self) -> [u8; 16] {
+    pub(crate) fn digest(&self, relations: &[RelationTo]) -> [u8; 16] {
         let mut hasher = Hasher::new("operation");
         hasher.field(self.entity.as_bytes());
         hasher.field(self.entity_type.as_bytes());
         hasher.field(&self.content_hash);
+        for relation in relations {
+            hasher.field(relation.relation.as_bytes());
+            hasher.field(relation.to.as_bytes());
+        }
         hasher.short()
     }
 
@@ -173,13 +182,8 @@ impl NewObservation {
             return Err(MemoryError::Text { bytes: self.text.len() });
         }
         let metadata = canonical_metadata(&self.metadata)?;
-        let source = match self.source {
-            Source::Run { run, step } => {
-                name::check(&run).map_err(|problem| MemoryError::Run { problem })?;
-                Some((run, stored("step", step)?))
-            }
-            Source::Seed => None,
-        };
+        let source = check_source(self.source)?;
+        let recorded_at = stored("recorded_at", self.recorded_at)?;
         let mut hasher = Hasher::new("content");
         hasher.field(self.text.as_bytes());
         hasher.field(metadata.as_bytes());
@@ -190,7 +194,10 @@ impl NewObservation {
             text: self.text,
             metadata,
             source,
-            recorded_at: stored("recorded_at", self.recorded_at)?,
+            recorded_at,
+            valid_from: recorded_at,
+            valid_to: None,
+            superseded_by: None,
             content_hash: hasher.long(),
         })
     }
@@ -235,35 +242,20 @@ fn sort_keys(value: &Value, depth: usize) -> Option<Value> {
     }
 }
 
-fn stored(field: &'static str, given: u64) -> Result<i64, MemoryError> {
-    i64::try_from(given).map_err(|_| MemoryError::Number { field, given })
+/// Checks where something comes from: the run and the step, none when no run did it.
+pub(crate) fn check_source(source: Source) -> Result<Option<(String, i64)>, MemoryError> {
+    match source {
+        Source::Run { run, step } => {
+            name::check(&run).map_err(|problem| MemoryError::Run { problem })?;
+            Ok(Some((run, stored("step", step)?)))
+        }
+        Source::Seed => Ok(None),
+    }
 }
 
-/// Hashes a list of fields under a purpose; lengths go in first, so that fields cannot run into each other.
-struct Hasher(blake3::Hasher);
-
-impl Hasher {
-    fn new(purpose: &str) -> Self {
-        let mut hasher = Self(blake3::Hasher::new());
-        hasher.field(b"segno-memory");
-        hasher.field(purpose.as_bytes());
-        hasher
-    }
-
-    fn field(&mut self, bytes: &[u8]) {
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
-    }
-
-    fn long(&self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
-    }
-
-    fn short(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        self.0.finalize_xof().fill(&mut bytes);
-        bytes
-    }
+/// The form in which a number is stored.
+pub(crate) fn stored(field: &'static str, given: u64) -> Result<i64, MemoryError> {
+    i64::try_from(given).map_err(|_| MemoryError::Number { field, given })
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl SearchQuery {
     /// Checks the numbers; the text is bounded where it is split into words.
     pub(crate) fn check(&self) -> Result<(), MemoryError> {
         if self.limit == 0 || self.limit > LIMIT_MAX {
-            return Err(MemoryError::Limit { given: self.limit });
+            return Err(MemoryError::Limit { given: self.limit, most: LIMIT_MAX });
         }
         if !(0.0..=1.0).contains(&self.min_score) {
             return Err(MemoryError::MinScore { given: self.min_score });

@@ -1,10 +1,11 @@
 //! Seed files: JSON lines that fill a memory before the first run.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::exchange::{LineProblem, Lines, json_problem};
 use crate::observation::{CheckedObservation, canonical_metadata, seed_operation};
 use crate::scope::ScopeKey;
 use crate::{MemoryError, NewObservation, Source};
@@ -69,8 +70,7 @@ pub enum SeedError {
 
 /// Reads a seed file line by line.
 pub(crate) struct SeedLines<'scope, R> {
-    lines: R,
-    line: u64,
+    lines: Lines<R>,
     scope: &'scope ScopeKey,
     recorded_at: u64,
 }
@@ -88,41 +88,20 @@ struct SeedLine {
 
 impl<'scope, R: BufRead> SeedLines<'scope, R> {
     pub(crate) fn new(lines: R, scope: &'scope ScopeKey, recorded_at: u64) -> Self {
-        Self { lines, line: 0, scope, recorded_at }
+        Self { lines: Lines::new(lines, SEED_LINE_BYTES_MAX), scope, recorded_at }
     }
 
-    /// Returns the next line that is not blank, none at the end of the file.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, SeedError> {
-        loop {
-            self.line += 1;
-            let mut bytes = Vec::new();
-            let read = (&mut self.lines)
-                .take(SEED_LINE_BYTES_MAX as u64 + 1)
-                .read_until(b'\n', &mut bytes)
-                .map_err(|source| SeedError::Unreadable { line: self.line, source })?;
-            if read == 0 {
-                return Ok(None);
-            }
-            if read > SEED_LINE_BYTES_MAX {
-                return Err(self.problem(format!("it is longer than {SEED_LINE_BYTES_MAX} bytes")));
-            }
-            if !bytes.trim_ascii().is_empty() {
-                return Ok(Some(bytes));
-            }
-        }
+        self.lines.next_line().map_err(|problem| match problem {
+            LineProblem::TooLong(bytes) => self.problem(format!("it is longer than {bytes} bytes")),
+            LineProblem::Unreadable(source) => SeedError::Unreadable { line: self.lines.number(), source },
+        })
     }
 
     fn observation(&self, bytes: &[u8]) -> Result<CheckedObservation, SeedError> {
-        let seed: SeedLine = serde_json::from_slice(bytes).map_err(|error| {
-            // serde_json counts lines from the start of what it was given, which is always 1 here.
-            let text = error.to_string();
-            let place = format!(" at line {} column {}", error.line(), error.column());
-            match text.strip_suffix(&place) {
-                Some(problem) => self.problem(format!("{problem} (column {})", error.column())),
-                None => self.problem(text),
-            }
-        })?;
-        let refused = |problem| SeedError::Refused { line: self.line, problem };
+        let seed: SeedLine =
+            serde_json::from_slice(bytes).map_err(|error| self.problem(json_problem(&error)))?;
+        let refused = |problem| SeedError::Refused { line: self.lines.number(), problem };
         let metadata = canonical_metadata(&seed.metadata).map_err(refused)?;
         let operation = seed_operation(self.scope, &seed.entity, &seed.entity_type, &seed.text, &metadata);
         let observation = NewObservation {
@@ -138,7 +117,7 @@ impl<'scope, R: BufRead> SeedLines<'scope, R> {
     }
 
     fn problem(&self, problem: String) -> SeedError {
-        SeedError::Line { line: self.line, problem }
+        SeedError::Line { line: self.lines.number(), problem }
     }
 }
 
@@ -147,6 +126,6 @@ impl<R: BufRead> Iterator for SeedLines<'_, R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = self.next_line().transpose()?;
-        Some(bytes.and_then(|bytes| Ok((self.line, self.observation(&bytes)?))))
+        Some(bytes.and_then(|bytes| Ok((self.lines.number(), self.observation(&bytes)?))))
     }
 }

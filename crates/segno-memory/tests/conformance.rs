@@ -2,28 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+#[macro_use]
 mod common;
 
-use common::{create, entities, observation, scopes, search, wait};
+use common::{create, entities, observation, scopes, search};
 use segno_memory::{Memory, MemoryError, NewObservation, Scope, SearchQuery, SqliteMemory};
 use serde_json::json;
-
-/// Makes one module of tests for each way to open a memory.
-macro_rules! conformance {
-    ($($name:ident),* $(,)?) => {
-        mod in_memory {
-            $(#[test] fn $name() {
-                super::wait(super::$name(super::SqliteMemory::in_memory().unwrap()));
-            })*
-        }
-        mod in_a_file {
-            $(#[test] fn $name() {
-                let folder = tempfile::tempdir().unwrap();
-                super::wait(super::$name(super::SqliteMemory::open(folder.path().join("memory.db")).unwrap()));
-            })*
-        }
-    };
-}
 
 conformance!(
     a_hit_says_everything_about_the_observation,

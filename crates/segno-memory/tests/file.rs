@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use common::{create, observation, scopes, search, wait};
+use common::{create, export, import, observation, relate, relation, scopes, search, wait};
 use rusqlite::Connection;
-use segno_memory::{Memory, MemoryError, OpenError, Scope, SqliteMemory};
+use segno_memory::{ImportMode, Memory, MemoryError, OpenError, Scope, SqliteMemory, Traverse};
 
 const HERE: &str = "acme/support/triage/s1";
 
@@ -104,6 +104,150 @@ fn a_reader_is_not_held_up_by_a_writer_of_another_process() {
 }
 
 #[test]
+fn a_reader_is_not_held_up_by_a_writer_of_the_same_process() {
+    use std::io::{BufReader, Read};
+    use std::sync::mpsc;
+
+    /// Lines that come only when the test has read.
+    struct Held {
+        given: bool,
+        writing: Option<tokio::sync::oneshot::Sender<()>>,
+        released: mpsc::Receiver<()>,
+    }
+    impl Read for Held {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if !self.given {
+                let header = b"{\"format\":\"segno-memory\",\"version\":1}\n\
+                    {\"type\":\"entity\",\"name\":\"late\",\"entity_type\":\"t\"}\n";
+                self.given = true;
+                buffer[..header.len()].copy_from_slice(header);
+                return Ok(header.len());
+            }
+            // The first line has been written by now, and the transaction is open.
+            let _ = self.writing.take().map(|writing| writing.send(()));
+            // Ends when the sender is dropped.
+            let _ = self.released.recv();
+            Ok(0)
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let memory = SqliteMemory::open(folder.path().join("memory.db")).unwrap();
+    let scopes = scopes(HERE, Scope::Workspace);
+    wait(async {
+        create(&memory, &scopes, observation(1, "e", "text")).await;
+        let (release, released) = mpsc::channel();
+        let (writing, begun) = tokio::sync::oneshot::channel();
+        let held = Held { given: false, writing: Some(writing), released };
+        let lines = Box::new(BufReader::new(held));
+        let (writer, writable) = (memory.clone(), scopes.clone());
+        let writing =
+            tokio::spawn(async move { writer.import(&writable, lines, ImportMode::Fail, 9).await.unwrap() });
+        begun.await.unwrap();
+        // More of them than there are connections that read.
+        let mut readers = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let (memory, scopes) = (memory.clone(), scopes.clone());
+            readers.spawn(async move { search(&memory, &scopes, "text").await.len() });
+        }
+        assert_eq!(readers.join_all().await, [1; 16]);
+        assert_eq!(memory.entities(&scopes, "", 10).await.unwrap().entities.len(), 1);
+        drop(release);
+        assert_eq!(writing.await.unwrap().added, 1);
+        assert_eq!(memory.entities(&scopes, "", 10).await.unwrap().entities.len(), 2);
+    });
+}
+
+#[test]
+fn a_panic_of_an_output_loses_no_connection() {
+    struct Broken;
+    impl std::io::Write for Broken {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            panic!("the output breaks")
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let memory = SqliteMemory::open(folder.path().join("memory.db")).unwrap();
+    let scopes = scopes(HERE, Scope::Workspace);
+    wait(async {
+        create(&memory, &scopes, observation(1, "e", "text")).await;
+        for _ in 0..8 {
+            let error = memory.export(&scopes, Box::new(Broken)).await.unwrap_err();
+            assert!(error.to_string().contains("stopped before it could answer"), "{error}");
+        }
+        assert_eq!(search(&memory, &scopes, "text").await.len(), 1);
+    });
+}
+
+#[test]
+fn relations_and_imports_of_many_openings_at_once_are_all_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    let scopes = scopes(HERE, Scope::Workspace);
+    thread::scope(|threads| {
+        for opening in 0..4_u8 {
+            let (path, scopes) = (&path, &scopes);
+            threads.spawn(move || {
+                let memory = SqliteMemory::open(path).unwrap();
+                wait(async {
+                    for index in 0..10 {
+                        // Every opening writes the first of these, and one of its own.
+                        let shared = relation(index, &format!("hub knows s{index}"), 1.0, 5);
+                        relate(&memory, scopes, shared).await;
+                        let own = relation(100 + opening * 10 + index, &format!("o{opening} is e{index}"), 1.0, 5);
+                        relate(&memory, scopes, own).await;
+                        let lines = format!(
+                            r#"{{"type":"entity","name":"i{opening}","entityType":"t","observations":["{index}"]}}"#
+                        );
+                        import(&memory, scopes, &lines, ImportMode::Fail).await.unwrap();
+                    }
+                });
+            });
+        }
+    });
+    assert_eq!(count(&path, "relation"), 50);
+    assert_eq!(count(&path, "operation"), 50);
+    assert_eq!(count(&path, "observation"), 40);
+    let memory = SqliteMemory::open(&path).unwrap();
+    let walk = wait(memory.traverse(&scopes, &Traverse::new("hub"))).unwrap();
+    assert_eq!(walk.relations.len(), 10);
+}
+
+#[test]
+fn a_file_of_the_first_format_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/format-1.db"), &path).unwrap();
+    let scopes = scopes(HERE, Scope::Workspace);
+    let memory = SqliteMemory::open(&path).unwrap();
+    wait(async {
+        // As the version that wrote the file answered.
+        let hits = search(&memory, &scopes, "cards charged twice").await;
+        let shown = r#"[{"entity":"INC-1 double charge","entity_type":"incident","text":"Cards were charged twice.","score":0.7037784467792068,"why":{"bm25":3.2063377666739954,"words":["cards","charged","twice"]},"observation":"c6b09282a1956f4d6912b1f78418709b","recorded_at":1700000000000,"metadata":{"severity":"high"}}]"#;
+        assert_eq!(serde_json::to_string(&hits).unwrap(), shown);
+        // Operations of then are known now.
+        let again = observation(1, "INC-1 double charge", "Cards were charged twice.");
+        assert!(create(&memory, &scopes, again).await.duplicate);
+        assert!(memory.create(&scopes, observation(1, "INC-1 double charge", "Other.")).await.is_err());
+
+        relate(&memory, &scopes, relation(9, "INC-2 caused_by runbook", 1.0, 8)).await;
+        let exported = export(&memory, &scopes).await;
+        assert_eq!(exported.lines().filter(|line| line.contains("\"observation\"")).count(), 3);
+        assert!(!exported.contains("Theirs"), "{exported}");
+    });
+    assert_eq!(count(&path, "operation"), 5);
+    drop(memory);
+    drop(SqliteMemory::open(&path).unwrap());
+    let version: i64 =
+        Connection::open(&path).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, 2);
+}
+
+#[test]
 fn a_newer_format_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
@@ -111,11 +255,11 @@ fn a_newer_format_is_refused_and_left_alone() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let before = fs::read(&path).unwrap();
     let error = refusal(&path);
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 2, .. }), "{error:?}");
     assert!(
         error
             .to_string()
-            .ends_with("has memory format 99, this program knows up to 1; use a newer version of it")
+            .ends_with("has memory format 99, this program knows up to 2; use a newer version of it")
     );
     assert_eq!(fs::read(&path).unwrap(), before);
 }

@@ -2,125 +2,177 @@
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use super::{relate, rows};
 use crate::observation::CheckedObservation;
+use crate::relation::CheckedRelation;
 use crate::scope::ScopeKey;
-use crate::{Created, MemoryError, words};
+use crate::{Created, MemoryError, RelationTo, STRENGTH_DEFAULT, UNKNOWN_TYPE, words};
 
-/// Writes the observation into the scope, unless the operation or the content has been written before.
+/// How an observation was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Observed {
+    /// It is new.
+    Added,
+    /// It was there and no longer stood; now it does.
+    Revived,
+    /// It was there.
+    Present,
+}
+
+/// Writes the observation and the relations of its entity into the scope, unless the operation or the content
+/// has been written before.
 pub(super) fn create(
     transaction: &Transaction<'_>,
     scope: &ScopeKey,
     new: &CheckedObservation,
+    relations: &[RelationTo],
 ) -> Result<Created, MemoryError> {
     let created = |duplicate| Created { observation: new.id(scope), entity: new.entity.clone(), duplicate };
-    let scope_id = find_or_add_scope(transaction, scope)?;
-    let done: Option<[u8; 16]> = transaction
-        .prepare_cached("SELECT digest FROM operation WHERE scope = ?1 AND id = ?2")?
-        .query_row(params![scope_id, new.operation], |row| row.get(0))
-        .optional()?;
-    if let Some(digest) = done {
-        return if digest == new.digest() {
-            Ok(created(true))
-        } else {
-            Err(MemoryError::OperationReused { operation: new.operation_text() })
-        };
+    let scope_id = rows::find_or_add_scope(transaction, scope)?;
+    let digest = new.digest(relations);
+    if rows::is_done(transaction, scope_id, &new.operation, &digest, || new.operation_text())? {
+        return Ok(created(true));
     }
-
-    let entity_id = find_or_add_entity(transaction, scope_id, new)?;
-    let present: Option<i64> = transaction
-        .prepare_cached("SELECT id FROM observation WHERE public_id = ?1")?
-        .query_row([new.id(scope).as_bytes()], |row| row.get(0))
-        .optional()?;
-    let observation_id = match present {
-        Some(id) => id,
-        None => add_observation(transaction, scope, scope_id, entity_id, new)?,
-    };
-    transaction
-        .prepare_cached("INSERT INTO operation (scope, id, digest, observation) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![scope_id, new.operation, new.digest(), observation_id])?;
-    Ok(created(present.is_some()))
+    let entity = entity_of_type(transaction, scope_id, new)?;
+    let (observation, observed) = observe(transaction, scope, scope_id, entity, new)?;
+    for related in relations {
+        let relation = CheckedRelation {
+            from: new.entity.clone(),
+            relation: related.relation.clone(),
+            to: related.to.clone(),
+            strength: STRENGTH_DEFAULT,
+            source: new.source.clone(),
+            at: new.recorded_at,
+        };
+        relate::stand(transaction, scope_id, &relation)?;
+    }
+    rows::set_done(transaction, scope_id, &new.operation, &digest, Some(observation))?;
+    Ok(created(observed != Observed::Added))
 }
 
-fn find_or_add_scope(transaction: &Transaction<'_>, scope: &ScopeKey) -> Result<i64, MemoryError> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO scope (level, tenant, workspace, agent, session) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT DO NOTHING",
-        )?
-        .execute(scope.parts())?;
-    let id = transaction
-        .prepare_cached(
-            "SELECT id FROM scope
-             WHERE level = ?1 AND tenant = ?2 AND workspace = ?3 AND agent = ?4 AND session = ?5",
-        )?
-        .query_row(scope.parts(), |row| row.get(0))?;
-    Ok(id)
-}
-
-fn find_or_add_entity(
+/// Writes the observation unless its content is there, and lets it stand.
+pub(super) fn observe(
     transaction: &Transaction<'_>,
+    scope: &ScopeKey,
     scope_id: i64,
+    entity: i64,
     new: &CheckedObservation,
-) -> Result<i64, MemoryError> {
-    let known: Option<(i64, String)> = transaction
-        .prepare_cached("SELECT id, type FROM entity WHERE scope = ?1 AND name = ?2")?
-        .query_row(params![scope_id, new.entity], |row| Ok((row.get(0)?, row.get(1)?)))
+) -> Result<(i64, Observed), MemoryError> {
+    let present: Option<(i64, bool)> = transaction
+        .prepare_cached("SELECT id, valid_to IS NULL FROM observation WHERE public_id = ?1")?
+        .query_row([new.id(scope).as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    match known {
-        Some((id, existing)) if existing == new.entity_type => Ok(id),
-        Some((_, existing)) => Err(MemoryError::EntityType {
-            entity: new.entity.clone(),
-            existing,
-            given: new.entity_type.clone(),
-        }),
-        None => {
-            let id = transaction
-                .prepare_cached("INSERT INTO entity (scope, name, type) VALUES (?1, ?2, ?3)")?
-                .insert(params![scope_id, new.entity, new.entity_type])?;
-            Ok(id)
+    match present {
+        None => Ok((add(transaction, scope, scope_id, entity, new)?, Observed::Added)),
+        Some((id, true)) => Ok((id, Observed::Present)),
+        Some((id, false)) => {
+            transaction
+                .prepare_cached("UPDATE observation SET valid_to = NULL, superseded_by = NULL WHERE id = ?1")?
+                .execute([id])?;
+            index(transaction, scope_id, id, new)?;
+            Ok((id, Observed::Revived))
         }
     }
 }
 
-/// Adds the row, its words to the index and their number to the statistics of the scope.
-fn add_observation(
+/// Adds the row of an observation whose content is not there, and indexes it if it stands.
+pub(super) fn add(
     transaction: &Transaction<'_>,
     scope: &ScopeKey,
     scope_id: i64,
-    entity_id: i64,
+    entity: i64,
     new: &CheckedObservation,
 ) -> Result<i64, MemoryError> {
-    let tokens: Vec<String> =
-        words::terms(&new.entity).chain(words::terms(&new.text)).map(|term| token(scope_id, &term)).collect();
-    let word_count = tokens.len() as i64;
     let (run, step) = new.source.as_ref().map(|(run, step)| (run, step)).unzip();
     let id = transaction
         .prepare_cached(
             "INSERT INTO observation (public_id, entity, word_count, valid_from, recorded_at, content_hash,
-                                      source_run, source_step, metadata, text)
-             VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9)",
+                                      source_run, source_step, metadata, text, valid_to, superseded_by)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .insert(params![
             new.id(scope).as_bytes(),
-            entity_id,
-            word_count,
+            entity,
+            terms(new).count() as i64,
+            new.valid_from,
             new.recorded_at,
             new.content_hash,
             run,
             step,
             new.metadata,
             new.text,
+            new.valid_to,
+            new.superseded_by,
         ])?;
+    if new.valid_to.is_none() {
+        index(transaction, scope_id, id, new)?;
+    }
+    Ok(id)
+}
+
+/// Adds the words of an observation to the index and their number to the statistics of the scope.
+pub(super) fn index(
+    transaction: &Transaction<'_>,
+    scope_id: i64,
+    id: i64,
+    new: &CheckedObservation,
+) -> Result<(), MemoryError> {
+    let tokens: Vec<String> = terms(new).map(|term| token(scope_id, &term)).collect();
     transaction
         .prepare_cached("INSERT INTO word (rowid, token) VALUES (?1, ?2)")?
         .execute(params![id, tokens.join(" ")])?;
+    count(transaction, scope_id, 1, tokens.len() as i64)
+}
+
+/// Takes the words of an observation out of the index and the statistics.
+pub(super) fn remove_from_index(
+    transaction: &Transaction<'_>,
+    scope_id: i64,
+    id: i64,
+    new: &CheckedObservation,
+) -> Result<(), MemoryError> {
+    transaction.prepare_cached("DELETE FROM word WHERE rowid = ?1")?.execute([id])?;
+    count(transaction, scope_id, -1, -(terms(new).count() as i64))
+}
+
+fn count(
+    transaction: &Transaction<'_>,
+    scope_id: i64,
+    observations: i64,
+    words: i64,
+) -> Result<(), MemoryError> {
     transaction
         .prepare_cached(
-            "UPDATE scope SET observation_count = observation_count + 1, word_count = word_count + ?2
+            "UPDATE scope SET observation_count = observation_count + ?2, word_count = word_count + ?3
              WHERE id = ?1",
         )?
-        .execute([scope_id, word_count])?;
-    Ok(id)
+        .execute([scope_id, observations, words])?;
+    Ok(())
+}
+
+/// Returns the entity's row. An entity takes the first type that is given to it, and keeps it.
+fn entity_of_type(
+    transaction: &Transaction<'_>,
+    scope_id: i64,
+    new: &CheckedObservation,
+) -> Result<i64, MemoryError> {
+    match rows::find_entity(transaction, scope_id, &new.entity)? {
+        None => rows::add_entity(transaction, scope_id, &new.entity, &new.entity_type),
+        Some((id, existing)) if existing == new.entity_type || new.entity_type == UNKNOWN_TYPE => Ok(id),
+        Some((id, existing)) if existing == UNKNOWN_TYPE => {
+            rows::set_type(transaction, id, &new.entity_type)?;
+            Ok(id)
+        }
+        Some((_, existing)) => Err(MemoryError::EntityType {
+            entity: new.entity.clone(),
+            existing,
+            given: new.entity_type.clone(),
+        }),
+    }
+}
+
+fn terms(new: &CheckedObservation) -> impl Iterator<Item = String> {
+    words::terms(&new.entity).chain(words::terms(&new.text))
 }
 
 /// The form in which a term of a scope stands in the index. A term has no dot, so that no two scopes share

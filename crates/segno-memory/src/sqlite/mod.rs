@@ -1,28 +1,46 @@
 //! The memory in one SQLite file.
 
 mod create;
+mod export;
+mod import;
 mod rank;
+mod readers;
+mod relate;
+mod rows;
 mod schema;
 mod search;
+mod traverse;
+mod view;
 
-use std::io::BufRead;
+use std::io::{BufRead, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use self::readers::Readers;
+use crate::relation::check_relations;
 use crate::seed::{SeedCounts, SeedError, SeedLines};
-use crate::{Created, Hit, Memory, MemoryError, NewObservation, OpenError, ScopeSet, SearchQuery};
+use crate::traverse::check_limit;
+use crate::{
+    Created, EntityList, EntityView, ExportCounts, ExportError, Hit, ImportCounts, ImportError, ImportMode,
+    Memory, MemoryError, NewObservation, OpenError, Relate, Related, RelationTo, ScopeSet, SearchQuery,
+    Traversal, Traverse, Unrelate, Unrelated,
+};
 
 /// A [`Memory`] in one SQLite file, or in SQLite's own memory.
 ///
-/// Clones share one connection; its calls run one at a time on Tokio's blocking threads. Several processes
-/// may have the same file open: writes take turns, nothing is lost, and a write that was answered survives
-/// a power cut.
+/// Clones share their connections: one that writes, one call at a time, and a few that read beside it. Calls
+/// run on Tokio's blocking threads. Several processes may have the same file open: writes take turns,
+/// nothing is lost, and a write that was answered survives a power cut.
 #[derive(Clone, Debug)]
 pub struct SqliteMemory {
-    connection: Arc<Mutex<Connection>>,
+    // Dropped before the writer: the last connection to close folds the log into the file, and must be able
+    // to write it.
+    /// Absent when the memory is in no file, which only its own connection sees.
+    readers: Option<Arc<Readers>>,
+    writer: Arc<Mutex<Connection>>,
 }
 
 impl SqliteMemory {
@@ -68,7 +86,7 @@ impl SqliteMemory {
             let mut counts = SeedCounts::default();
             for entry in SeedLines::new(lines, scopes.write_key(), recorded_at) {
                 let (line, observation) = entry?;
-                let created = create::create(transaction, scopes.write_key(), &observation)
+                let created = create::create(transaction, scopes.write_key(), &observation, &[])
                     .map_err(|problem| SeedError::Refused { line, problem })?;
                 counts.count(created.duplicate);
             }
@@ -79,7 +97,14 @@ impl SqliteMemory {
 
     fn with(connection: Connection, path: &Path) -> Result<Self, OpenError> {
         let connection = schema::prepare(connection, path)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+        let log: String = connection
+            .pragma_query_value(None, "journal_mode", |row| row.get(0))
+            .map_err(|source| OpenError::from_sqlite(path.to_owned(), source))?;
+        let readers = match connection.path() {
+            Some(file) if log == "wal" => Some(Arc::new(Readers::open(file)?)),
+            _ => None,
+        };
+        Ok(Self { readers, writer: Arc::new(Mutex::new(connection)) })
     }
 
     /// Runs `work` in a transaction that holds the write lock from its start, and commits if it succeeds.
@@ -91,29 +116,56 @@ impl SqliteMemory {
         T: Send + 'static,
         E: From<MemoryError> + Send + 'static,
     {
-        self.transact(TransactionBehavior::Immediate, work).await
+        let writer = Arc::clone(&self.writer);
+        blocking(move || {
+            // A panic in between rolled its transaction back, so that the connection is as good as before.
+            let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            transact(&mut connection, TransactionBehavior::Immediate, work)
+        })
+        .await
     }
 
-    async fn transact<T, E>(
+    /// Runs `work` on one state of the memory, while others may write.
+    async fn read<T, E>(
         &self,
-        behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<MemoryError> + Send + 'static,
     {
-        let connection = Arc::clone(&self.connection);
-        let task = tokio::task::spawn_blocking(move || {
-            // A panic in between rolled its transaction back, so that the connection is as good as before.
-            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = connection.transaction_with_behavior(behavior).map_err(MemoryError::from)?;
-            let done = work(&transaction)?;
-            transaction.commit().map_err(MemoryError::from)?;
-            Ok(done)
-        });
-        task.await.unwrap_or_else(|source| Err(MemoryError::Stopped { source }.into()))
+        let Some(readers) = &self.readers else {
+            let writer = Arc::clone(&self.writer);
+            return blocking(move || {
+                let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
+                transact(&mut connection, TransactionBehavior::Deferred, work)
+            })
+            .await;
+        };
+        let turn = readers.turn().await;
+        blocking(move || turn.with(|connection| transact(connection, TransactionBehavior::Deferred, work)))
+            .await
     }
+}
+
+async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<MemoryError> + Send + 'static,
+{
+    let task = tokio::task::spawn_blocking(work);
+    task.await.unwrap_or_else(|source| Err(MemoryError::Stopped { source }.into()))
+}
+
+fn transact<T, E: From<MemoryError>>(
+    connection: &mut Connection,
+    behavior: TransactionBehavior,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let transaction = connection.transaction_with_behavior(behavior).map_err(MemoryError::from)?;
+    let done = work(&transaction)?;
+    transaction.commit().map_err(MemoryError::from)?;
+    Ok(done)
 }
 
 #[async_trait]
@@ -121,16 +173,64 @@ impl Memory for SqliteMemory {
     async fn search(&self, scopes: &ScopeSet, query: &SearchQuery) -> Result<Vec<Hit>, MemoryError> {
         query.check()?;
         let (scopes, query) = (scopes.clone(), query.clone());
-        // One transaction, so that words, statistics and texts are of the same moment.
-        self.transact(TransactionBehavior::Deferred, move |transaction| {
-            search::search(transaction, &scopes, &query)
-        })
-        .await
+        self.read(move |transaction| search::search(transaction, &scopes, &query)).await
     }
 
-    async fn create(&self, scopes: &ScopeSet, observation: NewObservation) -> Result<Created, MemoryError> {
-        let observation = observation.check()?;
+    async fn create_related(
+        &self,
+        scopes: &ScopeSet,
+        observation: NewObservation,
+        relations: Vec<RelationTo>,
+    ) -> Result<Created, MemoryError> {
+        let (observation, relations) = (observation.check()?, check_relations(relations)?);
         let scope = scopes.write_key().clone();
-        self.write(move |transaction| create::create(transaction, &scope, &observation)).await
+        self.write(move |transaction| create::create(transaction, &scope, &observation, &relations)).await
+    }
+
+    async fn relate(&self, scopes: &ScopeSet, relate: Relate) -> Result<Related, MemoryError> {
+        let (change, scope) = (relate.check()?, scopes.write_key().clone());
+        self.write(move |transaction| relate::relate(transaction, &scope, &change)).await
+    }
+
+    async fn unrelate(&self, scopes: &ScopeSet, unrelate: Unrelate) -> Result<Unrelated, MemoryError> {
+        let (change, scope) = (unrelate.check()?, scopes.write_key().clone());
+        self.write(move |transaction| relate::unrelate(transaction, &scope, &change)).await
+    }
+
+    async fn traverse(&self, scopes: &ScopeSet, traverse: &Traverse) -> Result<Traversal, MemoryError> {
+        traverse.check()?;
+        let (scopes, traverse) = (scopes.clone(), traverse.clone());
+        self.read(move |transaction| traverse::traverse(transaction, &scopes, &traverse)).await
+    }
+
+    async fn entity(&self, scopes: &ScopeSet, name: &str) -> Result<Option<EntityView>, MemoryError> {
+        let (scopes, name) = (scopes.clone(), name.to_owned());
+        self.read(move |transaction| view::entity(transaction, &scopes, &name)).await
+    }
+
+    async fn entities(&self, scopes: &ScopeSet, prefix: &str, limit: u32) -> Result<EntityList, MemoryError> {
+        check_limit(limit)?;
+        let (scopes, prefix) = (scopes.clone(), prefix.to_owned());
+        self.read(move |transaction| view::entities(transaction, &scopes, &prefix, limit)).await
+    }
+
+    async fn export(
+        &self,
+        scopes: &ScopeSet,
+        output: Box<dyn Write + Send>,
+    ) -> Result<ExportCounts, ExportError> {
+        let scope = scopes.write_key().clone();
+        self.read(move |transaction| export::export(transaction, &scope, &mut BufWriter::new(output))).await
+    }
+
+    async fn import(
+        &self,
+        scopes: &ScopeSet,
+        lines: Box<dyn BufRead + Send>,
+        mode: ImportMode,
+        at: u64,
+    ) -> Result<ImportCounts, ImportError> {
+        let scope = scopes.write_key().clone();
+        self.write(move |transaction| import::import(transaction, &scope, lines, mode, at)).await
     }
 }

@@ -12,7 +12,7 @@ const APPLICATION_ID: i64 = 0x5367_6d6d;
 
 /// What makes each format from the one before. The number of a format is the length of the list up to it; a
 /// released entry never changes.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("relations.sql")];
 
 /// The format that this version writes.
 const FORMAT: i64 = MIGRATIONS.len() as i64;
@@ -24,8 +24,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sets a connection up and makes or migrates the tables. A file that is no memory is left untouched.
 pub(super) fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, OpenError> {
     let sqlite = |source| OpenError::from_sqlite(path.to_owned(), source);
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    set_up(&connection).map_err(sqlite)?;
     let found = read_version(&mut connection, path)?;
     use_write_ahead_log(&connection).map_err(sqlite)?;
     // An answered write must survive a power cut: the run that made it will not repeat it.
@@ -35,6 +34,12 @@ pub(super) fn prepare(mut connection: Connection, path: &Path) -> Result<Connect
         migrate(&mut connection, path)?;
     }
     Ok(connection)
+}
+
+/// Sets up what a connection needs, whether it writes or not.
+pub(super) fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.busy_timeout(BUSY_TIMEOUT)
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {

@@ -1,18 +1,12 @@
 //! Finding the best observations within the scopes that may be read.
 
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::Transaction;
 
 use super::create::token;
 use super::rank::{Posting, Ranker, score};
+use super::rows::{self, ReadableScope, json, unsigned};
 use crate::words::{self, QueryWord};
 use crate::{Hit, MemoryError, ObservationId, ScopeSet, SearchQuery, Why};
-
-/// A scope that may be read and has been written, with its statistics.
-struct ReadableScope {
-    id: i64,
-    observations: u64,
-    words: u64,
-}
 
 /// An observation that is among the best so far.
 struct Candidate<'postings> {
@@ -28,7 +22,7 @@ pub(super) fn search(
     query: &SearchQuery,
 ) -> Result<Vec<Hit>, MemoryError> {
     let words = words::query_words(&query.text);
-    let scopes = readable(transaction, scopes)?;
+    let scopes = rows::readable(transaction, scopes)?;
     let (postings, frequencies) = occurrences(transaction, &scopes, &words)?;
     let observations = scopes.iter().map(|scope| scope.observations).sum();
     let ranker = Ranker::new(observations, scopes.iter().map(|scope| scope.words).sum(), &frequencies);
@@ -38,27 +32,6 @@ pub(super) fn search(
         .collect()
 }
 
-fn readable(transaction: &Transaction<'_>, scopes: &ScopeSet) -> Result<Vec<ReadableScope>, MemoryError> {
-    let mut statement = transaction.prepare_cached(
-        "SELECT id, observation_count, word_count FROM scope
-         WHERE level = ?1 AND tenant = ?2 AND workspace = ?3 AND agent = ?4 AND session = ?5",
-    )?;
-    let mut found = Vec::new();
-    for key in scopes.read_keys() {
-        let scope = statement
-            .query_row(key.parts(), |row| {
-                Ok(ReadableScope {
-                    id: row.get(0)?,
-                    observations: unsigned(row, 1)?,
-                    words: unsigned(row, 2)?,
-                })
-            })
-            .optional()?;
-        found.extend(scope);
-    }
-    Ok(found)
-}
-
 /// Returns where the words of the query occur, in the order of observations and then of words, and in how
 /// many observations each occurs.
 ///
@@ -66,7 +39,7 @@ fn readable(transaction: &Transaction<'_>, scopes: &ScopeSet) -> Result<Vec<Read
 /// one scope.
 fn occurrences(
     transaction: &Transaction<'_>,
-    scopes: &[ReadableScope],
+    scopes: &[ReadableScope<'_>],
     words: &[QueryWord],
 ) -> Result<(Vec<Posting>, Vec<u64>), MemoryError> {
     let mut statement = transaction.prepare_cached("SELECT doc FROM word_occurrence WHERE term = ?1")?;
@@ -136,7 +109,7 @@ fn best<'postings>(
 /// Reads what is shown of a candidate. The scope is checked once more, against the row itself.
 fn hit(
     transaction: &Transaction<'_>,
-    scopes: &[ReadableScope],
+    scopes: &[ReadableScope<'_>],
     ranker: &Ranker,
     words: &[QueryWord],
     candidate: &Candidate<'_>,
@@ -156,7 +129,7 @@ fn hit(
             why: Why { bm25: ranker.bm25(candidate.share), words: found.collect() },
             observation: candidate.public_id,
             recorded_at: unsigned(row, 4)?,
-            metadata: json_column(row, 5)?,
+            metadata: json(row, 5)?,
         };
         Ok((row.get(0)?, hit))
     })?;
@@ -165,16 +138,4 @@ fn hit(
     }
     tracing::error!(observation = %hit.observation, "left out: the index named an observation of another scope");
     Ok(None)
-}
-
-fn unsigned(row: &rusqlite::Row<'_>, index: usize) -> Result<u64, rusqlite::Error> {
-    let value: i64 = row.get(index)?;
-    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, value))
-}
-
-fn json_column(row: &rusqlite::Row<'_>, index: usize) -> Result<serde_json::Value, rusqlite::Error> {
-    let text = row.get_ref(index)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, Box::new(error))
-    })
 }
