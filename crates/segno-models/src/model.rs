@@ -1,22 +1,30 @@
 //! What a model is asked, and what it may answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segno_core::{FailureCode, ModelReply, ModelSettings, OperationId, ToolChoice, Toolbox, Transcript};
+use segno_core::{
+    Digest, FailureCode, ModelReply, ModelSettings, OperationId, ToolChoice, Toolbox, Transcript,
+};
+use serde_json::Value;
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
 pub struct CompletionRequest {
     /// Which model, and how it is asked.
     pub settings: ModelSettings,
-    /// All that the model reads. A clone shares the entries.
+    /// All that the model reads, as [`Transcript::view`] gives it. A clone shares the entries.
     pub transcript: Transcript,
+    /// The bytes of the attachments that the transcript names.
+    pub attachments: Arc<BTreeMap<Digest, Arc<[u8]>>>,
     /// The tools that the model is told of, and the schemas by which its calls are judged.
     pub tools: Arc<Toolbox>,
     /// Whether the model may call tools.
     pub tool_choice: ToolChoice,
+    /// JSON Schema of the answer, where a structured one is wanted. The reply's text is judged by it.
+    pub output_schema: Option<Arc<Value>>,
     /// The operation that this request performs; the same for all its attempts.
     pub operation: OperationId,
     /// The number of this attempt, counted from 1.
@@ -41,7 +49,7 @@ impl DeltaSink for () {
 /// the future at any await point.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Asks for a reply and judges the calls in it. Text goes to `sink` while it arrives.
+    /// Asks for a reply and judges it: each call, and the text where an `output_schema` is given. Text goes to `sink` while it arrives.
     ///
     /// # Errors
     /// Fails if there is no usable reply; [`ModelError::retry`] says whether asking again makes sense.

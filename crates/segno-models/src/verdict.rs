@@ -84,6 +84,20 @@ fn unusable(error: &SchemaError) -> String {
     format!("the tool cannot be called, whatever the arguments: {error}")
 }
 
+/// Judges a value of any type against a schema.
+pub(crate) fn judge_any(schema: &Value, value: Value) -> Verdict {
+    match &*compiled(schema) {
+        Ok(schema) => match schema.coerce(value) {
+            Ok(arguments) => Verdict::Valid { arguments },
+            Err(violations) => Verdict::Invalid { violations },
+        },
+        Err(error) => {
+            let message = format!("no answer can fit, whatever it is: {error}");
+            Verdict::Invalid { violations: vec![Violation { path: String::new(), message }] }
+        }
+    }
+}
+
 fn judge(schema: &Result<Schema, SchemaError>, arguments: Value) -> Verdict {
     match schema {
         Ok(schema) => match schema.coerce(arguments) {
@@ -101,7 +115,7 @@ fn parse(text: &str) -> Result<Value, String> {
         return Ok(Value::Object(Map::new()));
     }
     if text.len() > MAX_ARGUMENT_BYTES {
-        return Err(too_large(text.len()));
+        return Err(too_large("arguments have", text.len()));
     }
     let arguments =
         serde_json::from_str(text).map_err(|error| format!("the arguments are not JSON: {error}"))?;
@@ -114,7 +128,7 @@ fn check_bounds(arguments: &Value) -> Result<(), String> {
     let mut length = Length(0);
     match serde_json::to_writer(&mut length, arguments) {
         Ok(()) if length.0 <= MAX_ARGUMENT_BYTES => Ok(()),
-        _ => Err(too_large(length.0)),
+        _ => Err(too_large("arguments have", length.0)),
     }
 }
 
@@ -128,8 +142,8 @@ fn check_shape(arguments: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn too_large(bytes: usize) -> String {
-    format!("the arguments have {bytes} bytes or more, at most {MAX_ARGUMENT_BYTES} are allowed")
+pub(crate) fn too_large(what: &str, bytes: usize) -> String {
+    format!("the {what} {bytes} bytes or more, at most {MAX_ARGUMENT_BYTES} are allowed")
 }
 
 fn a_type(value: &Value) -> &'static str {

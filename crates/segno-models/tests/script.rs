@@ -31,7 +31,7 @@ impl DeltaSink for Deltas {
 
 /// A transcript of these entries, each as it is written in a journal.
 fn transcript(entries: Value) -> Transcript {
-    serde_json::from_value(json!(["0".repeat(64), entries])).unwrap()
+    serde_json::from_value(json!(["0".repeat(64), 0, "0".repeat(64), entries])).unwrap()
 }
 
 fn request(entries: Value) -> CompletionRequest {
@@ -42,7 +42,9 @@ fn request(entries: Value) -> CompletionRequest {
         settings: ModelSettings::named("script"),
         transcript: transcript(entries),
         tools: Arc::new(tools),
+        attachments: Arc::default(),
         tool_choice: ToolChoice::Auto,
+        output_schema: None,
         operation: OperationId::from_bytes([1; 16]),
         attempt: 1,
     }
@@ -264,7 +266,15 @@ async fn a_run_of_the_core_follows_its_script() {
     .unwrap();
     let tools = request(json!([])).tools;
     let prompt = Template::parse("{{request.text}}").unwrap();
-    let mind = ModelMind { model: ModelSettings::named("script"), instructions: None, prompt, recall: None };
+    let mind = ModelMind {
+        model: ModelSettings::named("script"),
+        instructions: None,
+        prompt,
+        recall: None,
+        fallback: Vec::new(),
+        output: None,
+        context: None,
+    };
     let mut config = AgentConfig::new("triage".parse().unwrap(), Mind::Model(mind));
     config.tools = (*tools).clone();
     let at = Timestamp::from_millis(0);
@@ -287,7 +297,12 @@ async fn a_run_of_the_core_follows_its_script() {
                     assert_eq!(call.parameters, json!({"n": 3}));
                     Outcome::ToolReturned(ToolReturn::structured(json!({"value": 0.7})))
                 }
-                Request::MemorySearch(_) | Request::MemoryCreate(_) => panic!("nobody asked the memory"),
+                Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => panic!("nobody asked for more than tools"),
             };
             state.resume(Event::outcome(at, operation.id, outcome)).unwrap();
         }

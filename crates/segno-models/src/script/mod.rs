@@ -44,6 +44,7 @@ use segno_expr::EvalError;
 use self::file::{Arguments, Reply};
 use self::scope::ScriptScope;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
+use crate::output::judge_reply;
 use crate::verdict::judge_call;
 
 /// Most bytes of a script.
@@ -206,7 +207,11 @@ impl ScriptModel {
             parts.push(ReplyPart::Call(CallRequest { call_id, name: call.name.clone(), arguments, verdict }));
         }
         let (input_tokens, output_tokens) = reply.usage;
-        Ok(ModelReply { parts, stop: reply.stop, input_tokens, output_tokens })
+        let mut rendered = ModelReply::new(parts, reply.stop);
+        rendered.input_tokens = input_tokens;
+        rendered.output_tokens = output_tokens;
+        rendered.output = judge_reply(request, &rendered);
+        Ok(rendered)
     }
 }
 
@@ -249,7 +254,7 @@ fn unread(transcript: &Transcript) -> String {
         match entry {
             Entry::User(text) => texts.push(text.as_str()),
             Entry::ToolResult { content, .. } => texts.push(content.as_str()),
-            Entry::Instructions(_) => {}
+            Entry::Instructions(_) | Entry::Attachment(_) | Entry::Compaction(_) => {}
             Entry::Assistant(_) => break,
         }
     }

@@ -16,7 +16,11 @@ impl Scope for ScriptScope<'_> {
         let value = match name {
             "request" => self.transcript.iter().rev().find_map(|entry| match entry {
                 Entry::User(text) => Some(json!({ "text": text })),
-                Entry::Instructions(_) | Entry::Assistant(_) | Entry::ToolResult { .. } => None,
+                Entry::Instructions(_)
+                | Entry::Assistant(_)
+                | Entry::Attachment(_)
+                | Entry::Compaction(_)
+                | Entry::ToolResult { .. } => None,
             })?,
             "last" => self.transcript.iter().rev().find_map(|entry| Some(result(entry)?.1))?,
             "results" => {
@@ -36,6 +40,10 @@ fn result(entry: &Entry) -> Option<(&str, Value)> {
             let value = serde_json::from_str(content).unwrap_or_else(|_| Value::String(content.clone()));
             Some((name, value))
         }
-        Entry::Instructions(_) | Entry::User(_) | Entry::Assistant(_) => None,
+        Entry::Instructions(_)
+        | Entry::User(_)
+        | Entry::Assistant(_)
+        | Entry::Attachment(_)
+        | Entry::Compaction(_) => None,
     }
 }

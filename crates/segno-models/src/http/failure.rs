@@ -1,0 +1,194 @@
+//! What an endpoint's failures mean: a kind, words for a person, and whether to ask again.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use serde_json::Value;
+
+use crate::model::{ModelError, ModelErrorKind, Retry};
+
+/// Most characters of an endpoint's own words in an error.
+const MAX_WORDS: usize = 500;
+
+/// Longest pause that an endpoint may ask for. Past it the caller's own backoff decides sooner.
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+
+/// An answer that cannot be used.
+pub(super) fn protocol(message: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::Protocol, message)
+}
+
+/// An answer whose status is not 200.
+pub(super) fn from_status(
+    endpoint: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> ModelError {
+    if status.is_redirection() {
+        return redirected(endpoint, status, headers);
+    }
+    let said = Said::read(body);
+    let kind = match status.as_u16() {
+        429 if said.out_of_quota() => ModelErrorKind::Refused,
+        429 => ModelErrorKind::RateLimited,
+        408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
+        413 => ModelErrorKind::LimitExceeded,
+        _ => ModelErrorKind::Refused,
+    };
+    let advice = match status.as_u16() {
+        401 | 403 => "; check the model's key, and that it may use this model",
+        402 => "; check the account's balance",
+        404 => "; check the model's name and its `base_url`",
+        413 => "; send less, or let the transcript be compacted earlier",
+        429 if kind == ModelErrorKind::Refused => "; check the account's plan and balance",
+        400..=499 if kind == ModelErrorKind::Refused => "; check the model's name, its settings and `extra`",
+        _ => "",
+    };
+    let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
+    let error = ModelError::new(kind, format!("`{endpoint}` answered {status}{words}{advice}"));
+    match pause(headers) {
+        Some(pause) if error.retry != Retry::Never => error.with_retry(Retry::After(pause)),
+        _ => error,
+    }
+}
+
+/// An error that an endpoint reports in the middle of its stream.
+pub(super) fn from_event(error: &Value) -> ModelError {
+    let said = Said::from_json(error);
+    let kind = if said.out_of_quota() { ModelErrorKind::Refused } else { said.kind() };
+    let code = said.codes.first().map_or(String::new(), |code| format!(" `{code}`"));
+    let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
+    ModelError::new(kind, format!("the endpoint reported the error{code} in its stream{words}"))
+}
+
+/// An event that is not what its wire has.
+pub(super) fn garbage(provider: &str, data: &str, error: &serde_json::Error) -> ModelError {
+    let event = excerpt(data);
+    protocol(format!(
+        "the endpoint sent an event that the wire `{provider}` does not have: {error}, in `{event}`"
+    ))
+}
+
+/// Text of another party, on one line and bounded.
+pub(super) fn excerpt(text: &str) -> String {
+    let mut words: String =
+        text.chars().take(MAX_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_WORDS).is_some() {
+        words.push('…');
+    }
+    words.trim().to_owned()
+}
+
+fn redirected(endpoint: &str, status: StatusCode, headers: &HeaderMap) -> ModelError {
+    let target = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
+    let target = excerpt(target.split(['?', '#']).next().unwrap_or(target));
+    let message = format!(
+        "`{endpoint}` answered {status} and points to `{target}`, which is not followed: the key belongs to the \
+         configured address alone; set `base_url` to the final address"
+    );
+    ModelError::new(ModelErrorKind::Refused, message)
+}
+
+/// What the header `retry-after` asks for: seconds, or a date.
+fn pause(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let pause = match value.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok()?,
+        Err(_) => {
+            httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).unwrap_or_default()
+        }
+    };
+    Some(pause.min(MAX_PAUSE))
+}
+
+/// What an endpoint says about its error, in any of the usual forms.
+struct Said {
+    words: String,
+    /// Its `type` and `code`, as far as they are there.
+    codes: Vec<String>,
+}
+
+impl Said {
+    fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(json) => Self::from_json(json.get("error").unwrap_or(&json)),
+            Err(_) => Self { words: excerpt(&String::from_utf8_lossy(body)), codes: Vec::new() },
+        }
+    }
+
+    fn from_json(error: &Value) -> Self {
+        let text = |name: &str| match error.get(name) {
+            Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        let words = ["message", "detail"].into_iter().find_map(text);
+        let words = words.or_else(|| error.as_str().map(str::to_owned)).unwrap_or_else(|| error.to_string());
+        let codes = ["type", "code"].into_iter().filter_map(text).map(|code| excerpt(&code)).collect();
+        Self { words: excerpt(&words), codes }
+    }
+
+    fn out_of_quota(&self) -> bool {
+        self.codes.iter().any(|code| matches!(code.as_str(), "insufficient_quota" | "billing_error"))
+    }
+
+    fn kind(&self) -> ModelErrorKind {
+        self.codes.iter().find_map(|code| kind_of(code)).unwrap_or(ModelErrorKind::Protocol)
+    }
+}
+
+fn kind_of(code: &str) -> Option<ModelErrorKind> {
+    Some(match code {
+        "overloaded_error" | "api_error" | "timeout_error" | "server_error" | "internal_server_error" => {
+            ModelErrorKind::Unavailable
+        }
+        "rate_limit_error" | "rate_limit_exceeded" | "too_many_requests" => ModelErrorKind::RateLimited,
+        "invalid_request_error"
+        | "authentication_error"
+        | "permission_error"
+        | "not_found_error"
+        | "invalid_api_key"
+        | "invalid_prompt"
+        | "model_not_found" => ModelErrorKind::Refused,
+        "request_too_large" | "context_length_exceeded" => ModelErrorKind::LimitExceeded,
+        // Some compatible servers put a status where the others have a word.
+        _ => match code.parse::<u16>().ok()? {
+            429 => ModelErrorKind::RateLimited,
+            408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
+            413 => ModelErrorKind::LimitExceeded,
+            400..=499 => ModelErrorKind::Refused,
+            _ => return None,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pause_of(value: &str) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, value.parse().unwrap());
+        pause(&headers)
+    }
+
+    #[test]
+    fn a_pause_is_read_in_both_forms_and_capped() {
+        assert_eq!(pause_of("7"), Some(Duration::from_secs(7)));
+        assert_eq!(pause_of("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(pause_of("86400"), Some(MAX_PAUSE));
+        assert_eq!(pause_of("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(pause_of("Fri, 31 Dec 9999 23:59:59 GMT"), Some(MAX_PAUSE));
+        for nonsense in ["-1", "NaN", "inf", "soon", ""] {
+            assert_eq!(pause_of(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn words_of_another_party_are_bounded_and_on_one_line() {
+        assert_eq!(excerpt("a\r\nb\u{1b}[31m"), "a  b [31m");
+        assert_eq!(excerpt(&"é".repeat(600)).chars().count(), MAX_WORDS + 1);
+    }
+}

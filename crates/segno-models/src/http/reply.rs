@@ -1,0 +1,155 @@
+//! From what a wire delivered to a reply of the core: bounds, calls judged, an empty reply refused.
+
+use segno_core::{CallRequest, ModelReply, ReplyPart, StopReason};
+use serde_json::Value;
+
+use super::failure::protocol;
+use crate::model::{CompletionRequest, DeltaSink, ModelError, ModelErrorKind, Retry};
+use crate::output::judge_reply;
+use crate::verdict::judge_call;
+
+/// Reads the events of one stream.
+pub(super) trait Reader: Send {
+    /// Takes the data of one event, and says whether it was the last.
+    fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError>;
+
+    /// What the stream amounts to, after its last event or at the end of the body.
+    ///
+    /// # Errors
+    /// Fails if the stream ended before it was complete.
+    fn finish(self: Box<Self>) -> Result<Draft, ModelError>;
+}
+
+/// Where the text of a reply goes while it arrives, and how much of it may still come.
+pub(super) struct Output<'s> {
+    sink: &'s dyn DeltaSink,
+    max: usize,
+    taken: usize,
+}
+
+impl<'s> Output<'s> {
+    pub(super) fn new(sink: &'s dyn DeltaSink, max: usize) -> Self {
+        Self { sink, max, taken: 0 }
+    }
+
+    /// Passes text on.
+    pub(super) fn text(&mut self, delta: &str) -> Result<(), ModelError> {
+        self.count(delta)?;
+        if !delta.is_empty() {
+            self.sink.text(delta);
+        }
+        Ok(())
+    }
+
+    /// Counts what is kept but not shown: arguments, reasoning.
+    pub(super) fn count(&mut self, delta: &str) -> Result<(), ModelError> {
+        self.taken = self.taken.saturating_add(delta.len());
+        if self.taken > self.max { Err(too_long(self.max)) } else { Ok(()) }
+    }
+}
+
+fn too_long(max: usize) -> ModelError {
+    let message = format!("the reply has more than {max} bytes of text and arguments; ask for less at once");
+    ModelError::new(ModelErrorKind::LimitExceeded, message)
+}
+
+/// Tokens as a provider counts them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tokens {
+    /// All that the request took, cached ones included.
+    pub(super) input: u64,
+    /// Those of the input that came from the provider's cache.
+    pub(super) cached: u64,
+    /// Those of the reply, with its reasoning.
+    pub(super) output: u64,
+}
+
+/// A count in a provider's usage; what is no number counts as none.
+pub(super) fn count(usage: &Value, pointer: &str) -> u64 {
+    usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// One part of a reply, not judged yet.
+#[derive(Debug)]
+pub(super) enum Part {
+    Text(String),
+    Call { id: String, name: String, arguments: String },
+    Opaque(Value),
+}
+
+/// A reply, not judged yet.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) parts: Vec<Part>,
+    pub(super) stop: StopReason,
+    pub(super) tokens: Tokens,
+}
+
+impl Draft {
+    /// Judges the reply.
+    pub(super) fn into_reply(
+        self,
+        request: &CompletionRequest,
+        provider: &str,
+        max: usize,
+    ) -> Result<ModelReply, ModelError> {
+        let Self { mut parts, stop, tokens } = self;
+        parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+        let sizes = parts.iter().map(|part| match part {
+            Part::Text(text) => text.len(),
+            Part::Call { name, arguments, .. } => name.len() + arguments.len(),
+            Part::Opaque(_) => 0,
+        });
+        if sizes.sum::<usize>() > max {
+            return Err(too_long(max));
+        }
+        let calls = parts.iter().any(|part| matches!(part, Part::Call { .. }));
+        if !calls && !parts.iter().any(|part| matches!(part, Part::Text(_))) && stop != StopReason::Refusal {
+            return Err(empty(stop));
+        }
+        let stop = match stop {
+            // Compatible servers disagree about the stop of a reply with calls; the calls themselves decide.
+            StopReason::End | StopReason::ToolCalls if calls => StopReason::ToolCalls,
+            StopReason::ToolCalls => StopReason::End,
+            StopReason::End | StopReason::Length | StopReason::Refusal => stop,
+        };
+        let last = parts.len().saturating_sub(1);
+        let replies = request.transcript.replies();
+        let judged = parts.into_iter().enumerate().map(|(index, part)| match part {
+            Part::Text(text) => ReplyPart::Text(text),
+            Part::Opaque(data) => ReplyPart::Opaque { provider: provider.to_owned(), data },
+            Part::Call { id, name, arguments } => {
+                let truncated = stop == StopReason::Length && index == last;
+                let verdict = judge_call(&request.tools, &name, &arguments, truncated);
+                // Results find their calls by the id, so a server that leaves it out gets one.
+                let call_id = if id.is_empty() { format!("call_{replies}_{index}") } else { id };
+                ReplyPart::Call(CallRequest { call_id, name, arguments, verdict })
+            }
+        });
+        let mut reply = ModelReply::new(judged.collect(), stop);
+        reply.input_tokens = tokens.input;
+        reply.output_tokens = tokens.output;
+        reply.output = judge_reply(request, &reply);
+        tracing::debug!(
+            provider,
+            input = tokens.input,
+            cached = tokens.cached,
+            output = tokens.output,
+            "model replied"
+        );
+        Ok(reply)
+    }
+}
+
+fn empty(stop: StopReason) -> ModelError {
+    match stop {
+        StopReason::Length => protocol(
+            "the reply is empty: the model used up its output tokens before it said anything; raise \
+             `max_output_tokens`",
+        )
+        .with_retry(Retry::Never),
+        StopReason::End | StopReason::ToolCalls | StopReason::Refusal => {
+            protocol("the reply is empty: it has neither text nor calls")
+        }
+    }
+}

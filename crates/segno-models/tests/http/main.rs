@@ -1,0 +1,17 @@
+//! The three wires against a double that checks every field, against faults, and against a mock server of others.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "helpers of tests that take `json!` literals"
+)]
+
+mod aimock;
+mod anthropic;
+mod chat;
+mod double;
+mod faults;
+mod recorded;
+mod requests;
+mod responses;
+mod settings;
