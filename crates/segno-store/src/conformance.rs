@@ -6,6 +6,10 @@
 //! [`conformance_tests!`]: crate::conformance_tests
 #![expect(clippy::unwrap_used, reason = "a broken promise is to fail the test that calls this")]
 
+mod inbox;
+mod sessions;
+mod transfer;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,9 +19,14 @@ use segno_core::{
 };
 
 use crate::{
-    AcquireError, AppendError, AttemptCause, Body, CreateError, Created, Lease, NewRecord, NewRun, Owner,
-    ReadError, RecordKind, RunFilter, RunStatus, Snapshot, SnapshotError, Start, Started, Store, WaitingFor,
+    AcquireError, AppendError, AttemptCause, Body, CreateError, Created, Lease, Message, NewRecord, NewRun,
+    Owner, PostError, ReadError, RecordKind, RunFilter, RunStatus, RunSummary, Snapshot, SnapshotError,
+    Start, Started, Store, WaitingFor,
 };
+
+pub use self::inbox::*;
+pub use self::sessions::*;
+pub use self::transfer::*;
 
 /// Makes a `#[tokio::test]` of every function of the suite, in a module `conformance`.
 ///
@@ -47,6 +56,22 @@ macro_rules! conformance_tests {
             a_listing_can_be_filtered
             runs_are_found_by_the_beginning_of_their_ids
             appends_of_many_runs_do_not_mix
+            a_session_has_one_root_run_at_a_time
+            a_session_is_free_after_every_end
+            a_start_is_found_again_though_its_session_is_busy
+            child_runs_share_their_parents_session
+            a_handover_ends_one_run_and_begins_the_next
+            a_refused_handover_leaves_no_trace
+            a_handover_to_a_run_that_exists_is_written_all_the_same
+            messages_come_in_the_order_in_which_they_were_posted
+            a_message_leaves_the_inbox_with_the_records_that_journal_it
+            a_stale_lease_consumes_nothing
+            a_run_that_has_ended_takes_no_messages
+            an_inbox_is_bounded
+            files_are_kept_by_digest
+            an_exported_run_enters_another_journal_as_it_was
+            an_import_into_any_store_is_whole
+            a_refused_import_adds_nothing
         }
     };
     ($maker:expr => $($name:ident)*) => {
@@ -86,6 +111,11 @@ pub fn new_run(number: u64, owner: &Owner) -> NewRun {
         predecessor: None,
         start_key: None,
         modules: BTreeMap::from([("risk".into(), "ab11".into())]),
+        parent: None,
+        depth: 0,
+        budget: None,
+        by_handoff: false,
+        ask_effects: false,
     };
     NewRun::new(run_id(number), "{}", Digest::from_bytes([2; 32]), owner.id(), at(1_000 + number), started)
 }
@@ -118,13 +148,6 @@ pub fn every_kind() -> Vec<NewRecord> {
     let parent = OperationId::from_bytes([4; 16]);
     let returned = ToolReturn::structured(serde_json::json!({"score": 0.75, "tags": ["a", null], "at": -1}));
     let failed = Outcome::Failed(Failure::new(FailureCode::Timeout, "no answer within 30 s"));
-    let response = |status| AgentResponse {
-        status,
-        answer: Some("done – ✓".into()),
-        output: None,
-        error: None,
-        usage: Usage { model_calls: 1, tool_calls: 2, input_tokens: 300, output_tokens: 40 },
-    };
     let waiting_for =
         vec![WaitingFor { kind: "approval".into(), operation, question: "call `risk.score`?".into() }];
     let approved = Answer::Approved { edited: None, reason: Some("fine".into()), by: Some("ada".into()) };
@@ -140,8 +163,22 @@ pub fn every_kind() -> Vec<NewRecord> {
         |attempt, cause, start| NewRecord::of(at(16), operation, Body::Attempted { attempt, cause, start });
     let resolved =
         Body::Resolved { outcome: Outcome::ToolReturned(returned), attempts: 4, elapsed_ms: 1_234 };
+    let forked = Body::Forked {
+        run: run_id(9),
+        seq: 4,
+        step: 3,
+        overrides: vec![operation],
+        outcomes: vec![failed.clone()],
+        ask_effects: true,
+    };
+    let handed_off = Body::HandedOff {
+        target: "closer".parse().unwrap(),
+        run: run_id(8),
+        response: Some(response(Status::HandedOff)),
+        message: Some("over to you".into()),
+    };
     vec![
-        NewRecord::new(at(10), Body::Forked { run: run_id(9), seq: 4, overrides: vec![operation] }),
+        NewRecord::new(at(10), forked),
         NewRecord::of(at(11), operation, requested).below(parent),
         NewRecord::of(at(12), operation, Body::Waiting { gate: Gate::Approval }),
         NewRecord::new(at(13), Body::Suspended { waiting_for, wake_at: Some(at(99)) }),
@@ -155,13 +192,30 @@ pub fn every_kind() -> Vec<NewRecord> {
             Start::Now,
         ),
         NewRecord::of(at(17), operation, resolved),
-        NewRecord::new(at(18), Body::Signalled { signal: Signal::Deadline }),
+        NewRecord::new(at(18), Body::signalled(Signal::Deadline)),
         NewRecord::new(at(19), Body::Completed { response: response(Status::Completed) }),
         NewRecord::of(at(20), operation, Body::Late { outcome: failed }),
         NewRecord::new(at(21), Body::Failed { response: response(Status::Failed) }),
         NewRecord::new(at(22), Body::Cancelled { response: response(Status::Cancelled) }),
-        NewRecord::new(at(23), Body::HandedOff { target: "closer".parse().unwrap(), run: run_id(8) }),
+        NewRecord::new(at(23), handed_off),
     ]
+}
+
+/// A response of a run that ended like this.
+pub fn response(status: Status) -> AgentResponse {
+    AgentResponse {
+        status,
+        answer: Some("done – ✓".into()),
+        output: None,
+        error: None,
+        usage: Usage {
+            model_calls: 1,
+            tool_calls: 2,
+            input_tokens: 300,
+            output_tokens: 40,
+            cost_nano_usd: 5_000,
+        },
+    }
 }
 
 /// A snapshot of the run with the number 1, after so many records.

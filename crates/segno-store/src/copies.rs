@@ -7,7 +7,7 @@
 use segno_core::{Digest, RunId, Timestamp};
 
 use crate::error::{Damage, Flaw, ReadError};
-use crate::record::{Body, Record};
+use crate::record::{Body, Record, Started};
 use crate::run::Progress;
 
 /// What a run's entry repeats of its records.
@@ -16,6 +16,8 @@ pub(crate) struct Copies {
     pub(crate) agent: String,
     pub(crate) tenant: String,
     pub(crate) session: String,
+    /// The run that it is a child of.
+    pub(crate) parent: Option<RunId>,
     pub(crate) config: Digest,
     pub(crate) start_key: Option<String>,
     pub(crate) started_at: Timestamp,
@@ -24,6 +26,46 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// What an entry is to repeat of these verified records, which are a run's records from the first on.
+    pub(crate) fn of(run: RunId, records: &[Record]) -> Result<Self, ReadError> {
+        let (Some(Record { at, body: Body::Started(started), .. }), Some(last)) =
+            (records.first(), records.last())
+        else {
+            return Err(Damage { run, seq: 0, what: Flaw::NotStarted, intact: 0 }.into());
+        };
+        Ok(Self::begun(*at, started).after(records.iter().map(|record| &record.body), last.at))
+    }
+
+    /// Those of a run that has only begun.
+    pub(crate) fn begun(at: Timestamp, started: &Started) -> Self {
+        Self {
+            agent: started.agent.to_string(),
+            tenant: started.request.tenant.clone(),
+            session: started.session.clone(),
+            parent: started.parent.map(|parent| parent.run),
+            config: started.config,
+            start_key: started.start_key.clone(),
+            started_at: at,
+            updated_at: at,
+            progress: Progress::BEGUN,
+        }
+    }
+
+    /// The same after more bodies, the last of which came at this time. An end is final, whatever comes after it.
+    #[must_use]
+    pub(crate) fn after<'a>(self, bodies: impl IntoIterator<Item = &'a Body>, updated_at: Timestamp) -> Self {
+        let progress = match Progress::of(bodies) {
+            Some(progress) if !self.progress.status.is_end() => progress,
+            _ => self.progress,
+        };
+        Self { updated_at, progress, ..self }
+    }
+
+    /// Says whether the run is a root run that goes on, of which a session has at most one.
+    pub(crate) const fn is_open_root(&self) -> bool {
+        self.parent.is_none() && !self.progress.status.is_end()
+    }
+
     /// Compares them with the run's verified records: the first one, and the last ones from one that decides on.
     ///
     /// An end is final, whatever follows it. So when the last records alone contradict the status, an end before them
@@ -38,6 +80,7 @@ impl Copies {
             (self.agent == started.agent.as_str(), "agent", first),
             (self.tenant == started.request.tenant, "tenant", first),
             (self.session == started.session, "session", first),
+            (self.parent == started.parent.map(|parent| parent.run), "parent", first),
             (self.config == started.config, "config", first),
             (self.start_key == started.start_key, "start_key", first),
             (self.started_at == first.at, "started_at", first),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use segno_core::{Digest, RunId};
 
+use crate::blob::MAX_BLOB;
 use crate::chain::MAX_BODY;
 use crate::codec::{DecodeError, EncodeError};
 use crate::owner::OwnerId;
@@ -112,12 +113,80 @@ pub enum CreateError {
         /// The run.
         run: RunId,
     },
+    /// Another root run of the session goes on.
+    #[error(
+        "run {run} of the session `{session}` has not ended: resume it or cancel it first, or use another session"
+    )]
+    SessionBusy {
+        /// The session.
+        session: String,
+        /// The run that goes on.
+        run: RunId,
+    },
+    /// The handover does not fit: the last record is not `handed_off` to the successor, or the successor does not
+    /// begin where the run ends.
+    #[error(
+        "run {run} cannot hand over to run {successor}: the {field} does not fit; a successor has its predecessor's \
+         tenant, session and parent, and is named in its last record"
+    )]
+    NotSuccessor {
+        /// The run that ends.
+        run: RunId,
+        /// The run that is to go on.
+        successor: RunId,
+        /// What does not fit.
+        field: &'static str,
+    },
+    /// The run that hands over could not be written to.
+    #[error(transparent)]
+    Append(AppendError),
+    /// The entry of the run that hands over is damaged.
+    #[error(transparent)]
+    Predecessor(ReadError),
+    /// A file is not what its digest says, or too long.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// A record cannot be stored.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+impl From<AppendError> for CreateError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Record(error) => Self::Record(error),
+            AppendError::Storage(error) => Self::Storage(error),
+            error @ (AppendError::Fenced { .. }
+            | AppendError::SeqMismatch { .. }
+            | AppendError::UnknownRun { .. }
+            | AppendError::UnknownMessage { .. }) => Self::Append(error),
+        }
+    }
+}
+
+/// A file that is not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlobError {
+    /// The bytes have another digest.
+    #[error("the file {digest} has the digest {found}: state the digest of the bytes that are stored")]
+    Digest {
+        /// The digest that was stated.
+        digest: Digest,
+        /// The digest of the bytes.
+        found: Digest,
+    },
+    /// It is too long.
+    #[error("the file {digest} has {found} bytes, and at most {MAX_BLOB} are stored: send a smaller one")]
+    TooLong {
+        /// Its digest.
+        digest: Digest,
+        /// Its length in bytes.
+        found: usize,
+    },
 }
 
 /// A record that cannot be stored.
@@ -169,6 +238,16 @@ pub enum AppendError {
         /// The run.
         run: RunId,
     },
+    /// A message that the append was to consume is not in the run's inbox.
+    #[error(
+        "message {number} is not in the inbox of run {run}: it was consumed already, so read the inbox again"
+    )]
+    UnknownMessage {
+        /// The run.
+        run: RunId,
+        /// The message's number.
+        number: u64,
+    },
     /// A record cannot be stored.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -212,12 +291,15 @@ impl From<ReadError> for AcquireError {
             error @ (ReadError::Damaged(_)
             | ReadError::NewerVersion { .. }
             | ReadError::UnknownConfig { .. }
-            | ReadError::DamagedConfig { .. }) => Self::Unreadable(error),
+            | ReadError::DamagedConfig { .. }
+            | ReadError::DamagedBlob { .. }
+            | ReadError::DamagedMessage { .. }
+            | ReadError::NewerMessage { .. }) => Self::Unreadable(error),
         }
     }
 }
 
-/// A run, or the configuration of one, that cannot be read.
+/// A run, or what belongs to one, that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -251,6 +333,30 @@ pub enum ReadError {
     DamagedConfig {
         /// Its digest.
         digest: Digest,
+    },
+    /// The file is not what was written.
+    #[error("the file {digest} is damaged: restore the journal from a backup")]
+    DamagedBlob {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// A message in a run's inbox is not what was posted.
+    #[error("message {number} in the inbox of run {run} is damaged: restore the journal from a backup")]
+    DamagedMessage {
+        /// The run.
+        run: RunId,
+        /// The message's number.
+        number: u64,
+    },
+    /// A message is intact and this release cannot read it.
+    #[error("message {number} in the inbox of run {run} was posted by a newer release: use that release")]
+    NewerMessage {
+        /// The run.
+        run: RunId,
+        /// The message's number.
+        number: u64,
+        /// Why it cannot be read.
+        source: DecodeError,
     },
     /// The storage failed.
     #[error(transparent)]

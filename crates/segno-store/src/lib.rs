@@ -29,10 +29,15 @@
 //!     predecessor: None,
 //!     start_key: None,
 //!     modules: Default::default(),
+//!     parent: None,
+//!     depth: 0,
+//!     budget: None,
+//!     by_handoff: false,
+//!     ask_effects: false,
 //! };
 //! let new = NewRun::new(run, "{}", Digest::from_bytes([2; 32]), owner.id(), Timestamp::from_millis(0), started);
 //! let Created::New(mut lease) = store.create(new).await? else { unreachable!() };
-//! let record = NewRecord::new(Timestamp::from_millis(1), Body::Signalled { signal: Signal::Cancel });
+//! let record = NewRecord::new(Timestamp::from_millis(1), Body::signalled(Signal::Cancel));
 //! assert_eq!(store.append(&mut lease, vec![record]).await?, [1]);
 //! assert_eq!(store.read(run, 0).await?.len(), 2);
 //! store.release(lease).await?;
@@ -43,6 +48,8 @@
 //! Two stores keep the same promises: [`SqliteStore`], one file, and [`MemoryStore`], its twin for tests. The feature
 //! `conformance` has the suite that every store must pass.
 
+mod archive;
+mod blob;
 mod bytes;
 mod chain;
 pub mod codec;
@@ -50,6 +57,7 @@ pub mod codec;
 pub mod conformance;
 mod copies;
 mod error;
+mod inbox;
 mod lease;
 mod memory;
 mod owner;
@@ -61,15 +69,18 @@ mod store;
 #[cfg(feature = "conformance")]
 pub mod tamper;
 
+pub use archive::{Archive, ArchiveError, ImportError, Imported};
+pub use blob::digest_bytes;
 pub use bytes::{Checksum, Link};
 pub use error::{
-    AcquireError, AppendError, CreateError, Damage, Flaw, OpenError, OwnerError, ReadError, RecordError,
-    SnapshotError, StorageError, StorageKind,
+    AcquireError, AppendError, BlobError, CreateError, Damage, Flaw, OpenError, OwnerError, ReadError,
+    RecordError, SnapshotError, StorageError, StorageKind,
 };
+pub use inbox::{Message, PostError};
 pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use owner::{Owner, OwnerId};
-pub use record::{AttemptCause, Body, NewRecord, Record, RecordKind, Start, Started, WaitingFor};
+pub use record::{AttemptCause, Body, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor};
 pub use run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
 pub use sqlite::SqliteStore;
 pub use store::Store;

@@ -2,22 +2,24 @@
 //!
 //! It keeps encoded rows rather than values, so that what it returns went through the same encoding and verification.
 
+mod transfer;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use segno_core::{AgentName, Digest, RunId};
 
+use crate::archive::{Archive, ImportError, Imported};
 use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier, seal};
 use crate::copies::Copies;
 use crate::error::{AcquireError, AppendError, CreateError, Flaw, ReadError, SnapshotError};
+use crate::inbox::{Message, PostError, StoredMessage};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
 use crate::record::{NewRecord, Record, RecordKind};
-use crate::run::{
-    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunSummary, Snapshot, prefix_range,
-};
+use crate::run::{Created, Existing, FOUND_MAX, NewRun, RunFilter, RunSummary, Snapshot, prefix_range};
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
 
@@ -32,10 +34,13 @@ pub struct MemoryStore {
 struct Shelf {
     runs: BTreeMap<RunId, Run>,
     keys: BTreeMap<(String, String), RunId>,
+    /// The root runs of each tenant's session, of which at most one goes on.
+    roots: BTreeMap<(String, String), Vec<RunId>>,
     configs: BTreeMap<Digest, String>,
+    blobs: BTreeMap<Digest, Vec<u8>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Run {
     /// Its place in the order of creation.
     number: usize,
@@ -46,6 +51,9 @@ struct Run {
     owner: Option<OwnerId>,
     rows: Vec<Row>,
     snapshot: Option<StoredSnapshot>,
+    /// The number of messages that were ever posted.
+    posted: u64,
+    inbox: Vec<StoredMessage>,
 }
 
 impl MemoryStore {
@@ -122,6 +130,7 @@ impl Run {
             config: copies.config,
             wake_at: copies.progress.wake_at,
             owner: self.owner,
+            parent: copies.parent,
         }
     }
 }
@@ -141,61 +150,141 @@ impl Shelf {
             by_key: key.is_some(),
         })
     }
-}
 
-#[async_trait]
-impl Store for MemoryStore {
-    async fn create(&self, new: NewRun) -> Result<Created, CreateError> {
+    /// The root run that goes on in the session of another one.
+    fn open_root(&self, copies: &Copies) -> Option<RunId> {
+        let roots = self.roots.get(&(copies.tenant.clone(), copies.session.clone()))?;
+        roots.iter().copied().find(|id| self.runs.get(id).is_some_and(|run| run.copies.is_open_root()))
+    }
+
+    /// Puts a run in its place.
+    fn insert(&mut self, id: RunId, run: Run) {
+        let Copies { tenant, session, start_key, parent, .. } = &run.copies;
+        if let Some(key) = start_key {
+            self.keys.insert((tenant.clone(), key.clone()), id);
+        }
+        if parent.is_none() {
+            self.roots.entry((tenant.clone(), session.clone())).or_default().push(id);
+        }
+        self.runs.insert(id, run);
+    }
+
+    fn create(&mut self, new: NewRun, holds: &Holds) -> Result<Created, CreateError> {
         let (started_at, started) = new.started()?;
+        new.check_blobs()?;
         let rows = seal(new.run, 0, Link::default(), &new.records)?;
-        let mut shelf = self.shelf();
-        if let Some(existing) = shelf.existing(&new) {
+        if let Some(existing) = self.existing(&new) {
             return new.is_start_of(&existing).map(Created::Existing);
         }
+        let copies = new.copies(started_at, started);
+        if copies.is_open_root()
+            && let Some(run) = self.open_root(&copies)
+        {
+            return Err(CreateError::SessionBusy { session: copies.session, run });
+        }
         let run = Run {
-            number: shelf.runs.len(),
-            agent: new.agent.clone(),
-            copies: new.copies(started_at, started),
+            number: self.runs.len(),
+            agent: new.agent,
+            copies,
             request_digest: new.request_digest,
             epoch: 1,
             owner: Some(new.owner),
             rows,
             snapshot: None,
+            posted: 0,
+            inbox: Vec::new(),
         };
         let Head { next_seq, link: head } = run.head();
-        if let Some(key) = new.key {
-            shelf.keys.insert((new.tenant, key), new.run);
+        self.configs.entry(new.config).or_insert(new.config_json);
+        for (digest, bytes) in new.blobs {
+            self.blobs.entry(digest).or_insert(bytes);
         }
-        shelf.configs.entry(new.config).or_insert(new.config_json);
-        shelf.runs.insert(new.run, run);
+        self.insert(new.run, run);
         Ok(Created::New(Lease {
             run: new.run,
             epoch: 1,
             next_seq,
             head,
             row: 0,
-            _hold: self.holds.hold(new.run, 1),
+            _hold: holds.hold(new.run, 1),
         }))
     }
 
-    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
-        let rows = seal(lease.run, lease.next_seq, lease.head, &records)?;
-        let mut shelf = self.shelf();
-        let run = shelf.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
-        run.check(lease)?;
-        let copies = &mut run.copies;
-        if let Some(progress) = Progress::of(records.iter().map(|record| &record.body))
-            && !copies.progress.status.is_end()
-        {
-            copies.progress = progress;
+    /// Appends records and returns the head after them.
+    fn append(
+        &mut self,
+        lease: &Lease,
+        records: &[NewRecord],
+        consumed: &[u64],
+    ) -> Result<Head, AppendError> {
+        let rows = seal(lease.run, lease.next_seq, lease.head, records)?;
+        if rows.is_empty() && consumed.is_empty() {
+            return Ok(Head { next_seq: lease.next_seq, link: lease.head });
         }
-        copies.updated_at = records.last().map_or(copies.updated_at, |record| record.at);
-        let seqs = rows.iter().map(|row| row.seq).collect();
+        let run = self.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
+        run.check(lease)?;
+        let mut inbox = run.inbox.clone();
+        for number in consumed {
+            let place = inbox.iter().position(|message| message.number == *number);
+            let place = place.ok_or(AppendError::UnknownMessage { run: lease.run, number: *number })?;
+            inbox.remove(place);
+        }
+        let updated_at = records.last().map_or(run.copies.updated_at, |record| record.at);
+        run.copies = run.copies.clone().after(records.iter().map(|record| &record.body), updated_at);
+        if run.copies.progress.status.is_end() {
+            inbox.clear();
+        }
+        run.inbox = inbox;
         run.rows.extend(rows);
-        let head = run.head();
+        Ok(run.head())
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn create(&self, run: NewRun) -> Result<Created, CreateError> {
+        self.shelf().create(run, &self.holds)
+    }
+
+    async fn hand_off(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        successor.is_handed_off_by(lease.run, &records)?;
+        let mut shelf = self.shelf();
+        let before = shelf.runs.get(&lease.run).cloned();
+        let head = shelf.append(lease, &records, &[])?;
+        let created = match shelf.runs.get(&lease.run) {
+            Some(ended) => successor.goes_on_from(lease.run, &ended.copies),
+            None => Err(AppendError::UnknownRun { run: lease.run }.into()),
+        };
+        let created = created.and_then(|()| shelf.create(successor, &self.holds));
+        match created {
+            Ok(created) => {
+                lease.next_seq = head.next_seq;
+                lease.head = head.link;
+                Ok(created)
+            }
+            Err(error) => {
+                shelf.runs.extend(before.map(|run| (lease.run, run)));
+                Err(error)
+            }
+        }
+    }
+
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError> {
+        let first = lease.next_seq;
+        let head = self.shelf().append(lease, &records, &consumed)?;
         lease.next_seq = head.next_seq;
         lease.head = head.link;
-        Ok(seqs)
+        Ok((first..head.next_seq).collect())
     }
 
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
@@ -248,6 +337,9 @@ impl Store for MemoryStore {
             .filter(|(_, run)| filter.status.is_none_or(|status| run.status == status))
             .filter(|(_, run)| filter.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant))
             .filter(|(_, run)| filter.wake_by.is_none_or(|by| run.wake_at.is_some_and(|at| at <= by)))
+            .filter(|(_, run)| filter.session.as_ref().is_none_or(|session| run.session == *session))
+            .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
+            .filter(|(_, run)| !filter.roots_only || run.parent.is_none())
             .collect();
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         found.truncate(filter.limit as usize);
@@ -261,6 +353,27 @@ impl Store for MemoryStore {
 
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {
         self.shelf().configs.get(&digest).cloned().ok_or(ReadError::UnknownConfig { digest })
+    }
+
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError> {
+        self.shelf().blob(digest)
+    }
+
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError> {
+        self.shelf().post(run, &message)
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
+        self.shelf().run(run)?.inbox.iter().map(|message| message.open(run)).collect()
+    }
+
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
+        self.shelf().export(runs)
+    }
+
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
+        let verified = archive.verify()?;
+        self.shelf().import(verified)
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
@@ -311,6 +424,11 @@ mod tests {
             predecessor: None,
             start_key: Some("k".into()),
             modules: BTreeMap::new(),
+            parent: None,
+            depth: 0,
+            budget: None,
+            by_handoff: false,
+            ask_effects: false,
         };
         let at = Timestamp::from_millis;
         let new = NewRun::new(RUN, "{}", Digest::from_bytes([2; 32]), owner.id(), at(1), started);
@@ -336,10 +454,11 @@ mod tests {
     #[tokio::test]
     async fn an_entry_that_contradicts_the_records_is_damage() {
         let later = Timestamp::from_millis(77);
-        let changes: [(&str, u64, Change); 9] = [
+        let changes: [(&str, u64, Change); 10] = [
             ("agent", 0, Box::new(|copies| copies.agent.push('x'))),
             ("tenant", 0, Box::new(|copies| copies.tenant.push('x'))),
             ("session", 0, Box::new(|copies| copies.session.push('x'))),
+            ("parent", 0, Box::new(|copies| copies.parent = Some(RunId::from_bytes([9; 16])))),
             ("config", 0, Box::new(|copies| copies.config = Digest::from_bytes([3; 32]))),
             ("start_key", 0, Box::new(|copies| copies.start_key = None)),
             ("started_at", 0, Box::new(move |copies| copies.started_at = later)),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use segno_core::{
-    AgentName, AgentRequest, AgentResponse, Answer, Digest, EffectClass, FailureCode, Gate, OperationId,
-    Outcome, RunId, Signal, Timestamp,
+    AgentName, AgentRequest, AgentResponse, Answer, Budget, Digest, EffectClass, FailureCode, Gate,
+    OperationId, Outcome, RunId, Signal, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,16 +121,31 @@ pub enum Body {
     Signalled {
         /// The signal.
         signal: Signal,
+        /// Who sent it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
-    /// The run began as a copy of another up to a step.
+    /// The run began as a copy of another up to a step. Stands right after `started`.
     Forked {
         /// The other run.
         run: RunId,
         /// The number of its records that are shared.
         seq: u64,
+        /// The step whose requests are minted anew: the first one that is this run's own.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        step: u64,
         /// The operations whose outcomes were replaced.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         overrides: Vec<OperationId>,
+        /// What they were replaced with, in the order of `overrides`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        outcomes: Vec<Outcome>,
+        /// Whether effects that cannot be repeated ask first, since the other run had them already.
+        #[serde(default, skip_serializing_if = "is_false")]
+        ask_effects: bool,
     },
     /// A tool server's module changed under the same catalogue.
     Rebound {
@@ -169,10 +184,21 @@ pub enum Body {
         target: AgentName,
         /// Its run.
         run: RunId,
+        /// How this run ended, with what it used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response: Option<AgentResponse>,
+        /// What the other agent is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
     },
 }
 
 impl Body {
+    /// A signal from nobody in particular.
+    pub const fn signalled(signal: Signal) -> Self {
+        Self::Signalled { signal, by: None, reason: None }
+    }
+
     /// The kind of record.
     pub const fn kind(&self) -> RecordKind {
         match self {
@@ -217,6 +243,38 @@ pub struct Started {
     /// The modules of the tool servers that it may use: server and digest. A later change is a [`Body::Rebound`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub modules: BTreeMap<String, String>,
+    /// The operation that this run performs; none for a root run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// How many runs are above it: 0 for a root run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
+    /// What it may use at most of what it shares with the runs above it; no bound beside its own limits when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Whether the predecessor handed over to it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_handoff: bool,
+    /// Whether effects that cannot be repeated ask first.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ask_effects: bool,
+}
+
+/// The operation of another run that a child run performs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Parent {
+    /// The other run.
+    pub run: RunId,
+    /// Its operation.
+    pub operation: OperationId,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Why an operation is attempted by a record of its own.
@@ -225,6 +283,8 @@ pub struct Started {
 pub enum AttemptCause {
     /// Its gate was answered: whatever was in doubt is settled.
     Answered,
+    /// It was put off because enough of its step were under way, and now it is its turn.
+    Queued,
     /// The process of the attempt before it ended without an outcome.
     Recovered,
     /// The attempt before it had no answer.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use segno_core::{AgentName, AgentState, Digest, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::blob;
 use crate::copies::Copies;
 use crate::error::CreateError;
 use crate::lease::Lease;
@@ -32,6 +33,9 @@ pub struct NewRun {
     pub owner: OwnerId,
     /// The first records. The very first is [`Body::Started`].
     pub records: Vec<NewRecord>,
+    /// Files that the first records refer to, by the digests of their bytes ([`digest_bytes`](crate::digest_bytes));
+    /// at most 32 MiB each. What the store has already need not be here.
+    pub blobs: Vec<(Digest, Vec<u8>)>,
 }
 
 impl NewRun {
@@ -54,6 +58,7 @@ impl NewRun {
             request_digest,
             owner,
             records: vec![NewRecord::new(at, Body::Started(started))],
+            blobs: Vec::new(),
         }
     }
 
@@ -72,16 +77,44 @@ impl NewRun {
 
     /// What the run's entry repeats of its first records.
     pub(crate) fn copies(&self, started_at: Timestamp, started: &Started) -> Copies {
-        Copies {
-            agent: self.agent.to_string(),
-            tenant: self.tenant.clone(),
-            session: started.session.clone(),
-            config: self.config,
-            start_key: self.key.clone(),
-            started_at,
-            updated_at: self.records.last().map_or(started_at, |record| record.at),
-            progress: Progress::of(self.records.iter().map(|record| &record.body)).unwrap_or(Progress::BEGUN),
+        let updated_at = self.records.last().map_or(started_at, |record| record.at);
+        Copies::begun(started_at, started).after(self.records.iter().map(|record| &record.body), updated_at)
+    }
+
+    /// Checks that the run goes on from another one with these copies, whose last record says so.
+    pub(crate) fn goes_on_from(&self, run: RunId, ended: &Copies) -> Result<(), CreateError> {
+        let (at, started) = self.started()?;
+        let copies = Copies::begun(at, started);
+        let comparisons = [
+            // A run that had ended otherwise stays so, whatever is appended.
+            (ended.progress.status == RunStatus::HandedOff, "status"),
+            (copies.tenant == ended.tenant, "tenant"),
+            (copies.session == ended.session, "session"),
+            (copies.parent == ended.parent, "parent"),
+            (started.predecessor == Some(run), "predecessor"),
+        ];
+        match comparisons.into_iter().find(|(agrees, _)| !agrees) {
+            None => Ok(()),
+            Some((_, field)) => Err(CreateError::NotSuccessor { run, successor: self.run, field }),
         }
+    }
+
+    /// Checks that these records of a run end with a handover to this one.
+    pub(crate) fn is_handed_off_by(&self, run: RunId, records: &[NewRecord]) -> Result<(), CreateError> {
+        match records.last().map(|record| &record.body) {
+            Some(Body::HandedOff { run: next, target, .. }) if *next == self.run && *target == self.agent => {
+                Ok(())
+            }
+            _ => Err(CreateError::NotSuccessor { run, successor: self.run, field: "last record" }),
+        }
+    }
+
+    /// Checks the files.
+    pub(crate) fn check_blobs(&self) -> Result<(), CreateError> {
+        self.blobs
+            .iter()
+            .try_for_each(|(digest, bytes)| blob::check(*digest, bytes))
+            .map_err(CreateError::Blob)
     }
 
     /// Says whether an existing run came of the same start; else, what is wrong.
@@ -232,6 +265,9 @@ pub struct RunSummary {
     pub wake_at: Option<Timestamp>,
     /// Who owns it, dead or alive; none after a release.
     pub owner: Option<OwnerId>,
+    /// The run that it is a child of; none for a root run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
 }
 
 /// Which runs a listing shows. The default shows the newest 100 of all.
@@ -245,13 +281,28 @@ pub struct RunFilter {
     pub tenant: Option<String>,
     /// Only suspended ones that wake at this time or before.
     pub wake_by: Option<Timestamp>,
+    /// Only those of this session.
+    pub session: Option<String>,
+    /// Only children of this run.
+    pub parent: Option<RunId>,
+    /// Only runs that are nobody's children.
+    pub roots_only: bool,
     /// Most lines. 100 by default: more than anybody reads, and cheap.
     pub limit: u32,
 }
 
 impl Default for RunFilter {
     fn default() -> Self {
-        Self { agent: None, status: None, tenant: None, wake_by: None, limit: 100 }
+        Self {
+            agent: None,
+            status: None,
+            tenant: None,
+            wake_by: None,
+            session: None,
+            parent: None,
+            roots_only: false,
+            limit: 100,
+        }
     }
 }
 

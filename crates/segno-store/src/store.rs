@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use segno_core::{Digest, RunId};
 
+use crate::archive::{Archive, ImportError, Imported};
 use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError};
+use crate::inbox::{Message, PostError};
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::record::{NewRecord, Record};
@@ -17,21 +19,51 @@ use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 /// refused with [`AppendError::SeqMismatch`] if the records were written; acquire and read the run again.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Creates a run with its first records, in one commit.
+    /// Creates a run with its first records and its files, in one commit.
     ///
     /// The same start again (the tenant's key, or the run's id, with the same agent and request) creates nothing and
     /// names the run that exists.
     ///
     /// # Errors
-    /// When the key or the id belongs to another start, or the storage fails.
+    /// When the key or the id belongs to another start, a root run of the same tenant and session has not ended, a
+    /// file is not what its digest says, or the storage fails.
     async fn create(&self, run: NewRun) -> Result<Created, CreateError>;
+
+    /// Ends a run with a handover and creates the run that goes on, in one commit: both or neither.
+    ///
+    /// The last of the records is `handed_off` to the successor, which has the run's tenant, session and parent, and
+    /// names it as its predecessor. If the same successor exists already, only the records are appended.
+    ///
+    /// # Errors
+    /// When the lease is stale ([`CreateError::Append`]), the successor does not fit or cannot be created, or the
+    /// storage fails.
+    async fn hand_off(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError>;
 
     /// Appends records and returns their sequence numbers. When it returns they are on the disk.
     ///
     /// # Errors
     /// When the lease is stale or the storage fails. Then none of the records is in the journal, but see
     /// [`AppendError::Storage`].
-    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError>;
+    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
+        self.append_with(lease, records, Vec::new()).await
+    }
+
+    /// Appends records, as [`append`](Self::append) does, and takes these messages out of the run's inbox in the same
+    /// commit. So a message is journaled once, whatever happens in between.
+    ///
+    /// # Errors
+    /// As for an append, and when one of the messages is not in the inbox.
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError>;
 
     /// Takes a run that nobody owns, or whose owner is gone. The epoch goes up, so every older lease is fenced.
     ///
@@ -86,6 +118,41 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When there is none, it is damaged, or the storage fails.
     async fn config(&self, digest: Digest) -> Result<String, ReadError>;
+
+    /// Returns the file with this digest, verified; none if there is no such file.
+    ///
+    /// # Errors
+    /// When it is damaged, or the storage fails.
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError>;
+
+    /// Leaves a message for whoever owns the run. Anybody may, from any process.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, too many messages wait or this one is too long, or the storage fails.
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError>;
+
+    /// Returns the messages that wait for the run's owner, in the order in which they were posted. Their numbers go
+    /// up, and none is given twice. It is cheap, since an owner asks often. A run that ends loses what still waits.
+    ///
+    /// # Errors
+    /// When the run does not exist, a message is damaged or of a newer release, or the storage fails.
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError>;
+
+    /// Takes a copy of these runs, with their configurations and files, all as of one moment and verified as by a
+    /// [`read`](Self::read) from 0. A file that was erased is left out.
+    ///
+    /// # Errors
+    /// When a run does not exist, or one of them or what belongs to it cannot be read.
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError>;
+
+    /// Adds the runs of an archive, in one commit: all or none. Everything is verified before anything is written.
+    ///
+    /// Nobody owns the added runs. A run that is here already with the same last record is left alone.
+    ///
+    /// # Errors
+    /// When something in the archive is damaged or forged, a run is here with other records, a start key belongs to
+    /// another run here, a session would have two root runs that go on, or the storage fails.
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError>;
 
     /// Saves a run's snapshot in place of the one before.
     ///

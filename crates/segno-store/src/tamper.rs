@@ -89,14 +89,17 @@ fn forge_entry(connection: &Connection, id: i64, rows: &[Row]) -> Result<(), Tam
     )?;
     if let Some(Body::Started(started)) = bodies.first() {
         connection.execute(
-            "UPDATE run SET agent = ?2, tenant = ?3, session = ?4, config = ?5, start_key = ?6 WHERE id = ?1",
+            "UPDATE run SET agent = ?2, tenant = ?3, session = ?4, config = ?5, start_key = ?6,
+                parent = ?7
+             WHERE id = ?1",
             params![
                 id,
                 started.agent.as_str(),
                 started.request.tenant,
                 started.session,
                 started.config.as_bytes(),
-                started.start_key
+                started.start_key,
+                started.parent.as_ref().map(|parent| parent.run.as_bytes())
             ],
         )?;
     }

@@ -3,10 +3,13 @@
 
 use rusqlite::{Connection, params};
 use segno_core::{Digest, Outcome, RunId, ToolReturn};
-use segno_store::conformance::{at, create, every_kind, new_run, note, run_id, snapshot, with_key};
+use segno_store::conformance::{
+    at, child_of, create, every_kind, new_run, note, portable_run, run_id, snapshot, with_key,
+};
 use segno_store::tamper::tamper;
 use segno_store::{
-    AcquireError, Body, Damage, Flaw, NewRecord, Owner, ReadError, RunFilter, SqliteStore, Store,
+    AcquireError, Body, Damage, Flaw, MemoryStore, Message, NewRecord, Owner, PostError, ReadError,
+    RunFilter, SqliteStore, Store,
 };
 
 /// A journal with one run of every kind of record, and a connection behind its back.
@@ -162,7 +165,15 @@ async fn what_can_be_saved_is_counted_from_the_beginning() {
 
 #[tokio::test]
 async fn a_damaged_row_of_a_run_is_damage_in_a_listing() {
-    for change in ["agent = 'Not A Name'", "status = 77", "config = x'00'", "owner = x'00'", "run = x'00'"] {
+    let changes = [
+        "agent = 'Not A Name'",
+        "status = 77",
+        "config = x'00'",
+        "owner = x'00'",
+        "run = x'00'",
+        "parent = x'00'",
+    ];
+    for change in changes {
         let victim = Victim::new().await;
         victim.change(&format!("UPDATE run SET {change}"));
         let error = victim.store.runs(&RunFilter::default()).await.unwrap_err();
@@ -214,6 +225,7 @@ async fn every_changed_copy_in_the_entry_of_a_run_is_damage() {
         ("tenant", "'acmf'", 0),
         ("tenant", "'acme '", 0),
         ("session", "'session 2'", 0),
+        ("parent", "zeroblob(16)", 0),
         ("config", "zeroblob(32)", 0),
         ("start_key", "'l'", 0),
         ("start_key", "NULL", 0),
@@ -240,6 +252,7 @@ async fn a_field_of_the_wrong_form_in_the_entry_of_a_run_is_damage() {
         "next_seq = 0",
         "tenant = CAST(x'ff' AS TEXT)",
         "start_key = CAST(x'ff' AS TEXT)",
+        "parent = x'00'",
     ];
     for change in changes {
         expect_in_entry(&released(Vec::new()).await, change, 0, Flaw::Row, 0).await;
@@ -326,6 +339,99 @@ async fn a_damaged_configuration_is_found() {
     victim.change("UPDATE config SET json = '{ }'");
     let error = victim.store.config(Digest::from_bytes([1; 32])).await.unwrap_err();
     assert!(matches!(error, ReadError::DamagedConfig { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn every_changed_parent_in_the_entry_of_a_child_run_is_damage() {
+    let victim = released(Vec::new()).await;
+    let owner = Owner::in_process();
+    let run = create(&victim.store, child_of(new_run(2, &owner), victim.run)).await.run();
+    assert_eq!(victim.store.read(run, 0).await.unwrap().len(), 1);
+    let parent = victim.run.as_bytes();
+    let changes = (0..16).map(|index| {
+        let mut bytes = parent.to_vec();
+        bytes[index] ^= 1;
+        Some(bytes)
+    });
+    for bytes in changes.chain([None]) {
+        victim.behind.execute("UPDATE run SET parent = ?1 WHERE id = 2", [bytes]).unwrap();
+        let error = victim.store.read(run, 0).await.unwrap_err();
+        let expected = Damage { run, seq: 0, what: Flaw::Copy { field: "parent" }, intact: 1 };
+        assert!(matches!(&error, ReadError::Damaged(damage) if *damage == expected), "{error}");
+        let error = victim.store.export(&[run]).await.unwrap_err();
+        assert!(matches!(&error, ReadError::Damaged(damage) if *damage == expected), "{error}");
+        let error = victim.store.acquire(run, &owner).await.unwrap_err();
+        assert!(matches!(error, AcquireError::Unreadable(ReadError::Damaged(_))), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_found_and_not_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
+    let new = portable_run(1, &Owner::in_process());
+    let (digest, bytes) = new.blobs[0].clone();
+    let run = create(&store, new).await.run();
+    let behind = Connection::open(store.path()).unwrap();
+    for index in 0..bytes.len() {
+        let mut bytes = bytes.clone();
+        bytes[index] ^= 1 << (index % 8);
+        assert_eq!(behind.execute("UPDATE blob SET bytes = ?1", [bytes]).unwrap(), 1);
+        let error = store.blob(digest).await.unwrap_err();
+        assert!(matches!(error, ReadError::DamagedBlob { digest: found } if found == digest), "{error}");
+        let error = store.export(&[run]).await.unwrap_err();
+        assert!(matches!(error, ReadError::DamagedBlob { .. }), "{error}");
+    }
+    // What was erased on purpose is not damage.
+    behind.execute("DELETE FROM blob", []).unwrap();
+    assert_eq!(store.blob(digest).await.unwrap(), None);
+    let archive = store.export(&[run]).await.unwrap();
+    assert_eq!(MemoryStore::new().import(archive).await.unwrap().added, [run]);
+}
+
+#[tokio::test]
+async fn a_run_with_a_damaged_configuration_is_not_exported() {
+    let victim = Victim::new().await;
+    assert_eq!(victim.store.export(&[victim.run]).await.unwrap().runs().len(), 1);
+    victim.change("UPDATE config SET json = '{ }'");
+    let error = victim.store.export(&[victim.run]).await.unwrap_err();
+    assert!(matches!(error, ReadError::DamagedConfig { .. }), "{error}");
+    victim.change("DELETE FROM config");
+    let error = victim.store.export(&[victim.run]).await.unwrap_err();
+    assert!(matches!(error, ReadError::UnknownConfig { .. }), "{error}");
+    victim.change("UPDATE record SET at = 0 WHERE seq = 4");
+    let error = victim.store.export(&[victim.run]).await.unwrap_err();
+    assert!(matches!(error, ReadError::Damaged(Damage { seq: 4, .. })), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_message_is_found() {
+    let changes = [
+        "message = x'00'",
+        "message = substr(message, 2)",
+        "checksum = x'00'",
+        "checksum = zeroblob(16)",
+        "number = number + 1",
+    ];
+    for change in changes {
+        let victim = released(Vec::new()).await;
+        let message = Message::Cancel { by: Some("ada".into()), reason: None };
+        victim.store.post(victim.run, message).await.unwrap();
+        victim.change(&format!("UPDATE inbox SET {change}"));
+        let error = victim.store.inbox(victim.run).await.unwrap_err();
+        assert!(matches!(error, ReadError::DamagedMessage { .. }), "{change}: {error}");
+        assert_eq!(victim.store.read(victim.run, 0).await.unwrap().len(), 2);
+    }
+    // A message for another run is none for this one.
+    let victim = released(Vec::new()).await;
+    create(&victim.store, new_run(2, &Owner::in_process())).await;
+    let message = Message::Cancel { by: None, reason: None };
+    victim.store.post(victim.run, message.clone()).await.unwrap();
+    victim.change("UPDATE inbox SET run = 2");
+    assert!(matches!(victim.store.inbox(run_id(2)).await, Err(ReadError::DamagedMessage { .. })));
+    victim.change("UPDATE run SET status = 77 WHERE id = 1");
+    let error = victim.store.post(victim.run, message).await.unwrap_err();
+    assert!(matches!(error, PostError::Unreadable(_)), "{error}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Journals of released schema versions stay in the tree, and every release opens and reads them.
 //!
-//! `golden/v1.sql` is a dump of a journal with every kind of record, `golden/v1.json` what is read from it. A released
-//! pair is never written again; `write_the_golden_files` is for a new version.
+//! `golden/vN.sql` is a dump of a journal of version N with every kind of record, `golden/vN.json` what is read from it.
+//! A released pair is never written again; `write_the_golden_files` is for a new version.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fmt::Write as _;
@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use segno_core::Digest;
-use segno_store::conformance::{create, every_kind, new_run, run_id, snapshot, with_key};
-use segno_store::{Created, Owner, RunFilter, SqliteStore, Store};
+use segno_store::conformance::{
+    child_of, create, every_kind, handed_off, in_session, new_run, note, portable_run, run_id, snapshot,
+    successor_of, with_key,
+};
+use segno_store::{Body, CreateError, Created, Message, Owner, RunFilter, SqliteStore, Store};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> PathBuf {
@@ -23,64 +26,158 @@ async fn read_all(store: &SqliteStore) -> Value {
     for summary in store.runs(&RunFilter::default()).await.unwrap() {
         let records = store.read(summary.run, 0).await.unwrap();
         let config = store.config(summary.config).await.unwrap();
-        runs.push(json!({ "summary": summary, "config": config, "records": records }));
+        let mut run = json!({ "summary": summary, "config": config, "records": records });
+        // Version 1 has neither messages nor files.
+        let inbox = store.inbox(summary.run).await.unwrap();
+        if !inbox.is_empty() {
+            run["inbox"] = json!(inbox);
+        }
+        if let Body::Started(started) = &records[0].body {
+            for attachment in &started.request.attachments {
+                let bytes = store.blob(attachment.digest).await.unwrap().unwrap();
+                run["files"][&attachment.name] = json!(String::from_utf8(bytes).unwrap());
+            }
+        }
+        runs.push(run);
     }
     Value::Array(runs)
 }
 
-/// The statements that build the database again, with all blobs in hexadecimal.
-fn dump(connection: &Connection) -> String {
-    let texts = |sql: &str| -> Vec<String> {
-        let mut statement = connection.prepare(sql).unwrap();
-        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
-    };
+fn texts(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+/// The statements that build an empty database of the same shape.
+fn dump_schema(connection: &Connection) -> String {
     let mut sql = String::new();
     for pragma in ["application_id", "user_version"] {
         let value: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
         writeln!(sql, "PRAGMA {pragma} = {value};").unwrap();
     }
-    for statement in texts("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid") {
+    for statement in texts(connection, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid") {
         writeln!(sql, "{statement};").unwrap();
     }
-    for table in texts("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid") {
-        let columns = texts(&format!("SELECT name FROM pragma_table_info('{table}')"));
+    sql
+}
+
+/// The statements that build the database again, with all blobs in hexadecimal.
+fn dump(connection: &Connection) -> String {
+    let mut sql = dump_schema(connection);
+    for table in texts(connection, "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid") {
+        let columns = texts(connection, &format!("SELECT name FROM pragma_table_info('{table}')"));
         let quoted =
             columns.iter().map(|column| format!("quote({column})")).collect::<Vec<_>>().join(" || ', ' || ");
-        for values in texts(&format!("SELECT {quoted} FROM {table} ORDER BY 1")) {
+        for values in texts(connection, &format!("SELECT {quoted} FROM {table} ORDER BY 1")) {
             writeln!(sql, "INSERT INTO {table} ({}) VALUES ({values});", columns.join(", ")).unwrap();
         }
     }
     sql
 }
 
-#[tokio::test]
-async fn a_journal_of_version_1_is_opened_and_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("journal.db");
-    let sql = std::fs::read_to_string(golden("v1.sql")).unwrap();
-    Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
-    let store = SqliteStore::open(&path).unwrap();
-    let expected: Value = serde_json::from_str(&std::fs::read_to_string(golden("v1.json")).unwrap()).unwrap();
-    assert_eq!(read_all(&store).await, expected);
-    assert_eq!(store.config(Digest::from_bytes([1; 32])).await.unwrap(), "{}");
+/// The journal of a golden file as its release left it.
+fn load_golden(version: u32, path: &Path) -> Connection {
+    let sql = std::fs::read_to_string(golden(&format!("v{version}.sql"))).unwrap();
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch(&format!("BEGIN;{sql}COMMIT;")).unwrap();
+    connection
+}
 
-    // It is not only read: its runs go on, and its keys still hold.
+/// The journal of a golden file, opened by this release.
+async fn open_golden(version: u32, folder: &Path) -> SqliteStore {
+    let path = folder.join("journal.db");
+    drop(load_golden(version, &path));
+    let store = SqliteStore::open(&path).unwrap();
+    let json = std::fs::read_to_string(golden(&format!("v{version}.json"))).unwrap();
+    let expected: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read_all(&store).await, expected);
+    store
+}
+
+/// It is not only read: its runs go on, its keys still hold, and it takes all that a new one does.
+async fn goes_on(store: &SqliteStore) {
     let owner = Owner::in_process();
     let mut lease = store.acquire(run_id(1), &owner).await.unwrap();
     store.append(&mut lease, every_kind()).await.unwrap();
     store.save_snapshot(&lease, snapshot(3, "x")).await.unwrap();
     let again = store.create(with_key(new_run(5, &owner), "acme", "invoice 7")).await.unwrap();
     assert!(matches!(again, Created::Existing(run) if run == run_id(2)), "{again:?}");
+
+    let busy = store.create(in_session(with_key(new_run(6, &owner), "acme", "l"), "session 2")).await;
+    assert!(matches!(busy, Err(CreateError::SessionBusy { run, .. }) if run == run_id(2)), "{busy:?}");
+    let child = create(store, child_of(portable_run(7, &owner), run_id(2))).await;
+    assert_eq!(store.summary(child.run()).await.unwrap().parent, Some(run_id(2)));
+    let mut second = store.acquire(run_id(2), &owner).await.unwrap();
+    store.post(run_id(2), Message::Cancel { by: None, reason: None }).await.unwrap();
+    let number = store.inbox(run_id(2)).await.unwrap().last().unwrap().0;
+    store.append_with(&mut second, vec![note(1)], vec![number]).await.unwrap();
+    let archive = store.export(&[child.run()]).await.unwrap();
+    assert_eq!(store.import(archive).await.unwrap().known, [child.run()]);
 }
 
-/// The dump of a journal that is written now has the shape of the newest golden file: else the version must go up.
 #[tokio::test]
-async fn the_schema_is_that_of_the_newest_golden_file() {
+async fn a_journal_of_version_1_is_migrated_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(1, folder.path()).await;
+    assert_eq!(store.config(Digest::from_bytes([1; 32])).await.unwrap(), "{}");
+    let behind = Connection::open(store.path()).unwrap();
+    assert_eq!(dump_schema(&behind), new_schema(), "a migrated journal differs from a new one");
+    goes_on(&store).await;
+    // The second time there is nothing left to migrate.
+    let path = store.path().to_owned();
+    drop(store);
+    assert_eq!(SqliteStore::open(path).unwrap().read(run_id(1), 0).await.unwrap().len(), 33);
+}
+
+#[tokio::test]
+async fn a_journal_of_version_2_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(2, folder.path()).await;
+    goes_on(&store).await;
+}
+
+#[test]
+fn many_may_migrate_a_journal_at_once() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        drop(load_golden(1, &path));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| SqliteStore::open(&path).map(drop))).collect();
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_migration_that_fails_leaves_the_journal_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let behind = load_golden(1, &path);
+    // Somebody's own table is in the way of the last statement.
+    behind.execute_batch("CREATE TABLE inbox (mine TEXT)").unwrap();
+    let before = dump(&behind);
+    assert!(SqliteStore::open(&path).is_err());
+    assert_eq!(dump(&behind), before);
+    behind.execute_batch("DROP TABLE inbox").unwrap();
+    drop(SqliteStore::open(&path).unwrap());
+}
+
+/// A new journal has the shape of the newest golden file: else the version must go up.
+#[test]
+fn the_schema_is_that_of_the_newest_golden_file() {
+    let schema = new_schema();
+    let sql = std::fs::read_to_string(golden("v2.sql")).unwrap();
+    assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
+}
+
+fn new_schema() -> String {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
-    let schema = dump(&Connection::open(store.path()).unwrap());
-    let sql = std::fs::read_to_string(golden("v1.sql")).unwrap();
-    assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
+    dump_schema(&Connection::open(store.path()).unwrap())
 }
 
 #[tokio::test]
@@ -94,8 +191,15 @@ async fn write_the_golden_files() {
     store.save_snapshot(&lease, snapshot(3, "x")).await.unwrap();
     store.release(lease).await.unwrap();
     let lease = create(&store, with_key(new_run(2, &owner), "acme", "invoice 7")).await;
+    store.post(lease.run(), Message::Cancel { by: Some("ada".into()), reason: None }).await.unwrap();
+    store.release(lease).await.unwrap();
+    let mut lease = create(&store, child_of(portable_run(3, &owner), run_id(2))).await;
+    let next = child_of(successor_of(portable_run(4, &owner), run_id(3), "session 3"), run_id(2));
+    let created = store.hand_off(&mut lease, vec![handed_off(run_id(4))], next).await.unwrap();
+    store.release(lease).await.unwrap();
+    let Created::New(lease) = created else { panic!("{created:?}") };
     store.release(lease).await.unwrap();
     let json = serde_json::to_string_pretty(&read_all(&store).await).unwrap();
-    std::fs::write(golden("v1.json"), json + "\n").unwrap();
-    std::fs::write(golden("v1.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+    std::fs::write(golden("v2.json"), json + "\n").unwrap();
+    std::fs::write(golden("v2.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
 }

@@ -3,8 +3,10 @@
 //! One thread writes and commits for many runs at once; reads go through a few connections of their own. Other
 //! processes may use the same file: each write checks its own condition inside its transaction.
 
+mod inbox;
 mod open;
 mod read;
+mod transfer;
 mod write;
 mod writer;
 
@@ -16,15 +18,17 @@ use rusqlite::Connection;
 use segno_core::{Digest, RunId};
 use tokio::sync::Semaphore;
 
+use crate::archive::{Archive, ImportError, Imported};
 use crate::bytes::Link;
 use crate::chain::seal;
 use crate::error::{
     AcquireError, AppendError, CreateError, OpenError, ReadError, SnapshotError, StorageError,
 };
+use crate::inbox::{Message, PostError, encode_message};
 use crate::lease::{Holds, Lease};
 use crate::owner::Owner;
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, Progress, RunFilter, RunSummary, Snapshot};
+use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
 
@@ -74,22 +78,45 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn create(&self, run: NewRun) -> Result<Created, CreateError> {
         run.started()?;
+        run.check_blobs()?;
         let rows = seal(run.run, 0, Link::default(), &run.records)?;
         let holds = self.holds.clone();
         self.writer.call(move |connection| write::create(connection, &run, &rows, &holds)).await
     }
 
-    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
-        let Lease { run, row, epoch, next_seq, .. } = *lease;
-        let rows = seal(run, next_seq, lease.head, &records)?;
-        let head = rows.last().map_or(lease.head, |row| row.link);
-        let end = next_seq + rows.len() as u64;
-        let progress = Progress::of(records.iter().map(|record| &record.body));
-        let append = Append { run, row, epoch, next_seq, rows, head, progress };
-        self.writer.call(move |connection| write::append(connection, &append)).await?;
+    async fn hand_off(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        successor.started()?;
+        successor.check_blobs()?;
+        successor.is_handed_off_by(lease.run, &records)?;
+        let rows = seal(successor.run, 0, Link::default(), &successor.records)?;
+        let append = Append::new(lease, &records, Vec::new())?;
+        let (end, head, holds) = (append.end(), append.head, self.holds.clone());
+        let call = self
+            .writer
+            .call(move |connection| write::hand_off(connection, &append, &successor, &rows, &holds));
+        let created = call.await?;
         lease.next_seq = end;
         lease.head = head;
-        Ok((next_seq..end).collect())
+        Ok(created)
+    }
+
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError> {
+        let append = Append::new(lease, &records, consumed)?;
+        let (seqs, head) = (append.next_seq..append.end(), append.head);
+        self.writer.call(move |connection| write::append(connection, &append)).await?;
+        lease.next_seq = seqs.end;
+        lease.head = head;
+        Ok(seqs.collect())
     }
 
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
@@ -126,6 +153,29 @@ impl Store for SqliteStore {
 
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {
         self.readers.call(move |connection| read::config(connection, digest)).await
+    }
+
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError> {
+        self.readers.call(move |connection| read::blob(connection, digest)).await
+    }
+
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError> {
+        let bytes = encode_message(&message)?;
+        self.writer.call(move |connection| inbox::post(connection, run, bytes)).await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
+        self.readers.call(move |connection| inbox::read(connection, run)).await
+    }
+
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
+        let runs = runs.to_vec();
+        self.readers.call(move |connection| transfer::export(connection, &runs)).await
+    }
+
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
+        let verified = blocking(move || archive.verify()).await?;
+        self.writer.call(move |connection| transfer::import(connection, &verified)).await
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
@@ -170,6 +220,21 @@ fn storage_error(connection: &Connection, error: rusqlite::Error) -> StorageErro
     StorageError::new(connection.path(), error)
 }
 
+/// Works on a thread where waiting is allowed.
+async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<StorageError> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(StorageError::closed().into()),
+        },
+    }
+}
+
 /// A few connections that read, opened when they are needed.
 #[derive(Debug)]
 struct Readers {
@@ -186,18 +251,12 @@ impl Readers {
     ) -> Result<T, ReadError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StorageError::closed())?;
         let readers = Arc::clone(self);
-        let task = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let result = readers.read(read);
             drop(permit);
             result
-        });
-        match task.await {
-            Ok(result) => result,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(StorageError::closed().into()),
-            },
-        }
+        })
+        .await
     }
 
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>>) -> Result<T, ReadError> {

@@ -12,8 +12,10 @@ use crate::error::{OpenError, StorageError};
 /// `SGNO`: tells a journal from the databases of other programs.
 pub(crate) const APPLICATION_ID: i64 = 0x5347_4e4f;
 /// The version of the schema that this release writes.
-pub(crate) const VERSION: i64 = 1;
-const SCHEMA: &str = include_str!("schema.sql");
+pub(crate) const VERSION: i64 = SCHEMAS.len() as i64;
+/// What leads from each version to the next, beginning with an empty file. A released one never changes: a new version
+/// gets a file of its own and a golden file.
+const SCHEMAS: [&str; 2] = [include_str!("schema/v1.sql"), include_str!("schema/v2.sql")];
 
 /// How long to wait for the write lock of another process. Its transactions take milliseconds; whoever holds the lock
 /// for seconds is stuck.
@@ -21,7 +23,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait between two attempts where SQLite does not wait by itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
-/// Opens the connection that writes, and creates the schema in a new file.
+/// Opens the connection that writes, and brings a new or older file to this release's schema.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     if path.is_dir() {
         return Err(OpenError::Folder { path: path.to_owned() });
@@ -34,8 +36,8 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    let is_new = {
-        // One transaction, since another process may be creating the schema.
+    let found = {
+        // One transaction, since another process may be changing the schema.
         let transaction = connection.unchecked_transaction().map_err(failed)?;
         check(&transaction, path)?
     };
@@ -45,10 +47,10 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     // WAL: readers never wait, and a commit is one flush. FULL: that flush happens before the commit is acknowledged.
     log_ahead(&connection).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
-    if is_new {
-        create(&mut connection, path)?;
+    if found < VERSION {
+        migrate(&mut connection, path)?;
     }
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
@@ -91,8 +93,8 @@ fn may_be_database(path: &Path) -> bool {
     }
 }
 
-/// Says whether the file is new; refuses one that is not a journal that this release knows.
-fn check(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
+/// Returns the file's version, 0 for a new one; refuses one that is not a journal that this release knows.
+fn check(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let read = || {
         let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -100,8 +102,8 @@ fn check(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
     };
     let path = path.to_owned();
     match read().map_err(|error| explain(&path, error))? {
-        (0, 0, 0) => Ok(true),
-        (APPLICATION_ID, VERSION, _) => Ok(false),
+        (0, 0, 0) => Ok(0),
+        (APPLICATION_ID, found @ 1..=VERSION, _) => Ok(found),
         (APPLICATION_ID, found, _) if found > VERSION => {
             Err(OpenError::NewerVersion { path, found, supported: VERSION })
         }
@@ -109,15 +111,16 @@ fn check(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// Creates the schema, unless another process was faster.
-fn create(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+/// Brings the file to this release's version in one transaction, unless another process was faster.
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let failed = |error| explain(path, error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    if check(&transaction, path)? {
-        transaction.execute_batch(SCHEMA).map_err(failed)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-        transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+    let found = check(&transaction, path)?;
+    for (schema, _) in SCHEMAS.iter().zip(1..).filter(|(_, version)| *version > found) {
+        transaction.execute_batch(schema).map_err(failed)?;
     }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+    transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use segno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
 
 use super::Fault;
+use crate::blob::digest_bytes;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Head, Row, Verifier, checksum};
 use crate::copies::Copies;
@@ -50,7 +51,8 @@ fn verified(connection: &Connection, run: RunId, entry: &Entry, from: u64) -> Re
             .ok_or(ReadError::Damaged(Damage { run, seq, what: Flaw::Missing, intact: seq }))
             .map_err(Fault::Refused)?,
     };
-    let records = chain(connection, run, entry, Verifier::new(run, start, previous))?;
+    let mut records = Vec::new();
+    chain(connection, run, entry, Verifier::new(run, start, previous), |_, record| records.push(record))?;
     let first = match records.first() {
         Some(record) if start == 0 => record.clone(),
         _ => first(connection, run, entry)?,
@@ -64,8 +66,26 @@ fn since(mut records: Vec<Record>, from: u64) -> Vec<Record> {
     records
 }
 
+/// A run's rows as they are stored, and its records, all verified from the beginning.
+pub(super) fn rows(connection: &Connection, run: RunId, entry: &Entry) -> Result<(Vec<Row>, Vec<Record>)> {
+    let (mut rows, mut records) = (Vec::new(), Vec::new());
+    chain(connection, run, entry, Verifier::new(run, 0, Link::default()), |row, record| {
+        rows.push(row);
+        records.push(record);
+    })?;
+    let first = first(connection, run, entry)?;
+    entry.copies.check(run, &first, &records).map_err(Fault::Refused)?;
+    Ok((rows, records))
+}
+
 /// Reads and verifies the rows from where the verifier stands up to the head.
-fn chain(connection: &Connection, run: RunId, entry: &Entry, mut verifier: Verifier) -> Result<Vec<Record>> {
+fn chain(
+    connection: &Connection,
+    run: RunId,
+    entry: &Entry,
+    mut verifier: Verifier,
+    mut keep: impl FnMut(Row, Record),
+) -> Result<()> {
     let head = entry.head;
     let start = verifier.next();
     let mut statement = connection.prepare_cached(
@@ -73,18 +93,16 @@ fn chain(connection: &Connection, run: RunId, entry: &Entry, mut verifier: Verif
          WHERE run = ?1 AND seq >= ?2 ORDER BY seq",
     )?;
     let mut rows = statement.query(params![entry.id, start.cast_signed()])?;
-    let expected = usize::try_from(head.next_seq - start).unwrap_or(0);
-    let mut records = Vec::with_capacity(expected.min(1 << 16));
     while let Some(row) = rows.next()? {
         let row = parse(row)?.ok_or_else(|| Fault::Refused(verifier.damage(Flaw::Form)))?;
         if row.seq >= head.next_seq {
             let damage = Damage { run, seq: head.next_seq, what: Flaw::Unknown, intact: head.next_seq };
             return Err(Fault::Refused(damage.into()));
         }
-        records.push(verifier.check(&row).map_err(Fault::Refused)?);
+        let record = verifier.check(&row).map_err(Fault::Refused)?;
+        keep(row, record);
     }
-    verifier.finish(head).map_err(Fault::Refused)?;
-    Ok(records)
+    verifier.finish(head).map_err(Fault::Refused)
 }
 
 /// Reads and verifies the first record.
@@ -121,12 +139,14 @@ fn link_of(connection: &Connection, id: i64, seq: u64) -> Result<Option<Link>> {
 pub(super) struct Entry {
     pub(super) id: i64,
     pub(super) head: Head,
-    copies: Copies,
+    pub(super) copies: Copies,
 }
 
-fn entry(connection: &Connection, run: RunId) -> Result<Entry> {
+/// Reads a run's entry. Nothing is verified.
+pub(super) fn entry(connection: &Connection, run: RunId) -> Result<Entry> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, next_seq, head, agent, tenant, session, config, start_key, started_at, updated_at, status, wake_at
+        "SELECT id, next_seq, head, agent, tenant, session, config, start_key, started_at, updated_at, status, wake_at,
+            parent
          FROM run WHERE run = ?1",
     )?;
     let mut rows = statement.query([run.as_bytes()])?;
@@ -147,12 +167,11 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
     ) else {
         return Ok(None);
     };
-    let start_key = match row.get_ref(7)? {
-        ValueRef::Null => None,
-        value => match text(value) {
-            Some(key) => Some(key),
-            None => return Ok(None),
-        },
+    let (Some(start_key), Some(parent)) = (
+        optional(row.get_ref(7)?, text),
+        optional(row.get_ref(12)?, |value| bytes(value).map(RunId::from_bytes)),
+    ) else {
+        return Ok(None);
     };
     let next_seq: i64 = row.get(1)?;
     if next_seq <= 0 {
@@ -162,6 +181,7 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
         agent,
         tenant,
         session,
+        parent,
         config: Digest::from_bytes(config),
         start_key,
         started_at: time(row.get(8)?),
@@ -174,10 +194,7 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
 
 /// A row in its form; none if a field has another.
 pub(crate) fn parse(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Row>, rusqlite::Error> {
-    let operation = |value| match value {
-        ValueRef::Null => Some(None),
-        value => bytes(value).map(|bytes| Some(OperationId::from_bytes(bytes))),
-    };
+    let operation = |value| optional(value, |value| bytes(value).map(OperationId::from_bytes));
     let (ValueRef::Integer(seq), ValueRef::Integer(at), ValueRef::Integer(kind), ValueRef::Blob(body)) =
         (row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?, row.get_ref(5)?)
     else {
@@ -204,7 +221,15 @@ pub(crate) fn parse(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Row>,
     }))
 }
 
-fn bytes<const N: usize>(value: ValueRef<'_>) -> Option<[u8; N]> {
+/// A field that may be absent: none if it is there in another form.
+fn optional<T>(value: ValueRef<'_>, read: impl FnOnce(ValueRef<'_>) -> Option<T>) -> Option<Option<T>> {
+    match value {
+        ValueRef::Null => Some(None),
+        value => read(value).map(Some),
+    }
+}
+
+pub(super) fn bytes<const N: usize>(value: ValueRef<'_>) -> Option<[u8; N]> {
     match value {
         ValueRef::Blob(bytes) => bytes.try_into().ok(),
         _ => None,
@@ -215,7 +240,7 @@ fn text(value: ValueRef<'_>) -> Option<String> {
     value.as_str().ok().map(str::to_owned)
 }
 
-fn status(number: i64) -> Option<RunStatus> {
+pub(super) fn status(number: i64) -> Option<RunStatus> {
     RunStatus::ALL.iter().copied().find(|known| i64::from(*known as u8) == number)
 }
 
@@ -223,11 +248,11 @@ const fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis.cast_unsigned())
 }
 
-fn damaged_row(run: RunId) -> ReadError {
+pub(super) fn damaged_row(run: RunId) -> ReadError {
     ReadError::Damaged(Damage { run, seq: 0, what: Flaw::Row, intact: 0 })
 }
 
-const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner FROM run";
+const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent FROM run";
 
 /// Reads one line of the listing.
 pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary> {
@@ -244,9 +269,16 @@ pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary>
 pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>> {
     let sql = format!(
         "{SUMMARY} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR tenant = ?3)
-         AND {} ORDER BY id DESC LIMIT ?5",
-        // Spelled apart, since only the plain comparison can use the index.
-        if filter.wake_by.is_some() { "wake_at <= ?4" } else { "?4 IS NULL" }
+         AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
+        // Spelled apart, since only a plain comparison can use an index.
+        if filter.wake_by.is_some() { "wake_at <= ?4" } else { "?4 IS NULL" },
+        if filter.session.is_some() { "session = ?5" } else { "?5 IS NULL" },
+        match filter.parent {
+            Some(_) if filter.roots_only => "parent = ?6 AND parent IS NULL",
+            Some(_) => "parent = ?6",
+            None if filter.roots_only => "?6 IS NULL AND parent IS NULL",
+            None => "?6 IS NULL",
+        }
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params![
@@ -254,6 +286,8 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
         filter.status.map(|status| status as u8),
         filter.tenant,
         filter.wake_by.map(|by| i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
+        filter.session,
+        filter.parent.as_ref().map(RunId::as_bytes),
         filter.limit,
     ])?;
     let mut found = Vec::new();
@@ -268,10 +302,10 @@ fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
     // A row whose id is damaged is named by what is left of it: the id of zeros.
     let damaged = || Fault::Refused(damaged_row(run.unwrap_or(RunId::from_bytes([0; 16]))));
     let column = |index| Ok::<_, rusqlite::Error>(text(row.get_ref(index)?));
-    let owner = match row.get_ref(10)? {
-        ValueRef::Null => None,
-        value => Some(OwnerId::from_bytes(bytes(value).ok_or_else(damaged)?)),
-    };
+    let owner =
+        optional(row.get_ref(10)?, |value| bytes(value).map(OwnerId::from_bytes)).ok_or_else(damaged)?;
+    let parent =
+        optional(row.get_ref(11)?, |value| bytes(value).map(RunId::from_bytes)).ok_or_else(damaged)?;
     Ok(RunSummary {
         run: run.ok_or_else(damaged)?,
         agent: column(1)?.and_then(|agent| agent.parse().ok()).ok_or_else(damaged)?,
@@ -284,6 +318,7 @@ fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
         config: Digest::from_bytes(bytes(row.get_ref(8)?).ok_or_else(damaged)?),
         wake_at: row.get::<_, Option<i64>>(9)?.map(time),
         owner,
+        parent,
     })
 }
 
@@ -310,6 +345,20 @@ pub(super) fn config(connection: &Connection, digest: Digest) -> Result<String> 
             Ok(json)
         }
         Some(_) => Err(Fault::Refused(ReadError::DamagedConfig { digest })),
+    }
+}
+
+/// Reads a file.
+pub(super) fn blob(connection: &Connection, digest: Digest) -> Result<Option<Vec<u8>>> {
+    let found: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT bytes FROM blob WHERE digest = ?1")?
+        .query_row([digest.as_bytes()], |row| row.get(0))
+        .optional()?;
+    match found {
+        Some(bytes) if digest_bytes(&bytes) != digest => {
+            Err(Fault::Refused(ReadError::DamagedBlob { digest }))
+        }
+        found => Ok(found),
     }
 }
 

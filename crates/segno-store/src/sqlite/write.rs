@@ -1,15 +1,17 @@
 //! The operations that write, each within a transaction of the writer.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use segno_core::RunId;
+use segno_core::{Digest, RunId};
 
 use super::Fault;
 use super::read::{self, Entry};
 use crate::bytes::Link;
-use crate::chain::{Head, Row, checksum};
-use crate::error::{AcquireError, AppendError, CreateError, SnapshotError};
+use crate::chain::{Head, Row, checksum, seal};
+use crate::copies::Copies;
+use crate::error::{AcquireError, AppendError, CreateError, RecordError, SnapshotError};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
+use crate::record::NewRecord;
 use crate::run::{Created, Existing, NewRun, Progress};
 use crate::snapshot::StoredSnapshot;
 
@@ -25,42 +27,119 @@ pub(super) fn create(
         return new.is_start_of(&existing).map(Created::Existing).map_err(Fault::Refused);
     }
     let copies = new.copies(started_at, started);
-    let head = rows.last().map(|row| row.link).unwrap_or_default();
-    let next_seq = rows.len() as u64;
+    if copies.is_open_root()
+        && let Some(run) = open_root(connection, &copies)?
+    {
+        return Err(Fault::Refused(CreateError::SessionBusy { session: copies.session, run }));
+    }
+    insert_config(connection, new.config, &new.config_json)?;
+    for (digest, bytes) in &new.blobs {
+        insert_blob(connection, *digest, bytes)?;
+    }
+    let link = rows.last().map(|row| row.link).unwrap_or_default();
+    let head = Head { next_seq: rows.len() as u64, link };
+    let entry = NewEntry { run: new.run, request_digest: new.request_digest, copies: &copies, head, rows };
+    let row = insert_run(connection, &entry, Some(new.owner))?;
+    let Head { next_seq, link: head } = head;
+    Ok(Created::New(Lease { run: new.run, epoch: 1, next_seq, head, row, _hold: holds.hold(new.run, 1) }))
+}
+
+/// Finds the root run that goes on in the session of another one.
+pub(super) fn open_root(connection: &Connection, copies: &Copies) -> Result<Option<RunId>, rusqlite::Error> {
+    connection
+        .prepare_cached(
+            "SELECT run FROM run WHERE tenant = ?1 AND session = ?2 AND parent IS NULL AND status < 2 LIMIT 1",
+        )?
+        .query_row(params![copies.tenant, copies.session], |row| row.get(0).map(RunId::from_bytes))
+        .optional()
+}
+
+/// Keeps a configuration, unless it is there.
+pub(super) fn insert_config(
+    connection: &Connection,
+    digest: Digest,
+    json: &str,
+) -> Result<(), rusqlite::Error> {
     connection
         .prepare_cached(
             "INSERT INTO config (digest, json, checksum) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?
-        .execute(params![
-            new.config.as_bytes(),
-            new.config_json,
-            checksum(new.config_json.as_bytes()).as_bytes()
-        ])?;
+        .execute(params![digest.as_bytes(), json, checksum(json.as_bytes()).as_bytes()])?;
+    Ok(())
+}
+
+/// Keeps a file, unless it is there.
+pub(super) fn insert_blob(
+    connection: &Connection,
+    digest: Digest,
+    bytes: &[u8],
+) -> Result<(), rusqlite::Error> {
+    connection
+        .prepare_cached("INSERT INTO blob (digest, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute(params![digest.as_bytes(), bytes])?;
+    Ok(())
+}
+
+/// A run that enters the journal with these rows.
+pub(super) struct NewEntry<'a> {
+    pub(super) run: RunId,
+    pub(super) request_digest: Digest,
+    pub(super) copies: &'a Copies,
+    pub(super) head: Head,
+    pub(super) rows: &'a [Row],
+}
+
+/// Inserts a run and its rows, and returns the number of its row. One that nobody owns waits for its first epoch.
+pub(super) fn insert_run(
+    connection: &Connection,
+    new: &NewEntry<'_>,
+    owner: Option<OwnerId>,
+) -> Result<i64, rusqlite::Error> {
+    let NewEntry { run, request_digest, copies, head, rows } = new;
     connection
         .prepare_cached(
             "INSERT INTO run (run, agent, tenant, session, config, start_key, request_digest, status, wake_at,
-                started_at, updated_at, owner, epoch, next_seq, head)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 1, ?13, ?14)",
+                started_at, updated_at, owner, epoch, next_seq, head, parent)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
-            new.run.as_bytes(),
+            run.as_bytes(),
             copies.agent,
             copies.tenant,
             copies.session,
             copies.config.as_bytes(),
             copies.start_key,
-            new.request_digest.as_bytes(),
+            request_digest.as_bytes(),
             copies.progress.status as u8,
             copies.progress.wake_at.map(|at| at.as_millis().cast_signed()),
             copies.started_at.as_millis().cast_signed(),
             copies.updated_at.as_millis().cast_signed(),
-            new.owner.as_bytes(),
-            next_seq.cast_signed(),
-            head.as_bytes(),
+            owner.as_ref().map(OwnerId::as_bytes),
+            i64::from(owner.is_some()),
+            head.next_seq.cast_signed(),
+            head.link.as_bytes(),
+            copies.parent.as_ref().map(RunId::as_bytes),
         ])?;
     let row = connection.last_insert_rowid();
     insert(connection, row, rows)?;
-    Ok(Created::New(Lease { run: new.run, epoch: 1, next_seq, head, row, _hold: holds.hold(new.run, 1) }))
+    Ok(row)
+}
+
+/// Ends a run with a handover and creates the one that goes on.
+pub(super) fn hand_off(
+    connection: &Connection,
+    ended: &Append,
+    successor: &NewRun,
+    rows: &[Row],
+    holds: &Holds,
+) -> Result<Created, Fault<CreateError>> {
+    append(connection, ended).map_err(Fault::within)?;
+    let entry = read::entry(connection, ended.run).map_err(|fault| match fault {
+        Fault::Refused(error) => Fault::Refused(CreateError::Predecessor(error)),
+        Fault::Storage(error) => Fault::Storage(error),
+    })?;
+    successor.goes_on_from(ended.run, &entry.copies).map_err(Fault::Refused)?;
+    create(connection, successor, rows, holds)
 }
 
 fn find_existing(connection: &Connection, new: &NewRun) -> Result<Option<Existing>, rusqlite::Error> {
@@ -94,34 +173,95 @@ pub(super) struct Append {
     pub(super) rows: Vec<Row>,
     pub(super) head: Link,
     pub(super) progress: Option<Progress>,
+    /// The numbers of the messages that leave the inbox.
+    pub(super) consumed: Vec<u64>,
+}
+
+impl Append {
+    /// Prepares records to follow the lease's last one.
+    pub(super) fn new(lease: &Lease, records: &[NewRecord], consumed: Vec<u64>) -> Result<Self, RecordError> {
+        let Lease { run, row, epoch, next_seq, head, .. } = *lease;
+        let rows = seal(run, next_seq, head, records)?;
+        let head = rows.last().map_or(head, |row| row.link);
+        let progress = Progress::of(records.iter().map(|record| &record.body));
+        Ok(Self { run, row, epoch, next_seq, rows, head, progress, consumed })
+    }
+
+    /// The number of the run's records after it.
+    pub(super) fn end(&self) -> u64 {
+        self.next_seq + self.rows.len() as u64
+    }
 }
 
 /// Appends rows, if the lease still holds.
 pub(super) fn append(connection: &Connection, append: &Append) -> Result<(), Fault<AppendError>> {
-    let Some(last) = append.rows.last() else { return Ok(()) };
-    // One statement checks the condition and moves the head. An end is final (statuses from 2 on).
+    if append.rows.is_empty() && append.consumed.is_empty() {
+        return Ok(());
+    }
+    if !(move_head(connection, append)? || move_head_and_status(connection, append)?) {
+        return Err(refusal(connection, append.run, append.row, append.epoch, append.next_seq)?);
+    }
+    insert(connection, append.row, &append.rows)?;
+    for number in &append.consumed {
+        let changed = connection
+            .prepare_cached("DELETE FROM inbox WHERE run = ?1 AND number = ?2")?
+            .execute(params![append.row, number.cast_signed()])?;
+        if changed == 0 {
+            return Err(Fault::Refused(AppendError::UnknownMessage { run: append.run, number: *number }));
+        }
+    }
+    if append.progress.is_some_and(|progress| progress.status.is_end()) {
+        connection.prepare_cached("DELETE FROM inbox WHERE run = ?1")?.execute([append.row])?;
+    }
+    Ok(())
+}
+
+/// Checks the condition and moves the head in one statement, when the status stays as it is: nearly always. Nothing
+/// that an index covers is written then.
+fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite::Error> {
+    let status = match append.progress {
+        None => None,
+        Some(Progress::BEGUN) => Some(Progress::BEGUN.status as u8),
+        Some(_) => return Ok(false),
+    };
+    let changed = connection
+        .prepare_cached(
+            "UPDATE run SET next_seq = ?4, head = ?5, updated_at = coalesce(?6, updated_at)
+             WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3 AND (?7 IS NULL OR status = ?7 AND wake_at IS NULL)",
+        )?
+        .execute(params![
+            append.row,
+            append.epoch.cast_signed(),
+            append.next_seq.cast_signed(),
+            append.end().cast_signed(),
+            append.head.as_bytes(),
+            append.rows.last().map(|last| last.at.as_millis().cast_signed()),
+            status,
+        ])?;
+    Ok(changed == 1)
+}
+
+/// The same, and changes the status. An end is final (statuses from 2 on).
+fn move_head_and_status(connection: &Connection, append: &Append) -> Result<bool, rusqlite::Error> {
+    let (Some(progress), Some(last)) = (append.progress, append.rows.last()) else { return Ok(false) };
     let changed = connection
         .prepare_cached(
             "UPDATE run SET next_seq = ?4, head = ?5, updated_at = ?6,
-                wake_at = CASE WHEN status >= 2 OR ?7 IS NULL THEN wake_at ELSE ?8 END,
-                status = CASE WHEN status >= 2 OR ?7 IS NULL THEN status ELSE ?7 END
+                wake_at = CASE WHEN status >= 2 THEN wake_at ELSE ?8 END,
+                status = CASE WHEN status >= 2 THEN status ELSE ?7 END
              WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3",
         )?
         .execute(params![
             append.row,
             append.epoch.cast_signed(),
             append.next_seq.cast_signed(),
-            (last.seq + 1).cast_signed(),
+            append.end().cast_signed(),
             append.head.as_bytes(),
             last.at.as_millis().cast_signed(),
-            append.progress.map(|progress| progress.status as u8),
-            append.progress.and_then(|progress| progress.wake_at).map(|at| at.as_millis().cast_signed()),
+            progress.status as u8,
+            progress.wake_at.map(|at| at.as_millis().cast_signed()),
         ])?;
-    if changed == 0 {
-        return Err(refusal(connection, append.run, append.row, append.epoch, append.next_seq)?);
-    }
-    insert(connection, append.row, &append.rows)?;
-    Ok(())
+    Ok(changed == 1)
 }
 
 /// Finds out why a conditional write changed nothing.
