@@ -125,7 +125,46 @@ pub fn builtin_tools() -> Catalogue {
             }),
         )
     };
-    [("memory.search", search), ("memory.create", create)]
+    let traverse = CatalogueTool {
+        kind: ToolKind::MemoryTraverse,
+        declared: Some(EffectClass::Read),
+        ..CatalogueTool::new(
+            "Follows relations in the memory from one entity. Returns the entities that were reached, nearest first, \
+             and the relations between them.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "from": {
+                        "type": "string",
+                        "minLength": 1,
+                        "description": "The name of the entity to begin at.",
+                    },
+                    "relation": {
+                        "type": "string",
+                        "minLength": 1,
+                        "description": "Follow only relations of this type, such as `caused_by`.",
+                    },
+                    "depth": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 8,
+                        "default": 2,
+                        "description": "The most relations in a row.",
+                    },
+                    "limit": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": 1000,
+                        "default": 50,
+                        "description": "The most entities to return.",
+                    },
+                },
+                "required": ["from"],
+                "additionalProperties": false,
+            }),
+        )
+    };
+    [("memory.search", search), ("memory.create", create), ("memory.traverse", traverse)]
         .into_iter()
         .map(|(name, tool)| (name.parse().expect("a tool name"), tool))
         .collect()

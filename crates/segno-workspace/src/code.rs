@@ -5,12 +5,12 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)*) => {
         /// A kind of problem. Its text is a promise: editors, scripts and the manual refer to it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Code {
-            $($(#[$doc])* $variant,)*
+            $($(#[doc = $doc])+ $variant,)*
         }
 
         impl Code {
@@ -21,6 +21,13 @@ macro_rules! codes {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
+                }
+            }
+
+            /// What the code means, in one sentence.
+            pub const fn summary(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim_ascii(),)*
                 }
             }
         }
@@ -88,6 +95,32 @@ codes! {
     UnknownTool = "unknown-tool",
     /// Two allowed tools that a model could not tell apart.
     ToolNameClash = "tool-name-clash",
+    /// An agent that the workspace does not have.
+    UnknownAgent = "unknown-agent",
+    /// A capability that no agent has.
+    UnknownCapability = "unknown-capability",
+    /// A capability that several agents have.
+    AmbiguousCapability = "ambiguous-capability",
+    /// An agent that others may call as a tool and that does not say what it does.
+    MissingDescription = "missing-description",
+    /// An approval or a setting for a handoff, which ends the run.
+    GatedHandoff = "gated-handoff",
+    /// A template or an expression that reads a variable which no step sets.
+    UnknownVariable = "unknown-variable",
+    /// A step that comes after the run has certainly ended.
+    UnreachableStep = "unreachable-step",
+    /// A plan that calls itself whatever happens.
+    EndlessCall = "endless-call",
+    /// The form of an answer that is not a JSON Schema.
+    InvalidSchema = "invalid-schema",
+    /// A bound on the cost of a run that may use a model without a price.
+    MissingPrice = "missing-price",
+    /// An address that sends a key and what is asked over the network unprotected.
+    InsecureUrl = "insecure-url",
+    /// A lock file whose digest does not belong to what it holds.
+    DamagedLock = "damaged-lock",
+    /// A tool server whose catalogue is not in the lock file.
+    NotPinned = "not-pinned",
 }
 
 impl fmt::Display for Code {

@@ -42,6 +42,8 @@ pub enum Severity {
     Error,
     /// It can, but probably does not do what its author wants.
     Warning,
+    /// Nothing is wrong; something could not be checked.
+    Note,
 }
 
 impl Diagnostic {
@@ -97,6 +99,7 @@ impl fmt::Display for Severity {
         f.write_str(match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         })
     }
 }

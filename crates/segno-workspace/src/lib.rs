@@ -2,11 +2,14 @@
 //!
 //! [`Workspace::load`] reads `segno.toml` and `agents/*.toml` and reports all problems at once, each with its place,
 //! what was expected and one thing to try. It performs nothing: no server is started, no model is asked, and of the
-//! other files that the workspace names only the existence is checked.
+//! other files that the workspace names only JSON Schemas are read.
 //!
 //! What an agent may do also depends on what tool servers offer, which is known only when they run. So there are two
 //! steps: [`AgentFile::servers`] says which servers an agent can reach, and [`AgentFile::resolve`] turns the file and
 //! the [`Catalogue`] of all tools that exist into the [`AgentConfig`](segno_core::AgentConfig) of a run.
+//!
+//! `segno.lock` pins what the servers offered: with a [`Lock`], [`Workspace::check`] holds all agents against it and
+//! starts nothing. [`schema`] gives editors the keys of every file.
 //!
 //! ```no_run
 //! use segno_workspace::{Workspace, builtin_tools};
@@ -25,10 +28,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod check;
 mod workspace;
 
 mod agent;
 mod catalogue;
+mod lock;
+mod schema;
 mod settings;
 
 mod code;
@@ -39,6 +45,7 @@ mod names;
 mod report;
 mod secrets;
 mod section;
+mod shape;
 mod text;
 mod units;
 
@@ -46,9 +53,12 @@ pub use agent::{AgentFile, AgentTools, ToolSettings};
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
+pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedTool};
+pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, FileGrant, MemoryBinding, ModelBinding, SecretRef, ServerBinding, ServerLimits, Settings,
+    Access, FileGrant, HttpBinding, MemoryBinding, ModelBinding, Provider, SecretRef, ServerBinding,
+    ServerLimits, Settings,
 };
 pub use source::{Position, SourceFile};
 pub use workspace::{Loaded, Workspace};

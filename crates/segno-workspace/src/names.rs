@@ -26,6 +26,19 @@ pub(crate) fn list<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String 
     names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
+/// Lists the first of many names.
+pub(crate) fn some<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut names = names.into_iter();
+    let shown = list(names.by_ref().take(SHOWN_MAX));
+    match names.count() {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// More names than these do not help.
+const SHOWN_MAX: usize = 12;
+
 /// `-` and `_`, and upper and lower case, are easily mistaken for each other. Nobody means a name of kilobytes.
 fn plain(name: &str) -> String {
     name.chars().take(128).collect::<String>().to_lowercase().replace('-', "_")
@@ -40,5 +53,13 @@ mod tests {
         assert_eq!(nearest("risk.scroe", ["risk.score", "risk.record"]), Some("risk.score"));
         assert_eq!(nearest("Max-Steps", ["max_steps"]), Some("max_steps"));
         assert_eq!(nearest("banana", ["risk.score", "name"]), None);
+    }
+
+    #[test]
+    fn many_names_are_cut_short() {
+        let names: Vec<_> = (0..14).map(|number| format!("a{number}")).collect();
+        let shown = some(names.iter().map(String::as_str));
+        assert!(shown.ends_with("`a11` and 2 more"), "{shown}");
+        assert_eq!(some(["a", "b"]), "`a`, `b`");
     }
 }

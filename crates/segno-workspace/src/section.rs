@@ -1,7 +1,7 @@
 //! Reads the values of one table. Whatever does not fit is reported, and the reading goes on.
 
 use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::code::Code;
 use crate::names::{list, suggestion};
 use crate::report::Report;
+use crate::shape::{Form, Key, Shape};
 use crate::units;
 
 /// A value and the bytes of the file that it was read from.
@@ -36,6 +37,8 @@ pub(crate) struct Section<'t> {
     pub(crate) span: Range<usize>,
     /// What messages call it, such as ``a step`` or `` `[tools]` ``.
     what: String,
+    /// The keys that it may have.
+    shape: &'static Shape,
 }
 
 impl<'t> Section<'t> {
@@ -45,19 +48,20 @@ impl<'t> Section<'t> {
         table: &'t DeTable<'t>,
         span: Range<usize>,
         what: impl Into<String>,
-        known: &[&str],
+        shape: &'static Shape,
     ) -> Self {
-        let section = Self { report, table, span, what: what.into() };
+        let section = Self { report, table, span, what: what.into(), shape };
         for key in table.keys() {
-            if !known.contains(&key.get_ref().as_ref()) && !report.is_concealed(&key.span()) {
-                section.unknown_key(key, known);
+            if shape.key(key.get_ref()).is_none() && !report.is_concealed(&key.span()) {
+                section.unknown_key(key);
             }
         }
         section
     }
 
-    fn unknown_key(&self, key: &Spanned<DeString<'t>>, known: &[&str]) {
+    fn unknown_key(&self, key: &Spanned<DeString<'t>>) {
         let name = key.get_ref();
+        let known: Vec<_> = self.shape.keys.iter().map(|key| key.name).collect();
         let header = self.report.source().slice(self.span.clone());
         if header.starts_with('[') && self.report.has_landed(name) {
             let table = header.trim_matches(['[', ']']).trim();
@@ -73,12 +77,22 @@ impl<'t> Section<'t> {
         }
         self.report
             .error(Code::UnknownKey, key.span(), format!("`{name}` is not known in {}", self.what))
-            .help(suggestion(name, known));
+            .help(suggestion(name, &known));
     }
 
     /// Finds a value as it stands.
     pub(crate) fn get(&self, key: &str) -> Option<&'t Spanned<DeValue<'t>>> {
+        debug_assert!(self.shape.key(key).is_some(), "`{key}` is not in the table of {}", self.what);
         self.table.get(key)
+    }
+
+    /// Says whether a key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    fn form(&self, key: &str) -> Option<Form> {
+        self.shape.key(key).map(|key| key.form)
     }
 
     /// Finds where a key itself stands.
@@ -86,9 +100,18 @@ impl<'t> Section<'t> {
         self.table.get_key_value(key).map(|(key, _)| key.span())
     }
 
-    /// Reports a key that must be there, unless it is or has landed in a table below.
+    /// Reports the keys that must be there and are not, unless they have landed in a table below.
+    pub(crate) fn require_all(&self) {
+        for key in self.shape.keys {
+            if let Key { name, required: Some(help), .. } = key {
+                self.require(name, help);
+            }
+        }
+    }
+
+    /// Reports a key that must be there here, unless it is.
     pub(crate) fn require(&self, key: &str, help: &str) {
-        if self.get(key).is_none() && !self.report.is_elsewhere(key) {
+        if !self.has(key) && !self.report.is_elsewhere(key) {
             self.report
                 .error(Code::MissingKey, self.span.clone(), format!("{} has no `{key}`", self.what))
                 .help(help);
@@ -109,16 +132,21 @@ impl<'t> Section<'t> {
         value.get_ref().as_bool().or_else(|| wrong_type(self.report, key, value, "`true` or `false`"))
     }
 
-    pub(crate) fn integer<N: TryFrom<u64>>(&self, key: &str, range: RangeInclusive<u64>) -> Option<N> {
+    pub(crate) fn integer<N: TryFrom<u64>>(&self, key: &str) -> Option<N> {
         let value = self.get(key)?;
+        let Some(Form::Integer(least, most)) = self.form(key) else { return misread(key) };
         let Some(integer) = value.get_ref().as_integer() else {
             return wrong_type(self.report, key, value, "a whole number");
         };
         let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        let number =
-            number.filter(|number| range.contains(number)).and_then(|number| N::try_from(number).ok());
+        let number = number
+            .filter(|number| (least..=most).contains(number))
+            .and_then(|number| N::try_from(number).ok());
         if number.is_none() {
-            let expected = format!("expected {} to {}", range.start(), range.end());
+            let expected = match least == most {
+                true => format!("expected {least}"),
+                false => format!("expected {least} to {most}"),
+            };
             self.report
                 .error(Code::InvalidValue, value.span(), format!("`{key}` is out of range"))
                 .label(expected);
@@ -126,8 +154,9 @@ impl<'t> Section<'t> {
         number
     }
 
-    pub(crate) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+    pub(crate) fn number(&self, key: &str) -> Option<f64> {
         let value = self.get(key)?;
+        let Some(Form::Number(least, most)) = self.form(key) else { return misread(key) };
         let number = match value.get_ref() {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(integer) => {
@@ -135,14 +164,33 @@ impl<'t> Section<'t> {
             }
             _ => return wrong_type(self.report, key, value, "a number"),
         };
-        let number = number.filter(|number| range.contains(number));
+        let number = number.filter(|number| (least..=most).contains(number));
         if number.is_none() {
-            let expected = format!("expected {} to {}", range.start(), range.end());
+            let expected = format!("expected {least} to {most}");
             self.report
                 .error(Code::InvalidValue, value.span(), format!("`{key}` is out of range"))
                 .label(expected);
         }
         number
+    }
+
+    /// Reads dollars as whole numbers of their smallest part; never by way of a binary fraction.
+    pub(crate) fn dollars(&self, key: &str) -> Option<u64> {
+        let value = self.get(key)?;
+        let Some(Form::Dollars { most, decimals }) = self.form(key) else { return misread(key) };
+        let text = match value.get_ref() {
+            DeValue::Float(float) => float.as_str(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
+            _ => return wrong_type(self.report, key, value, "a number of US dollars such as `0.25`"),
+        };
+        let amount = units::decimal(text, decimals)
+            .filter(|amount| *amount <= u64::from(most).saturating_mul(10_u64.pow(decimals)));
+        if amount.is_none() {
+            self.report
+                .error(Code::InvalidValue, value.span(), format!("`{key}` cannot be `{text}`"))
+                .label(format!("expected 0 to {most} US dollars with at most {decimals} decimals"));
+        }
+        amount
     }
 
     pub(crate) fn duration(&self, key: &str) -> Option<Duration> {
@@ -178,6 +226,12 @@ impl<'t> Section<'t> {
     /// Reads one of a few words.
     pub(crate) fn choice<T: Clone>(&self, key: &str, choices: &[(&str, T)]) -> Option<T> {
         let text = self.string(key)?;
+        debug_assert!(
+            self.form(key)
+                .and_then(Form::words)
+                .is_some_and(|words| { words.iter().eq(choices.iter().map(|(word, _)| word)) }),
+            "the words of `{key}` are not those of its table"
+        );
         let found = choices.iter().find(|(word, _)| *word == text.value);
         if found.is_none() {
             let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
@@ -209,21 +263,31 @@ impl<'t> Section<'t> {
     }
 
     /// Opens a table within this one.
-    pub(crate) fn section(&self, key: &str, what: &str, known: &[&str]) -> Option<Self> {
-        let (key, value) = self.table.get_key_value(key)?;
-        Self::of(self.report, key.get_ref(), value, what, known)
+    pub(crate) fn section(&self, key: &str) -> Option<Self> {
+        let shape = self.form(key).and_then(Form::shape)?;
+        self.section_as(key, shape.what)
     }
 
-    /// Opens a value as a table.
+    /// Opens a table within this one, which messages call `what`.
+    pub(crate) fn section_as(&self, key: &str, what: &str) -> Option<Self> {
+        let Some(shape) = self.form(key).and_then(Form::shape) else { return misread(key) };
+        Self::of(self.report, key, self.get(key)?, what, shape)
+    }
+
+    /// Opens a value as a table, and reports what is missing in it.
     pub(crate) fn of(
         report: &'t Report,
         key: &str,
         value: &'t Spanned<DeValue<'t>>,
         what: &str,
-        known: &[&str],
+        shape: &'static Shape,
     ) -> Option<Self> {
         match value.get_ref() {
-            DeValue::Table(table) => Some(Self::open(report, table, value.span(), what, known)),
+            DeValue::Table(table) => {
+                let section = Self::open(report, table, value.span(), what, shape);
+                section.require_all();
+                Some(section)
+            }
             _ => wrong_type(report, key, value, "a table"),
         }
     }
@@ -240,6 +304,12 @@ impl<'t> Section<'t> {
             .map(|(key, value)| (Located { value: key.get_ref().to_string(), span: key.span() }, value))
             .collect()
     }
+}
+
+/// What a reader gets that asks for a key in another form than the table of keys has.
+fn misread<T>(key: &str) -> Option<T> {
+    debug_assert!(false, "`{key}` is read in another form than its table has");
+    None
 }
 
 /// Reads a string.

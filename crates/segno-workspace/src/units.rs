@@ -39,6 +39,30 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads a decimal number such as `0.25` as a whole number of its `decimals`-th part; `None` if it is negative, not a
+/// number, too large or has more decimals.
+pub(crate) fn decimal(text: &str, decimals: u32) -> Option<u64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let fraction = fraction.trim_end_matches('0');
+    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = format!("{whole}{fraction}").parse().ok()?;
+    let shift = i32::try_from(decimals).ok()?.checked_add(exponent)?;
+    let shift = shift.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let power = 10_u64.checked_pow(shift.unsigned_abs());
+    match (number, shift) {
+        (0, _) => Some(0),
+        (_, 0..) => number.checked_mul(power?),
+        (_, _) => power.filter(|power| number.is_multiple_of(*power)).map(|power| number / power),
+    }
+}
+
 /// Splits a whole number from its unit; one space may stand between them.
 fn split(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|letter: char| !letter.is_ascii_digit())?;
@@ -78,6 +102,27 @@ mod tests {
             ["", "2", "s", "2x", "-1s", "1.5s", "2  s", "0s", "9000h", "99999999999999999999s", "２s", "2S"]
         {
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_read_exactly() {
+        for (text, amount) in [
+            ("0.25", 250_000),
+            ("2.0", 2_000_000),
+            ("3", 3_000_000),
+            ("0.000001", 1),
+            ("1e-6", 1),
+            ("2.50E1", 25_000_000),
+            ("+0.1", 100_000),
+            ("0.0000000", 0),
+            ("0e99", 0),
+        ] {
+            assert_eq!(decimal(text, 6), Some(amount), "{text}");
+        }
+        for text in ["", "-1", "nan", "inf", "0.0000001", "1e-7", "1e99", "1.2.3", ".5", "1e", "1e9999999999"]
+        {
+            assert_eq!(decimal(text, 6), None, "{text}");
         }
     }
 

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use segno_core::AgentName;
 
-use crate::agent::{self, AgentFile};
+use crate::agent::{self, AgentFile, Directory, ReadAgent, Surroundings};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::report::Report;
+use crate::section::Located;
 use crate::settings::{self, Settings, SettingsRead};
 use crate::source::SourceFile;
 
@@ -43,12 +44,19 @@ pub struct Loaded {
 impl Workspace {
     /// Reads the workspace in `root`: `segno.toml` and `agents/*.toml`.
     ///
-    /// Nothing else is read or written. Of the other files that it names only the existence is checked.
+    /// Nothing is written, and besides these only the JSON Schemas that agents name are read. Of the other files only
+    /// the existence is checked.
     pub fn load(root: &Path) -> Loaded {
+        Self::load_with(root, &BTreeMap::new())
+    }
+
+    /// Reads the workspace as [`load`](Self::load) does, with other texts in the place of these agent files, which are
+    /// named as diagnostics name them.
+    pub fn load_with(root: &Path, replaced: &BTreeMap<PathBuf, String>) -> Loaded {
         let mut loaded =
             Loaded { workspace: None, settings: None, diagnostics: Vec::new(), sources: Vec::new() };
         let read = load_settings(root, &mut loaded);
-        let agents = load_agents(root, read.as_ref().map(|read| &read.settings), &mut loaded);
+        let agents = load_agents(root, read.as_ref().map(|read| &read.settings), replaced, &mut loaded);
         if let Some(SettingsRead { settings, store_is_known }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
             if !loaded.has_errors() {
@@ -94,7 +102,7 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
             .push(problem.with_help("name the workspace's folder, or write a `segno.toml` here"));
         return None;
     }
-    let text = read(root, &file, loaded)?;
+    let text = read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics)?;
     let report = Report::new(SourceFile::new(file, text.as_str()));
     let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, root));
     loaded.take(report);
@@ -104,41 +112,81 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
 fn load_agents(
     root: &Path,
     settings: Option<&Settings>,
+    replaced: &BTreeMap<PathBuf, String>,
     loaded: &mut Loaded,
 ) -> BTreeMap<AgentName, AgentFile> {
     // Which models there are is known only if `segno.toml` could be read without an error.
-    let models = settings.filter(|_| !loaded.has_errors()).map(|settings| &settings.models);
-    let mut agents = BTreeMap::new();
-    let mut names: BTreeMap<AgentName, PathBuf> = BTreeMap::new();
+    let settings = settings.filter(|_| !loaded.has_errors());
+    let mut directory = Directory::default();
+    let mut texts = Vec::new();
     for file in agent_files(root, loaded) {
-        let Some(text) = read(root, &file, loaded) else { continue };
-        let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
-        let read = report.parse(&text).map(|parsed| agent::read(&report, &parsed, models));
-        let (name, agent) = read.map_or((None, None), |read| (read.name, read.file));
-        if let Some(name) = name {
-            match names.entry(name.value) {
-                Entry::Vacant(entry) => {
-                    entry.insert(file);
-                }
-                Entry::Occupied(entry) => {
-                    report
-                        .error(
-                            Code::DuplicateAgent,
-                            name.span,
-                            format!("there are two agents with the name `{}`", entry.key()),
-                        )
-                        .label(format!("the other one is `{}`", slashes(entry.get())))
-                        .help("rename one of them");
-                }
-            }
+        let text = match replaced.get(&file) {
+            Some(text) => Some(text.clone()),
+            None => read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics),
+        };
+        match text {
+            Some(text) => texts.push((file, text)),
+            None => directory.add(&file, None),
         }
-        let source = loaded.take(report);
-        if let Some(mut agent) = agent {
-            agent.source = source;
-            agents.insert(agent.name.clone(), agent);
+    }
+    let files: Vec<_> = texts
+        .iter()
+        .map(|(file, text)| {
+            let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
+            let table = report.parse(text);
+            directory.add(file, table.as_ref());
+            if report.count() > 0 {
+                directory.set_partial();
+            }
+            (report, table)
+        })
+        .collect();
+
+    // Agents refer to each other, so they are read when it is known who there is, and linked when all are read.
+    let around = Surroundings { root, settings, directory: &directory };
+    let mut agents = BTreeMap::new();
+    let mut names: BTreeMap<AgentName, &Path> = BTreeMap::new();
+    for (report, table) in &files {
+        let Some(table) = table else { continue };
+        let ReadAgent { name, file: agent } = agent::read(report, table, &around);
+        if let Some(name) = name {
+            check_name(report, name, &mut names);
+        }
+        if let Some(agent) = agent {
+            agents.entry(agent.name.clone()).or_insert((agent, report));
+        }
+    }
+    agent::link(&mut agents);
+    let mut agents: BTreeMap<_, _> = agents.into_iter().map(|(name, (agent, _))| (name, agent)).collect();
+    let sources: BTreeMap<_, _> = files
+        .into_iter()
+        .map(|(report, _)| loaded.take(report))
+        .map(|source| (source.file().to_path_buf(), source))
+        .collect();
+    for agent in agents.values_mut() {
+        if let Some(source) = sources.get(agent.source.file()) {
+            agent.source = source.clone();
         }
     }
     agents
+}
+
+fn check_name<'f>(report: &'f Report, name: Located<AgentName>, names: &mut BTreeMap<AgentName, &'f Path>) {
+    match names.entry(name.value) {
+        Entry::Vacant(entry) => {
+            entry.insert(report.source().file());
+        }
+        Entry::Occupied(entry) => {
+            report
+                .error(
+                    Code::DuplicateAgent,
+                    name.span,
+                    format!("there are two agents with the name `{}`", entry.key()),
+                )
+                .label(format!("the other one is `{}`", slashes(entry.get())))
+                .help("rename one of them");
+        }
+    }
 }
 
 /// The agent files in the order of their names.
@@ -169,14 +217,14 @@ fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
 }
 
 /// Reads a file; reports why it cannot be.
-fn read(root: &Path, file: &Path, loaded: &mut Loaded) -> Option<String> {
+pub(crate) fn read(root: &Path, file: &Path, most: u64, diagnostics: &mut Vec<Diagnostic>) -> Option<String> {
     let mut bytes = Vec::new();
     let read = File::open(root.join(file))
-        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
         .map_err(|error| format!("the file cannot be read: {error}"));
     let text = read.and_then(|_| {
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(format!("the file is larger than {} KiB", FILE_BYTES_MAX >> 10));
+        if bytes.len() as u64 > most {
+            return Err(format!("the file is larger than {} KiB", most >> 10));
         }
         String::from_utf8(bytes).map_err(|error| {
             format!(
@@ -186,7 +234,7 @@ fn read(root: &Path, file: &Path, loaded: &mut Loaded) -> Option<String> {
         })
     });
     text.map_err(|message| {
-        loaded.diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, file, message));
+        diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, file, message));
     })
     .ok()
 }
@@ -195,7 +243,7 @@ fn slashes(file: &Path) -> String {
     file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }
 
-const SETTINGS_FILE: &str = "segno.toml";
+pub(crate) const SETTINGS_FILE: &str = "segno.toml";
 const AGENTS_FOLDER: &str = "agents";
 
 /// A hundred times the largest agent file that people write by hand.

@@ -80,7 +80,11 @@ fn outcome(request: &Request, risk: f64) -> Outcome {
             "risk.record" => json!({ "path": "/incidents/escalations.jsonl", "line_number": 1 }),
             other => panic!("unexpected tool {other}"),
         },
-        Request::ModelCompletion(_) => panic!("a plan asks no model"),
+        Request::ModelCompletion(_)
+        | Request::MemoryTraverse(_)
+        | Request::AgentCall(_)
+        | Request::Input(_)
+        | Request::Timer(_) => panic!("the example has no such step"),
     };
     Outcome::ToolReturned(ToolReturn::structured(value))
 }

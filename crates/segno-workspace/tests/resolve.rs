@@ -61,7 +61,10 @@ fn names<'a>(tools: impl IntoIterator<Item = &'a segno_core::ToolName>) -> Vec<&
 #[test]
 fn what_is_not_allowed_is_known_but_forbidden() {
     let config = resolved("allow = ['risk.score', 'memory.*']");
-    assert_eq!(names(config.tools.tools.keys()), ["memory.create", "memory.search", "risk.score"]);
+    assert_eq!(
+        names(config.tools.tools.keys()),
+        ["memory.create", "memory.search", "memory.traverse", "risk.score"]
+    );
     assert_eq!(names(&config.tools.forbidden), ["risk.explain", "risk.record"]);
 }
 
@@ -69,7 +72,7 @@ fn what_is_not_allowed_is_known_but_forbidden() {
 fn nothing_is_allowed_by_default() {
     let config = resolved("");
     assert!(config.tools.tools.is_empty());
-    assert_eq!(config.tools.forbidden.len(), 5);
+    assert_eq!(config.tools.forbidden.len(), 6);
 }
 
 #[test]
@@ -104,10 +107,14 @@ fn the_authors_class_stands_above_the_servers() {
 #[test]
 fn the_memory_tools_are_performed_by_the_engine() {
     let config = resolved("allow = ['memory.*']");
-    let kinds: Vec<_> = config.tools.tools.values().map(|tool| (tool.kind, tool.class)).collect();
+    let kinds: Vec<_> = config.tools.tools.values().map(|tool| (tool.kind.clone(), tool.class)).collect();
     assert_eq!(
         kinds,
-        [(ToolKind::MemoryCreate, EffectClass::Keyed), (ToolKind::MemorySearch, EffectClass::Read)]
+        [
+            (ToolKind::MemoryCreate, EffectClass::Keyed),
+            (ToolKind::MemorySearch, EffectClass::Read),
+            (ToolKind::MemoryTraverse, EffectClass::Read)
+        ]
     );
 }
 

@@ -4,15 +4,44 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use segno_workspace::{Code, Diagnostic, Loaded, Workspace};
+use segno_workspace::{Catalogue, Code, Diagnostic, Loaded, Lock, SourceFile, Workspace};
+
+/// A workspace and its lock file, and what is wrong with either or with both together.
+struct Checked {
+    loaded: Loaded,
+    lock: Option<SourceFile>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Checked {
+    fn new(root: &Path) -> Self {
+        let loaded = Workspace::load(root);
+        let mut diagnostics = loaded.diagnostics.clone();
+        let read = Lock::read(root);
+        diagnostics.extend(read.diagnostics);
+        if let (Some(workspace), Some(lock)) = (&loaded.workspace, &read.lock) {
+            diagnostics.extend(workspace.check(lock, &Catalogue::new()));
+        }
+        Self { loaded, lock: read.source, diagnostics }
+    }
+
+    fn source(&self, file: &Path) -> &SourceFile {
+        let lock = self.lock.as_ref().filter(|lock| lock.file() == file);
+        lock.or_else(|| self.loaded.source(file)).unwrap()
+    }
+
+    fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
 
 /// Draws diagnostics as text: what is wrong, where, the line underlined, what was expected, what to do.
-fn render(loaded: &Loaded, diagnostics: &[Diagnostic]) -> String {
+fn render(checked: &Checked) -> String {
     let mut text = String::new();
-    for diagnostic in diagnostics {
+    for diagnostic in &checked.diagnostics {
         writeln!(text, "{diagnostic}").unwrap();
         if let (Some(start), Some(span)) = (diagnostic.start, &diagnostic.span) {
-            let source = loaded.source(&diagnostic.file).unwrap();
+            let source = checked.source(&diagnostic.file);
             let line = source.line(start.line).unwrap_or_default();
             let width = source.text()[span.clone()].lines().next().unwrap_or_default().chars().count().max(1);
             let underline = format!("{}{}", " ".repeat(start.column - 1), "^".repeat(width));
@@ -39,47 +68,49 @@ fn name(sample: &Path) -> String {
 }
 
 /// Compares the diagnostics of every sample of a kind with what they should be.
-fn check(kind: &str, expected: fn(&Loaded) -> bool) {
+fn check(kind: &str, expected: fn(&Checked) -> bool) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(format!("snapshots/{kind}"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     for sample in samples(kind) {
-        let loaded = Workspace::load(&sample);
-        let text = render(&loaded, &loaded.diagnostics);
-        assert!(expected(&loaded), "{}: {text}", name(&sample));
+        let checked = Checked::new(&sample);
+        let text = render(&checked);
+        assert!(expected(&checked), "{}: {text}", name(&sample));
         settings.bind(|| insta::assert_snapshot!(name(&sample), text));
     }
 }
 
 #[test]
 fn a_wrong_workspace_is_refused_with_words_for_its_fault() {
-    check("invalid", |loaded| loaded.workspace.is_none() && loaded.has_errors());
+    check("invalid", |checked| checked.has_errors());
 }
 
 #[test]
 fn a_doubtful_workspace_loads_with_warnings() {
-    check("doubtful", |loaded| loaded.workspace.is_some() && !loaded.diagnostics.is_empty());
+    check("doubtful", |checked| {
+        checked.loaded.workspace.is_some() && !checked.has_errors() && !checked.diagnostics.is_empty()
+    });
 }
 
 #[test]
 fn a_right_workspace_loads_without_a_word() {
     for sample in samples("valid") {
-        let loaded = Workspace::load(&sample);
-        assert_eq!(render(&loaded, &loaded.diagnostics), "", "{}", name(&sample));
-        assert!(loaded.workspace.is_some(), "{}", name(&sample));
+        let checked = Checked::new(&sample);
+        assert_eq!(render(&checked), "", "{}", name(&sample));
+        assert!(checked.loaded.workspace.is_some(), "{}", name(&sample));
     }
 }
 
-/// Codes that no file on disk shows: they need a catalogue of tools, or bytes that are not text.
-const ELSEWHERE: &[Code] = &[Code::UnknownTool, Code::ToolNameClash, Code::UnreadableFile];
+/// What no file shows that is kept as text: bytes that are none.
+const ELSEWHERE: &[Code] = &[Code::UnreadableFile];
 
 #[test]
 fn every_code_has_a_sample() {
     let mut missing: Vec<_> = Code::ALL.iter().filter(|code| !ELSEWHERE.contains(code)).collect();
     for sample in samples("invalid").into_iter().chain(samples("doubtful")) {
-        let loaded = Workspace::load(&sample);
-        missing.retain(|code| loaded.diagnostics.iter().all(|diagnostic| diagnostic.code != **code));
+        let checked = Checked::new(&sample);
+        missing.retain(|code| checked.diagnostics.iter().all(|diagnostic| diagnostic.code != **code));
     }
     assert!(missing.is_empty(), "{missing:?}");
 }
@@ -87,13 +118,21 @@ fn every_code_has_a_sample() {
 #[test]
 fn the_code_of_a_fault_stands_in_its_folder_name() {
     for sample in samples("invalid") {
-        let loaded = Workspace::load(&sample);
+        let checked = Checked::new(&sample);
         let is_named = |diagnostic: &Diagnostic| name(&sample).starts_with(diagnostic.code.as_str());
         assert!(
-            loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).all(is_named),
+            checked.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).all(is_named),
             "{}: {:?}",
             name(&sample),
-            loaded.diagnostics
+            checked.diagnostics
         );
+    }
+}
+
+#[test]
+fn every_code_says_in_a_sentence_what_it_means() {
+    for code in Code::ALL {
+        let summary = code.summary();
+        assert!(summary.ends_with('.') && summary.starts_with(char::is_uppercase), "{code}: {summary}");
     }
 }

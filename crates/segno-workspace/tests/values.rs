@@ -78,8 +78,13 @@ fn every_key_of_a_plan_arrives() {
     assert_eq!((agent.version.as_str(), agent.description.as_str()), ("1.2.3", "Uses every key of a plan."));
     assert_eq!(agent.capabilities.iter().collect::<Vec<_>>(), ["another-thing", "one-thing"]);
     assert_eq!(agent.memory_scope, MemoryScope::Agent);
-    let limits =
-        Limits { max_steps: 10, max_tool_calls: 5, timeout_ms: 300_000, on_exceeded: OnExceeded::Fail };
+    let limits = Limits {
+        max_steps: 10,
+        max_tool_calls: 5,
+        timeout_ms: 300_000,
+        on_exceeded: OnExceeded::Fail,
+        ..Limits::default()
+    };
     assert_eq!(agent.limits, limits);
 
     let steps = &plan(agent).steps;

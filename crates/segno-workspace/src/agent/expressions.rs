@@ -20,6 +20,8 @@ pub(crate) struct Readable<'a> {
     pub(crate) recalled: bool,
     /// Which results there are.
     pub(crate) steps: Steps<'a>,
+    /// Whether it is read for each item of a list.
+    pub(crate) item: bool,
 }
 
 /// Which results of steps can be read.
@@ -28,11 +30,17 @@ pub(crate) enum Steps<'a> {
     /// The agent has no steps.
     None,
     /// Those of the steps before `index`.
-    Before { ids: &'a StepIds, index: usize },
+    Before { names: &'a StepNames, index: usize },
 }
 
-/// The ids of all steps, each with the index of its step and its place; the branches of a `parallel` share one.
-pub(crate) type StepIds = BTreeMap<String, (usize, Range<usize>)>;
+/// The names that steps give to what they leave behind, each with the index of the first such step and its place.
+#[derive(Default)]
+pub(crate) struct StepNames {
+    /// The ids of steps; the branches of a `parallel` share an index.
+    pub(crate) ids: BTreeMap<String, (usize, Range<usize>)>,
+    /// The variables that `set` makes.
+    pub(crate) variables: BTreeMap<String, (usize, Range<usize>)>,
+}
 
 /// Parses a text with `{{expression}}` inside.
 pub(crate) fn template(
@@ -153,7 +161,7 @@ fn check(report: &Report, text: &Located<String>, references: &[Reference], read
         let span = report.within(&text.span, &text.value, &reference.span);
         let member = reference.segments.first().map(String::as_str);
         match reference.root.as_str() {
-            "request" => check_member(report, span, "request", member, &["text", "data"]),
+            "request" => check_member(report, span, "request", member, &["text", "data", "attachments"]),
             "tenant" => check_member(report, span, "tenant", member, &["name"]),
             "memory" => {
                 if !readable.recalled {
@@ -162,13 +170,34 @@ fn check(report: &Report, text: &Located<String>, references: &[Reference], read
                 check_member(report, span, "memory", member, &["hits"]);
             }
             "steps" => check_step(report, span, member, readable.steps),
+            "vars" if matches!(readable.steps, Steps::Before { .. }) => {
+                check_variable(report, span, member, readable.steps);
+            }
+            "item" | "index" if readable.item => {}
+            name @ ("item" | "index") if matches!(readable.steps, Steps::Before { .. }) => {
+                report
+                    .error(Code::UnknownName, span, format!("there is no `{name}` here"))
+                    .label("only the operation of a step with `for_each` reads it")
+                    .help("add `for_each = \"…\"` to the step; its own expression and `when` are read once, before the first item");
+            }
             unknown => {
                 report
                     .error(Code::UnknownName, span, format!("there is nothing called `{unknown}`"))
-                    .help(suggestion(unknown, ROOTS));
+                    .help(suggestion(unknown, &roots(readable)));
             }
         }
     }
+}
+
+fn roots(readable: Readable<'_>) -> Vec<&'static str> {
+    let mut roots = vec!["request", "tenant", "memory"];
+    if matches!(readable.steps, Steps::Before { .. }) {
+        roots.extend(["steps", "vars"]);
+    }
+    if readable.item {
+        roots.extend(["item", "index"]);
+    }
+    roots
 }
 
 fn check_member(report: &Report, span: Range<usize>, root: &str, member: Option<&str>, known: &[&str]) {
@@ -191,7 +220,7 @@ fn warn_of_no_hits(report: &Report, span: Range<usize>, readable: Readable<'_>) 
 }
 
 fn check_step(report: &Report, span: Range<usize>, id: Option<&str>, steps: Steps<'_>) {
-    let Steps::Before { ids, index } = steps else {
+    let Steps::Before { names: StepNames { ids, .. }, index } = steps else {
         report
             .error(Code::UnknownName, span, "there is nothing called `steps` here")
             .label("this agent has no `[[steps]]`")
@@ -226,7 +255,7 @@ fn check_step(report: &Report, span: Range<usize>, id: Option<&str>, steps: Step
 }
 
 /// Says why a result of the step that is being read cannot be read in it.
-fn same_step(ids: &StepIds, index: usize) -> &'static str {
+fn same_step(ids: &BTreeMap<String, (usize, Range<usize>)>, index: usize) -> &'static str {
     if ids.values().filter(|(place, _)| *place == index).count() > 1 {
         "the steps of one `parallel` start together"
     } else {
@@ -234,4 +263,34 @@ fn same_step(ids: &StepIds, index: usize) -> &'static str {
     }
 }
 
-const ROOTS: &[&str] = &["request", "tenant", "memory", "steps"];
+fn check_variable(report: &Report, span: Range<usize>, name: Option<&str>, steps: Steps<'_>) {
+    let (Steps::Before { names: StepNames { variables, .. }, index }, Some(name)) = (steps, name) else {
+        return;
+    };
+    let problem = match variables.get(name) {
+        Some((place, _)) if *place < index => return,
+        Some((place, _)) if *place == index => {
+            format!("`vars.{name}` is not there yet: it is set by this very step")
+        }
+        Some((_, place)) => {
+            let line = report.source().position(place.start).line;
+            format!("`vars.{name}` is not there yet: it is set later, in line {line}")
+        }
+        None => {
+            let earlier = variables.iter().filter(|(_, (place, _))| *place < index);
+            let earlier: Vec<_> = earlier.map(|(name, _)| name.as_str()).collect();
+            let help = match nearest(name, earlier.iter().copied()) {
+                Some(near) => format!("did you mean `vars.{near}`?"),
+                None if earlier.is_empty() => {
+                    format!("no step before this one sets a variable: add `set = {{ {name} = \"…\" }}`")
+                }
+                None => format!("the steps before this one set {}", list(&earlier)),
+            };
+            report.error(Code::UnknownVariable, span, format!("no step sets a variable `{name}`")).help(help);
+            return;
+        }
+    };
+    report
+        .error(Code::LaterStep, span, problem)
+        .help("read a variable of an earlier step, or move the steps");
+}

@@ -1,18 +1,33 @@
 //! An agent file: what one agent is, before it is known which tools exist.
 
+mod callees;
+mod directory;
 mod expressions;
+mod keys;
+mod limits;
+mod link;
+mod mind;
+mod output;
 mod read;
 mod resolve;
 mod steps;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
 
 use segno_core::{
-    AgentName, EffectClass, Limits, MemoryScope, Mind, OnFailure, OnIndeterminate, ToolName, ToolPattern,
+    AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, OnFailure, OnIndeterminate, ToolKind,
+    ToolName, ToolPattern,
 };
 
-pub(crate) use self::read::read;
+pub(crate) use self::callees::RESERVED;
+pub(crate) use self::directory::Directory;
+pub(crate) use self::expressions::json;
+pub(crate) use self::keys::FILE;
+pub(crate) use self::link::link;
+pub(crate) use self::read::{ReadAgent, Surroundings, read};
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
@@ -32,14 +47,42 @@ pub struct AgentFile {
     pub mind: Mind,
     /// Which tools it may use, and how.
     pub tools: AgentTools,
+    /// The agents of the workspace that it may start as child runs or hand over to.
+    pub agents: BTreeMap<AgentName, Callee>,
     /// Where its memory reads and writes.
     pub memory_scope: MemoryScope,
     /// The bounds of one run.
     pub limits: Limits,
     /// The file itself.
     pub source: SourceFile,
-    /// The tools that steps call, each where it stands.
+    /// The tools that steps call, and those that stand in for others, each where it stands.
     called: Vec<Located<ToolName>>,
+    /// The agents that a model sees as tools.
+    agent_tools: BTreeMap<ToolName, AgentTool>,
+    /// What only the whole workspace can tell is right.
+    open: Open,
+}
+
+/// An agent as a tool of another.
+#[derive(Debug, Clone)]
+struct AgentTool {
+    /// A child run or a handoff.
+    kind: ToolKind,
+    /// What the agent says that it does.
+    description: Arc<str>,
+    /// The agent's own limit.
+    timeout_ms: Option<u64>,
+}
+
+/// What is looked at when all agents are known.
+#[derive(Debug, Clone, Default)]
+struct Open {
+    /// The agents that may run as children, whose cost counts as this one's.
+    children: BTreeSet<AgentName>,
+    /// A model without a price that the agent may use.
+    unpriced: Option<String>,
+    /// Where the bound on the cost stands.
+    cost: Option<Range<usize>>,
 }
 
 /// Which tools an agent may use, and how: `[tools]`.
@@ -51,6 +94,8 @@ pub struct AgentTools {
     pub approve: Vec<Located<ToolPattern>>,
     /// Settings of single tools, each with the place of the tool's name.
     pub settings: BTreeMap<ToolName, Located<ToolSettings>>,
+    /// The tools that stand in for others which fail, each where it is named.
+    stand_ins: Vec<Located<ToolName>>,
 }
 
 /// The settings of one tool, `[tools.settings."server.tool"]`. What is absent is as the tool's own default says.
@@ -66,6 +111,17 @@ pub struct ToolSettings {
     pub effect: Option<EffectClass>,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: Option<OnIndeterminate>,
+}
+
+impl AgentTools {
+    /// Says whether the agent may use a tool. `*` covers the tools of servers and those of the engine, but no agent:
+    /// whoever may go on with the work is named.
+    pub fn allows(&self, tool: &ToolName) -> bool {
+        let is_agent = callees::is_agent_tool(tool);
+        self.allow
+            .iter()
+            .any(|pattern| pattern.value.matches(tool) && !(is_agent && pattern.value.as_str() == "*"))
+    }
 }
 
 impl AgentFile {

@@ -1,23 +1,30 @@
 //! Reads an agent file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-use segno_core::{
-    AgentName, Limits, MemoryScope, Mind, ModelMind, ModelSettings, OnExceeded, Recall, ToolName,
-};
-use segno_expr::Template;
+use segno_core::{AgentName, Callee, MemoryScope, Mind, ModelSettings, OnFailure, ToolName};
 use toml::de::DeTable;
 
-use super::expressions::{self, Readable, Steps};
-use super::steps::{self, DEFAULT_HITS, HITS_MAX};
-use super::{AgentFile, AgentTools, tools};
+use super::callees::{self, Callees};
+use super::directory::Directory;
+use super::keys::{FILE, FILE_TEXTS};
+use super::{AgentFile, AgentTools, Open, limits, mind, steps, tools};
 use crate::code::Code;
-use crate::names::{list, nearest};
 use crate::report::Report;
 use crate::section::{Located, Section};
-use crate::settings::ModelBinding;
+use crate::settings::Settings;
 
-type Models = BTreeMap<String, ModelBinding>;
+/// What an agent file may refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    /// The workspace's folder.
+    pub(crate) root: &'a Path,
+    /// What `segno.toml` says; `None` where that is not known for certain.
+    pub(crate) settings: Option<&'a Settings>,
+    /// All agents.
+    pub(crate) directory: &'a Directory,
+}
 
 /// What could be read of an agent file.
 pub(crate) struct ReadAgent {
@@ -27,21 +34,26 @@ pub(crate) struct ReadAgent {
     pub(crate) file: Option<AgentFile>,
 }
 
-/// Reads an agent file. `models` is `None` where it is not known which models there are.
-pub(crate) fn read(report: &Report, root: &DeTable<'_>, models: Option<&Models>) -> ReadAgent {
+/// Reads an agent file.
+pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_>) -> ReadAgent {
     crate::secrets::report_secrets(report, root, false);
     report.set_absent(FILE_TEXTS.iter().copied().filter(|key| !root.contains_key(*key)));
-    let known: Vec<_> = FILE_TEXTS.iter().chain(FILE_TABLES).copied().collect();
-    let file = Section::open(report, root, 0..0, "an agent file", &known);
+    let file = Section::open(report, root, 0..0, FILE.what, &FILE);
 
     // Tables come first: a key that landed in one of them is then not missed here.
     let tools = tools::read(&file);
-    let memory = file.section("memory", "`[memory]`", &["scope", "recall"]);
+    let memory = file.section("memory");
     let memory_scope = memory.as_ref().and_then(|memory| memory.choice("scope", SCOPES)).unwrap_or_default();
-    let limits = limits(&file);
-    let minded = mind(&file, memory.as_ref(), &tools, models);
+    if let Some(memory) = &memory {
+        // Nothing else is offered, so there is nothing to remember of it.
+        memory.choice("store", STORES);
+    }
+    let (limits, cost) = limits::read(&file);
+    let own = own_name(root);
+    let callees = callees::read(report, &tools, around.directory, own.as_ref());
+    let minded = minded(&file, memory.as_ref(), &tools, around, own.as_ref());
 
-    file.require("name", "add `name = \"…\"` at the top, the same as the name of the file");
+    file.require_all();
     let name = file.parsed::<AgentName>("name");
     if let Some(name) = &name {
         check_file_name(report, name);
@@ -49,42 +61,80 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, models: Option<&Models>)
     let version = file.string("version").map_or_else(|| "0.0.0".to_owned(), |version| version.value);
     let description = file.string("description").map(|description| description.value).unwrap_or_default();
     let capabilities = capabilities(&file);
-    let file = name.clone().zip(minded).map(|(name, (mind, called))| AgentFile {
-        name: name.value,
-        version,
-        description,
-        capabilities,
-        mind,
-        tools,
-        memory_scope,
-        limits,
-        source: report.source().clone(),
-        called,
+    let file = name.clone().zip(minded).map(|(name, minded)| {
+        let Callees { children, successors, tools: agent_tools } = callees;
+        let children: BTreeSet<_> = children.into_iter().chain(minded.children).collect();
+        let known = children.iter().cloned().chain(successors).chain(minded.successors);
+        let unpriced = minded.models.into_iter().find(|model| model.price.is_none()).map(|model| model.name);
+        AgentFile {
+            name: name.value,
+            version,
+            description,
+            capabilities,
+            mind: minded.mind,
+            // Their limits are filled in when all files are read.
+            agents: known.map(|name| (name, Callee { budget: limits.budget() })).collect(),
+            called: minded.called,
+            tools,
+            memory_scope,
+            limits,
+            source: report.source().clone(),
+            agent_tools,
+            open: Open { children, unpriced, cost },
+        }
     });
     ReadAgent { name, file }
 }
 
-type Minded = (Mind, Vec<Located<ToolName>>);
+/// How an agent decides, and whatever that needs.
+struct Minded {
+    mind: Mind,
+    called: Vec<Located<ToolName>>,
+    children: BTreeSet<AgentName>,
+    successors: BTreeSet<AgentName>,
+    models: Vec<ModelSettings>,
+}
 
-fn mind(
+fn minded(
     file: &Section<'_>,
     memory: Option<&Section<'_>>,
     tools: &AgentTools,
-    models: Option<&Models>,
+    around: &Surroundings<'_>,
+    own: Option<&AgentName>,
 ) -> Option<Minded> {
     let report = file.report;
     match (file.get("model"), file.get("steps")) {
-        (Some(_), None) => model_mind(file, memory, models).map(|mind| (Mind::Model(mind), Vec::new())),
+        (Some(_), None) => {
+            let called = tools.stand_ins.clone();
+            check_allowed(report, &[], &called, tools);
+            let mind = mind::read(file, memory, around)?;
+            let models = std::iter::once(&mind.model).chain(&mind.fallback).cloned().collect();
+            Some(Minded {
+                mind: Mind::Model(mind),
+                called,
+                children: BTreeSet::new(),
+                successors: BTreeSet::new(),
+                models,
+            })
+        }
         (None, Some(value)) => {
             warn_of_unread(file, memory);
+            callees::warn_of_unread(report, tools);
             if value.get_ref().as_array().is_some_and(|steps| steps.is_empty()) {
                 report
                     .error(Code::ModelOrSteps, value.span(), "the agent has an empty list of steps")
                     .help("add a step, or a `[model]` in place of the list");
             }
-            let read = steps::read(file)?;
-            check_allowed(report, &read.called, tools);
-            Some((Mind::Plan(read.plan), read.called))
+            let read = steps::read(file, around, own);
+            let stand_ins: Vec<_> = tools.stand_ins.iter().cloned().chain(read.stand_ins).collect();
+            check_allowed(report, &read.called, &stand_ins, tools);
+            Some(Minded {
+                mind: Mind::Plan(read.plan?),
+                called: read.called.into_iter().chain(stand_ins).collect(),
+                children: read.children,
+                successors: read.successors,
+                models: read.models,
+            })
         }
         (Some(model), Some(steps)) => {
             let line = report.source().position(steps.span().start).line;
@@ -92,8 +142,8 @@ fn mind(
                 .error(Code::ModelOrSteps, model.span(), "the agent has both a `[model]` and `[[steps]]`")
                 .label(format!("the steps begin in line {line}"))
                 .help("keep the one that decides, and move the other into an agent of its own");
-            model_mind(file, memory, models);
-            steps::read(file);
+            mind::read(file, memory, around);
+            steps::read(file, around, own);
             None
         }
         (None, None) => {
@@ -105,83 +155,9 @@ fn mind(
     }
 }
 
-fn model_mind(
-    file: &Section<'_>,
-    memory: Option<&Section<'_>>,
-    models: Option<&Models>,
-) -> Option<ModelMind> {
-    let recall = memory.and_then(|memory| memory.section("recall", "`recall`", RECALL_KEYS));
-    let readable = Readable { recalled: recall.is_some(), steps: Steps::None };
-    let recall = recall.map(|recall| self::recall(&recall));
-    let instructions =
-        file.string("instructions").map(|text| template(file, "instructions", &text, readable));
-    let prompt = match file.string("prompt") {
-        Some(text) => template(file, "prompt", &text, readable),
-        None => Template::parse("{{request.text}}").ok(),
-    };
-    let model =
-        file.section("model", "`[model]`", MODEL_KEYS).and_then(|model| model_settings(&model, models));
-    let (instructions, recall) = (
-        instructions.map_or(Some(None), |read| read.map(Some)),
-        recall.map_or(Some(None), |read| read.map(Some)),
-    );
-    Some(ModelMind { model: model?, instructions: instructions?, prompt: prompt?, recall: recall? })
-}
-
-fn model_settings(section: &Section<'_>, models: Option<&Models>) -> Option<ModelSettings> {
-    section.require("use", "add `use = \"default\"`, the name of a `[models.*]` in `segno.toml`");
-    let temperature = section.number("temperature", 0.0..=2.0);
-    let max_output_tokens = section.integer("max_output_tokens", 1..=u64::from(u32::MAX));
-    let timeout_ms = section.millis("timeout");
-    let name = section.string("use")?;
-    if let Some(models) = models
-        && !models.contains_key(&name.value)
-    {
-        let known: Vec<_> = models.keys().map(String::as_str).collect();
-        let help = match nearest(&name.value, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "add a `[models.*]` to `segno.toml`".to_owned(),
-            None => format!("the models of `segno.toml` are {}", list(known)),
-        };
-        section
-            .report
-            .error(Code::UnknownModel, name.span, format!("`segno.toml` has no model `{}`", name.value))
-            .help(help);
-        return None;
-    }
-    let defaults = ModelSettings::named(&name.value);
-    let timeout_ms = timeout_ms.unwrap_or(defaults.timeout_ms);
-    Some(ModelSettings { temperature, max_output_tokens, timeout_ms, ..defaults })
-}
-
-fn recall(section: &Section<'_>) -> Option<Recall> {
-    section.require("query", "add `query = \"{{request.text}}\"`");
-    let limit = section.integer("limit", 1..=HITS_MAX).unwrap_or(DEFAULT_HITS);
-    let min_score = section.number("min_score", 0.0..=1.0).unwrap_or(0.0);
-    // Nothing has been recalled while the query is made.
-    let readable = Readable { recalled: false, steps: Steps::None };
-    let query = template(section, "query", &section.string("query")?, readable)?;
-    Some(Recall { query, limit, min_score })
-}
-
-fn template(
-    section: &Section<'_>,
-    key: &str,
-    text: &Located<String>,
-    readable: Readable<'_>,
-) -> Option<Template> {
-    expressions::template(section.report, key, text, readable)
-}
-
-fn limits(file: &Section<'_>) -> Limits {
-    let defaults = Limits::default();
-    let Some(section) = file.section("limits", "`[limits]`", LIMIT_KEYS) else { return defaults };
-    Limits {
-        max_steps: section.integer("max_steps", 1..=COUNT_MAX).unwrap_or(defaults.max_steps),
-        max_tool_calls: section.integer("max_tool_calls", 0..=COUNT_MAX).unwrap_or(defaults.max_tool_calls),
-        timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
-        on_exceeded: section.choice("on_exceeded", ON_EXCEEDED).unwrap_or_default(),
-    }
+/// The name, if it is one; whether it is, is said where it is read.
+fn own_name(root: &DeTable<'_>) -> Option<AgentName> {
+    root.get("name")?.get_ref().as_str()?.parse().ok()
 }
 
 /// Capabilities are names like those of agents; `_` counts as `-`.
@@ -221,45 +197,50 @@ fn check_file_name(report: &Report, name: &Located<AgentName>) {
 /// Whatever only a model reads has no effect in a plan.
 fn warn_of_unread(file: &Section<'_>, memory: Option<&Section<'_>>) {
     let recall = memory.and_then(|memory| memory.key_span("recall"));
-    let unread = [
-        ("instructions", file.key_span("instructions")),
-        ("prompt", file.key_span("prompt")),
-        ("recall", recall),
-    ];
+    let unread = ["instructions", "prompt", "output", "context"];
+    let unread = unread.into_iter().map(|key| (key, file.key_span(key))).chain([("recall", recall)]);
     for (key, span) in unread {
-        if let Some(span) = span {
-            file.report
-                .warning(
-                    Code::NoEffect,
-                    span,
-                    format!("`{key}` has no effect: the agent has steps and no model"),
-                )
-                .help("take it out, or give the agent a `[model]` in place of the steps");
-        }
+        let Some(span) = span else { continue };
+        let help = match key {
+            "output" => "take it out: the structured answer of a plan is a step, `output = { … }`",
+            _ => "take it out, or give the agent a `[model]` in place of the steps",
+        };
+        file.report
+            .warning(Code::NoEffect, span, format!("`{key}` has no effect: the agent has steps and no model"))
+            .help(help);
     }
 }
 
-/// A step may call only what the agent allows.
-fn check_allowed(report: &Report, called: &[Located<ToolName>], tools: &AgentTools) {
-    for tool in called {
-        if !tools.allow.iter().any(|pattern| pattern.value.matches(&tool.value)) {
+/// A step may call only what the agent allows, and so may a failure.
+fn check_allowed(
+    report: &Report,
+    called: &[Located<ToolName>],
+    stand_ins: &[Located<ToolName>],
+    tools: &AgentTools,
+) {
+    let called = called.iter().map(|tool| ("the step calls", tool));
+    let stand_ins = stand_ins.iter().map(|tool| ("a failure falls back to", tool));
+    for (problem, tool) in called.chain(stand_ins) {
+        if !tools.allows(&tool.value) {
             report
                 .error(
                     Code::ToolNotAllowed,
                     tool.span.clone(),
-                    format!("the step calls `{}`, which the agent does not allow", tool.value),
+                    format!("{problem} `{}`, which the agent does not allow", tool.value),
                 )
                 .help(format!("add `\"{}\"` to `allow` of `[tools]`", tool.value));
         }
     }
+    for (name, settings) in &tools.settings {
+        if let Some(OnFailure::Fallback(other)) = &settings.value.on_failure
+            && other == name
+        {
+            report
+                .error(Code::InvalidValue, settings.span.clone(), format!("`{name}` falls back to itself"))
+                .help("name another tool: attempts after the first are `retries`");
+        }
+    }
 }
-
-/// The keys of the whole file that are no tables: below a table header they would belong to that table.
-const FILE_TEXTS: &[&str] = &["name", "version", "description", "capabilities", "instructions", "prompt"];
-const FILE_TABLES: &[&str] = &["model", "tools", "memory", "limits", "steps"];
-const MODEL_KEYS: &[&str] = &["use", "temperature", "max_output_tokens", "timeout"];
-const RECALL_KEYS: &[&str] = &["query", "limit", "min_score"];
-const LIMIT_KEYS: &[&str] = &["max_steps", "max_tool_calls", "timeout", "on_exceeded"];
 
 const SCOPES: &[(&str, MemoryScope)] = &[
     ("session", MemoryScope::Session),
@@ -268,7 +249,4 @@ const SCOPES: &[(&str, MemoryScope)] = &[
     ("tenant", MemoryScope::Tenant),
 ];
 
-const ON_EXCEEDED: &[(&str, OnExceeded)] = &[("fail", OnExceeded::Fail), ("answer", OnExceeded::Answer)];
-
-/// A bound that is never reached is none.
-const COUNT_MAX: u64 = 100_000;
+const STORES: &[(&str, ())] = &[("explicit", ())];

@@ -1,11 +1,11 @@
 //! Turns an agent file and the tools that exist into the configuration of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use segno_core::{AgentConfig, SEMANTICS, Tool, ToolKind, ToolName, Toolbox};
+use segno_core::{AgentConfig, SEMANTICS, Tool, ToolName, ToolPattern, Toolbox};
 
-use super::AgentFile;
+use super::{AgentFile, callees};
 use crate::catalogue::{Catalogue, CatalogueTool};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
@@ -16,21 +16,35 @@ impl AgentFile {
     /// Builds the configuration of a run.
     ///
     /// `catalogue` holds the tools of every server that [`servers`](Self::servers) names, the built-in ones and those
-    /// registered in process. What the agent does not allow becomes known but forbidden.
+    /// registered in process. What the agent does not allow becomes known but forbidden. Agents that it calls as tools
+    /// need not be there: [`Workspace::load`](crate::Workspace::load) has found them.
     ///
     /// # Errors
     /// All problems at once: a name in `allow`, `approve`, `settings` or a step that nobody offers, and names that a
     /// model could not tell apart.
     pub fn resolve(&self, catalogue: &Catalogue) -> Result<AgentConfig, Vec<Diagnostic>> {
+        self.resolve_known(catalogue, &BTreeSet::new())
+    }
+
+    /// Builds the configuration as far as it is known: nothing is said about the tools of `unknown` servers.
+    pub(crate) fn resolve_known(
+        &self,
+        catalogue: &Catalogue,
+        unknown: &BTreeSet<String>,
+    ) -> Result<AgentConfig, Vec<Diagnostic>> {
         let report = Report::new(self.source.clone());
-        self.check_names(&report, catalogue);
+        self.check_names(&report, catalogue, unknown);
         let mut tools = Toolbox::default();
         for (name, offered) in catalogue {
-            if self.allows(name) {
+            if self.tools.allows(name) {
                 tools.tools.insert(name.clone(), self.tool(name, offered));
             } else {
                 tools.forbidden.insert(name.clone());
             }
+        }
+        for (name, agent) in &self.agent_tools {
+            let tool = self.tool(name, &agent.offered());
+            tools.tools.insert(name.clone(), agent.adapt(tool, self.tools.settings.get(name)));
         }
         self.check_model_names(&report, &tools);
 
@@ -44,13 +58,10 @@ impl AgentFile {
             semantics: SEMANTICS,
             mind: self.mind.clone(),
             tools,
+            agents: self.agents.clone(),
             memory_scope: self.memory_scope,
             limits: self.limits,
         })
-    }
-
-    fn allows(&self, tool: &ToolName) -> bool {
-        self.tools.allow.iter().any(|pattern| pattern.value.matches(tool))
     }
 
     fn tool(&self, name: &ToolName, offered: &CatalogueTool) -> Tool {
@@ -59,7 +70,7 @@ impl AgentFile {
         let default = Tool::new(offered.description.clone(), offered.input_schema.clone());
         Tool {
             output_schema: offered.output_schema.clone(),
-            kind: offered.kind,
+            kind: offered.kind.clone(),
             class: settings.effect.unwrap_or_else(|| offered.class()),
             timeout_ms: settings.timeout_ms.unwrap_or(default.timeout_ms),
             retries: settings.retries.unwrap_or(default.retries),
@@ -70,32 +81,45 @@ impl AgentFile {
         }
     }
 
-    fn check_names(&self, report: &Report, catalogue: &Catalogue) {
-        for pattern in &self.tools.allow {
+    fn check_names(&self, report: &Report, catalogue: &Catalogue, unknown_servers: &BTreeSet<String>) {
+        let is_unknown =
+            |name: &str| name.split_once('.').is_some_and(|(server, _)| unknown_servers.contains(server));
+        // Agents are looked up when the workspace is loaded.
+        let is_elsewhere =
+            |pattern: &ToolPattern| callees::names_agents(pattern) || is_unknown(pattern.as_str());
+        for pattern in self.tools.allow.iter().filter(|pattern| !is_elsewhere(&pattern.value)) {
             if !catalogue.keys().any(|tool| pattern.value.matches(tool)) {
                 unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
             }
         }
         // A misspelt name here would leave a tool without its gate, so it is as bad as a misspelt permission.
-        for pattern in &self.tools.approve {
-            if catalogue.keys().any(|tool| pattern.value.matches(tool) && self.allows(tool)) {
+        for pattern in self.tools.approve.iter().filter(|pattern| !is_unknown(pattern.value.as_str())) {
+            let matches = |tool: &&ToolName| pattern.value.matches(tool);
+            if catalogue.keys().filter(matches).any(|tool| self.tools.allows(tool))
+                || self.agent_tools.keys().any(|tool| pattern.value.matches(tool))
+            {
                 continue;
             }
-            if catalogue.keys().any(|tool| pattern.value.matches(tool)) {
+            let is_known =
+                callees::names_agents(&pattern.value) || catalogue.keys().any(|tool| matches(&tool));
+            if is_known {
                 self.not_allowed(report, pattern.span.clone(), pattern.value.as_str());
             } else {
                 unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
             }
         }
         for (name, settings) in &self.tools.settings {
-            if !catalogue.contains_key(name) {
+            if is_unknown(name.as_str()) || self.agent_tools.contains_key(name) {
+                continue;
+            }
+            if !catalogue.contains_key(name) && !callees::is_agent_tool(name) {
                 unknown(report, settings.span.clone(), name.as_str(), catalogue);
-            } else if !self.allows(name) {
+            } else if !self.tools.allows(name) {
                 self.not_allowed(report, settings.span.clone(), name.as_str());
             }
         }
-        for tool in &self.called {
-            if catalogue.get(&tool.value).is_none_or(|offered| offered.kind != ToolKind::External) {
+        for tool in self.called.iter().filter(|tool| !is_unknown(tool.value.as_str())) {
+            if !catalogue.contains_key(&tool.value) && !self.agent_tools.contains_key(&tool.value) {
                 unknown(report, tool.span.clone(), tool.value.as_str(), catalogue);
             }
         }

@@ -1,22 +1,31 @@
 //! What `segno.toml` says: models, tool servers, where things are kept.
 
+mod keys;
 mod models;
 mod paths;
 mod read;
 mod secrets;
 mod servers;
+mod url;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use segno_core::Price;
+use serde_json::{Map, Value};
+
+pub(crate) use self::keys::FILE;
+pub(crate) use self::paths::Paths;
 pub(crate) use self::read::{SettingsRead, read};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The models by name, `[models.*]`.
     pub models: BTreeMap<String, ModelBinding>,
+    /// What the tokens of models cost, by the model's name, where the file says so.
+    pub prices: BTreeMap<String, Price>,
     /// The tool servers by name, `[servers.*]`.
     pub servers: BTreeMap<String, ServerBinding>,
     /// The file that keeps runs; `.segno/segno.db` by default.
@@ -28,13 +37,61 @@ pub struct Settings {
 }
 
 /// Where a model's replies come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ModelBinding {
     /// Replies written down beforehand, `provider = "script"`: needs no network and no key.
     Script {
         /// The script.
         file: PathBuf,
     },
+    /// A recording that is played back, `provider = "cassette"`: what it does not hold is an error.
+    Cassette {
+        /// The recording.
+        file: PathBuf,
+    },
+    /// An endpoint that speaks one of the known wire formats.
+    Http(HttpBinding),
+}
+
+/// A model behind an HTTP endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpBinding {
+    /// The wire format.
+    pub provider: Provider,
+    /// The model, as the endpoint calls it.
+    pub model: String,
+    /// The endpoint's address, without the wire's own path; the provider's own when absent. `https`, or `http` to
+    /// this machine or where the file allows it.
+    pub base_url: Option<String>,
+    /// The key; endpoints of one's own may need none.
+    pub api_key: Option<SecretRef>,
+    /// Further fields of the request's body.
+    pub extra: Map<String, Value>,
+}
+
+/// A wire format, named after whoever made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// OpenAI Chat Completions, `openai`.
+    Openai,
+    /// OpenAI Responses, `openai-responses`.
+    OpenaiResponses,
+    /// Anthropic Messages, `anthropic`.
+    Anthropic,
+}
+
+impl Provider {
+    /// Every wire format.
+    pub const ALL: [Self; 3] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic];
+
+    /// The name, as `provider` has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+        }
+    }
 }
 
 /// What agents remember, `[memory]`.

@@ -2,52 +2,128 @@
 
 use std::collections::BTreeMap;
 
-use super::ModelBinding;
+use segno_core::Price;
+
+use super::keys::MODEL;
 use super::paths::Paths;
+use super::{HttpBinding, ModelBinding, Provider, secrets, url};
+use crate::agent::json;
 use crate::code::Code;
 use crate::names::{list, nearest};
 use crate::section::{Section, string, wrong_type};
+use crate::shape::Form;
 
-pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, ModelBinding> {
-    let mut models = BTreeMap::new();
+/// The models of a workspace, and what those cost of which it is known.
+#[derive(Default)]
+pub(super) struct Models {
+    pub(super) bindings: BTreeMap<String, ModelBinding>,
+    pub(super) prices: BTreeMap<String, Price>,
+}
+
+pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
+    let mut models = Models::default();
     for (name, value) in file.tables("models") {
         let what = format!("`[models.{}]`", name.value);
         let Some(table) = value.get_ref().as_table() else {
             wrong_type::<()>(paths.report, &name.value, value, "a table");
             continue;
         };
-        let Some(provider) = table.get("provider") else {
+        let words: Vec<_> = MODEL.words().collect();
+        let Some(provider) = table.get(MODEL.tag) else {
             paths
                 .report
                 .error(Code::MissingKey, value.span(), format!("{what} has no `provider`"))
-                .help(format!("expected one of {}", list(PROVIDERS)));
+                .help(format!("expected one of {}", list(words)));
             continue;
         };
-        let Some(provider) = string(paths.report, "provider", provider) else { continue };
-        match provider.value.as_str() {
-            "script" => {
-                let Some(model) = Section::of(paths.report, &name.value, value, &what, &["provider", "file"])
-                else {
-                    continue;
-                };
-                model.require("file", "add `file = \"tests/scripts/NAME.toml\"`, the replies to give");
-                if let Some(file) = paths.file(&model, "file", "write the script, or correct the path") {
-                    models.insert(name.value, ModelBinding::Script { file });
-                }
-            }
+        let Some(provider) = string(paths.report, MODEL.tag, provider) else { continue };
+        let Some(shape) = MODEL.shape(&provider.value) else {
             // The other keys belong to that provider, so nothing can be said about them.
-            unknown => {
-                let added = paths
-                    .report
-                    .error(Code::UnknownProvider, provider.span, format!("there is no provider `{unknown}`"))
-                    .label(format!("expected one of {}", list(PROVIDERS)));
-                if let Some(near) = nearest(unknown, PROVIDERS.iter().copied()) {
-                    added.help(format!("did you mean `{near}`?"));
-                }
+            let added = paths
+                .report
+                .error(
+                    Code::UnknownProvider,
+                    provider.span,
+                    format!("there is no provider `{}`", provider.value),
+                )
+                .label(format!("expected one of {}", list(&words)));
+            if let Some(near) = nearest(&provider.value, words.iter().copied()) {
+                added.help(format!("did you mean `{near}`?"));
             }
+            continue;
+        };
+        let Some(model) = Section::of(paths.report, &name.value, value, &what, shape) else { continue };
+        if let Some(price) = price(&model) {
+            models.prices.insert(name.value.clone(), price);
         }
+        let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
+            Some(provider) => http(&model, paths, provider, &what).map(ModelBinding::Http),
+            None if provider.value == "script" => paths
+                .file(&model, "file", "write the script, or correct the path")
+                .map(|file| ModelBinding::Script { file }),
+            None => paths
+                .file(&model, "file", "record it, or correct the path")
+                .map(|file| ModelBinding::Cassette { file }),
+        };
+        models.bindings.extend(binding.map(|binding| (name.value, binding)));
     }
     models
 }
 
-const PROVIDERS: &[&str] = &["script"];
+fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) -> Option<HttpBinding> {
+    let allow_http = model.boolean("allow_http").unwrap_or(false);
+    let base_url = url::read(model, "base_url", allow_http);
+    let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
+    if !model.has("base_url") {
+        // The providers themselves answer nobody without a key; a local endpoint may.
+        model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
+    }
+    let extra = extra(model);
+    let name = model.string("model")?.value;
+    Some(HttpBinding { provider, model: name, base_url, api_key, extra: extra? })
+}
+
+/// Reads further fields of the body; those that make up the request itself are refused.
+fn extra(model: &Section<'_>) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let Some(value) = model.get("extra") else { return Some(serde_json::Map::new()) };
+    let Some(table) = value.get_ref().as_table() else {
+        return wrong_type(model.report, "extra", value, "a table");
+    };
+    let mut is_valid = true;
+    for key in table.keys().filter(|key| RESERVED.contains(&key.get_ref().as_ref())) {
+        is_valid = false;
+        model
+            .report
+            .error(Code::InvalidValue, key.span(), format!("`extra` cannot set `{}`", key.get_ref()))
+            .label("it makes up the request itself")
+            .help("take it out: the agent file says what is asked, and how");
+    }
+    match json(model.report, "extra", value, &mut |_, _| {})? {
+        serde_json::Value::Object(extra) if is_valid => Some(extra),
+        _ => None,
+    }
+}
+
+fn price(model: &Section<'_>) -> Option<Price> {
+    let price = model.section("price")?;
+    let (input, output) = (price.dollars("input"), price.dollars("output"));
+    Some(Price { input: input?, output: output? })
+}
+
+impl Provider {
+    /// The environment variable that usually holds the key.
+    fn usual_key(self) -> &'static str {
+        match self {
+            Self::Openai | Self::OpenaiResponses => "OPENAI_API_KEY",
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+        }
+    }
+}
+
+/// US dollars for a million tokens. The dearest models cost some hundreds; a millionth of a dollar for a million
+/// tokens is the smallest price that is counted.
+pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
+
+/// Fields of a body that the wire formats set themselves.
+const RESERVED: &[&str] =
+    &["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];

@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use super::paths::Paths;
-use super::{MemoryBinding, Settings, models, secrets, servers};
+use super::{FILE, MemoryBinding, Settings, models, secrets, servers};
 use crate::report::Report;
 use crate::section::Section;
 
@@ -24,17 +24,19 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     crate::secrets::report_secrets(report, table, true);
     let paths = Paths { report, root };
     let before = report.count();
-    let file = Section::open(report, table, 0..0, "`segno.toml`", FILE_KEYS);
+    let file = Section::open(report, table, 0..0, FILE.what, &FILE);
     // Without the key, one that is not known may be it, misspelt.
     let before = if file.get("store").is_some() { report.count() } else { before };
     let store = file
-        .section("store", "`[store]`", &["path"])
+        .section("store")
         .and_then(|store| paths.path(&store, "path"))
         .map_or_else(|| root.join(DEFAULT_STORE), |path| path.value);
     let store_is_known = is_whole && report.count() == before;
-    let memory = file.section("memory", "`[memory]`", &["path", "seeds"]);
+    let memory = file.section("memory");
+    let models = models::read(&file, &paths);
     let settings = Settings {
-        models: models::read(&file, &paths),
+        models: models.bindings,
+        prices: models.prices,
         servers: servers::read(&file, &paths),
         store,
         memory: MemoryBinding {
@@ -50,8 +52,6 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     };
     SettingsRead { settings, store_is_known }
 }
-
-const FILE_KEYS: &[&str] = &["models", "servers", "store", "memory", "secrets"];
 
 const DEFAULT_STORE: &str = ".segno/segno.db";
 const DEFAULT_MEMORY: &str = ".segno/memory.db";

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use super::SecretRef;
+use super::keys::SECRET;
 use super::paths::Paths;
 use crate::code::Code;
 use crate::section::{Section, wrong_type};
@@ -13,7 +14,7 @@ pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Se
     let mut secrets = BTreeMap::new();
     let Some(table) = file.get("secrets").and_then(|value| value.get_ref().as_table()) else {
         // Says so where `secrets` is something else than a table.
-        file.section("secrets", "`[secrets]`", &[]);
+        file.tables("secrets");
         return secrets;
     };
     for (name, value) in table {
@@ -21,7 +22,7 @@ pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Se
             DeValue::String(_) => crate::secrets::in_clear(paths.report, name, value),
             DeValue::Table(_) => {
                 let what = format!("the secret `{}`", name.get_ref());
-                let reference = Section::of(paths.report, name.get_ref(), value, &what, &["env", "file"]);
+                let reference = Section::of(paths.report, name.get_ref(), value, &what, &SECRET);
                 if let Some(secret) =
                     reference.and_then(|reference| self::reference(&reference, paths, &what))
                 {
@@ -39,6 +40,14 @@ pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Se
         }
     }
     secrets
+}
+
+/// Reads a reference to a secret; a secret in clear has been reported.
+pub(super) fn at(section: &Section<'_>, key: &str, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {
+    match section.get(key)?.get_ref() {
+        DeValue::String(_) => None,
+        _ => reference(&section.section_as(key, what)?, paths, what),
+    }
 }
 
 fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::keys::{GRANT, SERVER};
 use super::paths::Paths;
 use super::{Access, FileGrant, ServerBinding, ServerLimits};
+use crate::agent::RESERVED;
 use crate::code::Code;
 use crate::section::{Located, Section};
 
@@ -29,26 +31,26 @@ fn check_name(name: &Located<String>, paths: &Paths<'_>) -> bool {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte));
+    let is_reserved = text == "memory" || RESERVED.contains(&text.as_str());
     if !is_valid {
         paths
             .report
             .error(Code::InvalidValue, name.span.clone(), format!("`{text}` is not a server name"))
             .label("expected 1 to 32 lower-case letters, digits, `-` and `_`, beginning with a letter");
-    } else if text == "memory" {
+    } else if is_reserved {
         paths
             .report
-            .error(Code::InvalidValue, name.span.clone(), "a server cannot be called `memory`")
-            .label("the built-in tools `memory.*` have this name");
+            .error(Code::InvalidValue, name.span.clone(), format!("a server cannot be called `{text}`"))
+            .label(format!("the built-in tools `{text}.*` have this name"));
     }
-    is_valid && text != "memory"
+    is_valid && !is_reserved
 }
 
 fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) -> Option<ServerBinding> {
-    let section = Section::of(paths.report, name, value, &format!("`[servers.{name}]`"), SERVER_KEYS)?;
-    section.require("wasm", "add `wasm = \"PATH\"`, the compiled server");
+    let section = Section::of(paths.report, name, value, &format!("`[servers.{name}]`"), &SERVER)?;
     let module = paths.file(&section, "wasm", "build it, or correct the path");
-    let permissions = section.section("permissions", &format!("`[servers.{name}.permissions]`"), &["files"]);
-    let limits = section.section("limits", &format!("`[servers.{name}.limits]`"), LIMIT_KEYS);
+    let permissions = section.section_as("permissions", &format!("`[servers.{name}.permissions]`"));
+    let limits = section.section_as("limits", &format!("`[servers.{name}.limits]`"));
     let binding = ServerBinding {
         module: module.unwrap_or_default(),
         digest: digest(&section, paths),
@@ -93,12 +95,7 @@ fn files(permissions: &Section<'_>, paths: &Paths<'_>) -> Vec<FileGrant> {
     let mut guests = BTreeSet::new();
     let mut grants = Vec::new();
     for item in permissions.items("files", "a list of grants") {
-        let Some(section) = Section::of(paths.report, "files", item, "a grant of `files`", GRANT_KEYS) else {
-            continue;
-        };
-        for (key, help) in GRANT_REQUIRED {
-            section.require(key, help);
-        }
+        let Some(section) = Section::of(paths.report, "files", item, GRANT.what, &GRANT) else { continue };
         let access = section.choice("access", &[("read", Access::Read), ("write", Access::Write)]);
         let create = section.boolean("create").unwrap_or(false);
         if create && access == Some(Access::Read) {
@@ -160,12 +157,3 @@ fn guest(section: &Section<'_>, paths: &Paths<'_>) -> Option<Located<String>> {
         .label("expected an absolute path such as `/data`, without `.`, `..` or a slash at the end");
     None
 }
-
-const SERVER_KEYS: &[&str] = &["wasm", "digest", "tools", "trust_annotations", "permissions", "limits"];
-const LIMIT_KEYS: &[&str] = &["memory", "call_timeout", "output", "stderr"];
-const GRANT_KEYS: &[&str] = &["host", "guest", "access", "create"];
-const GRANT_REQUIRED: &[(&str, &str)] = &[
-    ("host", "add `host = \"PATH\"`, the folder on this machine"),
-    ("guest", "add `guest = \"/data\"`, where the server sees it"),
-    ("access", "add `access = \"read\"` or `access = \"write\"`"),
-];

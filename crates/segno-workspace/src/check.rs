@@ -1,0 +1,42 @@
+//! Holds the agents against what is pinned, without starting anything.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::catalogue::{Catalogue, builtin_tools};
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::lock::Lock;
+use crate::workspace::{SETTINGS_FILE, Workspace};
+
+impl Workspace {
+    /// Checks every agent against the catalogues of a lock file. `registered` holds the tools in process.
+    ///
+    /// A server that an agent reaches and that is not pinned gets a note; about its tools nothing is said.
+    pub fn check(&self, lock: &Lock, registered: &Catalogue) -> Vec<Diagnostic> {
+        let mut catalogue = builtin_tools();
+        catalogue.extend(registered.iter().map(|(name, tool)| (name.clone(), tool.clone())));
+        catalogue.extend(lock.catalogue(&self.settings));
+        let unpinned: BTreeSet<_> = self
+            .settings
+            .servers
+            .keys()
+            .filter(|server| !lock.servers.contains_key(*server))
+            .cloned()
+            .collect();
+
+        let mut reached = BTreeSet::new();
+        let mut found = Vec::new();
+        for agent in self.agents.values() {
+            reached.extend(agent.servers(&self.settings));
+            found.extend(agent.resolve_known(&catalogue, &unpinned).err().into_iter().flatten());
+        }
+        let notes = unpinned.intersection(&reached).map(|server| {
+            let message =
+                format!("the tools of `{server}` are not pinned, so nothing was checked about them");
+            Diagnostic::new(Code::NotPinned, Severity::Note, Path::new(SETTINGS_FILE), message)
+                .with_help("run `segno check --connect`, which asks the server and writes `segno.lock`")
+        });
+        notes.chain(found).collect()
+    }
+}

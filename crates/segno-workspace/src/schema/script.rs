@@ -1,0 +1,75 @@
+//! The keys of a script. The reader is that of the scripted model; these words are for editors.
+
+use crate::shape::{Form, Key, Shape};
+
+pub(super) static FILE: Shape = Shape::new(
+    "a script",
+    &[Key::new("replies", Form::List(&Form::Table(&REPLY)), "The replies, in order.")
+        .required("add `[[replies]]` with `text = \"…\"`")],
+);
+
+static REPLY: Shape = Shape::new(
+    "a reply",
+    &[
+        Key::new("text", Form::Template, "What the model says, a template; it is streamed word by word."),
+        Key::new("calls", Form::List(&Form::Table(&CALL)), "The tools that the model calls."),
+        Key::new(
+            "opaque",
+            Form::List(&Form::Table(&OPAQUE)),
+            "Parts for the provider alone; they come first.",
+        ),
+        Key::new(
+            "stop",
+            Form::Word(&["end", "tool_calls", "length", "refusal"]),
+            "Why the reply ends; `tool_calls` with calls, else `end`.",
+        ),
+        Key::new("usage", Form::Table(&USAGE), "What the reply is said to have used; nothing by default."),
+        Key::new("delay", Form::Text, "How long the reply takes, such as `50ms`."),
+        Key::new("error", Form::Table(&ERROR), "A failure that comes before the reply, or instead of it."),
+        Key::new(
+            "when",
+            Form::Text,
+            "What the model must have read since its last reply; else the run has left the script and fails.",
+        ),
+    ],
+);
+
+static CALL: Shape = Shape::new(
+    "a call",
+    &[
+        Key::new("name", Form::Text, "The tool.").required("add `name = \"server.tool\"`"),
+        Key::new("arguments", Form::Any, "The arguments; strings in it are templates."),
+        Key::new("arguments_text", Form::Text, "The arguments as they are sent; they may be broken."),
+    ],
+);
+
+static OPAQUE: Shape = Shape::new(
+    "an opaque part",
+    &[
+        Key::new("provider", Form::Text, "Whose part it is.").required("add `provider = \"…\"`"),
+        Key::new("data", Form::Any, "What it holds.").required("add `data = …`"),
+    ],
+);
+
+static USAGE: Shape = Shape::new(
+    "`usage`",
+    &[
+        Key::new("input", Form::Integer(0, i64::MAX as u64), "Tokens sent."),
+        Key::new("output", Form::Integer(0, i64::MAX as u64), "Tokens received."),
+    ],
+);
+
+static ERROR: Shape = Shape::new(
+    "`error`",
+    &[
+        Key::new(
+            "kind",
+            Form::Word(&["unavailable", "rate_limited", "refused", "protocol", "limit_exceeded"]),
+            "What kind of failure it is.",
+        )
+        .required("add `kind = \"unavailable\"`"),
+        Key::new("message", Form::Text, "What the failure says.").required("add `message = \"…\"`"),
+        Key::new("attempts", Form::Integer(0, u32::MAX as u64), "How many attempts fail; all by default."),
+        Key::new("retry_after", Form::Text, "How long to wait, as the provider says, such as `2s`."),
+    ],
+);

@@ -1,0 +1,177 @@
+//! The keys of `segno.toml`.
+
+use super::models;
+use crate::shape::{Form, Key, Shape, Tagged};
+
+pub(crate) static FILE: Shape = Shape::new(
+    "`segno.toml`",
+    &[
+        Key::new(
+            "models",
+            Form::Map(&Form::Tagged(&MODEL)),
+            "The models by name; agents use them by that name.",
+        ),
+        Key::new(
+            "servers",
+            Form::Map(&Form::Table(&SERVER)),
+            "The tool servers by name; their tools are `name.tool`.",
+        ),
+        Key::new("store", Form::Table(&STORE), "Where runs are kept."),
+        Key::new("memory", Form::Table(&MEMORY), "Where the memory of agents is kept."),
+        Key::new(
+            "secrets",
+            Form::Map(&Form::Table(&SECRET)),
+            "Secrets by name; never the secrets themselves.",
+        ),
+    ],
+);
+
+pub(super) static MODEL: Tagged = Tagged {
+    tag: "provider",
+    shapes: &[
+        (&["openai", "openai-responses", "anthropic"], &HTTP_MODEL),
+        (&["script"], &SCRIPT_MODEL),
+        (&["cassette"], &CASSETTE_MODEL),
+    ],
+};
+
+const PROVIDER: Key = Key::new(
+    "provider",
+    Form::Word(&["openai", "openai-responses", "anthropic", "script", "cassette"]),
+    "Where replies come from: a wire format, a script or a recording.",
+)
+.required("expected one of `openai`, `openai-responses`, `anthropic`, `script`, `cassette`");
+
+const PRICE: Key =
+    Key::new("price", Form::Table(&PRICE_TABLE), "What tokens cost, in US dollars for a million of them.");
+
+pub(super) static HTTP_MODEL: Shape = Shape::new(
+    "a model",
+    &[
+        PROVIDER,
+        Key::new("model", Form::Text, "The model, as the provider calls it.")
+            .required("add `model = \"…\"`, the name that the provider gives it"),
+        Key::new(
+            "base_url",
+            Form::Text,
+            "The endpoint, without the path of the wire; the provider's own by default.",
+        ),
+        Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether the endpoint may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
+        Key::new(
+            "api_key",
+            Form::Table(&SECRET),
+            "Where the key is found: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.",
+        ),
+        Key::new("extra", Form::Open, "Further fields of the request's body, such as `reasoning`."),
+        PRICE,
+    ],
+);
+
+pub(super) static SCRIPT_MODEL: Shape = Shape::new(
+    "a model",
+    &[
+        PROVIDER,
+        Key::new("file", Form::Text, "The replies to give, a script.")
+            .required("add `file = \"tests/scripts/NAME.toml\"`, the replies to give"),
+        PRICE,
+    ],
+);
+
+pub(super) static CASSETTE_MODEL: Shape = Shape::new(
+    "a model",
+    &[
+        PROVIDER,
+        Key::new("file", Form::Text, "The recording that is played back; what it does not hold is an error.")
+            .required("add `file = \"tests/cassettes/NAME.jsonl\"`, the recording to play back"),
+        PRICE,
+    ],
+);
+
+static PRICE_TABLE: Shape = Shape::new(
+    "`price`",
+    &[
+        Key::new("input", models::DOLLARS, "A million tokens sent.")
+            .required("add `input = …`, US dollars for a million tokens sent"),
+        Key::new("output", models::DOLLARS, "A million tokens received.")
+            .required("add `output = …`, US dollars for a million tokens received"),
+    ],
+);
+
+pub(super) static SECRET: Shape = Shape {
+    what: "a secret",
+    one_of: &["env", "file"],
+    keys: &[
+        Key::new("env", Form::Text, "The environment variable that holds it."),
+        Key::new("file", Form::Text, "The file that holds it."),
+    ],
+};
+
+static STORE: Shape = Shape::new(
+    "`[store]`",
+    &[Key::new("path", Form::Text, "The file that keeps runs; `.segno/segno.db` by default.")],
+);
+
+static MEMORY: Shape = Shape::new(
+    "`[memory]`",
+    &[
+        Key::new("path", Form::Text, "The file that keeps the memory; `.segno/memory.db` by default."),
+        Key::new("seeds", Form::List(&Form::Text), "Files of JSON lines that a new memory starts with."),
+    ],
+);
+
+pub(super) static SERVER: Shape = Shape::new(
+    "a server",
+    &[
+        Key::new("wasm", Form::Text, "The compiled server.")
+            .required("add `wasm = \"PATH\"`, the compiled server"),
+        Key::new(
+            "digest",
+            Form::Name("^(sha256|blake3):[0-9a-fA-F]{64}$"),
+            "The digest that the file must have.",
+        ),
+        Key::new("tools", Form::List(&Form::Text), "The tools that are offered; all by default."),
+        Key::new(
+            "trust_annotations",
+            Form::Boolean,
+            "Whether what the server says of its tools may make the engine less careful; `false` by default.",
+        ),
+        Key::new("permissions", Form::Table(&PERMISSIONS), "What the server may touch; nothing by default."),
+        Key::new("limits", Form::Table(&LIMITS), "What one instance may use up."),
+    ],
+);
+
+static PERMISSIONS: Shape = Shape::new(
+    "`permissions`",
+    &[Key::new("files", Form::List(&Form::Table(&GRANT)), "The folders that it may use.")],
+);
+
+pub(super) static GRANT: Shape = Shape::new(
+    "a grant of `files`",
+    &[
+        Key::new("host", Form::Text, "The folder on this machine.")
+            .required("add `host = \"PATH\"`, the folder on this machine"),
+        Key::new("guest", Form::Name("^(/[^/\\u0000]+)+$"), "Where the server sees it.")
+            .required("add `guest = \"/data\"`, where the server sees it"),
+        Key::new("access", Form::Word(&["read", "write"]), "What the server may do with it.")
+            .required("add `access = \"read\"` or `access = \"write\"`"),
+        Key::new(
+            "create",
+            Form::Boolean,
+            "Whether to make the folder if it is not there; `false` by default.",
+        ),
+    ],
+);
+
+static LIMITS: Shape = Shape::new(
+    "`limits`",
+    &[
+        Key::new("memory", Form::Size, "The most linear memory; `64MiB` by default."),
+        Key::new("call_timeout", Form::Duration, "The longest that one call may take; `5s` by default."),
+        Key::new("output", Form::Size, "The most bytes of one answer; `1MiB` by default."),
+        Key::new("stderr", Form::Size, "What is kept of its standard error; `64KiB` by default."),
+    ],
+);
