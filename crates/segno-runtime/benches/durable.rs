@@ -41,7 +41,7 @@ impl Model for Adder {
         } else {
             (ReplyPart::Text("done".to_owned()), StopReason::End)
         };
-        Ok(ModelReply { parts: vec![part], stop, input_tokens: 10, output_tokens: 5 })
+        Ok(ModelReply { input_tokens: 10, output_tokens: 5, ..ModelReply::new(vec![part], stop) })
     }
 }
 

@@ -1,7 +1,8 @@
 //! What people answer, checked before anything is recorded.
 
 use segno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, Verdict, Violation};
-use segno_models::Schemas;
+use segno_models::{Schema, Schemas};
+use serde_json::Value;
 
 use crate::driver::waiting;
 use crate::error::EngineError;
@@ -14,7 +15,7 @@ pub(crate) fn check(
     state: &AgentState,
     inputs: Vec<GateInput>,
 ) -> Result<Vec<(OperationId, Answer)>, EngineError> {
-    let waiting = waiting(state);
+    let waiting = waiting(run, state);
     let failed = |message: String| EngineError::Answer { message };
     let mut answers = Vec::with_capacity(inputs.len());
     for GateInput { operation, settlement, by } in inputs {
@@ -31,12 +32,7 @@ pub(crate) fn check(
                 (list, Some(id)) => {
                     format!("operation {id} does not wait: those that wait are {}", list.join(", "))
                 }
-                (list, None) => {
-                    format!(
-                        "run {run} waits for several answers: say which with `--op`, of {}",
-                        list.join(", ")
-                    )
-                }
+                (_, None) => which(run, waiting.iter().map(|one| one.operation)),
             }));
         };
         if answers.iter().any(|(answered, _)| *answered == one.operation) {
@@ -50,16 +46,26 @@ pub(crate) fn check(
                 let edited = edited.map(|edited| judge(config, one, edited)).transpose()?;
                 Answer::Approved { edited, reason, by }
             }
-            (Gate::Approval, Settlement::Deny { reason }) => Answer::Denied { reason, by },
+            (Gate::Approval | Gate::Input, Settlement::Deny { reason }) => Answer::Denied { reason, by },
+            (Gate::Input, Settlement::Give { value }) => Answer::Given { value: fit(one, value)?, by },
             (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
             (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
-            (Gate::Approval, Settlement::Done { .. } | Settlement::NotDone) => {
+            (Gate::Input, Settlement::Approve { .. } | Settlement::Done { .. } | Settlement::NotDone) => {
+                let id = one.operation;
+                return Err(failed(format!(
+                    "operation {id} is a question: answer with `--answer TEXT` or `--answer @FILE`, or `--deny`"
+                )));
+            }
+            (Gate::Approval, Settlement::Give { .. } | Settlement::Done { .. } | Settlement::NotDone) => {
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} waits for an approval: answer with `--approve` or `--deny`"
                 )));
             }
-            (Gate::InDoubt { .. }, Settlement::Approve { .. } | Settlement::Deny { .. }) => {
+            (
+                Gate::InDoubt { .. },
+                Settlement::Approve { .. } | Settlement::Deny { .. } | Settlement::Give { .. },
+            ) => {
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`"
@@ -71,12 +77,53 @@ pub(crate) fn check(
     Ok(answers)
 }
 
+/// What to say when it is not clear which of several operations is answered.
+pub(crate) fn which(run: RunId, operations: impl Iterator<Item = OperationId>) -> String {
+    let list: Vec<String> = operations.map(|id| id.to_string()).collect();
+    format!("run {run} waits for several answers: say which with `--op`, of {}", list.join(", "))
+}
+
+/// Fits an answer to the schema of its question.
+fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
+    let id = waiting.operation;
+    let failed = |message: String| EngineError::Answer { message };
+    let Some(schema) = &waiting.schema else {
+        return match value {
+            Value::String(_) => Ok(value),
+            other => Ok(Value::String(other.to_string())),
+        };
+    };
+    let schema = Schema::compile(schema).map_err(|error| {
+        failed(format!(
+            "the schema of operation {id} cannot be used: {error}; deny it, and correct the agent file"
+        ))
+    })?;
+    // What was typed may be the text itself, or JSON.
+    let read = match &value {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        _ => None,
+    };
+    let candidates = [Some(value), read];
+    let mut first = None;
+    for candidate in candidates.into_iter().flatten() {
+        match schema.coerce(candidate) {
+            Ok(fits) => return Ok(fits),
+            Err(violations) => first = Some(violations),
+        }
+    }
+    let words: Vec<String> = first
+        .unwrap_or_default()
+        .iter()
+        .map(|violation| format!("`{}` {}", violation.path, violation.message))
+        .collect();
+    Err(failed(format!(
+        "the answer to operation {id} does not fit: {}; nothing was recorded",
+        words.join("; ")
+    )))
+}
+
 /// Checks edited arguments against the tool's schema.
-fn judge(
-    config: &AgentConfig,
-    waiting: &WaitingOperation,
-    edited: serde_json::Value,
-) -> Result<Verdict, EngineError> {
+fn judge(config: &AgentConfig, waiting: &WaitingOperation, edited: Value) -> Result<Verdict, EngineError> {
     let refuse = |violations, tool: &str| EngineError::Edit {
         operation: waiting.operation,
         tool: tool.to_owned(),

@@ -1,21 +1,26 @@
 //! One attempt of one operation: where things happen.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 
 use segno_core::{
-    AgentConfig, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch, Mind,
-    ModelCompletion, OperationId, Outcome, Request, RunId, Terms, ToolCall, ToolReturn, Toolbox, Transcript,
+    AgentConfig, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch,
+    MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart, Request,
+    RunId, Terms, ToolCall, ToolReturn, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
-use segno_memory::{Memory, MemoryError, NewObservation, ScopeSet, SearchQuery, Source};
+use segno_memory::{
+    Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
+};
 use segno_models::{CompletionRequest, DeltaSink, Retry};
 use segno_sandbox::{CallContext, CallErrorKind, Received, Session};
 
 use crate::bindings::{Bindings, Sessions, describe};
 use crate::driver::is_free;
-use crate::handle::RunEvent;
+use crate::engine::Engine;
+use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tool::{Invocation, Tool};
@@ -30,12 +35,27 @@ const START_ALLOWANCE: Duration = Duration::from_secs(30);
 /// What all attempts of a run share.
 pub(crate) struct RunContext {
     pub(crate) run: RunId,
+    pub(crate) engine: Engine,
+    /// Answers for child runs, by the operation below which they run; each is passed on once.
+    pub(crate) child_answers: Mutex<BTreeMap<OperationId, Vec<GateInput>>>,
     pub(crate) bindings: Arc<Bindings>,
     pub(crate) sessions: Sessions,
     pub(crate) config: Arc<AgentConfig>,
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) scopes: ScopeSet,
     pub(crate) events: broadcast::Sender<RunEvent>,
+}
+
+impl RunContext {
+    /// Keeps answers for child runs until these go on.
+    pub(crate) fn answer_children(&self, answers: BTreeMap<OperationId, Vec<GateInput>>) {
+        *self.child_answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
+    }
+
+    pub(crate) fn take_answers(&self, operation: OperationId) -> Vec<GateInput> {
+        let mut answers = self.child_answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.remove(&operation).unwrap_or_default()
+    }
 }
 
 /// One attempt, owned, so that it runs as a task of its own.
@@ -48,8 +68,8 @@ pub(crate) struct Attempt {
     pub(crate) attempt: u32,
     pub(crate) terms: Terms,
     pub(crate) request: Request,
-    /// What the model reads; empty for other operations.
-    pub(crate) transcript: Transcript,
+    /// What the model is sent; none for other operations.
+    pub(crate) reading: Option<Reading>,
 }
 
 impl Attempt {
@@ -65,6 +85,14 @@ impl Attempt {
             Request::MemoryCreate(create) => {
                 let memory = self.memory().await?;
                 within(timeout, self.create(&*memory, create)).await
+            }
+            Request::MemoryTraverse(traverse) => {
+                let memory = self.memory().await?;
+                within(timeout, self.traverse(&*memory, traverse)).await
+            }
+            // The driver performs these itself.
+            Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
+                Err(certain(FailureCode::Internal, "it is no attempt of its own".to_owned()))
             }
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
@@ -101,21 +129,23 @@ impl Attempt {
     }
 
     async fn complete(&self, completion: &ModelCompletion) -> Result<Outcome, AttemptError> {
-        let Mind::Model(mind) = &self.context.config.mind else {
-            return Err(certain(FailureCode::Internal, "a plan has no model".to_owned()));
+        let Some(Reading { settings, transcript, schema, tools }) = &self.reading else {
+            return Err(certain(FailureCode::Internal, "the agent has no such model".to_owned()));
         };
         let model = self
             .context
             .bindings
-            .model(&mind.model.name)
+            .model(&settings.name)
             .map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
         let request = CompletionRequest {
-            settings: mind.model.clone(),
-            transcript: self.transcript.clone(),
-            tools: Arc::clone(&self.context.toolbox),
+            settings: settings.clone(),
+            transcript: transcript.clone(),
+            tools: if *tools { Arc::clone(&self.context.toolbox) } else { Arc::default() },
             tool_choice: completion.tool_choice,
             operation: self.operation,
             attempt: self.attempt,
+            attachments: Arc::new(self.attachments(transcript).await?),
+            output_schema: schema.clone().map(Arc::new),
         };
         let sink = Deltas {
             scrubber: Mutex::new(self.context.bindings.secrets().stream()),
@@ -125,6 +155,14 @@ impl Attempt {
         };
         let reply = model.complete(&request, &sink).await;
         sink.finish();
+        let reply = reply.map(|mut reply| {
+            if let Some(schema) = schema
+                && !reply.parts.iter().any(|part| matches!(part, ReplyPart::Call(_)))
+            {
+                reply.output = Some(segno_models::judge_output(schema, &reply.text()));
+            }
+            reply
+        });
         reply.map(Outcome::ModelReplied).map_err(|error| {
             let (transient, after) = match error.retry {
                 Retry::Never => (false, None),
@@ -134,6 +172,58 @@ impl Attempt {
             let failure = Failure::new(error.kind.code(), error.message);
             AttemptError { failure, received: Received::Possibly, transient, after }
         })
+    }
+
+    /// The files that belong to what the model is sent.
+    async fn attachments(
+        &self,
+        transcript: &Transcript,
+    ) -> Result<BTreeMap<Digest, Arc<[u8]>>, AttemptError> {
+        let mut files = BTreeMap::new();
+        for entry in transcript.iter() {
+            let Entry::Attachment(attachment) = entry else { continue };
+            let blob = self.context.engine.store().blob(attachment.digest).await;
+            let blob = blob.map_err(|error| certain(FailureCode::Internal, describe(&error)))?;
+            let Some(bytes) = blob else {
+                let message = format!("the content of `{}` is not in the store", attachment.name);
+                return Err(certain(FailureCode::Internal, message));
+            };
+            files.insert(attachment.digest, bytes.into());
+        }
+        Ok(files)
+    }
+
+    async fn traverse(
+        &self,
+        memory: &dyn Memory,
+        traverse: &MemoryTraverse,
+    ) -> Result<Outcome, AttemptError> {
+        let walk = Traverse {
+            from: traverse.from.clone(),
+            relation: traverse.relation.clone(),
+            direction: Direction::Out,
+            depth: traverse.depth,
+            limit: traverse.limit,
+            as_of: None,
+        };
+        let found = memory.traverse(&self.context.scopes, &walk).await.map_err(memory_error)?;
+        let entities = found.entities.into_iter().map(|entity| TraversedEntity {
+            entity: entity.name,
+            entity_type: entity.entity_type,
+            depth: entity.depth,
+            observations: entity.observations,
+        });
+        let relations = found.relations.into_iter().map(|relation| TraversedRelation {
+            from: relation.from,
+            relation: relation.relation,
+            to: relation.to,
+            strength: relation.strength,
+        });
+        Ok(Outcome::MemoryTraversed(MemoryTraversal {
+            entities: entities.collect(),
+            relations: relations.collect(),
+            truncated: found.truncated,
+        }))
     }
 
     async fn search(&self, memory: &dyn Memory, search: &MemorySearch) -> Result<Outcome, AttemptError> {
@@ -160,7 +250,12 @@ impl Attempt {
             source: Source::Run { run: self.context.run.to_string(), step: self.step },
             recorded_at: self.at,
         };
-        let created = memory.create(&self.context.scopes, observation).await.map_err(memory_error)?;
+        let relations = create
+            .relations
+            .iter()
+            .map(|one| RelationTo { relation: one.relation.clone(), to: one.to.clone() });
+        let created = memory.create_related(&self.context.scopes, observation, relations.collect()).await;
+        let created = created.map_err(memory_error)?;
         Ok(Outcome::MemoryCreated(MemoryCreated {
             entity: created.entity,
             observation: created.observation.to_string(),

@@ -10,10 +10,14 @@ use tokio::sync::OnceCell;
 
 use segno_core::{FailureCode, ToolKind, ToolName};
 use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
-use segno_models::{Model, ScriptModel};
+use segno_models::{
+    ApiKey, Cassette, HttpModel, HttpModelError, HttpModelSettings, Model, Recorder, Recording, ScriptModel,
+    Wire,
+};
 use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
 use segno_workspace::{
-    Access as Granted, Catalogue, CatalogueTool, ModelBinding, SecretRef, ServerBinding, Settings,
+    Access as Granted, Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef,
+    ServerBinding, Settings,
 };
 
 use crate::attempt::certain;
@@ -34,6 +38,10 @@ pub(crate) struct Bindings {
     root: PathBuf,
     settings: Settings,
     secrets: Secrets,
+    /// The keys of models by the model's name; where one is missing, the words that say so when it is needed.
+    model_keys: BTreeMap<String, Result<Secret, String>>,
+    /// Where exchanges with models are kept, if that is wanted.
+    recording: Option<Arc<Recording>>,
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
     models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     memory: OnceCell<Arc<dyn Memory>>,
@@ -49,17 +57,32 @@ impl Bindings {
         models: BTreeMap<String, Arc<dyn Model>>,
         memory: Option<Arc<dyn Memory>>,
     ) -> Result<Self, OpenError> {
-        let secrets = read_secrets(&settings)?;
+        let model_keys = model_keys(&settings);
+        let secrets = read_secrets(&settings, &model_keys)?;
         Ok(Self {
             root,
             settings,
             secrets,
+            model_keys,
+            recording: None,
             tools,
             models: Mutex::new(models),
             memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
             sandbox: OnceCell::new(),
             servers: Cells::default(),
         })
+    }
+
+    /// The same with every exchange with a model kept in a file.
+    pub(crate) fn recording(mut self, file: PathBuf) -> Result<Self, OpenError> {
+        let path = file.clone();
+        if let Some(folder) = file.parent() {
+            make_folder(folder)?;
+        }
+        let recording = Recording::open(file)
+            .map_err(|error| OpenError::Recording { path, message: describe(&error) })?;
+        self.recording = Some(recording);
+        Ok(self)
     }
 
     pub(crate) fn secrets(&self) -> &Secrets {
@@ -90,9 +113,37 @@ impl Bindings {
             ModelBinding::Script { file } => {
                 Arc::new(ScriptModel::open(file).map_err(|error| failed(error.to_string()))?)
             }
+            ModelBinding::Cassette { file } => {
+                Arc::new(Cassette::open(file).map_err(|error| failed(error.to_string()))?)
+            }
+            ModelBinding::Http(http) => {
+                Arc::new(self.http_model(name, http).map_err(|error| failed(error.to_string()))?)
+            }
+        };
+        let model = match &self.recording {
+            Some(recording) => Arc::new(Recorder::new(model, Arc::clone(recording))),
+            None => model,
         };
         models.insert(name.to_owned(), Arc::clone(&model));
         Ok(model)
+    }
+
+    fn http_model(&self, name: &str, binding: &HttpBinding) -> Result<HttpModel, HttpModelError> {
+        let wire = match binding.provider {
+            Provider::Openai => Wire::OpenaiChat,
+            Provider::OpenaiResponses => Wire::OpenaiResponses,
+            Provider::Anthropic => Wire::Anthropic,
+        };
+        let key = self.model_keys.get(name).cloned().map(|key| {
+            let reveal = move || key.as_ref().map(|secret| secret.expose().to_owned()).map_err(Clone::clone);
+            Arc::new(reveal) as Arc<dyn ApiKey>
+        });
+        let settings = HttpModelSettings {
+            base_url: binding.base_url.clone(),
+            extra: binding.extra.clone(),
+            ..HttpModelSettings::new(wire, binding.model.clone())
+        };
+        HttpModel::new(settings, key)
     }
 
     /// The memory, with its seeds.
@@ -289,25 +340,51 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
     std::fs::create_dir_all(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })
 }
 
-fn read_secrets(settings: &Settings) -> Result<Secrets, OpenError> {
+/// The keys of models. One that is missing is no trouble until its model is asked.
+fn model_keys(settings: &Settings) -> BTreeMap<String, Result<Secret, String>> {
+    let keys = settings.models.iter().filter_map(|(name, binding)| match binding {
+        ModelBinding::Http(http) => Some((name.clone(), read_secret(http.api_key.as_ref()?))),
+        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+    });
+    keys.collect()
+}
+
+fn read_secrets(
+    settings: &Settings,
+    model_keys: &BTreeMap<String, Result<Secret, String>>,
+) -> Result<Secrets, OpenError> {
     let mut values = BTreeMap::new();
     for (name, reference) in &settings.secrets {
-        let failed = |message: String| OpenError::Secret { name: name.clone(), message };
-        let value = match reference {
-            SecretRef::Env(variable) => std::env::var(variable).map_err(|_| {
-                failed(format!("the environment variable `{variable}` is not set, or is not text; set it"))
-            })?,
-            SecretRef::File(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    failed(format!("the file `{}` cannot be read: {error}", path.display()))
-                })?;
-                text.trim_end_matches(['\r', '\n']).to_owned()
-            }
-        };
-        values.insert(name.clone(), Secret::new(&value));
+        let value = read_secret(reference);
+        let value = value.map_err(|message| OpenError::Secret { name: name.clone(), message })?;
+        values.insert(name.clone(), value);
+    }
+    for (model, key) in model_keys {
+        // A local endpoint is given a word as its key, which is no secret and may stand anywhere.
+        if let Ok(key) = key
+            && key.expose().len() >= Secrets::SHORTEST
+        {
+            values.insert(format!("models.{model}.api_key"), key.clone());
+        }
     }
     Secrets::new(values).map_err(|short| {
         let message = short.to_string();
         OpenError::Secret { name: short.name, message }
     })
+}
+
+fn read_secret(reference: &SecretRef) -> Result<Secret, String> {
+    match reference {
+        SecretRef::Env(variable) => {
+            let value = std::env::var(variable).map_err(|_| {
+                format!("the environment variable `{variable}` is not set, or is not text; set it")
+            })?;
+            Ok(Secret::new(&value))
+        }
+        SecretRef::File(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("the file `{}` cannot be read: {error}", path.display()))?;
+            Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
+        }
+    }
 }

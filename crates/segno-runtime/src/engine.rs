@@ -1,30 +1,25 @@
 //! The door of the library: an engine for one workspace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{OnceCell, broadcast, watch};
+use tokio::sync::{OnceCell, broadcast};
 
 use segno_core::{
-    AgentConfig, AgentName, AgentRequest, AgentResponse, Answer, Digest, MemoryScope, RunId, SEMANTICS,
-    Timestamp, ToolKind, ToolName, digest_json,
+    AgentConfig, AgentName, AgentRequest, AgentResponse, Digest, MemoryScope, RunId, Timestamp, ToolName,
 };
 use segno_memory::{Memory, Principal, Scope, ScopeResolver};
 use segno_models::Model;
-use segno_store::{
-    AcquireError, Created, Lease, NewRun, Owner, Record, RunFilter, RunSummary, SqliteStore, Started, Store,
-};
+use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
 use segno_workspace::{AgentFile, Diagnostic, Loaded, Severity, Workspace};
 
-use crate::answers;
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, Sessions, WORKSPACE, make_folder};
-use crate::driver::Driver;
 use crate::error::{EngineError, OpenError};
-use crate::fold::{Fold, FoldError};
-use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport};
+use crate::handle::{RunEnd, RunEvent};
+use crate::start::StartOptions;
 use crate::tool::{Tool, ToolDescription};
 
 /// Events that a slow reader may fall behind before it misses some.
@@ -54,15 +49,6 @@ enum Owners {
     None,
 }
 
-/// How a run is started.
-#[derive(Debug, Clone, Default)]
-pub struct StartOptions {
-    /// The caller's key: the same key again returns the same run instead of starting another.
-    pub key: Option<String>,
-    /// The session that the run belongs to; one of its own when absent.
-    pub session: Option<String>,
-}
-
 /// Builds an engine with parts of one's own.
 #[derive(Default)]
 pub struct EngineBuilder {
@@ -70,6 +56,7 @@ pub struct EngineBuilder {
     models: BTreeMap<String, Arc<dyn Model>>,
     store: Option<(Arc<dyn Store>, Owner)>,
     memory: Option<Arc<dyn Memory>>,
+    record: Option<PathBuf>,
 }
 
 impl EngineBuilder {
@@ -99,6 +86,13 @@ impl EngineBuilder {
     #[must_use]
     pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
         self.memory = Some(Arc::new(memory));
+        self
+    }
+
+    /// Keeps every exchange with a model in this file, from which a model with `provider = "cassette"` plays it back.
+    #[must_use]
+    pub fn record(mut self, file: &Path) -> Self {
+        self.record = Some(file.to_owned());
         self
     }
 
@@ -135,6 +129,10 @@ impl EngineBuilder {
             self.models,
             self.memory,
         )?;
+        let bindings = match self.record {
+            Some(file) => bindings.recording(file)?,
+            None => bindings,
+        };
         Ok(Engine { inner: Arc::new(Inner { workspace, bindings: Arc::new(bindings), store, owners }) })
     }
 }
@@ -191,86 +189,8 @@ impl Engine {
         let report = self.start(agent, request, StartOptions::default()).await?.finish().await?;
         match report.end {
             RunEnd::Ended(response) => Ok(response),
-            RunEnd::Suspended(waiting) => Err(EngineError::Suspended { run: report.run, waiting }),
+            RunEnd::Suspended { waiting, .. } => Err(EngineError::Suspended { run: report.run, waiting }),
             RunEnd::Interrupted => Err(EngineError::Interrupted { run: report.run }),
-        }
-    }
-
-    /// Starts a run of an agent.
-    ///
-    /// # Errors
-    /// When there is no such agent, its tools are not what its file expects, or the run cannot be written down.
-    pub async fn start(
-        &self,
-        agent: &AgentName,
-        request: AgentRequest,
-        options: StartOptions,
-    ) -> Result<RunHandle, EngineError> {
-        let file = self.agent(agent)?;
-        let (config, modules) = self.resolve(file).await?;
-        let run = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
-        let config_json = serde_json::to_string(&config)
-            .map_err(|error| EngineError::Config { run, message: error.to_string() })?;
-        let session = options.session.unwrap_or_else(|| run.to_string());
-        let started = Started {
-            agent: agent.clone(),
-            config: config.digest(),
-            semantics: SEMANTICS,
-            request: request.clone(),
-            session: session.clone(),
-            predecessor: None,
-            start_key: options.key,
-            modules,
-        };
-        // A tenant or session that is no name is refused before anything is written down.
-        let config = Arc::new(config);
-        let (context, events) = self.context(run, Arc::clone(&config), &session, request.tenant.as_str())?;
-        let owner = self.owner(run).await?;
-        let at = now();
-        let new = NewRun::new(run, config_json, digest_request(agent, &request), owner.id(), at, started);
-        let records = new.records.clone();
-        let lease = match self.inner.store.create(new).await? {
-            Created::New(lease) => lease,
-            Created::Existing(run) => {
-                let resumed = Box::pin(self.resume(run, Vec::new())).await;
-                return resumed.map_err(|error| match error {
-                    EngineError::Acquire(AcquireError::Owned { .. }) => EngineError::AlreadyRunning { run },
-                    error => error,
-                });
-            }
-        };
-        let state = segno_core::AgentState::start(run, request, at);
-        let fold = Fold::at(config, run, state);
-        for (record, seq) in records.into_iter().zip(0..) {
-            // The handle that is about to be returned holds the receiver.
-            let _ = context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
-        }
-        let (interrupt, interrupted) = watch::channel(false);
-        let driver = Driver::new(context, Arc::clone(&self.inner.store), lease, fold, interrupted);
-        Ok(RunHandle { run, events, interrupt, task: tokio::spawn(driver.drive()) })
-    }
-
-    /// Goes on with a run: after an interruption or a crash, or with answers to what it waits for. A run that has
-    /// ended reports its end again.
-    ///
-    /// # Errors
-    /// When there is no such run, another process owns it, its journal is damaged, or an answer does not fit. Nothing
-    /// is recorded then.
-    pub async fn resume(&self, run: RunId, answers: Vec<GateInput>) -> Result<RunHandle, EngineError> {
-        let summary = self.inner.store.summary(run).await?;
-        let config = self.config(run, summary.config).await?;
-        if summary.status.is_end() {
-            return self.report_end(run, config, &answers).await;
-        }
-        let owner = self.owner(run).await?;
-        let lease = self.inner.store.acquire(run, owner).await?;
-        match self.take_over(run, config, &summary, &lease, answers).await {
-            Ok((context, events, fold, answers)) => self.go_on(run, context, events, fold, lease, answers),
-            Err(error) => {
-                // The error that stopped us matters more than one while giving the run back.
-                let _ = self.inner.store.release(lease).await;
-                Err(error)
-            }
         }
     }
 
@@ -280,6 +200,14 @@ impl Engine {
     /// When the store cannot be read.
     pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, EngineError> {
         Ok(self.inner.store.runs(filter).await?)
+    }
+
+    /// The run before this one in its session, if there is one.
+    ///
+    /// # Errors
+    /// When there is no such run, or the store cannot be read.
+    pub async fn predecessor(&self, run: RunId) -> Result<Option<RunId>, EngineError> {
+        Ok(self.started(run).await?.predecessor)
     }
 
     /// Finds the runs whose ids begin with these hexadecimal digits.
@@ -306,6 +234,14 @@ impl Engine {
         Ok(diagnostics)
     }
 
+    /// An agent's configuration, with what its tool servers offer now.
+    ///
+    /// # Errors
+    /// When there is no such agent, or its tools are not what its file expects.
+    pub async fn agent_config(&self, agent: &AgentName) -> Result<AgentConfig, EngineError> {
+        Ok(self.resolve(self.agent(agent)?).await?.0)
+    }
+
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
@@ -322,7 +258,11 @@ impl Engine {
         }
     }
 
-    fn agent(&self, name: &AgentName) -> Result<&AgentFile, EngineError> {
+    pub(crate) fn bindings(&self) -> &Arc<Bindings> {
+        &self.inner.bindings
+    }
+
+    pub(crate) fn agent(&self, name: &AgentName) -> Result<&AgentFile, EngineError> {
         self.inner.workspace.agents.get(name).ok_or_else(|| EngineError::UnknownAgent {
             name: name.clone(),
             known: self.inner.workspace.agents.keys().map(ToString::to_string).collect(),
@@ -330,7 +270,7 @@ impl Engine {
     }
 
     /// An agent with what its servers offer now, and the digests of their modules.
-    async fn resolve(
+    pub(crate) async fn resolve(
         &self,
         file: &AgentFile,
     ) -> Result<(AgentConfig, BTreeMap<String, String>), EngineError> {
@@ -348,7 +288,7 @@ impl Engine {
     }
 
     /// Who this process is, to own a run.
-    async fn owner(&self, run: RunId) -> Result<&Owner, EngineError> {
+    pub(crate) async fn owner(&self, run: RunId) -> Result<&Owner, EngineError> {
         match &self.inner.owners {
             Owners::None => Err(EngineError::ReadOnly { run }),
             Owners::Given(owner) => Ok(owner),
@@ -360,126 +300,14 @@ impl Engine {
         }
     }
 
-    async fn report_end(
-        &self,
-        run: RunId,
-        config: Arc<AgentConfig>,
-        answers: &[GateInput],
-    ) -> Result<RunHandle, EngineError> {
-        if !answers.is_empty() {
-            return Err(EngineError::Answer {
-                message: format!(
-                    "run {run} has ended and waits for no answer: look at it with `segno show {run}`"
-                ),
-            });
-        }
-        let agent = config.name.clone();
-        let records = self.inner.store.read(run, 0).await?;
-        let fold = fold_all(run, config, &records)?;
-        let state = fold.state();
-        let (steps, usage) = (state.step(), state.usage());
-        let end = fold.ended.ok_or(FoldError::NoStart { run })?;
-        let report = RunReport { run, agent, end: RunEnd::Ended(end), steps, usage };
-        let (_, events) = broadcast::channel(1);
-        let (interrupt, _) = watch::channel(false);
-        Ok(RunHandle { run, events, interrupt, task: tokio::spawn(async { Ok(report) }) })
-    }
-
-    /// Reads where an owned run stands, and checks that it can go on here.
-    async fn take_over(
-        &self,
-        run: RunId,
-        config: Arc<AgentConfig>,
-        summary: &RunSummary,
-        lease: &Lease,
-        answers: Vec<GateInput>,
-    ) -> Result<Taken, EngineError> {
-        let fold = self.fold_from_snapshot(run, &config).await?;
-        let rebound = self.rebind(run, &config, &fold).await?;
-        let answers = answers::check(run, &config, fold.state(), answers)?;
-        let (context, events) = self.context(run, config, &summary.session, &summary.tenant)?;
-        tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
-        Ok((context, events, fold, Orders { rebound, answers }))
-    }
-
-    fn go_on(
-        &self,
-        run: RunId,
-        context: Arc<RunContext>,
-        events: broadcast::Receiver<RunEvent>,
-        fold: Fold,
-        lease: Lease,
-        orders: Orders,
-    ) -> Result<RunHandle, EngineError> {
-        let (interrupt, interrupted) = watch::channel(false);
-        let mut driver = Driver::new(context, Arc::clone(&self.inner.store), lease, fold, interrupted);
-        driver.rebind(orders.rebound);
-        driver.take_up()?;
-        for (operation, answer) in orders.answers {
-            driver.answer(operation, answer)?;
-        }
-        Ok(RunHandle { run, events, interrupt, task: tokio::spawn(driver.drive()) })
-    }
-
-    /// Folds the journal from the latest snapshot on; from the beginning when there is none.
-    async fn fold_from_snapshot(&self, run: RunId, config: &Arc<AgentConfig>) -> Result<Fold, EngineError> {
-        let Some(snapshot) = self.inner.store.snapshot(run).await? else {
-            let records = self.inner.store.read(run, 0).await?;
-            return Ok(fold_all(run, Arc::clone(config), &records)?);
-        };
-        let records = self.inner.store.read(run, snapshot.seq).await?;
-        let mut fold = Fold::at(Arc::clone(config), run, snapshot.state);
-        fold.carry(snapshot.active_ms, snapshot.modules);
-        records.iter().try_for_each(|record| fold.apply(record))?;
-        Ok(fold)
-    }
-
-    /// Compares the tool servers with those that the run has used: another module is fine as long as it offers the
-    /// same tools, and is written down.
-    async fn rebind(
-        &self,
-        run: RunId,
-        config: &AgentConfig,
-        fold: &Fold,
-    ) -> Result<BTreeMap<String, String>, EngineError> {
-        let mut rebound = BTreeMap::new();
-        for (server, known) in &fold.modules {
-            let digest = self.inner.bindings.server(server).await?.digest().to_string();
-            if digest != *known {
-                rebound.insert(server.clone(), digest);
-            }
-        }
-        if rebound.is_empty() {
-            return Ok(rebound);
-        }
-        let servers: BTreeSet<String> = rebound.keys().cloned().collect();
-        let offered = self.inner.bindings.catalogue(servers.clone()).await?;
-        for (name, tool) in config.tools.tools.iter().filter(|(_, tool)| tool.kind == ToolKind::External) {
-            let Some((server, _)) =
-                name.as_str().split_once('.').filter(|(server, _)| servers.contains(*server))
-            else {
-                continue;
-            };
-            let same = offered.get(name).is_some_and(|now| {
-                now.input_schema == tool.input_schema
-                    && now.output_schema == tool.output_schema
-                    && now.description == tool.description
-            });
-            if !same {
-                let (server, tool) = (server.to_owned(), name.to_string());
-                return Err(EngineError::Rebind { run, server, tool });
-            }
-        }
-        Ok(rebound)
-    }
-
     /// What the attempts of a run share, and the first reader of its events.
-    fn context(
+    pub(crate) fn context(
         &self,
         run: RunId,
         config: Arc<AgentConfig>,
         session: &str,
         tenant: &str,
+        events: Option<broadcast::Sender<RunEvent>>,
     ) -> Result<(Arc<RunContext>, broadcast::Receiver<RunEvent>), EngineError> {
         let scope = match config.memory_scope {
             MemoryScope::Session => Scope::Session,
@@ -489,9 +317,12 @@ impl Engine {
         };
         let principal = Principal::new(tenant, WORKSPACE, config.name.as_str(), session)
             .map_err(|error| EngineError::Principal { message: error.to_string() })?;
-        let (events, reader) = broadcast::channel(EVENTS);
+        let events = events.unwrap_or_else(|| broadcast::channel(EVENTS).0);
+        let reader = events.subscribe();
         let context = RunContext {
             run,
+            engine: self.clone(),
+            child_answers: Mutex::default(),
             bindings: Arc::clone(&self.inner.bindings),
             sessions: Sessions::default(),
             toolbox: Arc::new(config.tools.clone()),
@@ -503,15 +334,6 @@ impl Engine {
     }
 }
 
-/// A run that was taken over.
-type Taken = (Arc<RunContext>, broadcast::Receiver<RunEvent>, Fold, Orders);
-
-/// What is to be recorded before a run that was taken over goes on.
-struct Orders {
-    rebound: BTreeMap<String, String>,
-    answers: Vec<(segno_core::OperationId, Answer)>,
-}
-
 /// Opens the store that segno.toml names; returns the folder that it is in as well.
 async fn open_store(workspace: &Workspace) -> Result<(Arc<dyn Store>, PathBuf), OpenError> {
     let path = workspace.settings.store.clone();
@@ -520,19 +342,6 @@ async fn open_store(workspace: &Workspace) -> Result<(Arc<dyn Store>, PathBuf), 
     let store = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
     let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })??;
     Ok((Arc::new(store), folder))
-}
-
-/// Folds a whole journal.
-pub(crate) fn fold_all(run: RunId, config: Arc<AgentConfig>, records: &[Record]) -> Result<Fold, FoldError> {
-    let (first, rest) = records.split_first().ok_or(FoldError::NoStart { run })?;
-    let mut fold = Fold::begin(config, run, first)?;
-    rest.iter().try_for_each(|record| fold.apply(record))?;
-    Ok(fold)
-}
-
-/// The digest of what a run is asked: the same start key with another one is a conflict.
-fn digest_request(agent: &AgentName, request: &AgentRequest) -> Digest {
-    digest_json(&serde_json::json!({ "agent": agent, "text": request.text, "data": request.data }))
 }
 
 /// The time of the system's clock. A clock before 1970 counts as 1970.

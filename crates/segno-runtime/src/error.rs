@@ -82,6 +82,14 @@ pub enum OpenError {
         /// Why.
         message: String,
     },
+    /// The file for exchanges with models could not be opened.
+    #[error("cannot record to `{}`: {message}", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// A secret could not be read.
     #[error("secret `{name}`: {message}")]
     Secret {
@@ -173,6 +181,50 @@ pub enum EngineError {
         /// The run.
         run: RunId,
     },
+    /// The run has ended already.
+    #[error("run {run} has ended already ({status}): look at it with `segno show {run}`")]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// How.
+        status: segno_store::RunStatus,
+    },
+    /// Runs start runs too deep.
+    #[error("the agent `{agent}` would be {depth} runs deep: let agents call each other less deep")]
+    TooDeep {
+        /// The agent that was to be started.
+        agent: AgentName,
+        /// How deep it would be.
+        depth: u32,
+    },
+    /// More runs came before a run than the engine follows.
+    #[error("too many runs came before run {run} in its session: begin a new session")]
+    Lineage {
+        /// The run.
+        run: RunId,
+    },
+    /// The agent cannot be given another model.
+    #[error("the agent `{agent}` cannot be given another model: {message}")]
+    Model {
+        /// The agent.
+        agent: AgentName,
+        /// Why.
+        message: String,
+    },
+    /// The run cannot be forked as asked.
+    #[error("run {run} cannot be forked: {message}")]
+    Fork {
+        /// The run.
+        run: RunId,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+    /// The file's runs could not be imported.
+    #[error(transparent)]
+    Import(#[from] segno_store::ImportError),
+    /// Another process could not be told.
+    #[error(transparent)]
+    Post(#[from] segno_store::PostError),
     /// The run was interrupted.
     #[error("run {run} was interrupted: resume it")]
     Interrupted {
@@ -232,6 +284,16 @@ pub enum RunFailure {
         run: RunId,
         /// Why.
         source: segno_store::AppendError,
+    },
+    /// The agent that was to go on could not be started.
+    #[error("run {run} cannot hand over to `{target}`: correct what is wrong and resume it")]
+    Handoff {
+        /// The run.
+        run: RunId,
+        /// The agent.
+        target: AgentName,
+        /// Why.
+        source: Box<EngineError>,
     },
     /// The core refused its own state: a defect.
     #[error("run {run} cannot go on: {message}: this is a defect of the engine, please report it")]

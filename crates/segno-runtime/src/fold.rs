@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use segno_core::{
-    AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, GateState, Operation,
-    OperationId, RunId, Timestamp,
+    AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, GateState, Handoff,
+    Operation, OperationId, Outcome, RunId, Timestamp,
 };
 use segno_store::{AttemptCause, Body, Record, Start};
 
@@ -24,7 +24,26 @@ pub(crate) enum Advance {
     /// These operations, which are new.
     Asked(Vec<Operation>),
     /// Nothing: the run is over.
-    Ended(AgentResponse),
+    Ended(End),
+}
+
+/// How a run is over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum End {
+    /// With a response.
+    Response(AgentResponse),
+    /// Another agent goes on.
+    Handoff(Handoff),
+}
+
+impl End {
+    /// The response, unless another agent goes on.
+    pub(crate) fn response(&self) -> Option<&AgentResponse> {
+        match self {
+            Self::Response(response) => Some(response),
+            Self::Handoff(_) => None,
+        }
+    }
 }
 
 impl Machine {
@@ -44,13 +63,21 @@ impl Machine {
         self.state.as_mut().expect("a machine whose step failed is not used again").resume(event)
     }
 
+    fn replace(&mut self, id: OperationId, outcome: Outcome) -> Result<(), segno_core::ResumeError> {
+        self.state.as_mut().expect("a machine whose step failed is not used again").replace(id, outcome)
+    }
+
     /// Computes a step; only when the state is ready.
     pub(crate) fn advance(&mut self) -> Result<Advance, ExecutionError> {
         let state = self.state.take().expect("a machine whose step failed is not used again");
         match segno_core::execute_agent_step(&self.config, state)? {
             AgentAction::Complete { response, final_state } => {
                 self.state = Some(final_state);
-                Ok(Advance::Ended(response))
+                Ok(Advance::Ended(End::Response(response)))
+            }
+            AgentAction::Handoff { handoff, final_state } => {
+                self.state = Some(final_state);
+                Ok(Advance::Ended(End::Handoff(handoff)))
             }
             action => {
                 let (operations, state) = action.into_operations();
@@ -102,17 +129,15 @@ pub enum FoldError {
         /// The run.
         run: RunId,
     },
-    /// The journal has a record that this release does not perform.
-    #[error(
-        "the journal of run {run} has the record `{kind}` at {seq}, which this release cannot go on with: use a newer one"
-    )]
-    Unsupported {
+    /// The run began as a fork of another at a place where that one cannot be forked.
+    #[error("run {run} began as a fork of run {of}, which does not fit: {source}")]
+    Fork {
         /// The run.
         run: RunId,
-        /// The record, by its place in the journal.
-        seq: u64,
-        /// Its kind.
-        kind: &'static str,
+        /// The run that it began as a copy of.
+        of: RunId,
+        /// Why.
+        source: segno_core::ForkError,
     },
     /// The core refused the run's configuration.
     #[error("run {run} cannot be stepped: {source}")]
@@ -133,6 +158,8 @@ pub(crate) struct Progress {
     pub(crate) started: bool,
     /// An attempt before the last may have been acted on, and nobody has settled that.
     pub(crate) doubtful: bool,
+    /// Attempts that ended without an answer and may have been received.
+    pub(crate) lost: u32,
     /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
     pub(crate) first: u64,
     /// Since when the operation has been worked on without a break, in milliseconds since the epoch; 0 while it is not.
@@ -159,21 +186,29 @@ impl Progress {
                 self.first = 0;
             }
             // A deferred attempt never left its process.
-            AttemptCause::Recovered => self.doubtful |= self.started,
-            AttemptCause::Failed { possibly_received, .. } => self.doubtful |= possibly_received,
+            AttemptCause::Recovered => self.lose(self.started),
+            AttemptCause::Failed { possibly_received, .. } => self.lose(possibly_received),
+            AttemptCause::Queued => {}
         }
         match (cause, start) {
             (AttemptCause::Failed { .. }, Start::Now) => {
                 self.attempts = attempt;
                 self.started = true;
             }
-            (AttemptCause::Answered | AttemptCause::Recovered, Start::Now) => self.begin(attempt, at),
+            (AttemptCause::Answered | AttemptCause::Recovered | AttemptCause::Queued, Start::Now) => {
+                self.begin(attempt, at);
+            }
             (_, Start::Deferred) => {
                 self.pause(at);
                 self.attempts = attempt;
                 self.started = false;
             }
         }
+    }
+
+    fn lose(&mut self, possibly_received: bool) {
+        self.doubtful |= possibly_received;
+        self.lost = self.lost.saturating_add(u32::from(possibly_received));
     }
 
     /// Nobody works on it from here on: it waits for a person, or its process stops.
@@ -207,7 +242,7 @@ pub(crate) struct Fold {
     /// Operations of the current step that are recorded.
     pub(crate) progress: BTreeMap<OperationId, Progress>,
     /// The end, once the core came to it.
-    pub(crate) ended: Option<AgentResponse>,
+    pub(crate) ended: Option<End>,
     /// Whether the journal has recorded the end.
     pub(crate) closed: bool,
     /// The modules that tool servers were bound to last.
@@ -221,12 +256,16 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Begins with a run's first record.
-    pub(crate) fn begin(config: Arc<AgentConfig>, run: RunId, first: &Record) -> Result<Self, FoldError> {
+    /// Begins with a run's first record and the state that it began in.
+    pub(crate) fn begin(
+        config: Arc<AgentConfig>,
+        run: RunId,
+        first: &Record,
+        origin: AgentState,
+    ) -> Result<Self, FoldError> {
         let Body::Started(started) = &first.body else { return Err(FoldError::NoStart { run }) };
-        let state = AgentState::start(run, started.request.clone(), first.at);
         let modules = started.modules.clone();
-        Ok(Self { modules, ..Self::at(config, run, state) })
+        Ok(Self { modules, ..Self::at(config, run, origin) })
     }
 
     /// Begins with a state that was saved right after its step was requested.
@@ -272,7 +311,11 @@ impl Fold {
     pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         self.suspended = false;
         match &record.body {
-            Body::Signalled { .. } | Body::Rebound { .. } | Body::Suspended { .. } | Body::Late { .. } => {}
+            Body::Signalled { .. }
+            | Body::Rebound { .. }
+            | Body::Suspended { .. }
+            | Body::Late { .. }
+            | Body::Forked { .. } => {}
             _ if self.ended.is_none() && self.state().is_ready() => self.advance()?,
             _ => {}
         }
@@ -295,7 +338,7 @@ impl Fold {
             Body::Attempted { attempt, cause, start } => {
                 self.progress(record)?.attempted(record.at, *attempt, *cause, *start);
             }
-            Body::Waiting { gate: Gate::Approval } => {
+            Body::Waiting { gate: Gate::Approval | Gate::Input } => {
                 self.progress(record)?;
             }
             Body::Waiting { gate: gate @ Gate::InDoubt { .. } } => {
@@ -312,21 +355,88 @@ impl Fold {
                 self.step_ms = self.step_ms.max(*elapsed_ms);
                 self.take(record, Event::outcome(record.at, id, outcome.clone()))?;
             }
-            Body::Signalled { signal } => self.take(record, Event::signal(record.at, *signal))?,
+            Body::Signalled { signal, .. } => self.take(record, Event::signal(record.at, *signal))?,
             Body::Rebound { server, digest } => {
                 self.modules.insert(server.clone(), digest.clone());
             }
-            Body::Suspended { .. } => self.suspended = true,
+            Body::Suspended { .. } => {
+                self.suspended = true;
+                self.progress.values_mut().for_each(|progress| progress.pause(record.at));
+            }
             Body::Late { .. } => {}
             Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
                 self.close(record, response)?;
             }
-            Body::Forked { .. } | Body::HandedOff { .. } => {
-                let kind = record.body.kind().as_str();
-                return Err(FoldError::Unsupported { run: self.run, seq: record.seq, kind });
+            // What it says is in the state that the run began in.
+            Body::Forked { .. } if record.seq == 1 => {}
+            Body::Forked { .. } => return Err(self.diverged(record, "a fork", "has gone on already")),
+            Body::HandedOff { target, .. } => {
+                self.nothing_expected(record)?;
+                match &self.ended {
+                    Some(End::Handoff(handoff)) if handoff.target == *target => self.closed = true,
+                    Some(End::Handoff(handoff)) => {
+                        let got = format!("hands over to `{}`", handoff.target);
+                        return Err(self.diverged(record, format!("a handoff to `{target}`"), got));
+                    }
+                    Some(End::Response(_)) => {
+                        return Err(self.diverged(
+                            record,
+                            format!("a handoff to `{target}`"),
+                            "ends by itself",
+                        ));
+                    }
+                    None => {
+                        return Err(self.diverged(
+                            record,
+                            format!("a handoff to `{target}`"),
+                            "still waits for outcomes",
+                        ));
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Gives operations that never had an outcome the one that a fork replaces it with.
+    pub(crate) fn replace_rest(
+        &mut self,
+        record: &Record,
+        replaced: BTreeMap<OperationId, Outcome>,
+    ) -> Result<(), FoldError> {
+        for (id, outcome) in replaced {
+            let open =
+                |pending: &segno_core::Pending| pending.operation.id == id && pending.outcome.is_none();
+            if self.state().pending().iter().any(open) {
+                let replaced = self.machine.replace(id, outcome);
+                replaced.map_err(|error| {
+                    self.diverged(record, "a replaced outcome", format!("refuses it: {error}"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a record of the prefix that a fork shares, with some outcomes replaced.
+    pub(crate) fn apply_replaced(
+        &mut self,
+        record: &Record,
+        replaced: &BTreeMap<OperationId, Outcome>,
+    ) -> Result<(), FoldError> {
+        let Some((id, outcome)) = record.operation.and_then(|id| replaced.get_key_value(&id)) else {
+            return self.apply(record);
+        };
+        let settles = match &record.body {
+            Body::Resolved { .. } => true,
+            Body::Answered { answer } => answer.outcome().is_some(),
+            _ => false,
+        };
+        if !settles {
+            return self.apply(record);
+        }
+        self.nothing_expected(record)?;
+        let replaced = self.machine.replace(*id, outcome.clone());
+        replaced.map_err(|error| self.diverged(record, "a replaced outcome", format!("refuses it: {error}")))
     }
 
     /// How far the operation of a record has come.
@@ -379,11 +489,14 @@ impl Fold {
     fn close(&mut self, record: &Record, recorded: &AgentResponse) -> Result<(), FoldError> {
         self.nothing_expected(record)?;
         match &self.ended {
-            Some(response) if response == recorded => {
+            Some(End::Response(response)) if response == recorded => {
                 self.closed = true;
                 Ok(())
             }
-            Some(response) => {
+            Some(End::Handoff(handoff)) => {
+                Err(self.diverged(record, "the end", format!("hands over to `{}`", handoff.target)))
+            }
+            Some(End::Response(response)) => {
                 let (expected, got) = difference(recorded, response);
                 Err(self.diverged(record, format!("the end {expected}"), format!("ends {got}")))
             }
@@ -420,7 +533,7 @@ pub(crate) fn describe(operation: &Operation) -> String {
 }
 
 /// The first difference of two ends, in words.
-fn difference(recorded: &AgentResponse, response: &AgentResponse) -> (String, String) {
+pub(crate) fn difference(recorded: &AgentResponse, response: &AgentResponse) -> (String, String) {
     if recorded.status != response.status {
         return (
             format!("{:?}", recorded.status).to_lowercase(),

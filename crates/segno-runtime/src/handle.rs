@@ -7,17 +7,28 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
-use segno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, ToolName};
+use segno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp, ToolName};
 use segno_store::NewRecord;
 
 use crate::error::RunFailure;
+
+/// Whether a run is to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It goes on.
+    Go,
+    /// It is to be left as it is.
+    Interrupt,
+    /// It is to end.
+    Cancel,
+}
 
 /// A run that this process performs.
 #[derive(Debug)]
 pub struct RunHandle {
     pub(crate) run: RunId,
     pub(crate) events: broadcast::Receiver<RunEvent>,
-    pub(crate) interrupt: watch::Sender<bool>,
+    pub(crate) stop: watch::Sender<Stop>,
     pub(crate) task: JoinHandle<Result<RunReport, RunFailure>>,
 }
 
@@ -42,7 +53,19 @@ impl RunHandle {
     /// Stops the run without ending it: nothing new starts, an attempt that may not be repeated finishes and is recorded,
     /// the rest is given up and repeated when the run is resumed.
     pub fn interrupt(&self) {
-        self.interrupt.send_replace(true);
+        self.stop.send_if_modified(|stop| {
+            let goes = *stop == Stop::Go;
+            if goes {
+                *stop = Stop::Interrupt;
+            }
+            goes
+        });
+    }
+
+    /// Ends the run and its child runs: nothing new starts, and what may not be repeated and is under way finishes and
+    /// is recorded.
+    pub fn cancel(&self) {
+        self.stop.send_replace(Stop::Cancel);
     }
 
     /// Waits until the run has ended, is suspended or was interrupted.
@@ -68,6 +91,13 @@ pub enum RunEvent {
         /// The record.
         record: Arc<NewRecord>,
     },
+    /// The run handed over, and another one goes on; its events follow.
+    HandedOff {
+        /// The agent that goes on.
+        target: AgentName,
+        /// Its run.
+        run: RunId,
+    },
     /// A part of a model's reply, as it streams. Ephemeral: the record of the reply stands on its own.
     Delta {
         /// The model call.
@@ -90,8 +120,11 @@ pub struct RunReport {
     pub end: RunEnd,
     /// Steps so far.
     pub steps: u64,
-    /// What it used so far.
+    /// What it used so far; with the runs that handed over to it.
     pub usage: segno_core::Usage,
+    /// The runs that handed over to it while this process performed them, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<RunId>,
 }
 
 /// How a run stands.
@@ -100,8 +133,13 @@ pub struct RunReport {
 pub enum RunEnd {
     /// It is over, whatever the end.
     Ended(AgentResponse),
-    /// It waits for answers.
-    Suspended(Vec<WaitingOperation>),
+    /// It waits for answers or for a time.
+    Suspended {
+        /// What it waits for, its child runs included; nothing when it only waits for a time.
+        waiting: Vec<WaitingOperation>,
+        /// When it can go on by itself.
+        wake_at: Option<Timestamp>,
+    },
     /// It was interrupted and can be resumed.
     Interrupted,
 }
@@ -109,6 +147,8 @@ pub enum RunEnd {
 /// An operation that waits for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WaitingOperation {
+    /// The run that it belongs to: the one that was asked about, or a child run of it.
+    pub run: RunId,
     /// The operation.
     pub operation: OperationId,
     /// What kind of answer it waits for.
@@ -117,15 +157,18 @@ pub struct WaitingOperation {
     pub question: String,
     /// The tool, if it is a tool call.
     pub tool: Option<ToolName>,
-    /// The tool's arguments, if it is a tool call.
+    /// What is to be done: a tool's arguments, what is to be remembered, what an agent is asked.
     pub arguments: Option<Value>,
+    /// JSON Schema of the answer, if it is a question with one.
+    pub schema: Option<Value>,
 }
 
 impl WaitingOperation {
-    /// The kind of answer as a word: `approval` or `in_doubt`.
+    /// The kind of answer as a word: `approval`, `input` or `in_doubt`.
     pub fn kind(&self) -> &'static str {
         match self.gate {
             Gate::Approval => "approval",
+            Gate::Input => "input",
             Gate::InDoubt { .. } => "in_doubt",
         }
     }
@@ -156,6 +199,11 @@ pub enum Settlement {
     Deny {
         /// Why.
         reason: Option<String>,
+    },
+    /// The answer to a question; checked against its schema before anything is recorded.
+    Give {
+        /// The answer. Text is read as JSON where the schema does not ask for text.
+        value: Value,
     },
     /// In doubt: it took place, with this result if that is known.
     Done {

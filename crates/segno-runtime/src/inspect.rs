@@ -1,16 +1,13 @@
 //! What happened in a run, what the agent knew, and why it did what it did.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
 use segno_core::{AgentResponse, AgentState, OperationId, Outcome, Request, RunId};
 use segno_store::{Body, Record, RunSummary};
 
-use crate::driver::waiting;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::fold::{Divergence, Fold, FoldError};
+use crate::fold::{Divergence, End, FoldError};
 use crate::handle::WaitingOperation;
 
 /// A run, seen from its journal.
@@ -65,8 +62,7 @@ impl Engine {
         let summary = self.store().summary(run).await?;
         let records = self.store().read(run, 0).await?;
         let config = self.config(run, summary.config).await?;
-        let first = records.first().ok_or(FoldError::NoStart { run })?;
-        let mut fold = Fold::begin(Arc::clone(&config), run, first)?;
+        let mut fold = self.begin(run, config, &records).await?;
         let mut steps = Vec::new();
         let mut chosen = None;
         let mut divergence = None;
@@ -96,8 +92,8 @@ impl Engine {
                 chosen = Some(fold.state().clone());
             }
         }
-        let waiting = waiting(fold.state());
-        let response = fold.ended.clone();
+        let waiting = self.all_waiting(run, fold.state()).await?;
+        let response = fold.ended.as_ref().and_then(End::response).cloned();
         let state = chosen.unwrap_or_else(|| fold.machine.into_state());
         Ok(Inspection { summary, records, state, response, waiting, steps, divergence })
     }

@@ -17,25 +17,44 @@
 //! ```
 
 mod answers;
+mod archive;
 mod attempt;
 mod bindings;
+mod children;
+mod compare;
+mod diff;
 mod driver;
 mod engine;
 mod error;
 mod fold;
+mod fork;
 mod handle;
 mod inspect;
+mod lineage;
 mod policy;
 mod replay;
+mod resume;
 mod secret;
+mod start;
 mod tool;
+mod toolbox;
+mod with_config;
 
-pub use engine::{Engine, EngineBuilder, StartOptions};
+pub use compare::Change;
+pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
+pub use engine::{Engine, EngineBuilder};
 pub use error::{EngineError, OpenError, RunFailure};
 pub use fold::{Divergence, FoldError};
+pub use fork::ForkOptions;
 pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation};
 pub use inspect::{Inspection, OperationView, StepView};
 pub use replay::ReplayReport;
+pub use resume::Cancelled;
 pub use secret::{Secret, Secrets, ShortSecret};
 pub use segno_sandbox::Received;
+pub use start::{NewAttachment, StartOptions};
 pub use tool::{Invocation, Tool, ToolDescription, ToolError};
+pub use toolbox::{
+    ClassFrom, Grant, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
+};
+pub use with_config::{ChangedRequest, ConfigReport};

@@ -68,8 +68,10 @@ pub(crate) fn after(operation: OperationId, terms: &Terms, now: Situation, error
         return if left && error.transient { again() } else { Verdict::Fail(error.failure) };
     }
     match class(terms, now.age) {
-        EffectClass::Read | EffectClass::Idempotent if left && error.transient => again(),
-        EffectClass::Read | EffectClass::Idempotent => Verdict::Fail(error.failure),
+        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite if left && error.transient => {
+            again()
+        }
+        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => Verdict::Fail(error.failure),
         EffectClass::Keyed if left && (error.transient || received) => again(),
         EffectClass::Keyed | EffectClass::Unsafe => {
             let reason = format!("attempt {} had no answer ({})", now.attempt, error.failure.message);

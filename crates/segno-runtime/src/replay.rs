@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use segno_core::RunId;
 
-use crate::engine::{Engine, fold_all};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::fold::{Divergence, FoldError};
 
@@ -34,7 +34,7 @@ impl Engine {
         let summary = self.store().summary(run).await?;
         let records = self.store().read(run, 0).await?;
         let config = self.config(run, summary.config).await?;
-        let folded = fold_all(run, config, &records).and_then(|fold| {
+        let folded = self.fold_all(run, config, &records).await.and_then(|fold| {
             // A run that goes on may be anywhere; one that has ended must have recorded all that it asked for.
             if let (true, Some(last)) = (summary.status.is_end(), records.last()) {
                 fold.finish(last)?;
@@ -44,14 +44,14 @@ impl Engine {
         let count = records.len() as u64;
         match folded {
             Ok(steps) => Ok(ReplayReport { run, identical: true, steps, records: count, divergence: None }),
-            Err(FoldError::Diverged { divergence, .. }) => Ok(ReplayReport {
+            Err(EngineError::Fold(FoldError::Diverged { divergence, .. })) => Ok(ReplayReport {
                 run,
                 identical: false,
                 steps: divergence.step,
                 records: divergence.seq,
                 divergence: Some(divergence),
             }),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 }

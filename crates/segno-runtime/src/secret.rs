@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
-use segno_core::{Answer, Failure, ModelReply, Outcome, ReplyPart, ToolReturn, Verdict, Violation};
+use segno_core::{
+    AgentRequest, AgentReturn, Answer, Failure, MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError,
+    ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
+};
 
 /// What stands in a record where a secret stood.
 const SCRUBBED: &str = "[secret]";
-
-/// The bytes that a secret needs: a shorter one would be found in the middle of innocent words.
-const SHORTEST: usize = 6;
 
 /// A secret value. It has no `Display`, and its `Debug` does not show it.
 #[derive(Clone)]
@@ -43,7 +43,8 @@ impl fmt::Debug for Secret {
 /// A secret that is too short to be told from innocent text, and so could not be kept out of the records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its value is shorter than {SHORTEST} bytes and could not be scrubbed from the records; use a longer one"
+    "its value is shorter than {} bytes and could not be scrubbed from the records; use a longer one",
+    Secrets::SHORTEST
 )]
 pub struct ShortSecret {
     /// The secret's name.
@@ -66,13 +67,16 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
+    /// The bytes that a secret needs: a shorter one would be found in the middle of innocent words.
+    pub const SHORTEST: usize = 6;
+
     /// Gathers secrets.
     ///
     /// # Errors
     ///
     /// When a value is shorter than six bytes, for such a value cannot be scrubbed.
     pub fn new(values: BTreeMap<String, Secret>) -> Result<Self, ShortSecret> {
-        if let Some((name, _)) = values.iter().find(|(_, secret)| secret.expose().len() < SHORTEST) {
+        if let Some((name, _)) = values.iter().find(|(_, secret)| secret.expose().len() < Self::SHORTEST) {
             return Err(ShortSecret { name: name.clone() });
         }
         let forms = values.values().flat_map(|secret| forms(secret.expose())).collect();
@@ -104,6 +108,26 @@ impl Secrets {
                 self.text(&mut created.entity);
                 self.text(&mut created.observation);
             }
+            Outcome::MemoryTraversed(MemoryTraversal { entities, relations, truncated: _ }) => {
+                for TraversedEntity { entity, entity_type, depth: _, observations } in entities {
+                    self.text(entity);
+                    self.text(entity_type);
+                    observations.iter_mut().for_each(|text| self.text(text));
+                }
+                for TraversedRelation { from, relation, to, strength: _ } in relations {
+                    [from, relation, to].into_iter().for_each(|text| self.text(text));
+                }
+            }
+            Outcome::AgentReturned(AgentReturn { run: _, status: _, answer, output, error, usage: _ }) => {
+                answer.iter_mut().for_each(|text| self.text(text));
+                output.iter_mut().for_each(|value| self.value(value));
+                if let Some(RunError { code: _, message, help }) = error {
+                    self.text(message);
+                    self.text(help);
+                }
+            }
+            Outcome::InputGiven(value) => self.value(value),
+            Outcome::TimerFired => {}
             Outcome::ToolReturned(ToolReturn { structured, text, is_error: _ }) => {
                 self.text(text);
                 if let Some(value) = structured {
@@ -117,6 +141,12 @@ impl Secrets {
         }
     }
 
+    /// Takes every known secret out of what a run is asked.
+    pub(crate) fn request(&self, request: &mut AgentRequest) {
+        self.text(&mut request.text);
+        self.value(&mut request.data);
+    }
+
     /// Takes every known secret out of an answer at a gate.
     pub(crate) fn scrub_answer(&self, answer: &mut Answer) {
         let (reason, by) = match answer {
@@ -127,6 +157,10 @@ impl Secrets {
                 (reason.as_mut(), by)
             }
             Answer::Denied { reason, by } => (reason.as_mut(), by),
+            Answer::Given { value, by } => {
+                self.value(value);
+                (None, by)
+            }
             Answer::Done { result, by } => {
                 if let Some(value) = result {
                     self.value(value);
@@ -164,6 +198,9 @@ impl Secrets {
                 // Opaque parts go back to their provider untouched, or the provider refuses them.
                 ReplyPart::Opaque { .. } => {}
             }
+        }
+        if let Some(verdict) = &mut reply.output {
+            self.scrub_verdict(verdict);
         }
     }
 
@@ -420,7 +457,7 @@ fn forms(secret: &str) -> Vec<Form> {
 /// The bits of the number that a secret is, unless it is as small as the numbers that stand everywhere.
 fn number(secret: &str) -> Option<u64> {
     let number: f64 = secret.trim().parse().ok()?;
-    (number.is_finite() && number.to_string().len() >= SHORTEST).then(|| number.to_bits())
+    (number.is_finite() && number.to_string().len() >= Secrets::SHORTEST).then(|| number.to_bits())
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ async fn an_engine_that_only_reads_needs_no_sound_workspace_and_changes_nothing(
         .tool("local.score", EffectClass::Read, Behaviour::Answer(json!({ "value": 0.9, "count": 3 })))
         .tool("local.act", EffectClass::Unsafe, Behaviour::Lost(Received::Possibly));
     let report = world.run("disk full").await;
-    assert!(matches!(report.end, RunEnd::Suspended(_)), "{report:?}");
+    assert!(matches!(report.end, RunEnd::Suspended { .. }), "{report:?}");
     let before = world.engine().await.inspect(report.run, None).await.unwrap().records;
 
     std::fs::write(world.path().join("agents/a.toml"), "name = ").unwrap();

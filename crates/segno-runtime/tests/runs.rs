@@ -51,7 +51,7 @@ async fn a_plan_runs_to_its_end_and_replays() {
 async fn a_gated_call_waits_while_its_sibling_runs_and_goes_on_in_another_process() {
     let world = gated();
     let report = world.run("go").await;
-    let RunEnd::Suspended(waiting) = &report.end else { panic!("{report:?}") };
+    let RunEnd::Suspended { waiting, .. } = &report.end else { panic!("{report:?}") };
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].question, r#"may `local.write` be called with {"n":1}?"#);
     assert_eq!((world.count("local.write"), world.count("local.read")), (0, 1));
@@ -89,7 +89,7 @@ async fn resuming_a_suspended_run_without_an_answer_changes_nothing() {
     let world = gated();
     let run = world.run("go").await.run;
     let before = world.engine().await.inspect(run, None).await.unwrap().records;
-    assert!(matches!(world.resume(run, None).await.end, RunEnd::Suspended(_)));
+    assert!(matches!(world.resume(run, None).await.end, RunEnd::Suspended { .. }));
     assert_eq!(world.engine().await.inspect(run, None).await.unwrap().records, before);
 }
 
@@ -119,9 +119,9 @@ async fn what_was_certainly_not_received_is_tried_again_whatever_its_class() {
 async fn an_unsafe_call_without_an_answer_is_asked_about_and_never_repeated() {
     let world = one_tool(EffectClass::Unsafe, Behaviour::Lost(Received::Possibly), "");
     let report = world.run("go").await;
-    let RunEnd::Suspended(waiting) = &report.end else { panic!("{report:?}") };
+    let RunEnd::Suspended { waiting, .. } = &report.end else { panic!("{report:?}") };
     assert_eq!(waiting[0].kind(), "in_doubt");
-    assert!(matches!(world.resume(report.run, None).await.end, RunEnd::Suspended(_)));
+    assert!(matches!(world.resume(report.run, None).await.end, RunEnd::Suspended { .. }));
     let done = Settlement::Done { result: Some(json!({ "id": 9 })) };
     assert_eq!(answer(&world.resume(report.run, Some(done)).await), r#"it said {"id":9}"#);
     assert_eq!(world.count("local.it"), 1);
@@ -141,7 +141,7 @@ async fn a_keyed_call_is_repeated_with_its_key_until_its_attempts_are_used_up() 
     let world = one_tool(EffectClass::Keyed, Behaviour::Lost(Received::Possibly), settings);
     let report = world.run("go").await;
     assert!(
-        matches!(&report.end, RunEnd::Suspended(waiting) if waiting[0].kind() == "in_doubt"),
+        matches!(&report.end, RunEnd::Suspended { waiting, .. } if waiting[0].kind() == "in_doubt"),
         "{report:?}"
     );
     let calls = world.tools["local.it"].calls.lock().unwrap().clone();
@@ -169,7 +169,7 @@ async fn a_tool_that_panics_is_an_outcome() {
     let world = one_tool(EffectClass::Unsafe, Behaviour::Panic, "");
     let report = world.run("go").await;
     assert!(
-        matches!(&report.end, RunEnd::Suspended(waiting) if waiting[0].kind() == "in_doubt"),
+        matches!(&report.end, RunEnd::Suspended { waiting, .. } if waiting[0].kind() == "in_doubt"),
         "{report:?}"
     );
 }
@@ -286,7 +286,7 @@ async fn a_refused_repeat_does_not_undo_the_doubt_of_the_attempt_before() {
     let world = one_tool(EffectClass::Keyed, Behaviour::LostAs(lost), settings);
     let report = world.run("go").await;
     assert!(
-        matches!(&report.end, RunEnd::Suspended(waiting) if waiting[0].kind() == "in_doubt"),
+        matches!(&report.end, RunEnd::Suspended { waiting, .. } if waiting[0].kind() == "in_doubt"),
         "{report:?}"
     );
 }
@@ -296,7 +296,7 @@ async fn the_same_start_key_while_the_run_is_under_way_starts_nothing() {
     let world = one_tool(EffectClass::Read, Behaviour::Hang, "");
     let engine = world.engine().await;
     let start = async || {
-        let options = StartOptions { key: Some("order-7".to_owned()), session: None };
+        let options = StartOptions { key: Some("order-7".to_owned()), ..StartOptions::default() };
         engine.start(&"a".parse().unwrap(), segno_core::AgentRequest::text("go"), options).await
     };
     let handle = start().await.unwrap();
@@ -311,7 +311,7 @@ async fn the_same_start_key_returns_the_same_run() {
     let world = one_tool(EffectClass::Unsafe, Behaviour::Echo, "");
     let engine = world.engine().await;
     let start = async |text: &str| {
-        let options = StartOptions { key: Some("order-7".to_owned()), session: None };
+        let options = StartOptions { key: Some("order-7".to_owned()), ..StartOptions::default() };
         engine.start(&"a".parse().unwrap(), segno_core::AgentRequest::text(text), options).await
     };
     let first = start("go").await.unwrap().finish().await.unwrap();

@@ -17,7 +17,7 @@ fn world() -> World {
     );
     World::new(
         "prompt = \"go\"\n[model]\nuse = \"default\"\n[tools]\nallow = [\"local.*\"]\napprove = [\"local.write\"]\n\
-         [limits]\nmax_steps = 5000\nmax_tool_calls = 5000\n",
+         [limits]\nmax_steps = 5000\nmax_tool_calls = 5000\nrepeat_limit = 0\n",
     )
     .script(&script)
     .tool("local.read", EffectClass::Read, Behaviour::Echo)
@@ -30,7 +30,7 @@ async fn a_resume_from_a_snapshot_is_the_same_as_one_from_the_journal() {
     for keep_snapshot in [true, false] {
         let world = world();
         let report = world.run("go").await;
-        assert!(matches!(report.end, RunEnd::Suspended(_)), "{report:?}");
+        assert!(matches!(report.end, RunEnd::Suspended { .. }), "{report:?}");
         let connection = rusqlite::Connection::open(world.path().join(".segno/segno.db")).unwrap();
         let snapshots: i64 =
             connection.query_row("SELECT count(*) FROM snapshot", [], |row| row.get(0)).unwrap();

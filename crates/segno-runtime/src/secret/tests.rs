@@ -129,7 +129,7 @@ fn every_text_of_every_outcome_is_scrubbed() {
     ];
     let mut parts: Vec<ReplyPart> = verdicts.into_iter().map(call).collect();
     parts.push(ReplyPart::Text(bad()));
-    let reply = ModelReply { parts, stop: StopReason::End, input_tokens: 0, output_tokens: 0 };
+    let reply = ModelReply::new(parts, StopReason::End);
     let hit =
         MemoryHit { entity: bad(), entity_type: bad(), text: bad(), score: 1.0, metadata: json!([bad()]) };
     let created = MemoryCreated { entity: bad(), observation: bad(), duplicate: false };

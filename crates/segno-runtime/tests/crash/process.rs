@@ -73,7 +73,7 @@ pub(crate) fn live(orders: Orders) -> i32 {
     });
     match end {
         Ok(RunEnd::Ended(_)) => ENDED,
-        Ok(RunEnd::Suspended(_)) => SUSPENDED,
+        Ok(RunEnd::Suspended { .. }) => SUSPENDED,
         Ok(RunEnd::Interrupted) => panic!("nobody interrupted the run"),
         Err(error) => panic!("{error}: {error:?}"),
     }
@@ -110,7 +110,7 @@ pub(crate) fn with_tools(receiver: &Path) -> EngineBuilder {
 pub(crate) async fn advance(engine: &Engine, task: Task) -> Result<RunEnd, EngineError> {
     let handle = match task {
         Task::Start => {
-            let options = StartOptions { key: Some("the one run".to_owned()), session: None };
+            let options = StartOptions { key: Some("the one run".to_owned()), ..StartOptions::default() };
             engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), options).await?
         }
         Task::Resume { run, answers } => {

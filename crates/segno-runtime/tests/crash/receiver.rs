@@ -66,7 +66,8 @@ impl Ledger {
             // Reading again has no effect, and setting again what is set is the same effect.
             EffectClass::Read | EffectClass::Idempotent => *effects = 1,
             EffectClass::Keyed => *effects += u32::from(self.keys.insert(call.operation)),
-            EffectClass::Unsafe => *effects += 1,
+            // No tool is composite: it would count as the most careful class.
+            EffectClass::Unsafe | EffectClass::Composite => *effects += 1,
         }
         self.calls.push(call);
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segno_core::{Digest, RunId};
 use segno_store::{
-    AcquireError, AppendError, CreateError, Created, Lease, NewRecord, NewRun, OpenError, Owner, ReadError,
-    Record, RunFilter, RunSummary, Snapshot, SnapshotError, SqliteStore, StorageError, Store,
+    AcquireError, AppendError, Archive, CreateError, Created, ImportError, Imported, Lease, Message,
+    NewRecord, NewRun, OpenError, Owner, PostError, ReadError, Record, RunFilter, RunSummary, Snapshot,
+    SnapshotError, SqliteStore, StorageError, Store,
 };
 use serde::{Deserialize, Serialize};
 
@@ -106,8 +107,22 @@ impl Store for TroubledStore {
         self.commit(self.inner.create(run)).await
     }
 
-    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
-        self.commit(self.inner.append(lease, records)).await
+    async fn hand_off(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        self.commit(self.inner.hand_off(lease, records, successor)).await
+    }
+
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError> {
+        self.commit(self.inner.append_with(lease, records, consumed)).await
     }
 
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
@@ -136,6 +151,26 @@ impl Store for TroubledStore {
 
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {
         self.inner.config(digest).await
+    }
+
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError> {
+        self.inner.blob(digest).await
+    }
+
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError> {
+        self.inner.post(run, message).await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
+        self.inner.inbox(run).await
+    }
+
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
+        self.inner.export(runs).await
+    }
+
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
+        self.inner.import(archive).await
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {

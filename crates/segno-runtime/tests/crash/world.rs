@@ -247,7 +247,7 @@ impl World {
             assert!(advances < LIVES_MAX, "the run does not get on");
             advances += 1;
             match self.runtime.block_on(process::advance(&engine, task)) {
-                Ok(RunEnd::Ended(_) | RunEnd::Suspended(_)) => {}
+                Ok(RunEnd::Ended(_) | RunEnd::Suspended { .. }) => {}
                 Ok(RunEnd::Interrupted) => panic!("nobody interrupted the run"),
                 Err(error) => {
                     assert!(is_storage(&error) && !failed, "{error:?}");

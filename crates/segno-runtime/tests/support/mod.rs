@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use segno_core::{AgentRequest, EffectClass, RunId, ToolReturn};
 use segno_runtime::{
     Engine, EngineBuilder, GateInput, Invocation, Received, RunEnd, RunReport, Settlement, StartOptions,
-    Tool, ToolDescription, ToolError,
+    Tool, ToolDescription, ToolError, WaitingOperation,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -134,6 +134,13 @@ impl World {
         self.settings("[models.default]\nprovider = \"script\"\nfile = \"script.toml\"\n")
     }
 
+    /// Adds another agent.
+    pub(crate) fn agent(self, name: &str, agent: &str) -> Self {
+        let text = format!("name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"A test.\"\n{agent}");
+        std::fs::write(self.path().join(format!("agents/{name}.toml")), text).unwrap();
+        self
+    }
+
     pub(crate) fn tool(mut self, name: &'static str, class: EffectClass, behaviour: Behaviour) -> Self {
         self.tools.insert(name, Counted::new(class, behaviour));
         self
@@ -179,6 +186,14 @@ impl World {
             answer.map(|settlement| GateInput { operation: None, settlement, by: Some("eve".to_owned()) });
         let handle = self.engine().await.resume(run, answers.into_iter().collect()).await.unwrap();
         handle.finish().await.unwrap()
+    }
+}
+
+/// The operations that a run waits for.
+pub(crate) fn waits(report: &RunReport) -> &[WaitingOperation] {
+    match &report.end {
+        RunEnd::Suspended { waiting, .. } => waiting,
+        end => panic!("the run does not wait: {end:?}"),
     }
 }
 

@@ -1,0 +1,483 @@
+//! The loop of one run: step, write down, perform, write down.
+//!
+//! One task owns the run. Every intent is committed before its effect starts and rides with the outcome before it, so
+//! that a sequential step costs one commit; outcomes that are there at the same time share one. Attempts are decided
+//! here and nowhere else.
+
+mod commit;
+mod perform;
+mod request;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use segno_core::{
+    Answer, EffectClass, Event, GateState, Handoff, Operation, OperationId, Outcome, Request, RunId, Signal,
+    Status, Timestamp,
+};
+use segno_models::Schemas;
+use segno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinSet};
+
+use crate::attempt::RunContext;
+use crate::compare;
+use crate::engine::now;
+use crate::error::RunFailure;
+use crate::fold::{Advance, End, Fold, Machine, Progress};
+use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
+use crate::policy;
+use crate::policy::{AttemptError, Situation};
+use crate::start::Successor;
+
+/// Steps between snapshots: a resume folds at most so many.
+const SNAPSHOT_EVERY: u64 = 1_000;
+
+/// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
+const HOLD: Duration = Duration::from_secs(30);
+
+/// How often a run looks for messages of other processes.
+const INBOX_EVERY: Duration = Duration::from_millis(200);
+
+/// A run that this process owns.
+pub(crate) struct Driver {
+    context: Arc<RunContext>,
+    store: Arc<dyn Store>,
+    lease: Lease,
+    schemas: Schemas,
+    machine: Machine,
+    progress: BTreeMap<OperationId, Progress>,
+    /// Records of the next commit.
+    outbox: Vec<NewRecord>,
+    /// Messages that the next commit answers.
+    consumed: Vec<u64>,
+    /// Operations to start after the next commit, with the number of the attempt.
+    starting: Vec<(OperationId, u32)>,
+    /// Operations that wait until fewer of their step are under way, in their order.
+    queue: VecDeque<(OperationId, AttemptCause)>,
+    /// Child runs that are suspended, by their operation.
+    paused: BTreeMap<OperationId, Paused>,
+    tasks: JoinSet<Input>,
+    /// What the tasks are for, so that a panic finds its operation and a stop finds its tasks.
+    running: BTreeMap<Id, Running>,
+    ended: Option<End>,
+    /// Who wants the run to end, and why.
+    pub(crate) why: Why,
+    /// The end is a handoff that the next commit makes, together with the run that goes on.
+    handing: Option<Handoff>,
+    successor: Option<Successor>,
+    stop: watch::Receiver<Stop>,
+    /// What child runs are told.
+    below: watch::Sender<Stop>,
+    /// The run is to be left as it is: nothing new starts.
+    stopping: bool,
+    began: Instant,
+    active_before: Duration,
+    /// The modules of tool servers; a snapshot carries them.
+    modules: BTreeMap<String, String>,
+    already_suspended: bool,
+    snapshot_step: u64,
+}
+
+/// Who wants a run to end, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Why {
+    pub(crate) by: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+/// A child run that is suspended.
+struct Paused {
+    waiting: Vec<WaitingOperation>,
+    wake_at: Option<Timestamp>,
+}
+
+/// A task under way: an attempt, or the pause before one.
+struct Running {
+    operation: OperationId,
+    attempt: u32,
+    abort: AbortHandle,
+    /// Why there will be another attempt, when this is the pause before it.
+    pause: Option<AttemptCause>,
+    /// It may be given up at any time, since it may be repeated.
+    free: bool,
+    /// It only waits for a time, which is no active time.
+    idle: bool,
+}
+
+impl Running {
+    fn busy(operation: OperationId, attempt: u32, free: bool) -> impl FnOnce(AbortHandle) -> Self {
+        move |abort| Self { operation, attempt, abort, pause: None, free, idle: false }
+    }
+
+    fn idle(operation: OperationId, attempt: u32) -> impl FnOnce(AbortHandle) -> Self {
+        move |abort| Self { operation, attempt, abort, pause: None, free: true, idle: true }
+    }
+}
+
+/// What the loop waits for.
+enum Input {
+    /// An attempt has ended.
+    Attempted { operation: OperationId, attempt: u32, result: Result<Outcome, AttemptError> },
+    /// The pause before an attempt is over, or was given up.
+    Due { operation: OperationId, attempt: u32, cause: AttemptCause },
+    /// A child run is suspended.
+    Paused { operation: OperationId, paused: Paused },
+    /// Messages of other processes.
+    Inbox(Vec<(u64, Message)>),
+    /// It is time to look for such.
+    Look,
+    /// Somebody wants the run to end.
+    Cancelled,
+    /// An attempt was given up because the run stops.
+    GivenUp,
+    /// The run is to be left as it is.
+    Interrupted,
+    /// The run's active time is used up.
+    Deadline,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        context: Arc<RunContext>,
+        store: Arc<dyn Store>,
+        lease: Lease,
+        fold: Fold,
+        stop: watch::Receiver<Stop>,
+    ) -> Self {
+        let schemas = Schemas::compile(&context.toolbox);
+        let step = fold.state().step();
+        let active_before = Duration::from_millis(fold.active_ms());
+        Self {
+            context,
+            store,
+            lease,
+            schemas,
+            progress: fold.progress,
+            outbox: Vec::new(),
+            consumed: Vec::new(),
+            starting: Vec::new(),
+            queue: VecDeque::new(),
+            paused: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            ended: if fold.closed { fold.ended } else { None },
+            why: Why::default(),
+            handing: None,
+            successor: None,
+            stop,
+            below: watch::channel(Stop::Go).0,
+            stopping: false,
+            began: Instant::now(),
+            active_before,
+            modules: fold.modules,
+            already_suspended: fold.suspended,
+            snapshot_step: step,
+            machine: fold.machine,
+        }
+    }
+
+    /// Settles what a crash left in doubt, and starts what had not started.
+    pub(crate) fn take_up(&mut self) -> Result<(), RunFailure> {
+        let open: Vec<Operation> =
+            self.missing().filter(|operation| !is_waiting(operation)).cloned().collect();
+        for operation in open {
+            let progress = self.progress.get(&operation.id).copied().unwrap_or_default();
+            let next = progress.attempts + 1;
+            if matches!(operation.request, Request::Timer(_)) {
+                // A time that comes is no attempt.
+                self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
+            if !progress.started && progress.attempts == 0 && self.machine.state().concurrency().is_some() {
+                self.queue.push_back((operation.id, AttemptCause::Queued));
+                continue;
+            }
+            if !progress.started {
+                // An attempt that was put off has its number already.
+                self.attempt(operation.id, progress.attempts.max(1), AttemptCause::Recovered);
+                continue;
+            }
+            match policy::recover(operation.id, &operation.terms, situation(&progress, progress.attempts)) {
+                policy::Verdict::Again(_) => self.attempt(operation.id, next, AttemptCause::Recovered),
+                policy::Verdict::Fail(failure) => {
+                    self.record_outcome(operation.id, Outcome::Failed(failure))?;
+                }
+                policy::Verdict::Ask(reason) => self.open_gate(operation.id, reason)?,
+            }
+        }
+        self.fill();
+        Ok(())
+    }
+
+    /// Writes down which tool servers have another module than before.
+    pub(crate) fn rebind(&mut self, modules: BTreeMap<String, String>) {
+        for (server, digest) in modules {
+            self.outbox.push(NewRecord::new(
+                now(),
+                Body::Rebound { server: server.clone(), digest: digest.clone() },
+            ));
+            self.modules.insert(server, digest);
+        }
+    }
+
+    /// Records an answer; the caller has checked that the operation waits for it.
+    pub(crate) fn answer(&mut self, operation: OperationId, mut answer: Answer) -> Result<(), RunFailure> {
+        self.context.bindings.secrets().scrub_answer(&mut answer);
+        let at = now();
+        self.outbox.push(NewRecord::of(at, operation, Body::Answered { answer: answer.clone() }));
+        self.resume(Event::answer(at, operation, answer))?;
+        if self.is_missing(operation) && !self.time_left().is_zero() {
+            self.queue.push_back((operation, AttemptCause::Answered));
+            self.fill();
+        }
+        Ok(())
+    }
+
+    /// Runs until the end, a suspension or an interruption.
+    pub(crate) async fn drive(mut self) -> Result<(RunReport, Option<Successor>), RunFailure> {
+        if *self.stop.borrow() == Stop::Cancel {
+            self.cancel()?;
+        }
+        if self.time_left().is_zero() {
+            self.end_by_deadline()?;
+        }
+        self.go_on()?;
+        loop {
+            self.commit().await?;
+            self.launch();
+            if self.stopping || self.ended.is_some() {
+                self.give_up();
+            } else {
+                self.snapshot().await;
+            }
+            if self.tasks.is_empty() {
+                if !self.stopping && self.ended.is_none() {
+                    self.suspend();
+                    self.commit().await?;
+                }
+                break;
+            }
+            let input = self.next_input().await;
+            self.handle(input)?;
+            while let Some(joined) = self.tasks.try_join_next_with_id() {
+                let input = self.joined(joined);
+                self.handle(input)?;
+            }
+        }
+        self.leave().await
+    }
+
+    /// Steps while nothing is missing, unless the run is to stop.
+    fn go_on(&mut self) -> Result<(), RunFailure> {
+        while self.ended.is_none() && self.machine.state().is_ready() {
+            let stop = *self.stop.borrow();
+            match stop {
+                Stop::Go => {}
+                Stop::Interrupt => self.stopping = true,
+                Stop::Cancel => return self.cancel(),
+            }
+            if self.stopping {
+                return Ok(());
+            }
+            if self.time_left().is_zero() {
+                return self.end_by_deadline();
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run because somebody wants it to end. What is under way and may not be repeated finishes, and is recorded
+    /// as late; what a crash left under way is recorded as in doubt.
+    fn cancel(&mut self) -> Result<(), RunFailure> {
+        if self.ended.is_some() || self.machine.state().is_over() {
+            return Ok(());
+        }
+        let in_doubt: Vec<OperationId> = self
+            .missing()
+            .filter(|operation| {
+                !is_free(operation.terms.class) && operation.terms.class != EffectClass::Composite
+            })
+            .map(|operation| operation.id)
+            .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started))
+            .filter(|id| !self.running.values().any(|running| running.operation == *id))
+            .collect();
+        self.signal(Signal::Cancel)?;
+        for operation in in_doubt {
+            let failure = policy::indeterminate("the run was cancelled before an outcome was recorded");
+            self.record_late(operation, Outcome::Failed(failure));
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
+        let at = now();
+        self.starting.clear();
+        self.queue.clear();
+        let Why { mut by, mut reason } = std::mem::take(&mut self.why);
+        for text in [&mut by, &mut reason].into_iter().flatten() {
+            self.context.bindings.secrets().text(text);
+        }
+        self.outbox.push(NewRecord::new(at, Body::Signalled { signal, by, reason }));
+        self.resume(Event::signal(at, signal))?;
+        self.step()
+    }
+
+    /// Ends the run because its time is used up. What may not be repeated and is under way finishes, and is recorded as
+    /// late.
+    fn end_by_deadline(&mut self) -> Result<(), RunFailure> {
+        if self.ended.is_some() || self.machine.state().is_over() {
+            return Ok(());
+        }
+        self.signal(Signal::Deadline)
+    }
+
+    fn time_left(&self) -> Duration {
+        let limit = Duration::from_millis(self.context.config.limits.timeout_ms);
+        limit.saturating_sub(self.active_before).saturating_sub(self.began.elapsed())
+    }
+
+    fn step(&mut self) -> Result<(), RunFailure> {
+        match self.machine.advance().map_err(|error| self.defect(&error.to_string()))? {
+            Advance::Asked(operations) => {
+                self.progress.clear();
+                self.queue.clear();
+                self.paused.clear();
+                self.request(operations)
+            }
+            Advance::Ended(end) => {
+                self.end(end);
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        match &end {
+            End::Response(response) => {
+                let body = match response.status {
+                    Status::Completed => Body::Completed { response: response.clone() },
+                    Status::Failed => Body::Failed { response: response.clone() },
+                    Status::Cancelled | Status::HandedOff => Body::Cancelled { response: response.clone() },
+                };
+                self.outbox.push(NewRecord::new(now(), body));
+            }
+            End::Handoff(handoff) => self.handing = Some(handoff.clone()),
+        }
+        self.ended = Some(end);
+    }
+
+    async fn leave(self) -> Result<(RunReport, Option<Successor>), RunFailure> {
+        let run = self.context.run;
+        let end = match self.ended.clone() {
+            Some(End::Response(response)) => RunEnd::Ended(response),
+            // The run that goes on says how it ends.
+            Some(End::Handoff(_)) => RunEnd::Interrupted,
+            None if self.stopping => RunEnd::Interrupted,
+            None => RunEnd::Suspended { waiting: self.waiting(), wake_at: self.wake_at() },
+        };
+        let state = self.machine.state();
+        let (steps, usage) = (state.step(), state.usage());
+        self.context.sessions.close().await;
+        self.store.release(self.lease).await.map_err(|source| RunFailure::Append { run, source })?;
+        let agent = self.context.config.name.clone();
+        Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.successor))
+    }
+
+    fn waiting(&self) -> Vec<WaitingOperation> {
+        let own = waiting(self.context.run, self.machine.state());
+        let below = self.paused.values().flat_map(|paused| paused.waiting.iter().cloned());
+        own.into_iter().chain(below).collect()
+    }
+
+    /// The first time at which something goes on by itself.
+    fn wake_at(&self) -> Option<Timestamp> {
+        let timers = self.missing().filter_map(|operation| match &operation.request {
+            Request::Timer(timer) => Some(timer.until),
+            Request::ModelCompletion(_)
+            | Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::ToolCall(_)
+            | Request::AgentCall(_)
+            | Request::Input(_) => None,
+        });
+        timers.chain(self.paused.values().filter_map(|paused| paused.wake_at)).min()
+    }
+
+    /// What tells the run to stop.
+    pub(crate) fn stop(&self) -> watch::Receiver<Stop> {
+        self.stop.clone()
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Operation> {
+        let pending = self.machine.state().pending().iter();
+        pending.filter(|pending| pending.outcome.is_none()).map(|pending| &pending.operation)
+    }
+
+    fn is_missing(&self, id: OperationId) -> bool {
+        self.missing().any(|operation| operation.id == id)
+    }
+
+    fn defect(&self, message: &str) -> RunFailure {
+        RunFailure::Defect { run: self.context.run, message: message.to_owned() }
+    }
+}
+
+/// The operations that wait for an answer.
+pub(crate) fn waiting(run: RunId, state: &segno_core::AgentState) -> Vec<WaitingOperation> {
+    let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
+    let waiting = pending.filter_map(|pending| match &pending.operation.gate {
+        GateState::Waiting(gate) => Some(WaitingOperation {
+            run,
+            operation: pending.operation.id,
+            gate: gate.clone(),
+            question: pending.operation.question().unwrap_or_default(),
+            tool: match &pending.operation.request {
+                Request::ToolCall(call) => Some(call.tool_name.clone()),
+                Request::ModelCompletion(_)
+                | Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => None,
+            },
+            arguments: match &pending.operation.request {
+                Request::ToolCall(call) => Some(call.parameters.clone()),
+                // Nobody can agree to what they do not see.
+                request @ (Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::AgentCall(_)) => Some(compare::payload(request)),
+                Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
+            },
+            schema: match &pending.operation.request {
+                Request::Input(input) => input.schema.clone(),
+                _ => None,
+            },
+        }),
+        GateState::Open | GateState::Answered => None,
+    });
+    waiting.collect()
+}
+
+fn is_waiting(operation: &Operation) -> bool {
+    matches!(operation.gate, GateState::Waiting(_))
+}
+
+/// What is known of an operation when one of its attempts has ended.
+fn situation(progress: &Progress, attempt: u32) -> Situation {
+    let age = now().as_millis().saturating_sub(progress.first);
+    Situation { attempt, doubtful: progress.doubtful, age: Duration::from_millis(age) }
+}
+
+/// Says whether an attempt may be given up at any time, since it may be repeated.
+pub(crate) fn is_free(class: EffectClass) -> bool {
+    match class {
+        EffectClass::Read | EffectClass::Idempotent => true,
+        EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => false,
+    }
+}

@@ -1,0 +1,224 @@
+//! Tasks: attempts, timers, child runs, and what the loop waits for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use segno_core::{Failure, FailureCode, Operation, Outcome, Request};
+use segno_sandbox::Received;
+use segno_store::Message;
+use tokio::task::{AbortHandle, Id, JoinError};
+
+use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, Why, is_free};
+use crate::attempt::Attempt;
+use crate::children::Below;
+use crate::engine::now;
+use crate::error::RunFailure;
+use crate::handle::Stop;
+use crate::policy::AttemptError;
+use crate::{children, policy};
+
+impl Driver {
+    /// Starts what the last commit announced.
+    pub(super) fn launch(&mut self) {
+        for (id, attempt) in std::mem::take(&mut self.starting) {
+            let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
+                continue;
+            };
+            tracing::debug!(run = %self.context.run, operation = %id, attempt, request = %operation.request.label(), "attempt");
+            match &operation.request {
+                Request::Timer(timer) => {
+                    let left =
+                        Duration::from_millis(timer.until.as_millis().saturating_sub(now().as_millis()));
+                    // A longer one wakes the run when it is suspended.
+                    if left <= HOLD {
+                        self.spawn(Running::idle(id, attempt), async move {
+                            tokio::time::sleep(left).await;
+                            Input::Attempted { operation: id, attempt, result: Ok(Outcome::TimerFired) }
+                        });
+                    }
+                }
+                Request::AgentCall(call) => {
+                    let (context, call) = (Arc::clone(&self.context), Arc::clone(call));
+                    let (ask, stop) = (self.machine.state().asks_effects(), self.below.subscribe());
+                    self.spawn(Running::busy(id, attempt, false), async move {
+                        match children::perform(context, id, call, ask, stop).await {
+                            Below::Done(result) => Input::Attempted { operation: id, attempt, result },
+                            Below::Suspended { waiting, wake_at } => {
+                                Input::Paused { operation: id, paused: Paused { waiting, wake_at } }
+                            }
+                            Below::Interrupted => Input::GivenUp,
+                        }
+                    });
+                }
+                Request::ModelCompletion(_)
+                | Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::ToolCall(_)
+                | Request::Input(_) => {
+                    let task = self.task(&operation, attempt);
+                    let free = is_free(operation.terms.class);
+                    self.spawn(Running::busy(id, attempt, free), async move {
+                        let result = task.perform().await;
+                        Input::Attempted { operation: id, attempt, result }
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn task(&self, operation: &Operation, attempt: u32) -> Attempt {
+        let state = self.machine.state();
+        Attempt {
+            context: Arc::clone(&self.context),
+            step: state.step(),
+            at: state.now().as_millis(),
+            operation: operation.id,
+            attempt,
+            terms: operation.terms,
+            request: operation.request.clone(),
+            reading: match &operation.request {
+                Request::ModelCompletion(completion) => state.reading(&self.context.config, completion).ok(),
+                Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::ToolCall(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => None,
+            },
+        }
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        running: impl FnOnce(AbortHandle) -> Running,
+        task: impl Future<Output = Input> + Send + 'static,
+    ) {
+        let abort = self.tasks.spawn(task);
+        self.running.insert(abort.id(), running(abort));
+    }
+
+    /// Gives up what may be given up: pauses, and attempts that may be repeated.
+    pub(super) fn give_up(&self) {
+        for running in self.running.values().filter(|running| running.free || running.pause.is_some()) {
+            running.abort.abort();
+        }
+        // Child runs let go by themselves.
+        self.below.send_replace(if self.ended.is_some() { Stop::Cancel } else { Stop::Interrupt });
+    }
+
+    pub(super) async fn next_input(&mut self) -> Input {
+        let left = self.time_left();
+        let goes = self.ended.is_none();
+        let may_stop = !self.stopping && goes;
+        // Waiting for a time is no active time.
+        let idle = self.running.values().all(|running| running.idle);
+        let since = Instant::now();
+        let told = |stop: &Stop| *stop == Stop::Cancel || (may_stop && *stop == Stop::Interrupt);
+        let joined = tokio::select! {
+            biased;
+            Some(joined) = self.tasks.join_next_with_id() => Ok(joined),
+            Ok(stop) = self.stop.wait_for(told), if goes => {
+                Err(if *stop == Stop::Cancel { Input::Cancelled } else { Input::Interrupted })
+            }
+            () = tokio::time::sleep(left), if may_stop && !idle => Err(Input::Deadline),
+            () = tokio::time::sleep(INBOX_EVERY), if goes => Err(Input::Look),
+        };
+        if idle {
+            self.began += since.elapsed();
+        }
+        match joined {
+            Ok(joined) => self.joined(joined),
+            Err(Input::Look) => Input::Inbox(self.look().await),
+            Err(input) => input,
+        }
+    }
+
+    /// Messages of other processes; trouble with them is no trouble of the run.
+    pub(super) async fn look(&self) -> Vec<(u64, Message)> {
+        self.store.inbox(self.context.run).await.unwrap_or_else(|error| {
+            tracing::warn!(run = %self.context.run, %error, "the messages for the run cannot be read");
+            Vec::new()
+        })
+    }
+
+    /// What a task came to; a panic is an attempt that was possibly received.
+    pub(super) fn joined(&mut self, joined: Result<(Id, Input), JoinError>) -> Input {
+        match joined {
+            Ok((id, input)) => {
+                self.running.remove(&id);
+                input
+            }
+            Err(error) => {
+                let Running { operation, attempt, pause, .. } =
+                    self.running.remove(&error.id()).expect("every task is entered when it is spawned");
+                if error.is_cancelled() {
+                    return match pause {
+                        Some(cause) => Input::Due { operation, attempt, cause },
+                        None => Input::GivenUp,
+                    };
+                }
+                let failure = Failure::new(FailureCode::Internal, format!("the tool stopped: {error}"));
+                let error =
+                    AttemptError { failure, received: Received::Possibly, transient: false, after: None };
+                Input::Attempted { operation, attempt, result: Err(error) }
+            }
+        }
+    }
+
+    pub(super) fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
+        match input {
+            Input::Attempted { operation, result: Ok(outcome), .. } if self.ended.is_some() => {
+                self.record_late(operation, outcome);
+                Ok(())
+            }
+            Input::Attempted { operation, attempt, result: Err(error) } if self.ended.is_some() => {
+                let message = format!("attempt {attempt} had no answer ({})", error.failure.message);
+                let failure = match error.received {
+                    Received::No => error.failure,
+                    Received::Possibly => policy::indeterminate(&message),
+                };
+                self.record_late(operation, Outcome::Failed(failure));
+                Ok(())
+            }
+            Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
+            Input::Attempted { operation, attempt, result: Err(error) } => {
+                self.unanswered(operation, attempt, error)
+            }
+            Input::Due { operation, attempt, cause } => {
+                if self.ended.is_none() {
+                    self.attempt(operation, attempt, cause);
+                }
+                Ok(())
+            }
+            Input::Paused { operation, paused } => {
+                self.paused.insert(operation, paused);
+                Ok(())
+            }
+            Input::Inbox(messages) => {
+                for (id, message) in messages {
+                    self.consumed.push(id);
+                    match message {
+                        Message::Cancel { by, reason } => {
+                            self.why = Why { by, reason };
+                            self.cancel()?;
+                        }
+                        // Told by a newer release: it is left for one.
+                        _ => {
+                            self.consumed.pop();
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Input::Cancelled => self.cancel(),
+            Input::Look | Input::GivenUp => Ok(()),
+            Input::Interrupted => {
+                self.stopping = true;
+                Ok(())
+            }
+            Input::Deadline => self.end_by_deadline(),
+        }
+    }
+}

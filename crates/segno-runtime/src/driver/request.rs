@@ -1,0 +1,190 @@
+//! What the core asks for, written down, and what comes of it.
+
+use segno_core::{Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request};
+use segno_sandbox::Received;
+use segno_store::{AttemptCause, Body, NewRecord, Start};
+
+use super::{Driver, Input, Running, is_waiting, situation};
+use crate::engine::now;
+use crate::error::RunFailure;
+use crate::fold::Progress;
+use crate::policy;
+use crate::policy::AttemptError;
+
+impl Driver {
+    /// Writes down that a step's operations are requested, and starts those that do not wait.
+    ///
+    /// All requests stand before what comes of any of them: a fold checks them against what the core asks for.
+    pub(super) fn request(&mut self, operations: Vec<Operation>) -> Result<(), RunFailure> {
+        let at = now();
+        let refusals: Vec<Option<Failure>> =
+            operations.iter().map(|operation| self.refuse(operation)).collect();
+        let mut free = self.machine.state().concurrency().map_or(usize::MAX, |most| most as usize);
+        for (operation, refusal) in operations.iter().zip(&refusals) {
+            let starts = refusal.is_none() && !is_waiting(operation) && free > 0;
+            let start = if starts { Start::Now } else { Start::Deferred };
+            free -= usize::from(starts);
+            let body = Body::Requested {
+                step: self.machine.state().step(),
+                ordinal: operation.ordinal.clone(),
+                label: operation.request.label(),
+                digest: operation.digest,
+                class: operation.terms.class,
+                start,
+            };
+            self.outbox.push(NewRecord::of(at, operation.id, body));
+            self.progress.insert(operation.id, Progress::requested(at, start));
+        }
+        for (operation, refusal) in operations.into_iter().zip(refusals) {
+            match (refusal, operation.gate) {
+                (Some(failure), _) => self.record_outcome(operation.id, Outcome::Failed(failure))?,
+                (None, GateState::Waiting(gate)) => {
+                    self.outbox.push(NewRecord::of(at, operation.id, Body::Waiting { gate }));
+                }
+                (None, GateState::Open | GateState::Answered) => {
+                    match self.progress.get(&operation.id).is_some_and(|progress| progress.started) {
+                        true => self.starting.push((operation.id, 1)),
+                        false => self.queue.push_back((operation.id, AttemptCause::Queued)),
+                    }
+                }
+            }
+        }
+        self.fill();
+        Ok(())
+    }
+
+    /// Arguments that do not fit the tool: the call fails before anybody is asked or called. Those of a plan, and of a
+    /// tool that stands in for another, have no verdict yet.
+    pub(super) fn refuse(&self, operation: &Operation) -> Option<Failure> {
+        let Request::ToolCall(call) = &operation.request else { return None };
+        let violations = self.schemas.violations(&call.tool_name, &call.parameters);
+        if violations.is_empty() {
+            return None;
+        }
+        let message = "the arguments do not fit the tool's schema";
+        Some(Failure { violations, ..Failure::new(FailureCode::InvalidArguments, message) })
+    }
+
+    /// Starts operations of the queue as long as fewer are under way than the step allows.
+    pub(super) fn fill(&mut self) {
+        let most = self.machine.state().concurrency().map_or(usize::MAX, |most| most as usize);
+        while let Some((operation, cause)) = self.queue.front().copied() {
+            if self.stopping || self.ended.is_some() || self.under_way() >= most {
+                return;
+            }
+            self.queue.pop_front();
+            if self.is_missing(operation) {
+                let attempts = self.progress.get(&operation).map_or(0, |progress| progress.attempts);
+                self.attempt(operation, attempts + 1, cause);
+            }
+        }
+    }
+
+    /// How many operations of the step have started and have neither an outcome nor a question.
+    pub(super) fn under_way(&self) -> usize {
+        let started = |operation: &&Operation| {
+            !is_waiting(operation)
+                && self.progress.get(&operation.id).is_some_and(|progress| progress.started)
+        };
+        self.missing().filter(started).count()
+    }
+
+    /// Writes down a further attempt and starts it after the commit; while the run stops, it is put off.
+    pub(super) fn attempt(&mut self, operation: OperationId, attempt: u32, cause: AttemptCause) {
+        let at = now();
+        let start = if self.stopping { Start::Deferred } else { Start::Now };
+        self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start }));
+        self.progress.entry(operation).or_default().attempted(at, attempt, cause, start);
+        if start == Start::Now {
+            self.starting.push((operation, attempt));
+        }
+    }
+
+    /// Takes an outcome, and steps when it was the last that was missing.
+    pub(super) fn resolve(&mut self, operation: OperationId, outcome: Outcome) -> Result<(), RunFailure> {
+        self.record_outcome(operation, outcome)?;
+        self.fill();
+        self.go_on()
+    }
+
+    pub(super) fn record_outcome(
+        &mut self,
+        operation: OperationId,
+        outcome: Outcome,
+    ) -> Result<(), RunFailure> {
+        let mut outcome = self.presentable(outcome);
+        let at = now();
+        let progress = self.progress.get(&operation).copied().unwrap_or_default();
+        let (attempts, mut elapsed_ms) = (progress.attempts, progress.elapsed_ms(at));
+        match &mut outcome {
+            Outcome::ModelReplied(reply) => reply.lost_attempts = progress.lost,
+            // Waiting for a time is no active time.
+            Outcome::TimerFired => elapsed_ms = 0,
+            _ => {}
+        }
+        let body = Body::Resolved { outcome: outcome.clone(), attempts, elapsed_ms };
+        self.outbox.push(NewRecord::of(at, operation, body));
+        self.resume(Event::outcome(at, operation, outcome))
+    }
+
+    /// An outcome as it may be recorded: bounded, and without secrets.
+    pub(super) fn presentable(&self, outcome: Outcome) -> Outcome {
+        let mut outcome = outcome.bounded();
+        self.context.bindings.secrets().scrub(&mut outcome);
+        outcome
+    }
+
+    pub(super) fn open_gate(&mut self, operation: OperationId, reason: String) -> Result<(), RunFailure> {
+        let at = now();
+        let mut reason = reason;
+        self.context.bindings.secrets().text(&mut reason);
+        self.progress.entry(operation).or_default().pause(at);
+        let gate = Gate::InDoubt { reason };
+        self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
+        self.resume(Event::gated(at, operation, gate))?;
+        self.fill();
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, event: Event) -> Result<(), RunFailure> {
+        self.machine.resume(event).map_err(|error| self.defect(&error.to_string()))
+    }
+
+    /// Decides on an operation whose attempt brought no answer.
+    pub(super) fn unanswered(
+        &mut self,
+        id: OperationId,
+        attempt: u32,
+        error: AttemptError,
+    ) -> Result<(), RunFailure> {
+        let Some(operation) = self.missing().find(|operation| operation.id == id) else { return Ok(()) };
+        let code = error.failure.code;
+        tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
+        let cause = AttemptCause::Failed { code, possibly_received: error.received == Received::Possibly };
+        let progress = self.progress.get(&id).copied().unwrap_or_default();
+        match policy::after(id, &operation.terms, situation(&progress, attempt), error) {
+            policy::Verdict::Again(_) if self.stopping => {
+                self.attempt(id, attempt + 1, cause);
+                Ok(())
+            }
+            policy::Verdict::Again(pause) => {
+                let attempt = attempt + 1;
+                let pausing =
+                    move |abort| Running { pause: Some(cause), ..Running::busy(id, attempt, true)(abort) };
+                self.spawn(pausing, async move {
+                    tokio::time::sleep(pause).await;
+                    Input::Due { operation: id, attempt, cause }
+                });
+                Ok(())
+            }
+            policy::Verdict::Fail(failure) => self.resolve(id, Outcome::Failed(failure)),
+            policy::Verdict::Ask(reason) => self.open_gate(id, reason),
+        }
+    }
+
+    /// Keeps an outcome that came after the run had ended.
+    pub(super) fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
+        let outcome = self.presentable(outcome);
+        self.outbox.push(NewRecord::of(now(), operation, Body::Late { outcome }));
+    }
+}

@@ -1,0 +1,369 @@
+//! A run goes on: after an interruption or a crash, with answers, or to be ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::{broadcast, watch};
+
+use segno_core::{AgentConfig, AgentState, Answer, OperationId, Request, RunId, ToolKind};
+use segno_store::{AcquireError, Lease, Message, ReadError, RunStatus, RunSummary};
+
+use crate::answers;
+use crate::attempt::RunContext;
+use crate::driver::{Driver, Why, waiting};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::fold::{End, Fold, FoldError};
+use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop, WaitingOperation};
+use crate::start::{child_run, successor_run};
+
+/// A child run that has not ended, or a child of one, as of the run that was asked about.
+pub(crate) struct Descendant {
+    /// The operation of the run that was asked about, below which it runs.
+    pub(crate) via: OperationId,
+    pub(crate) run: RunId,
+    pub(crate) config: Arc<AgentConfig>,
+    pub(crate) state: AgentState,
+}
+
+/// What came of asking for a run's end.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancelled {
+    /// The run has ended.
+    Ended(Box<RunReport>),
+    /// Another process performs the run; it was told.
+    Requested {
+        /// The run.
+        run: RunId,
+    },
+}
+
+impl Engine {
+    /// Goes on with a run: after an interruption or a crash, when its time has come, or with answers to what it waits for.
+    /// Answers to child runs are passed on. A run that has ended reports its end again; one that handed over goes on
+    /// with the run after it.
+    ///
+    /// # Errors
+    /// When there is no such run, another process owns it, its journal is damaged, or an answer does not fit. Nothing
+    /// is recorded then.
+    pub async fn resume(&self, run: RunId, answers: Vec<GateInput>) -> Result<RunHandle, EngineError> {
+        let summary = self.last_in_line(run).await?;
+        let run = summary.run;
+        let config = self.config(run, summary.config).await?;
+        if summary.status.is_end() {
+            return self.report_end(run, config, &answers).await;
+        }
+        let owner = self.owner(run).await?;
+        let lease = self.store().acquire(run, owner).await?;
+        match self.take_over(run, config, &summary, &lease, answers).await {
+            Ok((context, events, fold, orders)) => self.go_on(run, context, events, fold, lease, orders),
+            Err(error) => {
+                // The error that stopped us matters more than one while giving the run back.
+                let _ = self.store().release(lease).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a run and its child runs: here, or through the process that performs it. What may not be repeated and is under
+    /// way finishes, and is recorded.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, its journal is damaged, or it cannot be written down.
+    pub fn cancel<'a>(
+        &'a self,
+        run: RunId,
+        by: Option<String>,
+        reason: Option<String>,
+    ) -> Pin<Box<dyn Future<Output = Result<Cancelled, EngineError>> + Send + 'a>> {
+        // Boxed, since its child runs are ended first.
+        Box::pin(async move {
+            let summary = self.last_in_line(run).await?;
+            let run = summary.run;
+            if summary.status.is_end() {
+                return Err(EngineError::Ended { run, status: summary.status });
+            }
+            let config = self.config(run, summary.config).await?;
+            let owner = self.owner(run).await?;
+            let lease = match self.store().acquire(run, owner).await {
+                Ok(lease) => lease,
+                Err(AcquireError::Owned { .. }) => {
+                    self.store().post(run, Message::Cancel { by, reason }).await?;
+                    return Ok(Cancelled::Requested { run });
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let prepared = async {
+                let fold = self.fold_from_snapshot(run, &config).await?;
+                for below in self.children(fold.state()).await? {
+                    if below.state.is_over() {
+                        continue;
+                    }
+                    self.cancel(below.run, by.clone(), reason.clone()).await?;
+                }
+                let (context, _) = self.context(run, config, &summary.session, &summary.tenant, None)?;
+                Ok::<_, EngineError>((fold, context))
+            };
+            let (fold, context) = match prepared.await {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    let _ = self.store().release(lease).await;
+                    return Err(error);
+                }
+            };
+            let (_stop, stopped) = watch::channel(Stop::Cancel);
+            let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, stopped);
+            driver.why = Why { by, reason };
+            let task = self.perform(driver);
+            match task.await {
+                Ok(report) => Ok(Cancelled::Ended(Box::new(report?))),
+                Err(error) => {
+                    Err(crate::error::RunFailure::Panicked { run, message: error.to_string() }.into())
+                }
+            }
+        })
+    }
+
+    /// A run's entry; after handoffs that of the last run.
+    pub(crate) async fn last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
+        let mut summary = self.store().summary(run).await?;
+        while summary.status == RunStatus::HandedOff {
+            summary = self.store().summary(successor_run(summary.run)).await?;
+        }
+        Ok(summary)
+    }
+
+    /// A run's entry, if there is such a run.
+    pub(crate) async fn known(&self, run: RunId) -> Result<Option<RunSummary>, EngineError> {
+        match self.store().summary(run).await {
+            Ok(summary) => Ok(Some(summary)),
+            Err(ReadError::UnknownRun { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The child runs of a state's pending operations that have not ended, with theirs.
+    pub(crate) fn descendants<'a>(
+        &'a self,
+        state: &'a AgentState,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Descendant>, EngineError>> + Send + 'a>> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for child in self.children(state).await? {
+                let below = self.descendants(&child.state).await?;
+                let via = child.via;
+                all.push(child);
+                all.extend(below.into_iter().map(|one| Descendant { via, ..one }));
+            }
+            Ok(all)
+        })
+    }
+
+    async fn children(&self, state: &AgentState) -> Result<Vec<Descendant>, EngineError> {
+        let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
+        let calls = pending.filter(|pending| matches!(pending.operation.request, Request::AgentCall(_)));
+        let mut children = Vec::new();
+        for via in calls.map(|pending| pending.operation.id) {
+            let Some(known) = self.known(child_run(via)).await? else { continue };
+            let summary = self.last_in_line(known.run).await?;
+            if summary.status.is_end() {
+                continue;
+            }
+            let config = self.config(summary.run, summary.config).await?;
+            let fold = self.fold_from_snapshot(summary.run, &config).await?;
+            let (run, state) = (summary.run, fold.machine.into_state());
+            children.push(Descendant { via, run, config, state });
+        }
+        Ok(children)
+    }
+
+    /// All that a run waits for, its child runs included.
+    pub(crate) async fn all_waiting(
+        &self,
+        run: RunId,
+        state: &AgentState,
+    ) -> Result<Vec<WaitingOperation>, EngineError> {
+        let mut all = waiting(run, state);
+        for below in self.descendants(state).await? {
+            all.extend(waiting(below.run, &below.state));
+        }
+        Ok(all)
+    }
+
+    async fn report_end(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        answers: &[GateInput],
+    ) -> Result<RunHandle, EngineError> {
+        if !answers.is_empty() {
+            return Err(EngineError::Answer {
+                message: format!(
+                    "run {run} has ended and waits for no answer: look at it with `segno show {run}`"
+                ),
+            });
+        }
+        let agent = config.name.clone();
+        let records = self.store().read(run, 0).await?;
+        let fold = self.fold_all(run, config, &records).await?;
+        let state = fold.state();
+        let (steps, usage) = (state.step(), state.usage());
+        let Some(End::Response(response)) = fold.ended else {
+            return Err(FoldError::NoStart { run }.into());
+        };
+        let report = RunReport { run, agent, end: RunEnd::Ended(response), steps, usage, before: Vec::new() };
+        let (_, events) = broadcast::channel(1);
+        let (stop, _) = watch::channel(Stop::Go);
+        Ok(RunHandle { run, events, stop, task: tokio::spawn(async { Ok(report) }) })
+    }
+
+    /// Reads where an owned run stands, and checks that it can go on here.
+    async fn take_over(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        summary: &RunSummary,
+        lease: &Lease,
+        inputs: Vec<GateInput>,
+    ) -> Result<Taken, EngineError> {
+        let fold = self.fold_from_snapshot(run, &config).await?;
+        let rebound = self.rebind(run, &config, &fold.modules).await?;
+        let (own, below) = self.sort(run, fold.state(), inputs).await?;
+        let answers = answers::check(run, &config, fold.state(), own)?;
+        let (context, events) = self.context(run, config, &summary.session, &summary.tenant, None)?;
+        context.answer_children(below);
+        tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
+        Ok((context, events, fold, Orders { rebound, answers }))
+    }
+
+    /// Sorts answers into the run's own and those of its child runs, by the operation below which these run. The latter
+    /// are checked here, before anything is recorded.
+    async fn sort(
+        &self,
+        run: RunId,
+        state: &AgentState,
+        inputs: Vec<GateInput>,
+    ) -> Result<(Vec<GateInput>, BTreeMap<OperationId, Vec<GateInput>>), EngineError> {
+        let mut own = Vec::new();
+        let mut below: BTreeMap<OperationId, Vec<GateInput>> = BTreeMap::new();
+        if inputs.is_empty() {
+            return Ok((own, below));
+        }
+        let descendants = self.descendants(state).await?;
+        let theirs: Vec<(&Descendant, OperationId)> = descendants
+            .iter()
+            .flat_map(|one| waiting(one.run, &one.state).into_iter().map(move |waits| (one, waits.operation)))
+            .collect();
+        let mine = waiting(run, state);
+        for mut input in inputs {
+            let found = match input.operation {
+                Some(id) => theirs.iter().find(|(_, operation)| *operation == id),
+                None if mine.is_empty() && theirs.len() == 1 => theirs.first(),
+                None if !mine.is_empty() && !theirs.is_empty() => {
+                    let all = mine.iter().map(|one| one.operation).chain(theirs.iter().map(|(_, id)| *id));
+                    return Err(EngineError::Answer { message: answers::which(run, all) });
+                }
+                None => None,
+            };
+            match found {
+                Some((descendant, operation)) => {
+                    input.operation = Some(*operation);
+                    answers::check(
+                        descendant.run,
+                        &descendant.config,
+                        &descendant.state,
+                        vec![input.clone()],
+                    )?;
+                    below.entry(descendant.via).or_default().push(input);
+                }
+                None => own.push(input),
+            }
+        }
+        Ok((own, below))
+    }
+
+    fn go_on(
+        &self,
+        run: RunId,
+        context: Arc<RunContext>,
+        events: broadcast::Receiver<RunEvent>,
+        fold: Fold,
+        lease: Lease,
+        orders: Orders,
+    ) -> Result<RunHandle, EngineError> {
+        let (stop, stopped) = watch::channel(Stop::Go);
+        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, stopped);
+        driver.rebind(orders.rebound);
+        driver.take_up()?;
+        for (operation, answer) in orders.answers {
+            driver.answer(operation, answer)?;
+        }
+        Ok(RunHandle { run, events, stop, task: self.perform(driver) })
+    }
+
+    /// Folds the journal from the latest snapshot on; from the beginning when there is none.
+    pub(crate) async fn fold_from_snapshot(
+        &self,
+        run: RunId,
+        config: &Arc<AgentConfig>,
+    ) -> Result<Fold, EngineError> {
+        let Some(snapshot) = self.store().snapshot(run).await? else {
+            let records = self.store().read(run, 0).await?;
+            return self.fold_all(run, Arc::clone(config), &records).await;
+        };
+        let records = self.store().read(run, snapshot.seq).await?;
+        let mut fold = Fold::at(Arc::clone(config), run, snapshot.state);
+        fold.carry(snapshot.active_ms, snapshot.modules);
+        records.iter().try_for_each(|record| fold.apply(record))?;
+        Ok(fold)
+    }
+
+    /// Compares the tool servers with those that the run has used: another module is fine as long as it offers the
+    /// same tools, and is written down.
+    pub(crate) async fn rebind(
+        &self,
+        run: RunId,
+        config: &AgentConfig,
+        modules: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, EngineError> {
+        let mut rebound = BTreeMap::new();
+        for (server, known) in modules {
+            let digest = self.bindings().server(server).await?.digest().to_string();
+            if digest != *known {
+                rebound.insert(server.clone(), digest);
+            }
+        }
+        if rebound.is_empty() {
+            return Ok(rebound);
+        }
+        let servers: BTreeSet<String> = rebound.keys().cloned().collect();
+        let offered = self.bindings().catalogue(servers.clone()).await?;
+        for (name, tool) in config.tools.tools.iter().filter(|(_, tool)| tool.kind == ToolKind::External) {
+            let Some((server, _)) =
+                name.as_str().split_once('.').filter(|(server, _)| servers.contains(*server))
+            else {
+                continue;
+            };
+            let same = offered.get(name).is_some_and(|now| {
+                now.input_schema == tool.input_schema
+                    && now.output_schema == tool.output_schema
+                    && now.description == tool.description
+            });
+            if !same {
+                let (server, tool) = (server.to_owned(), name.to_string());
+                return Err(EngineError::Rebind { run, server, tool });
+            }
+        }
+        Ok(rebound)
+    }
+}
+
+/// A run that was taken over.
+type Taken = (Arc<RunContext>, broadcast::Receiver<RunEvent>, Fold, Orders);
+
+/// What is to be recorded before a run that was taken over goes on.
+struct Orders {
+    rebound: BTreeMap<String, String>,
+    answers: Vec<(OperationId, Answer)>,
+}
