@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use segno_runtime::{EngineError, FoldError, OpenError, RunFailure};
+use segno_memory::{ExportError, ImportError, MemoryError};
+use segno_runtime::{EngineError, FoldError, OpenError, Received, RunFailure, ToolboxError};
 use segno_store::{AcquireError, CreateError, ReadError};
 
 use crate::exit::Exit;
@@ -40,18 +41,60 @@ pub(crate) enum Error {
         "`{given}` is no answer: expected `done`, `not-done`, or `@FILE` with what the operation returned"
     )]
     NotAnAnswer { given: String },
+    #[error("run {run} has no operation that begins with `{given}`")]
+    NoSuchOperation { run: String, given: String },
+    #[error("`{}` holds no runs", path.display())]
+    NotAnArchive { path: PathBuf, source: segno_store::ArchiveError },
+    #[error("the agent `{agent}` has no model that an endpoint could take the place of")]
+    NoModel { agent: String },
+    #[error("`segno.toml` has no model `{name}`: it has {}", list(known))]
+    UnknownModel { name: String, known: Vec<String> },
+    #[error("the kind of `{}` is not known", path.display())]
+    MediaType { path: PathBuf },
     #[error("stopped before the run began")]
     Stopped,
     #[error("`--{option}` belongs to an answer")]
     WithoutAnswer { option: &'static str },
     #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
     UnknownStep { run: String, step: u64, steps: u64 },
+    #[error("`{}` is a workspace already: it has a `segno.toml`", folder.display())]
+    AlreadyAWorkspace { folder: PathBuf },
+    #[error("{} there already: {}", if files.len() == 1 { "a file is" } else { "files are" }, paths(files))]
+    Taken { files: Vec<PathBuf> },
+    #[error("`{}` is there already", path.display())]
+    FileTaken { path: PathBuf },
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{tool}` is {class}: to call it twice may be wrong, and nobody agreed to it")]
+    NotAgreed { tool: String, class: &'static str },
+    #[error("there is no entity `{name}` in this memory")]
+    UnknownEntity { name: String, known: Vec<String> },
+    #[error(transparent)]
+    Toolbox(Box<ToolboxError>),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error("cannot export the memory")]
+    Export(#[from] ExportError),
+    #[error("nothing was imported from `{place}`")]
+    Import { place: String, source: ImportError },
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
     Run(#[from] RunFailure),
+}
+
+impl From<ToolboxError> for Error {
+    fn from(error: ToolboxError) -> Self {
+        match error {
+            ToolboxError::Memory(error) => Self::Memory(error),
+            ToolboxError::Open(error) => Self::Open(error),
+            ToolboxError::Engine(error) => Self::Engine(error),
+            // By far the largest of all errors, and a rare one.
+            error => Self::Toolbox(Box::new(error)),
+        }
+    }
 }
 
 /// What follows from an error.
@@ -80,9 +123,8 @@ impl Error {
         let bad_input = |code| Class::new(Exit::BadInput, code);
         let failed = |code| Class::new(Exit::Failed, code);
         match self {
-            Self::NoWorkspace { .. } => bad_input("no_workspace").with_help(
-                "go to a workspace, or name one with `--workspace DIR`; a `segno.toml` makes a folder one",
-            ),
+            Self::NoWorkspace { .. } => bad_input("no_workspace")
+                .with_help("make one with `segno init`, or name one with `--workspace DIR`"),
             Self::NoCurrentFolder { .. } => {
                 bad_input("no_workspace").with_help("name a workspace with `--workspace DIR`")
             }
@@ -95,8 +137,31 @@ impl Error {
             Self::Json { .. } => {
                 bad_input("not_json").with_help("write JSON, such as '{\"severity\": 2}', or `@FILE`")
             }
+            Self::NotAnId { what: AN_OPERATION, .. } => {
+                bad_input("unknown_operation").with_help("list a run's operations with `segno show RUN`")
+            }
             Self::NotAnId { .. } | Self::UnknownRun { .. } => bad_input("unknown_run").with_help(LIST_RUNS),
             Self::NoRuns => bad_input("unknown_run").with_help("start one with `segno run AGENT`"),
+            Self::NoModel { .. } => {
+                bad_input("no_model").with_help("name an agent of this workspace that has `[model]`")
+            }
+            Self::UnknownModel { name, known } => {
+                let class = bad_input("unknown_model");
+                match nearest(name, known) {
+                    Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                    None => {
+                        class.with_help("write it as `[models.*]` in `segno.toml`, or give an `--endpoint`")
+                    }
+                }
+            }
+            Self::MediaType { .. } => bad_input("media_type")
+                .with_help("attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file"),
+            Self::NoSuchOperation { run, .. } => {
+                bad_input("unknown_operation").with_help(format!("`segno show {run}` lists its operations"))
+            }
+            Self::NotAnArchive { .. } => {
+                bad_input("not_an_archive").with_help("give a file that `segno export` has written")
+            }
             Self::Stopped => {
                 Class::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
             }
@@ -107,14 +172,81 @@ impl Error {
             Self::AmbiguousOperation { .. } => bad_input("ambiguous_operation").with_help("give more digits"),
             Self::NotAnAnswer { .. } => bad_input("bad_answer"),
             Self::WithoutAnswer { .. } => bad_input("bad_answer")
-                .with_help("add `--approve`, `--deny` or `--answer done|not-done|@FILE`"),
+                .with_help("add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`"),
             Self::UnknownStep { .. } => {
                 bad_input("unknown_step").with_help("leave `--step` out to see all steps")
             }
+            Self::AlreadyAWorkspace { .. } => bad_input("taken")
+                .with_help("name a new folder: `segno init DIR`; or go on with `segno check`"),
+            Self::Taken { .. } => bad_input("taken")
+                .with_help("nothing was written: name a new folder, or move these files away"),
+            Self::FileTaken { .. } => {
+                bad_input("taken").with_help("name another file, or write over this one with `--force`")
+            }
+            Self::Write { .. } => {
+                failed("unwritable").with_help("name a place that this user may write, and that is not taken")
+            }
+            Self::NotAgreed { .. } => bad_input("not_agreed").with_help("agree with `--yes`"),
+            Self::UnknownEntity { name, known } => {
+                let class = bad_input("unknown_entity");
+                match nearest(name, known) {
+                    Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                    None => class.with_help(
+                        "look for it with `segno memory search`; another `--scope` is another memory",
+                    ),
+                }
+            }
+            Self::Toolbox(error) => toolbox(error),
+            Self::Memory(error) => memory(error),
+            Self::Export(error) => match error {
+                ExportError::Memory(error) => memory(error),
+                _ => failed("unwritable"),
+            },
+            Self::Import { source, .. } => match source {
+                ImportError::Memory(error) => memory(error),
+                ImportError::Conflict { .. } => bad_input("import_conflict"),
+                _ => bad_input("bad_import").with_help("correct that line, then import the whole file again"),
+            },
             Self::Open(error) => open(error),
             Self::Engine(error) => engine(error),
             Self::Run(error) => run_failure(error),
         }
+    }
+}
+
+fn toolbox(error: &ToolboxError) -> Class {
+    match error {
+        ToolboxError::UnknownTool { name, known } => {
+            let class = Class::new(Exit::BadInput, "unknown_tool");
+            match nearest(name.as_str(), known) {
+                Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                None => class.with_help("list the tools with `segno tools list`"),
+            }
+        }
+        ToolboxError::Arguments { tool, .. } => Class::new(Exit::BadInput, "bad_arguments")
+            .with_help(format!("nothing was called: see what it takes with `segno tools inspect {tool}`")),
+        ToolboxError::IsAgent { agent, .. } => {
+            Class::new(Exit::BadInput, "is_agent").with_help(format!("start it with `segno run {agent}`"))
+        }
+        ToolboxError::NoAnswer { received, .. } => {
+            let class = Class::new(Exit::Failed, "no_answer");
+            match received {
+                Received::No => class.with_help("it has not acted: correct the cause and call again"),
+                Received::Possibly => class.with_help("it may have acted: look before you call again"),
+            }
+        }
+        _ => Class::new(Exit::Failed, "tool"),
+    }
+}
+
+fn memory(error: &MemoryError) -> Class {
+    match error {
+        MemoryError::Busy { .. }
+        | MemoryError::Damaged { .. }
+        | MemoryError::Storage { .. }
+        | MemoryError::Stopped { .. } => Class::new(Exit::Failed, "memory"),
+        // What is left are values out of bounds, whose messages say what was expected.
+        _ => Class::new(Exit::BadInput, "bad_value"),
     }
 }
 
@@ -171,6 +303,17 @@ fn engine(error: &EngineError) -> Class {
             .with_help("correct the file and approve again; nothing was recorded"),
         EngineError::Fold(FoldError::Diverged { .. }) => Class::new(Exit::Diverged, "diverged")
             .with_help("use the release that recorded the run, and report this difference"),
+        EngineError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
+        EngineError::Model { .. } => Class::new(Exit::BadInput, "no_model"),
+        EngineError::Ended { .. } => Class::new(Exit::BadInput, "ended"),
+        EngineError::Import(error) => match error {
+            segno_store::ImportError::RunConflict { .. } => Class::new(Exit::BadInput, "import_conflict"),
+            segno_store::ImportError::Run { .. }
+            | segno_store::ImportError::Twice { .. }
+            | segno_store::ImportError::MissingConfig { .. }
+            | segno_store::ImportError::Config { .. } => Class::new(Exit::BadInput, "not_an_archive"),
+            _ => Class::new(Exit::Failed, "store"),
+        },
         EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
         EngineError::Run(error) => run_failure(error),
         EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
@@ -200,9 +343,17 @@ fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k str> {
         .map(|(_, known)| known)
 }
 
+fn paths(files: &[PathBuf]) -> String {
+    let paths: Vec<_> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    paths.join(", ")
+}
+
 fn list(waiting: &[String]) -> String {
     if waiting.is_empty() { "nothing".to_owned() } else { waiting.join(", ") }
 }
+
+/// What [`Error::NotAnId`] calls the id of an operation.
+pub(crate) const AN_OPERATION: &str = "an operation id";
 
 const LIST_RUNS: &str = "list the runs with `segno runs`";
 

@@ -21,6 +21,12 @@ pub(crate) fn text(argument: &str) -> Result<String, Error> {
     }
 }
 
+/// The bytes of a file.
+pub(crate) fn bytes(file: &Path) -> Result<Vec<u8>, Error> {
+    let fault = |source| Error::Input { place: file.display().to_string(), source };
+    take(File::open(file).map_err(fault)?).map_err(fault)
+}
+
 /// The JSON that an argument says, as in [`text`].
 pub(crate) fn json(argument: &str) -> Result<Value, Error> {
     let place = if argument.starts_with('@') || argument == "-" { argument } else { "the argument" };

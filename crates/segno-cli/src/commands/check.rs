@@ -1,39 +1,113 @@
 //! `segno check`: every problem of the workspace at once.
 
-use segno_workspace::{Diagnostic, Workspace};
+use std::fs;
+use std::path::Path;
+
+use segno_workspace::{Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, Workspace};
+use serde::Serialize;
 
 use super::Context;
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::text::count;
-use crate::render::{diagnostics, failure};
+use crate::render::diagnostics;
+use crate::render::failure;
+use crate::render::output::Output;
+use crate::render::text::{Style, brief, count, styled};
 
-/// Checks the files first; only sound files can be held against what the tool servers offer.
-pub(super) async fn check(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let loaded = Workspace::load(&context.root);
-    let mut found = loaded.diagnostics;
-    let mut agents = 0;
-    if let Some(workspace) = loaded.workspace {
-        agents = workspace.agents.len() as u64;
-        match offered(context).await {
-            Ok(further) => found.extend(further),
-            Err(error) if failure::problems(&error).is_empty() => return Err(error),
-            Err(error) => found.extend_from_slice(failure::problems(&error)),
-        }
-    }
-    let wrong = found.iter().any(Diagnostic::is_error);
-    if context.format == Format::Json {
-        context.output.document(&found);
-    } else {
-        diagnostics::draw(&context.root, &found, context.output);
-        let summary = diagnostics::summary(&found);
-        let agents = if wrong { String::new() } else { format!("{}: ", count(agents, "agent")) };
-        context.output.note(format_args!("{agents}{summary}"));
-    }
-    Ok(if wrong { Exit::BadInput } else { Exit::Done })
+/// What `check --connect` tells.
+#[derive(Serialize)]
+struct Connected<'c> {
+    /// What changed at the tool servers, each in words.
+    changes: Vec<String>,
+    /// Whether `segno.lock` was written.
+    written: bool,
+    diagnostics: &'c [Diagnostic],
 }
 
-async fn offered(context: &Context<'_>) -> Result<Vec<Diagnostic>, Error> {
-    Ok(context.engine().await?.check().await?)
+/// Checks the files, and holds every agent against what is pinned in `segno.lock`. Starts nothing.
+pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
+    let Loaded { workspace, diagnostics: mut found, .. } = Workspace::load(&context.root);
+    let LockRead { lock, diagnostics, .. } = Lock::read(&context.root);
+    // Of a damaged file nothing is believed; that it is damaged is told, and not that nothing is pinned.
+    let is_damaged = lock.is_none() && !diagnostics.is_empty();
+    found.extend(diagnostics);
+    if let Some(workspace) = workspace.as_ref().filter(|_| !is_damaged) {
+        found.extend(workspace.check(&lock.unwrap_or_default(), &Catalogue::new()));
+    }
+    if context.format == Format::Json {
+        context.output.document(&found);
+    }
+    Ok(tell(workspace.as_ref(), &found, context))
+}
+
+/// Asks every tool server what it offers, tells what changed since it was pinned, and pins that.
+pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
+    let Loaded { workspace, diagnostics: mut found, .. } = Workspace::load(&context.root);
+    let Some(workspace) = workspace else {
+        if context.format == Format::Json {
+            context.output.document(&Connected { changes: Vec::new(), written: false, diagnostics: &found });
+        }
+        return Ok(tell(None, &found, context));
+    };
+    let (mut lock, unreachable) = context.engine().await?.pin().await;
+    let old = Lock::read(&context.root).lock;
+    let before = old.clone().unwrap_or_default();
+    // A server that is not there for once keeps what was pinned.
+    for (server, _) in &unreachable {
+        if let Some(pinned) = before.servers.get(server) {
+            lock.servers.insert(server.clone(), pinned.clone());
+        }
+    }
+    let changes = Lock::diff(&before, &lock);
+    let written = old.as_ref() != Some(&lock) && (old.is_some() || !workspace.settings.servers.is_empty());
+    if written {
+        write(&context.root, &lock)?;
+    }
+    found.extend(workspace.check(&lock, &Catalogue::new()));
+    if context.format == Format::Json {
+        let changes = changes.iter().map(ToString::to_string).collect();
+        context.output.document(&Connected { changes, written, diagnostics: &found });
+    } else {
+        changed(&changes, written, context.output);
+    }
+    let mut exit = tell(Some(&workspace), &found, context);
+    for (_, error) in unreachable {
+        let ended = failure::show(&error.into(), None, Format::Text, context.output);
+        exit = if exit == Exit::Done { ended } else { exit };
+    }
+    Ok(exit)
+}
+
+fn changed(changes: &[LockChange], written: bool, output: &mut Output) {
+    let colour = output.stderr.terminal.colour;
+    let width = output.stderr.terminal.width;
+    for change in changes {
+        let word = styled(colour, Style::Yellow, "changed").to_string();
+        output.note(format_args!("{word}: {}", brief(&change.to_string(), width.saturating_sub(9))));
+    }
+    if written {
+        let changes = count(changes.len() as u64, "change");
+        output.note(format_args!("{}: {changes}, written; look at it before you commit it", Lock::FILE));
+    }
+}
+
+/// Writes the file as a whole: no reader sees half of it.
+fn write(root: &Path, lock: &Lock) -> Result<(), Error> {
+    let path = root.join(Lock::FILE);
+    let beside = root.join(format!("{}.new", Lock::FILE));
+    let written = fs::write(&beside, lock.to_text()).and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|source| Error::Write { path, source })
+}
+
+fn tell(workspace: Option<&Workspace>, found: &[Diagnostic], context: &mut Context<'_>) -> Exit {
+    let wrong = found.iter().any(Diagnostic::is_error);
+    if context.format != Format::Json {
+        diagnostics::draw(&context.root, found, context.output);
+        let summary = diagnostics::summary(found);
+        let agents = workspace.filter(|_| !wrong).map(|workspace| workspace.agents.len() as u64);
+        let agents = agents.map(|agents| format!("{}: ", count(agents, "agent"))).unwrap_or_default();
+        context.output.note(format_args!("{agents}{summary}"));
+    }
+    if wrong { Exit::BadInput } else { Exit::Done }
 }

@@ -61,15 +61,27 @@ impl Follow {
     pub(super) async fn until_over(
         mut self,
         engine: &Engine,
-        mut handle: RunHandle,
+        handle: RunHandle,
         mut events: Events,
         context: &mut Context<'_>,
     ) -> Result<Exit, Error> {
+        let report = self.until_let_go(engine, handle, &mut events, context).await?;
+        self.end(&report, engine, events, context).await
+    }
+
+    /// Follows the run until its process may let go of it, and says how it stands.
+    pub(super) async fn until_let_go(
+        &mut self,
+        engine: &Engine,
+        mut handle: RunHandle,
+        events: &mut Events,
+        context: &mut Context<'_>,
+    ) -> Result<RunReport, Error> {
         let run = handle.run();
         loop {
             tokio::select! {
                 event = handle.next_event() => match event {
-                    Some(event) => self.tell(&event, engine, &mut events, context).await?,
+                    Some(event) => self.tell(&event, engine, events, context).await?,
                     None => break,
                 },
                 () = self.signals.next() => {
@@ -79,14 +91,21 @@ impl Follow {
             }
         }
         let mut finish = std::pin::pin!(handle.finish());
-        let report = loop {
+        loop {
             tokio::select! {
-                report = &mut finish => break report?,
+                report = &mut finish => {
+                    self.stopping = false;
+                    return Ok(report?);
+                }
                 // Nothing is left to interrupt: the next wish ends the process.
                 () = self.signals.next() => self.stop(run, context.output),
             }
-        };
-        self.end(&report, engine, events, context).await
+        }
+    }
+
+    /// Waits for a wish to stop.
+    pub(super) async fn wish(&mut self) {
+        self.signals.next().await;
     }
 
     async fn tell(
@@ -107,6 +126,12 @@ impl Follow {
                 }
                 let event = events.event(Entry::appended(*seq, record));
                 context.output.json_line(&event);
+            }
+            RunEvent::HandedOff { run, .. } => {
+                if context.format == Format::Jsonl {
+                    catch_up(engine, events, context.output, u64::MAX).await?;
+                }
+                *events = Events::new(*run);
             }
             RunEvent::Recorded { .. } | RunEvent::Delta { .. } => {}
         }
@@ -138,7 +163,7 @@ impl Follow {
     }
 
     /// Writes the answer, if it was not streamed; raw, unless a terminal would obey what a model wrote.
-    fn answer(&self, report: &RunReport, output: &mut Output) {
+    pub(super) fn answer(&self, report: &RunReport, output: &mut Output) {
         let RunEnd::Ended(response) = &report.end else { return };
         let answer = match (&response.answer, &response.output) {
             (Some(answer), _) => answer.clone(),

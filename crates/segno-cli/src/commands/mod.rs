@@ -1,26 +1,39 @@
 //! The verbs.
 
+mod cancel;
+mod carry;
+mod chat;
 mod check;
+mod completions;
+mod diff;
 mod follow;
+mod fork;
+mod init;
+mod man;
+mod memory;
 mod replay;
 mod resume;
 mod run;
 mod runs;
+mod schema;
 mod select;
 mod show;
+mod tools;
 
 use std::path::{Path, PathBuf};
 
 use segno_runtime::Engine;
 
-use crate::args::{Args, Format, Verb};
+use crate::args::{Args, Format, Needs, Verb};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::locate;
 use crate::render::failure;
 use crate::render::output::Output;
 
-/// What every verb needs.
+pub(crate) use self::completions::COMPLETE;
+
+/// What every verb that works in a workspace needs.
 struct Context<'a> {
     /// The workspace's folder.
     root: PathBuf,
@@ -45,22 +58,84 @@ impl Context<'_> {
 }
 
 /// Does what the arguments ask for; an error is told, and becomes an exit code.
-pub(crate) async fn dispatch(args: &Args, output: &mut Output) -> Exit {
+pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
     let format = args.verb.format();
     let named = args.workspace.as_deref();
+    if args.verb.needs() == Needs::Nothing {
+        let done = alone(args, output);
+        return done.unwrap_or_else(|error| failure::show(&error, None, format, output));
+    }
     let root = match locate::workspace(named) {
         Ok(root) => root,
         Err(error) => return failure::show(&error, None, format, output),
     };
     let mut context = Context { root, named, format, verbose: args.verbose, output };
     let result = match &args.verb {
-        Verb::Check(_) => check::check(&mut context).await,
-        Verb::Run(args) => run::run(args, &mut context).await,
-        Verb::Resume(args) => resume::resume(args, &mut context).await,
-        Verb::Runs(args) => runs::runs(args, &mut context).await,
-        Verb::Show(args) => show::show(args, &mut context).await,
-        Verb::Replay(args) => replay::replay(args, &mut context).await,
+        Verb::Check(check) if !check.connect => check::files(&mut context),
+        verb => with_runtime(verb, &mut context),
     };
     let Context { root, output, .. } = context;
     result.unwrap_or_else(|error| failure::show(&error, Some(&root), format, output))
+}
+
+/// What needs no workspace.
+fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
+    match &args.verb {
+        Verb::Init(init) => init::init(init, args.workspace.as_deref(), args.verb.format(), output),
+        Verb::Schema(schema) => schema::schema(schema, output),
+        Verb::Completions(completions) => completions::completions(completions, output),
+        Verb::Man(man) => man::man(man, output),
+        Verb::Check(_)
+        | Verb::Run(_)
+        | Verb::Chat(_)
+        | Verb::Resume(_)
+        | Verb::Runs(_)
+        | Verb::Show(_)
+        | Verb::Replay(_)
+        | Verb::Fork(_)
+        | Verb::Diff(_)
+        | Verb::Cancel(_)
+        | Verb::Export(_)
+        | Verb::Import(_)
+        | Verb::Tools(_)
+        | Verb::Memory(_) => unreachable!("these work in a workspace"),
+    }
+}
+
+/// What waits for others: threads are started for it.
+fn with_runtime(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
+    // Runs wait far more than they compute: two threads keep a slow guest from holding up the terminal.
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_time();
+    if verb.needs() == Needs::Everything {
+        // Listens for signals, through a socket pair. What only reads a journal opens no socket of any kind.
+        builder.enable_io();
+    }
+    let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
+    let result = runtime.block_on(perform(verb, context));
+    // A thread that still compiles a module must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+async fn perform(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
+    match verb {
+        Verb::Check(_) => check::connect(context).await,
+        Verb::Run(args) => run::run(args, context).await,
+        Verb::Chat(args) => chat::chat(args, context).await,
+        Verb::Resume(args) => resume::resume(args, context).await,
+        Verb::Runs(args) => runs::runs(args, context).await,
+        Verb::Show(args) => show::show(args, context).await,
+        Verb::Replay(args) => replay::replay(args, context).await,
+        Verb::Fork(args) => fork::fork(args, context).await,
+        Verb::Diff(args) => diff::diff(args, context).await,
+        Verb::Cancel(args) => cancel::cancel(args, context).await,
+        Verb::Export(args) => carry::export(args, context).await,
+        Verb::Import(args) => carry::import(args, context).await,
+        Verb::Tools(args) => tools::tools(args, context).await,
+        Verb::Memory(args) => memory::memory(args, context).await,
+        Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) => {
+            unreachable!("these need no workspace")
+        }
+    }
 }

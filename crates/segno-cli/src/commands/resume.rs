@@ -49,6 +49,10 @@ fn settlement(args: &ResumeArgs) -> Result<Option<Settlement>, Error> {
     if args.deny {
         return Ok(Some(Settlement::Deny { reason: args.reason.clone() }));
     }
+    if let Some(reply) = &args.reply {
+        let value = serde_json::Value::String(input::text(reply)?);
+        return Ok(Some(Settlement::Give { value }));
+    }
     match args.answer.as_deref() {
         Some("done") => Ok(Some(Settlement::Done { result: None })),
         Some("not-done") => Ok(Some(Settlement::NotDone)),

@@ -33,7 +33,8 @@ pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<E
             [short(run.run), run.agent.to_string(), status, time(run.started_at), run.records.to_string()]
         })
         .collect();
-    for line in table(["RUN", "AGENT", "STATUS", "STARTED", "RECORDS"], &rows) {
+    let width = context.output.stdout.terminal.width;
+    for line in table(["RUN", "AGENT", "STATUS", "STARTED", "RECORDS"], &rows, width) {
         context.output.stdout.line(line);
     }
     if u32::try_from(runs.len()).is_ok_and(|shown| shown == args.limit) {

@@ -1,10 +1,10 @@
 //! Finds the run or the operation that somebody means: by its id, the beginning of it, or as the last one.
 
 use segno_core::{OperationId, RunId};
-use segno_runtime::{Engine, WaitingOperation};
+use segno_runtime::{Engine, Inspection, WaitingOperation};
 use segno_store::RunFilter;
 
-use crate::error::Error;
+use crate::error::{AN_OPERATION, Error};
 use crate::render::text::short;
 
 /// The fewest digits that may stand for an id: with fewer, a slip would often name another run.
@@ -16,7 +16,9 @@ const LISTED: usize = 8;
 /// Finds a run.
 pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
     if given == "last" {
-        let newest = engine.runs(&RunFilter { limit: 1, ..RunFilter::default() }).await?;
+        // A child run begins after its parent, but it is the parent that somebody started.
+        let filter = RunFilter { limit: 1, roots_only: true, ..RunFilter::default() };
+        let newest = engine.runs(&filter).await?;
         return newest.first().map(|summary| summary.run).ok_or(Error::NoRuns);
     }
     let expected = "4 to 32 hexadecimal digits, or `last`";
@@ -35,11 +37,8 @@ pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
 /// Finds an operation among those that a run waits for.
 pub(super) fn operation(run: RunId, given: &str, waiting: &[WaitingOperation]) -> Result<OperationId, Error> {
     let expected = "4 to 32 hexadecimal digits";
-    let prefix = digits(given).ok_or_else(|| Error::NotAnId {
-        given: shown(given),
-        what: "an operation id",
-        expected,
-    })?;
+    let prefix =
+        digits(given).ok_or_else(|| Error::NotAnId { given: shown(given), what: AN_OPERATION, expected })?;
     let fits = |operation: &&WaitingOperation| operation.operation.to_string().starts_with(&prefix);
     match waiting.iter().filter(fits).collect::<Vec<_>>().as_slice() {
         [] => {
@@ -52,6 +51,36 @@ pub(super) fn operation(run: RunId, given: &str, waiting: &[WaitingOperation]) -
             Err(Error::AmbiguousOperation { given: prefix, found })
         }
     }
+}
+
+/// Finds an operation among all that a run has asked for.
+pub(super) fn operation_of(inspection: &Inspection, given: &str) -> Result<OperationId, Error> {
+    let expected = "4 to 32 hexadecimal digits";
+    let what = AN_OPERATION;
+    let prefix = digits(given).ok_or_else(|| Error::NotAnId { given: shown(given), what, expected })?;
+    let all = inspection.steps.iter().flat_map(|step| &step.operations);
+    let mut found: Vec<OperationId> = all
+        .map(|operation| operation.operation)
+        .filter(|operation| operation.to_string().starts_with(&prefix))
+        .collect();
+    found.dedup();
+    match found.as_slice() {
+        [] => Err(Error::NoSuchOperation { run: short(inspection.summary.run), given: prefix }),
+        [operation] => Ok(*operation),
+        several => {
+            let found = several.iter().map(ToString::to_string).collect();
+            Err(Error::AmbiguousOperation { given: prefix, found })
+        }
+    }
+}
+
+/// Refuses a model that the workspace does not have, before a run asks it.
+pub(super) fn model(engine: &Engine, name: &str) -> Result<(), Error> {
+    let models = &engine.workspace().settings.models;
+    if models.contains_key(name) {
+        return Ok(());
+    }
+    Err(Error::UnknownModel { name: shown(name), known: models.keys().map(ToString::to_string).collect() })
 }
 
 /// The hexadecimal digits of an id or of its beginning, in lower case.
@@ -73,11 +102,13 @@ mod tests {
 
     fn waiting(ids: &[[u8; 16]]) -> Vec<WaitingOperation> {
         let waiting = |id: &[u8; 16]| WaitingOperation {
+            run: RunId::from_bytes([0; 16]),
             operation: OperationId::from_bytes(*id),
             gate: Gate::Approval,
             question: "?".into(),
             tool: None,
             arguments: None,
+            schema: None,
         };
         ids.iter().map(waiting).collect()
     }

@@ -1,7 +1,7 @@
 //! `segno show`: what happened in a run, what the agent knew, and why.
 
-use segno_core::Request;
-use segno_runtime::{Inspection, OperationView, StepView};
+use segno_core::{Request, RunId};
+use segno_runtime::{Engine, Inspection, OperationView, StepView};
 
 use super::{Context, select};
 use crate::args::{Format, ShowArgs};
@@ -43,6 +43,16 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
         ending::waiting(&short(run), &inspection.waiting, context.named, output);
     }
     Ok(Exit::Done)
+}
+
+/// Shows all steps of a run.
+pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>) -> Result<(), Error> {
+    let inspection = engine.inspect(run, None).await?;
+    let output = &mut *context.output;
+    header(&inspection, output);
+    inspection.steps.iter().for_each(|view| step(view, output));
+    end(&inspection, output);
+    Ok(())
 }
 
 fn header(inspection: &Inspection, output: &mut Output) {
@@ -102,6 +112,14 @@ fn request_line(request: &Request) -> String {
         Request::ModelCompletion(completion) => format!("with {}", count(completion.entries, "message")),
         Request::MemorySearch(search) => format!("for {}", search.query),
         Request::MemoryCreate(create) => format!("{}: {}", create.entity, create.content),
+        Request::MemoryTraverse(walk) => {
+            let relation = walk.relation.as_deref().map(|relation| format!(" along {relation}"));
+            format!("from {}{}", walk.from, relation.unwrap_or_default())
+        }
+        Request::AgentCall(call) if call.data.is_null() => call.text.clone(),
+        Request::AgentCall(call) => format!("{} {}", call.text, gist(&call.data)),
+        Request::Input(input) => input.question.clone(),
+        Request::Timer(timer) => format!("until {}", time(timer.until)),
         Request::ToolCall(call) => gist(&call.parameters),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
-use segno_workspace::{Diagnostic, Loaded, Severity, Workspace};
+use segno_workspace::{Diagnostic, Loaded, Lock, Severity, SourceFile, Workspace};
 
 use super::output::Output;
 use super::text::count;
@@ -19,7 +19,7 @@ pub(crate) fn draw(root: &Path, diagnostics: &[Diagnostic], output: &mut Output)
     let handler = GraphicalReportHandler::new_themed(theme).with_width(terminal.width).with_links(false);
     for diagnostic in diagnostics {
         let mut drawn = String::new();
-        let report = Report { diagnostic, source: source(&loaded, diagnostic) };
+        let report = Report { diagnostic, source: source(root, &loaded, diagnostic) };
         if handler.render_report(&mut drawn, &report).is_err() {
             // A span that does not fit its file, which changed meanwhile: the words still say it.
             drawn = format!("{diagnostic}\n");
@@ -31,19 +31,23 @@ pub(crate) fn draw(root: &Path, diagnostics: &[Diagnostic], output: &mut Output)
 
 /// The number of problems in words: `2 errors, 1 warning`.
 pub(crate) fn summary(diagnostics: &[Diagnostic]) -> String {
-    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() as u64;
-    let warnings = diagnostics.len() as u64 - errors;
-    match (errors, warnings) {
-        (0, 0) => "no problems".to_owned(),
-        (0, warnings) => count(warnings, "warning"),
-        (errors, 0) => count(errors, "error"),
-        (errors, warnings) => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
-    }
+    let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")];
+    let counts = counts.map(|(severity, word)| {
+        let found = diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
+        (found as u64, word)
+    });
+    let words: Vec<_> =
+        counts.into_iter().filter(|(found, _)| *found > 0).map(|(found, word)| count(found, word)).collect();
+    if words.is_empty() { "no problems".to_owned() } else { words.join(", ") }
 }
 
-fn source(loaded: &Loaded, diagnostic: &Diagnostic) -> Option<NamedSource<String>> {
-    let source = loaded.source(&diagnostic.file)?;
-    Some(NamedSource::new(diagnostic.file.to_string_lossy(), source.text().to_owned()))
+fn source(root: &Path, loaded: &Loaded, diagnostic: &Diagnostic) -> Option<NamedSource<String>> {
+    let named =
+        |source: &SourceFile| NamedSource::new(diagnostic.file.to_string_lossy(), source.text().to_owned());
+    if diagnostic.file == Path::new(Lock::FILE) {
+        return Lock::read(root).source.as_ref().map(named);
+    }
+    loaded.source(&diagnostic.file).map(named)
 }
 
 /// A diagnostic together with its file.
@@ -73,6 +77,7 @@ impl miette::Diagnostic for Report<'_> {
         Some(match self.diagnostic.severity {
             Severity::Error => miette::Severity::Error,
             Severity::Warning => miette::Severity::Warning,
+            Severity::Note => miette::Severity::Advice,
         })
     }
 

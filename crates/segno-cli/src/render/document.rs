@@ -18,6 +18,9 @@ pub(crate) struct Run {
     answer: Option<String>,
     output: Option<Value>,
     waiting_for: Vec<Waiting>,
+    /// When it can go on by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wake_at: Option<String>,
     steps: u64,
     usage: Usage,
     error: Option<RunError>,
@@ -26,9 +29,12 @@ pub(crate) struct Run {
 /// An operation that waits for an answer.
 #[derive(Debug, Serialize)]
 struct Waiting {
+    run_id: RunId,
     kind: &'static str,
     operation: OperationId,
     question: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     arguments: Option<Value>,
@@ -47,11 +53,15 @@ impl Run {
     pub(crate) fn of(report: &RunReport) -> Self {
         let (status, response, waiting) = match &report.end {
             RunEnd::Ended(response) => (end(response.status), Some(response), &[][..]),
-            RunEnd::Suspended(waiting) => ("suspended", None, waiting.as_slice()),
+            RunEnd::Suspended { waiting, .. } => ("suspended", None, waiting.as_slice()),
             RunEnd::Interrupted => ("interrupted", None, &[][..]),
         };
         let run = Self::new(report.run, report.agent.to_string(), status, response, waiting);
-        Self { steps: report.steps, usage: report.usage, ..run }
+        let wake_at = match &report.end {
+            RunEnd::Suspended { wake_at, .. } => wake_at.map(text::exact_time),
+            RunEnd::Ended(_) | RunEnd::Interrupted => None,
+        };
+        Self { wake_at, steps: report.steps, usage: report.usage, ..run }
     }
 
     fn new(
@@ -73,6 +83,7 @@ impl Run {
             answer: response.and_then(|response| response.answer.clone()),
             output: response.and_then(|response| response.output.clone()),
             waiting_for: waiting.iter().map(Waiting::of).collect(),
+            wake_at: None,
             steps: 0,
             usage: Usage::default(),
             error,
@@ -83,11 +94,13 @@ impl Run {
 impl Waiting {
     fn of(waiting: &WaitingOperation) -> Self {
         Self {
+            run_id: waiting.run,
             kind: waiting.kind(),
             operation: waiting.operation,
             question: waiting.question.clone(),
+            schema: waiting.schema.clone(),
             reason: match &waiting.gate {
-                Gate::Approval => None,
+                Gate::Approval | Gate::Input => None,
                 Gate::InDoubt { reason } => Some(reason.clone()),
             },
             arguments: waiting.arguments.clone(),
@@ -181,5 +194,6 @@ pub(crate) fn end(status: Status) -> &'static str {
         Status::Completed => "completed",
         Status::Failed => "failed",
         Status::Cancelled => "cancelled",
+        Status::HandedOff => "handed_off",
     }
 }

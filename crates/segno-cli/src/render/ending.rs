@@ -9,7 +9,7 @@ use segno_runtime::{RunEnd, RunReport, WaitingOperation};
 use super::document;
 use super::failure::help_line;
 use super::output::Output;
-use super::text::{Style, brief, count, duration, harmless, short, styled};
+use super::text::{Style, brief, count, duration, harmless, short, styled, time};
 use crate::exit::Exit;
 
 /// Tells how a run stands, and says how the command ends.
@@ -21,7 +21,7 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
             let style = if done { Style::Green } else { Style::Red };
             (document::end(response.status), style, if done { Exit::Done } else { Exit::Failed })
         }
-        RunEnd::Suspended(_) => ("suspended", Style::Yellow, Exit::Suspended),
+        RunEnd::Suspended { .. } => ("suspended", Style::Yellow, Exit::Suspended),
         RunEnd::Interrupted => ("interrupted", Style::Yellow, Exit::Interrupted),
     };
     if let RunEnd::Ended(response) = &report.end
@@ -39,7 +39,13 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
     output.note(format_args!("{word} · {} · run {run}", parts.join(" · ")));
     match &report.end {
         RunEnd::Ended(_) => {}
-        RunEnd::Suspended(waiting) => self::waiting(&run, waiting, named, output),
+        RunEnd::Suspended { waiting, wake_at } => {
+            self::waiting(&run, waiting, named, output);
+            if let Some(at) = wake_at {
+                let at = time(*at);
+                output.note(format_args!("it waits until {at}; then go on with `{}`", resume(&run, named)));
+            }
+        }
         RunEnd::Interrupted => output.note(format_args!("resume it with `{}`", resume(&run, named))),
     }
     exit
@@ -81,10 +87,18 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 // With one operation only there is nothing to choose.
                 let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
                 output.note(format_args!("  {resume}{op} --approve"));
-                output.note(format_args!(
-                    "  {resume}{op} --approve --edit FILE     with other arguments, as JSON"
-                ));
+                // Only a tool's arguments can be edited.
+                if operation.arguments.is_some() {
+                    output.note(format_args!(
+                        "  {resume}{op} --approve --edit FILE     with other arguments, as JSON"
+                    ));
+                }
                 output.note(format_args!("  {resume}{op} --deny --reason \"…\""));
+            }
+            Gate::Input => {
+                let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
+                output.note(format_args!("  {resume}{op} --reply \"…\""));
+                output.note(format_args!("  {resume}{op} --reply @FILE"));
             }
             Gate::InDoubt { .. } => {
                 output.note(format_args!("  {resume} --op {id} --answer done         it took place"));
@@ -104,7 +118,7 @@ fn headline(operation: &WaitingOperation, width: usize) -> String {
     match (&operation.gate, &operation.tool) {
         (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
         (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
-        (_, None) => brief(&operation.question, width),
+        (Gate::Input, Some(_)) | (_, None) => brief(&operation.question, width),
     }
 }
 
@@ -117,7 +131,7 @@ fn resume(run: &str, named: Option<&Path>) -> String {
 }
 
 /// A path as a shell reads it.
-fn quoted(path: &str) -> String {
+pub(crate) fn quoted(path: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+:".contains(character);
     if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
@@ -139,7 +153,8 @@ mod tests {
     #[test]
     fn what_was_not_used_is_not_told() {
         assert!(usage(Usage::default()).is_empty());
-        let used = Usage { tool_calls: 1, input_tokens: 3, output_tokens: 4, model_calls: 2 };
+        let used =
+            Usage { tool_calls: 1, input_tokens: 3, output_tokens: 4, model_calls: 2, cost_nano_usd: 0 };
         assert_eq!(usage(used), ["2 model calls", "1 tool call", "7 tokens"]);
     }
 }

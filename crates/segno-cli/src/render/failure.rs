@@ -3,13 +3,14 @@
 use std::error::Error as _;
 use std::path::Path;
 
-use segno_runtime::{EngineError, OpenError};
+use segno_core::Violation;
+use segno_runtime::{EngineError, OpenError, ToolboxError};
 use segno_workspace::Diagnostic;
 use serde::Serialize;
 
 use super::diagnostics;
 use super::output::Output;
-use super::text::{Style, styled};
+use super::text::{Style, harmless, styled};
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -28,6 +29,8 @@ struct ErrorDocument<'e> {
     help: Option<String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     diagnostics: &'e [Diagnostic],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    violations: &'e [Violation],
 }
 
 /// Tells an error, and says how the command ends.
@@ -44,10 +47,16 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
     let counted =
         if problems.is_empty() { String::new() } else { format!(": {}", diagnostics::summary(problems)) };
     output.note(format_args!("{error_word}: {message}{counted}"));
+    let violations = violations(error);
+    for Violation { path, message } in violations {
+        let place = if path.is_empty() { "/" } else { path };
+        output.note(format_args!("  `{}` {}", harmless(place), harmless(message)));
+    }
     if let Some(help) = &class.help {
         help_line(help, output);
     }
-    let error = ErrorDocument { code: class.code, message, help: class.help, diagnostics: problems };
+    let error =
+        ErrorDocument { code: class.code, message, help: class.help, diagnostics: problems, violations };
     let document = Document { error };
     match format {
         Format::Text => {}
@@ -76,6 +85,17 @@ fn chain(error: &Error) -> String {
         cause = source.source();
     }
     message
+}
+
+/// The places at which arguments do not fit.
+fn violations(error: &Error) -> &[Violation] {
+    match error {
+        Error::Toolbox(error) => match &**error {
+            ToolboxError::Arguments { violations, .. } => violations,
+            _ => &[],
+        },
+        _ => &[],
+    }
 }
 
 /// The diagnostics that an error carries.

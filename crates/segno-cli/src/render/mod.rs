@@ -1,6 +1,7 @@
 //! Everything that is written for people or programs.
 
 pub(crate) mod diagnostics;
+pub(crate) mod diff;
 pub(crate) mod document;
 pub(crate) mod ending;
 pub(crate) mod failure;
@@ -10,3 +11,4 @@ pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod text;
+pub(crate) mod tool;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::terminal::{self, Terminal};
+use crate::args::ColourArg;
 use crate::exit::Exit;
 
 /// The two streams of the command.
@@ -33,10 +34,10 @@ pub(crate) struct Stream {
 
 impl Output {
     /// The process's own streams.
-    pub(crate) fn open() -> Self {
+    pub(crate) fn open(colour: ColourArg) -> Self {
         Self {
-            stdout: Stream::new(Box::new(io::stdout()), terminal::stdout()),
-            stderr: Stream::new(Box::new(io::stderr()), terminal::stderr()),
+            stdout: Stream::new(Box::new(io::stdout()), terminal::stdout().coloured(colour)),
+            stderr: Stream::new(Box::new(io::stderr()), terminal::stderr().coloured(colour)),
         }
     }
 
@@ -137,7 +138,7 @@ mod tests {
     }
 
     fn output(kind: io::ErrorKind) -> Output {
-        let terminal = Terminal { live: false, colour: false, width: 80 };
+        let terminal = Terminal { live: false, colour: false, progress: false, width: 80 };
         let stream = |writer| Stream::new(writer, terminal);
         Output { stdout: stream(Box::new(Leaves(4, kind))), stderr: stream(Box::new(io::sink())) }
     }

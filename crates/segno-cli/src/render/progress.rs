@@ -33,7 +33,7 @@ impl Progress {
     /// terminal only.
     pub(crate) fn new(verbose: bool, text: bool, output: &Output) -> Self {
         Self {
-            lines: verbose || output.stderr.terminal.colour,
+            lines: verbose || output.stderr.terminal.progress,
             stream: text && output.stdout.terminal.live,
             labels: BTreeMap::new(),
             streamed: None,
@@ -48,6 +48,11 @@ impl Progress {
                 self.delta(*operation, *attempt, text, output);
             }
             RunEvent::Delta { .. } => {}
+            RunEvent::HandedOff { target, run } => {
+                if self.lines {
+                    output.note(format_args!("handed over to `{target}` · run {}", short(run)));
+                }
+            }
         }
     }
 
@@ -89,6 +94,7 @@ impl Progress {
                 (format!("{} · {elapsed_ms} ms", outcome_line(outcome, room(output))), style_of(outcome))
             }
             Body::Waiting { gate: Gate::Approval } => ("waits for approval".to_owned(), Some(Style::Yellow)),
+            Body::Waiting { gate: Gate::Input } => ("waits for an answer".to_owned(), Some(Style::Yellow)),
             Body::Waiting { gate: Gate::InDoubt { reason } } => {
                 (format!("in doubt: {}", brief(reason, room(output))), Some(Style::Yellow))
             }
@@ -150,7 +156,11 @@ fn style_of(outcome: &Outcome) -> Option<Style> {
         Outcome::ModelReplied(_)
         | Outcome::MemoryFound(_)
         | Outcome::MemoryCreated(_)
-        | Outcome::ToolReturned(_) => None,
+        | Outcome::MemoryTraversed(_)
+        | Outcome::ToolReturned(_)
+        | Outcome::InputGiven(_)
+        | Outcome::TimerFired => None,
+        Outcome::AgentReturned(returned) => returned.error.as_ref().map(|_| Style::Red),
     }
 }
 
@@ -168,6 +178,23 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
         Outcome::MemoryCreated(created) if created.duplicate => {
             brief(&format!("known: {}", created.entity), width)
         }
+        Outcome::MemoryTraversed(walked) => {
+            let entities = walked.entities.len();
+            let word = if entities == 1 { "entity" } else { "entities" };
+            let relations = count(walked.relations.len() as u64, "relation");
+            brief(&format!("{entities} {word}, {relations}"), width)
+        }
+        Outcome::AgentReturned(returned) => {
+            let said = match (&returned.error, &returned.answer, &returned.output) {
+                (Some(error), _, _) => format!("{}: {}", error.code.as_str(), error.message),
+                (None, Some(answer), _) => answer.clone(),
+                (None, None, Some(output)) => gist(output),
+                (None, None, None) => "no answer".to_owned(),
+            };
+            brief(&said, width)
+        }
+        Outcome::InputGiven(value) => brief(&format!("answered: {}", gist(value)), width),
+        Outcome::TimerFired => "the time has come".to_owned(),
         Outcome::MemoryCreated(created) => brief(&format!("remembered: {}", created.entity), width),
         Outcome::ToolReturned(result) => {
             let said = result.structured.as_ref().map_or_else(|| result.text.clone(), gist);

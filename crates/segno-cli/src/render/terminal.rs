@@ -4,18 +4,33 @@ use std::io::{self, IsTerminal};
 
 use terminal_size::{Width, terminal_size_of};
 
+use crate::args::ColourArg;
+
 /// The width of text that does not go to a terminal, so that it is the same everywhere.
-const PLAIN_WIDTH: usize = 100;
+const PLAIN_WIDTH: usize = 80;
 
 /// What a stream is connected to, and what may be written there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
     /// Somebody watches: text may appear bit by bit.
     pub(crate) live: bool,
-    /// Colour may be used, and progress shown that nobody asked for.
+    /// Colour may be used.
     pub(crate) colour: bool,
+    /// Progress may be shown that nobody asked for.
+    pub(crate) progress: bool,
     /// Columns.
     pub(crate) width: usize,
+}
+
+impl Terminal {
+    /// The same, with colour as somebody asked for it.
+    pub(crate) fn coloured(self, asked: ColourArg) -> Self {
+        match asked {
+            ColourArg::Auto => self,
+            ColourArg::Always => Self { colour: true, ..self },
+            ColourArg::Never => Self { colour: false, ..self },
+        }
+    }
 }
 
 /// What standard output is connected to.
@@ -30,7 +45,12 @@ pub(crate) fn stderr() -> Terminal {
 
 /// Says whether the environment asks for plain text even on a terminal.
 pub(crate) fn is_plain() -> bool {
-    is_set("NO_COLOR") || is_set("CI") || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+    is_set("NO_COLOR") || is_ci() || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Says whether a machine runs the command, with nobody to ask.
+pub(crate) fn is_ci() -> bool {
+    is_set("CI")
 }
 
 #[cfg(unix)]
@@ -45,7 +65,8 @@ fn describe<S: IsTerminal + std::os::windows::io::AsHandle>(stream: &S) -> Termi
 
 fn from(terminal: bool, width: Option<Width>) -> Terminal {
     let width = width.filter(|_| terminal).map_or(PLAIN_WIDTH, |Width(columns)| usize::from(columns));
-    Terminal { live: terminal && !is_set("CI"), colour: terminal && !is_plain(), width: width.clamp(40, 160) }
+    let plain = !terminal || is_plain();
+    Terminal { live: terminal && !is_ci(), colour: !plain, progress: !plain, width: width.clamp(40, 160) }
 }
 
 /// An empty variable counts as absent, as <https://no-color.org> asks.

@@ -40,7 +40,7 @@ fn a_call_without_an_answer_is_asked_about() {
         suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
 
         did `pager.page` take place?
-          attempt 1 had no answer (tool server `pager`: the guest gave no answer within 300ms)
+          attempt 1 had no answer (tool server `pager`: the guest gave no answer within…
         its arguments:
           {
             "who": "ada"

@@ -2,11 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod chat;
 mod check;
+#[expect(dead_code, reason = "doors are for the conversation in a terminal, a test of its own")]
+mod double;
 mod doubt;
+mod endpoint;
+mod generated;
 mod guest;
+mod init;
+mod lineage;
+mod lock;
+mod memory;
 mod run;
 mod show;
 mod store;
 mod support;
 mod suspend;
+mod tools;

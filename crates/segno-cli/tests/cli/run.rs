@@ -120,14 +120,14 @@ fn an_unknown_agent_is_told_with_the_nearest_name() {
 
 #[test]
 fn a_failed_run_says_why_and_what_to_do() {
-    photograph!(Workspace::plain().segno(&["run", "broken", "hello"]), @r#"
+    photograph!(Workspace::plain().segno(&["run", "broken", "hello"]), @r"
         exit code: 1
         --- stdout
         --- stderr
-        error[limit_exceeded]: `limits.max_steps` (1) is reached
+        error[limit_exceeded]: plan step 2: `limits.max_steps` (1) is reached
           help: raise the limit in the agent file, or give the agent less to do
         failed · 1 step · [TOOK] · run [SHORT]
-        "#);
+        ");
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn a_text_in_the_place_of_the_journal_is_told() {
 #[cfg(unix)]
 mod permissions {
     use std::fs::{self, File, Permissions};
+    use std::io::ErrorKind;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
@@ -91,7 +92,13 @@ mod permissions {
         if File::create(root.join("probe")).is_ok() {
             command.uid(65534).gid(65534);
         }
-        let output = command.output().unwrap();
+        // A process that another test starts meanwhile holds the copy open for a moment.
+        let output = loop {
+            match command.output() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+                output => break output.unwrap(),
+            }
+        };
         for folder in folders.iter().filter(|folder| folder.exists()) {
             fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
         }

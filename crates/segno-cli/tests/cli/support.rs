@@ -54,7 +54,7 @@ impl Workspace {
         if shared.is_dir() {
             copy_folder(&shared, &workspace.path(".segno/cache"));
         } else {
-            workspace.succeed(&["check"]);
+            workspace.succeed(&["check", "--connect"]);
             let mine = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
             copy_folder(&workspace.path(".segno/cache"), &mine);
             // Another test may have been faster; then its copy stays.

@@ -128,7 +128,7 @@ fn an_answer_that_does_not_fit_is_refused() {
         --- stdout
         --- stderr
         error: `--by` belongs to an answer
-          help: add `--approve`, `--deny` or `--answer done|not-done|@FILE`
+          help: add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`
         ");
     assert_eq!(recorded(&workspace), 0);
 }

@@ -1,0 +1,90 @@
+//! The arguments of `segno tools`.
+
+use std::num::NonZeroU64;
+
+use clap::{Args as ClapArgs, Subcommand};
+use segno_core::ToolName;
+
+use super::{DocumentArgs, Format};
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: ToolsVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsVerb {
+    /// List the tools that exist: built-in ones, agents, and those of every tool server
+    #[command(after_help = LIST_EXAMPLES)]
+    List(ToolsListArgs),
+    /// Show one tool: what it takes, what may repeat, who may use it
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(ToolsInspectArgs),
+    /// Call one tool, outside of any run; the arguments are checked against its schema first
+    #[command(after_help = CALL_EXAMPLES)]
+    Call(ToolsCallArgs),
+}
+
+impl ToolsVerb {
+    pub(super) fn format(&self) -> Format {
+        match self {
+            Self::List(list) => list.document.resolve(),
+            Self::Inspect(inspect) => inspect.document.resolve(),
+            Self::Call(call) => call.document.resolve(),
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsListArgs {
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsInspectArgs {
+    /// The tool, such as `memory.search`
+    pub(crate) name: ToolName,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsCallArgs {
+    /// The tool, such as `memory.search`
+    pub(crate) name: ToolName,
+    /// The arguments, an object [default: an empty one]
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub(crate) args: Option<String>,
+    /// Perform it, though to perform it twice may be wrong; asked for otherwise, on a terminal
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// The longest that the call may take, in seconds; a server's own limit counts as well
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    pub(crate) timeout: NonZeroU64,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  segno tools list
+  segno tools inspect memory.search
+  segno tools call memory.search --args '{\"query\": \"disk full\"}'";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  segno tools list
+  segno tools list --json | jq -r '.[].name'";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  segno tools inspect memory.create
+  segno tools inspect memory.create --json | jq .input_schema";
+
+const CALL_EXAMPLES: &str = "\
+Examples:
+  segno tools call memory.search --args '{\"query\": \"disk full\"}'
+  segno tools call memory.create --args @observation.json --yes
+  jq -n '{query: \"disk\"}' | segno tools call memory.search --args - --json";
