@@ -309,3 +309,14 @@ async fn a_run_of_the_core_follows_its_script() {
     };
     assert_eq!(response.answer.as_deref(), Some("The risk is 0.7."));
 }
+
+#[tokio::test]
+async fn a_script_that_repeats_begins_again_after_its_last_reply() {
+    let script = "repeat = true\n[[replies]]\ntext = \"one\"\n[[replies]]\ntext = \"two\"\n";
+    let said = |text: &str| json!({ "assistant": { "parts": [{ "text": text }], "stop": "end" } });
+    let user = json!({ "user": "go" });
+    for (before, expected) in [(0, "one"), (1, "two"), (2, "one"), (5, "two")] {
+        let entries = std::iter::once(user.clone()).chain((0..before).map(|_| said("x"))).collect();
+        assert_eq!(complete(script, entries).await.unwrap().text(), expected, "after {before}");
+    }
+}

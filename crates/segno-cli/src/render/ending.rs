@@ -88,7 +88,7 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
                 output.note(format_args!("  {resume}{op} --approve"));
                 // Only a tool's arguments can be edited.
-                if operation.arguments.is_some() {
+                if operation.tool.is_some() {
                     output.note(format_args!(
                         "  {resume}{op} --approve --edit FILE     with other arguments, as JSON"
                     ));

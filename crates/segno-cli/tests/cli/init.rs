@@ -171,7 +171,6 @@ fn the_support_template_runs_at_once() {
           }
         go on with one of
           segno resume [SHORT] --approve
-          segno resume [SHORT] --approve --edit FILE     with other arguments, as JSON
           segno resume [SHORT] --deny --reason "…"
         "#);
     photograph!(workspace.segno(&["resume", "last", "--approve"]), @r#"

@@ -54,6 +54,9 @@ pub(super) struct Failure {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptFile {
+    /// After the last reply comes the first one again.
+    #[serde(default)]
+    repeat: bool,
     #[serde(default)]
     replies: Vec<ReplyFile>,
 }
@@ -117,7 +120,7 @@ enum ErrorKindFile {
 }
 
 /// Reads a script's replies.
-pub(super) fn parse(script: &str, text: &str) -> Result<Vec<Reply>, ScriptError> {
+pub(super) fn parse(script: &str, text: &str) -> Result<(Vec<Reply>, bool), ScriptError> {
     let file: ScriptFile = toml::from_str(text).map_err(|error| {
         let message = error.to_string().trim_end().to_owned();
         ScriptError::Syntax { script: script.to_owned(), message }
@@ -132,7 +135,7 @@ pub(super) fn parse(script: &str, text: &str) -> Result<Vec<Reply>, ScriptError>
             message,
         })
     });
-    replies.collect()
+    Ok((replies.collect::<Result<_, _>>()?, file.repeat))
 }
 
 fn check(file: ReplyFile) -> Result<Reply, String> {

@@ -11,7 +11,8 @@
 //! text = "The risk is {{last.value}}."
 //! ```
 //!
-//! The number of model replies that a transcript already holds decides which reply comes next. So a script has no
+//! The number of model replies that a transcript already holds decides which reply comes next; with `repeat = true` at
+//! the top of the file the first one follows the last. So a script has no
 //! state of its own, and a resumed or forked run goes on at the right place. The keys of a reply, all optional:
 //!
 //! - `text`: a template; it is streamed word by word.
@@ -103,6 +104,8 @@ pub enum ScriptError {
 pub struct ScriptModel {
     script: String,
     replies: Vec<Reply>,
+    /// After the last reply comes the first one again.
+    repeat: bool,
 }
 
 impl ScriptModel {
@@ -130,7 +133,8 @@ impl ScriptModel {
     }
 
     fn named(script: &str, text: &str) -> Result<Self, ScriptError> {
-        Ok(Self { script: script.to_owned(), replies: file::parse(script, text)? })
+        let (replies, repeat) = file::parse(script, text)?;
+        Ok(Self { script: script.to_owned(), replies, repeat })
     }
 
     /// The number of replies in the script.
@@ -155,7 +159,8 @@ impl ScriptModel {
     }
 
     fn reply(&self, number: u64, transcript: &Transcript) -> Result<&Reply, ModelError> {
-        let found = usize::try_from(number).ok().and_then(|index| self.replies.get(index));
+        let index = if self.repeat { number % self.replies.len() as u64 } else { number };
+        let found = usize::try_from(index).ok().and_then(|index| self.replies.get(index));
         let Some(reply) = found else {
             let message = format!(
                 "the script ends before it: it has {} replies; the model last read {}",

@@ -4,8 +4,15 @@ use crate::shape::{Form, Key, Shape};
 
 pub(super) static FILE: Shape = Shape::new(
     "a script",
-    &[Key::new("replies", Form::List(&Form::Table(&REPLY)), "The replies, in order.")
-        .required("add `[[replies]]` with `text = \"…\"`")],
+    &[
+        Key::new(
+            "repeat",
+            Form::Boolean,
+            "After the last reply comes the first one again; `false` by default.",
+        ),
+        Key::new("replies", Form::List(&Form::Table(&REPLY)), "The replies, in order.")
+            .required("add `[[replies]]` with `text = \"…\"`"),
+    ],
 );
 
 static REPLY: Shape = Shape::new(
