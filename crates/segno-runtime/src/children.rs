@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use segno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Timestamp};
+use segno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Timestamp, Usage};
 
 use crate::attempt::{RunContext, certain};
 use crate::bindings::describe;
 use crate::error::EngineError;
 use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
 use crate::policy::AttemptError;
+use crate::start::child_run;
 
 /// What came of performing a child run.
 pub(crate) enum Below {
@@ -20,6 +21,24 @@ pub(crate) enum Below {
     Suspended { waiting: Vec<WaitingOperation>, wake_at: Option<Timestamp> },
     /// It was left as it is.
     Interrupted,
+    /// It has begun, and cannot be performed here now: another process has it, or something that it needs is not as it
+    /// was. It may still act, so that nothing can be said of its end.
+    Trouble(EngineError),
+}
+
+/// Tells a child run to let go when nobody waits for it any more.
+struct Leash(watch::Sender<Stop>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|stop| {
+            let goes = *stop == Stop::Go;
+            if goes {
+                *stop = Stop::Interrupt;
+            }
+            goes
+        });
+    }
 }
 
 /// Performs a child run until it is over, suspended or interrupted, and passes on what its parent is told.
@@ -34,9 +53,16 @@ pub(crate) async fn perform(
     let child = context.engine.start_child(&context, operation, &call, ask_effects, answers).await;
     let child = match child {
         Ok(child) => child,
-        Err(error) => return Below::Done(Err(unavailable(&error))),
+        // One that has not begun has done nothing, and never will under this operation's name.
+        Err(error) => {
+            return match context.engine.known(child_run(operation)).await {
+                Ok(None) => Below::Done(Err(unavailable(&error))),
+                Ok(Some(_)) | Err(_) => Below::Trouble(error),
+            };
+        }
     };
-    let stopping = child.stop.clone();
+    let leash = Leash(child.stop.clone());
+    let stopping = &leash.0;
     let mut finished = Box::pin(child.finish());
     let report = loop {
         tokio::select! {
@@ -48,13 +74,17 @@ pub(crate) async fn perform(
         }
     };
     match report {
-        Ok(report) => over(report),
-        // Its journal is intact: the parent, which writes to the same store, meets the same trouble or goes on later.
-        Err(error) => Below::Done(Err(unavailable(&EngineError::from(error)))),
+        Ok(report) => match context.engine.used_before(child_run(operation), &report).await {
+            Ok(before) => over(report, before),
+            Err(error) => Below::Trouble(error),
+        },
+        Err(error) => Below::Trouble(error.into()),
     }
 }
 
-fn over(report: RunReport) -> Below {
+fn over(report: RunReport, before: Usage) -> Below {
+    let mut usage = before;
+    usage.add(&report.usage);
     match report.end {
         RunEnd::Ended(response) => Below::Done(Ok(Outcome::AgentReturned(AgentReturn {
             run: report.run,
@@ -62,7 +92,7 @@ fn over(report: RunReport) -> Below {
             answer: response.answer,
             output: response.output,
             error: response.error,
-            usage: report.usage,
+            usage,
         }))),
         RunEnd::Suspended { waiting, wake_at } => Below::Suspended { waiting, wake_at },
         RunEnd::Interrupted => Below::Interrupted,

@@ -189,6 +189,14 @@ pub enum EngineError {
         /// How.
         status: segno_store::RunStatus,
     },
+    /// A run cannot go on from another.
+    #[error(
+        "run {run} has not ended, or belongs to another tenant: go on from a run of the same tenant that has ended"
+    )]
+    After {
+        /// The other run.
+        run: RunId,
+    },
     /// Runs start runs too deep.
     #[error("the agent `{agent}` would be {depth} runs deep: let agents call each other less deep")]
     TooDeep {
@@ -293,6 +301,14 @@ pub enum RunFailure {
         /// The agent.
         target: AgentName,
         /// Why.
+        source: Box<EngineError>,
+    },
+    /// A child run cannot be performed here now. It may still act elsewhere, so that its parent waits.
+    #[error("run {run} waits for a child run that cannot go on here: resume it when that is settled")]
+    Child {
+        /// The run.
+        run: RunId,
+        /// Why the child cannot go on.
         source: Box<EngineError>,
     },
     /// The core refused its own state: a defect.

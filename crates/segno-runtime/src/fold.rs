@@ -206,6 +206,13 @@ impl Progress {
         }
     }
 
+    /// Its question was answered, and it goes on: whatever was in doubt is settled, and nothing has started since.
+    pub(crate) fn settled(&mut self) {
+        self.started = false;
+        self.doubtful = false;
+        self.first = 0;
+    }
+
     fn lose(&mut self, possibly_received: bool) {
         self.doubtful |= possibly_received;
         self.lost = self.lost.saturating_add(u32::from(possibly_received));
@@ -349,6 +356,9 @@ impl Fold {
             Body::Answered { answer } => {
                 let id = self.operation(record)?;
                 self.take(record, Event::answer(record.at, id, answer.clone()))?;
+                if let Some(progress) = self.progress.get_mut(&id) {
+                    progress.settled();
+                }
             }
             Body::Resolved { outcome, elapsed_ms, .. } => {
                 let id = self.operation(record)?;

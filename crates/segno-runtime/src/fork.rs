@@ -66,10 +66,12 @@ impl Engine {
         let new = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
         let beginning = Beginning {
             ask_effects: !live_effects,
+            budget: source.budget,
             pinned: Some((config, modules)),
             ..Beginning::new(new, source.agent, source.request, new.to_string())
         };
-        let (overrides, outcomes) = point.replaced.into_iter().unzip();
+        let (overrides, mut outcomes): (Vec<OperationId>, Vec<Outcome>) = point.replaced.into_iter().unzip();
+        outcomes.iter_mut().for_each(|outcome| self.bindings().secrets().scrub(outcome));
         let (seq, step, ask_effects) = (point.seq, point.step, !live_effects);
         let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects };
         self.begin_run(beginning, Some(NewRecord::new(now(), forked))).await

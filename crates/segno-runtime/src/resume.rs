@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use segno_core::{AgentConfig, AgentState, Answer, OperationId, Request, RunId, ToolKind};
-use segno_store::{AcquireError, Lease, Message, ReadError, RunStatus, RunSummary};
+use segno_core::{AgentConfig, AgentState, Answer, OperationId, Request, RunId, ToolKind, Usage};
+use segno_store::{AcquireError, Lease, Message, ReadError, RunFilter, RunStatus, RunSummary};
 
 use crate::answers;
 use crate::attempt::RunContext;
@@ -82,7 +82,18 @@ impl Engine {
             let summary = self.last_in_line(run).await?;
             let run = summary.run;
             if summary.status.is_end() {
+                // A process that ended with it may have left child runs behind.
+                let children = RunFilter { parent: Some(run), limit: u32::MAX, ..RunFilter::default() };
+                for child in self.store().runs(&children).await? {
+                    if !child.status.is_end() {
+                        self.cancel(child.run, by.clone(), reason.clone()).await?;
+                    }
+                }
                 return Err(EngineError::Ended { run, status: summary.status });
+            }
+            let (mut by, mut reason) = (by, reason);
+            for text in [&mut by, &mut reason].into_iter().flatten() {
+                self.bindings().secrets().text(text);
             }
             let config = self.config(run, summary.config).await?;
             let owner = self.owner(run).await?;
@@ -132,6 +143,20 @@ impl Engine {
             summary = self.store().summary(successor_run(summary.run)).await?;
         }
         Ok(summary)
+    }
+
+    /// What the runs of a line used that a report of its last one does not count: those that handed over in earlier
+    /// processes.
+    pub(crate) async fn used_before(&self, first: RunId, report: &RunReport) -> Result<Usage, EngineError> {
+        let counted = report.before.first().copied().unwrap_or(report.run);
+        let mut usage = Usage::default();
+        let mut run = first;
+        while run != counted {
+            let (config, records) = self.journal_of(run).await?;
+            usage.add(&self.fold_all(run, config, &records).await?.state().usage());
+            run = successor_run(run);
+        }
+        Ok(usage)
     }
 
     /// A run's entry, if there is such a run.
@@ -256,6 +281,7 @@ impl Engine {
             .flat_map(|one| waiting(one.run, &one.state).into_iter().map(move |waits| (one, waits.operation)))
             .collect();
         let mine = waiting(run, state);
+        let mut by_run: BTreeMap<RunId, (&Descendant, Vec<GateInput>)> = BTreeMap::new();
         for mut input in inputs {
             let found = match input.operation {
                 Some(id) => theirs.iter().find(|(_, operation)| *operation == id),
@@ -269,16 +295,14 @@ impl Engine {
             match found {
                 Some((descendant, operation)) => {
                     input.operation = Some(*operation);
-                    answers::check(
-                        descendant.run,
-                        &descendant.config,
-                        &descendant.state,
-                        vec![input.clone()],
-                    )?;
-                    below.entry(descendant.via).or_default().push(input);
+                    below.entry(descendant.via).or_default().push(input.clone());
+                    by_run.entry(descendant.run).or_insert((*descendant, Vec::new())).1.push(input);
                 }
                 None => own.push(input),
             }
+        }
+        for (descendant, inputs) in by_run.into_values() {
+            answers::check(descendant.run, &descendant.config, &descendant.state, inputs)?;
         }
         Ok((own, below))
     }

@@ -96,6 +96,7 @@ impl Beginning {
 pub(crate) struct Prepared {
     pub(crate) new: NewRun,
     pub(crate) config: Arc<AgentConfig>,
+    pub(crate) modules: BTreeMap<String, String>,
     pub(crate) context: Arc<RunContext>,
     pub(crate) reader: broadcast::Receiver<RunEvent>,
 }
@@ -129,6 +130,12 @@ impl Engine {
             blobs.push((digest, bytes));
         }
         let session = options.session.clone().unwrap_or_else(|| run.to_string());
+        if let Some(after) = options.after {
+            let before = self.store().summary(after).await?;
+            if !before.status.is_end() || before.tenant != request.tenant {
+                return Err(EngineError::After { run: after });
+            }
+        }
         let predecessor = match &options.session {
             _ if options.after.is_some() => options.after,
             Some(session) => self.last_of(&request.tenant, session).await?,
@@ -173,6 +180,7 @@ impl Engine {
         // What comes before it is read first: nothing is written down when that is damaged.
         let origin = self.origin_of(&prepared.new).await?;
         let records = prepared.new.records.clone();
+        let modules = prepared.modules;
         let lease = match self.store().create(prepared.new).await? {
             Created::New(lease) => lease,
             Created::Existing(run) => return self.resume_existing(run).await,
@@ -181,7 +189,8 @@ impl Engine {
             // The handle that is about to be returned holds the receiver.
             let _ = prepared.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
-        let fold = Fold::at(prepared.config, run, origin);
+        let mut fold = Fold::at(prepared.config, run, origin);
+        fold.carry(0, modules);
         let (stop, stopped) = watch::channel(Stop::Go);
         let driver = Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, stopped);
         Ok(RunHandle { run, events: prepared.reader, stop, task: self.perform(driver) })
@@ -216,7 +225,7 @@ impl Engine {
             session: session.clone(),
             predecessor: beginning.predecessor,
             start_key: key,
-            modules,
+            modules: modules.clone(),
             parent: beginning.parent,
             depth: beginning.depth,
             budget: beginning.budget,
@@ -231,7 +240,7 @@ impl Engine {
         let digest = digest_request(&agent, &request);
         let mut new = NewRun::new(run, config_json, digest, owner.id(), now(), started);
         new.blobs = beginning.blobs;
-        Ok(Prepared { new, config, context, reader })
+        Ok(Prepared { new, config, modules, context, reader })
     }
 
     /// Performs a run, and those that it hands over to, as a task of its own.

@@ -4,7 +4,7 @@
 mod support;
 
 use segno_core::{AgentRequest, EffectClass, RunErrorCode, Status};
-use segno_runtime::{Cancelled, EngineError, RunEnd, Settlement, StartOptions};
+use segno_runtime::{Cancelled, EngineError, Received, RunEnd, RunFailure, Settlement, StartOptions};
 use segno_store::{RunFilter, RunStatus};
 use serde_json::json;
 
@@ -197,4 +197,78 @@ async fn a_session_has_one_active_run_and_the_next_reads_what_was_said() {
         let replay = engine.replay(run.run).await.unwrap();
         assert!(replay.identical, "{replay:?}");
     }
+}
+
+#[tokio::test]
+async fn an_item_in_doubt_that_did_not_take_place_starts_again() {
+    let world = World::new(
+        "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"all\"\nfor_each = \"[1, 2]\"\ntool = \"local.it\"\n\
+         with = { n = \"{{item}}\" }\n[[steps]]\nrespond = \"{{steps.all.length}}\"\n",
+    )
+    .tool("local.it", EffectClass::Unsafe, Behaviour::LostFirst(1, Received::Possibly));
+    let report = world.run("go").await;
+    assert_eq!(waits(&report)[0].kind(), "in_doubt", "the second item ran meanwhile");
+    let report = world.resume(report.run, Some(Settlement::NotDone)).await;
+    assert_eq!(answer(&report), "2");
+    assert_eq!(world.count("local.it"), 3);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn a_child_that_another_process_performs_is_waited_for() {
+    let world = World::new("[[steps]]\nid = \"child\"\nagent = \"child\"\n[[steps]]\nrespond = \"{{steps.child}}\"\n")
+        .agent(
+            "child",
+            "[tools]\nallow = [\"*\"]\n[[steps]]\nask = \"go on?\"\n[[steps]]\nid = \"it\"\ntool = \"local.slow\"\n\
+             with = { n = 1 }\n[[steps]]\nrespond = \"done {{steps.it.n}}\"\n",
+        )
+        .tool("local.slow", EffectClass::Unsafe, Behaviour::Slow(400));
+    let report = world.run("go").await;
+    let child = waits(&report)[0].run;
+    let other = world.engine().await;
+    let yes = segno_runtime::GateInput {
+        operation: None,
+        settlement: Settlement::Give { value: json!("yes") },
+        by: None,
+    };
+    let performed = other.resume(child, vec![yes]).await.unwrap();
+    // The child is under way in the other engine: its parent can say nothing of its end.
+    let here = world.engine().await;
+    let parent = here.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap_err();
+    assert!(matches!(parent, RunFailure::Child { .. }), "{parent}");
+    performed.finish().await.unwrap();
+    drop(here);
+    let report = world.resume(report.run, None).await;
+    assert_eq!(answer(&report), "done 1");
+    assert_eq!(world.count("local.slow"), 1);
+}
+
+#[tokio::test]
+async fn a_handoff_that_cannot_be_made_loses_no_outcome() {
+    let world = World::new(
+        "[tools]\nallow = [\"*\"]\n[[steps]]\ntool = \"local.charge\"\nwith = { n = 1 }\n\
+         [[steps]]\nhandoff = \"b\"\n",
+    )
+    .agent("b", "[tools]\nallow = [\"local.gone\"]\n[[steps]]\nrespond = \"b\"\n")
+    .tool("local.charge", EffectClass::Unsafe, Behaviour::Echo);
+    let engine = world.engine().await;
+    let handle =
+        engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await.unwrap();
+    let run = handle.run();
+    let error = handle.finish().await.unwrap_err();
+    assert!(matches!(error, RunFailure::Handoff { .. }), "{error}");
+    drop(engine);
+    let world = world.agent("b", "[[steps]]\nrespond = \"b goes on\"\n");
+    let report = world.resume(run, None).await;
+    assert_eq!(answer(&report), "b goes on");
+    assert_eq!(world.count("local.charge"), 1, "what was charged was recorded");
+}
+
+#[tokio::test]
+async fn a_run_that_has_not_ended_is_no_predecessor() {
+    let world = family();
+    let open = world.run("hello").await.run;
+    let options = StartOptions { after: Some(open), ..StartOptions::default() };
+    let error = world.engine().await.start(&"child".parse().unwrap(), AgentRequest::text("x"), options).await;
+    assert!(matches!(error.unwrap_err(), EngineError::After { .. }));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use segno_core::Handoff;
+use segno_core::{AgentState, Handoff};
 use segno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
 use super::{Driver, SNAPSHOT_EVERY};
@@ -11,7 +11,7 @@ use crate::error::{EngineError, RunFailure};
 use crate::fold::Fold;
 use crate::handle::RunEvent;
 use crate::lineage;
-use crate::start::{Prepared, Successor, successor_run};
+use crate::start::{Prepared, Successor};
 
 impl Driver {
     /// Commits what is in the outbox, all or nothing.
@@ -19,6 +19,10 @@ impl Driver {
         if let Some(handoff) = self.handing.take() {
             return self.hand_over(handoff).await;
         }
+        self.commit_outbox().await
+    }
+
+    async fn commit_outbox(&mut self) -> Result<(), RunFailure> {
         if self.outbox.is_empty() {
             return Ok(());
         }
@@ -36,19 +40,21 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the run with a handoff, in one commit with the start of the run that goes on.
+    /// Ends the run with a handoff, in one commit with the start of the run that goes on. When that run cannot be started,
+    /// what was to be recorded is recorded without the handoff, and the run can be resumed.
     pub(super) async fn hand_over(&mut self, handoff: Handoff) -> Result<(), RunFailure> {
-        let run = self.context.run;
-        let failed = |source: EngineError| RunFailure::Handoff {
-            run,
-            target: handoff.target.clone(),
-            source: Box::new(source),
+        let (prepared, origin) = match self.prepare(&handoff).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.commit_outbox().await?;
+                return Err(self.no_handoff(&handoff, error));
+            }
         };
-        let state = self.machine.state();
-        let prepared = self.context.engine.prepare_successor(&self.context, &handoff, &state.usage()).await;
-        let Prepared { new, config, context, reader: _reader } = prepared.map_err(failed)?;
-        let next = successor_run(run);
-        let origin = lineage::successor(&new, state).map_err(|error| failed(error.into()))?;
+        let Prepared { new, config, modules, context, reader: _reader } = prepared;
+        let next = new.run;
+        // Whoever wants this run to end means the one that goes on.
+        let messages = self.look().await;
+        let before = self.outbox.clone();
         let body = Body::HandedOff {
             target: handoff.target.clone(),
             run: next,
@@ -59,14 +65,40 @@ impl Driver {
         let records = std::mem::take(&mut self.outbox);
         let copies = self.copies(&records);
         let first = self.lease.next_seq();
-        let created = self.store.hand_off(&mut self.lease, records, new).await;
-        let created = created.map_err(|error| failed(error.into()))?;
+        let created = match self.store.hand_off(&mut self.lease, records, new).await {
+            Ok(created) => created,
+            Err(error) => {
+                self.outbox = before;
+                self.commit_outbox().await?;
+                return Err(self.no_handoff(&handoff, error.into()));
+            }
+        };
         self.tell((first..).take(copies.len()).collect(), copies);
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
+        for (_, message) in messages {
+            if let Err(error) = self.store.post(next, message).await {
+                tracing::warn!(run = %next, %error, "a message for the run before could not be passed on");
+            }
+        }
         if let Created::New(lease) = created {
-            self.successor = Some(Successor { context, lease, fold: Fold::at(config, next, origin) });
+            let mut fold = Fold::at(config, next, origin);
+            fold.carry(0, modules);
+            self.successor = Some(Successor { context, lease, fold });
         }
         Ok(())
+    }
+
+    async fn prepare(&self, handoff: &Handoff) -> Result<(Prepared, AgentState), EngineError> {
+        let state = self.machine.state();
+        let engine = &self.context.engine;
+        let prepared = engine.prepare_successor(&self.context, handoff, &state.usage()).await?;
+        let origin = lineage::successor(&prepared.new, state)?;
+        Ok((prepared, origin))
+    }
+
+    fn no_handoff(&self, handoff: &Handoff, source: EngineError) -> RunFailure {
+        let (run, target) = (self.context.run, handoff.target.clone());
+        RunFailure::Handoff { run, target, source: Box::new(source) }
     }
 
     /// Copies for whoever listens.
@@ -100,10 +132,11 @@ impl Driver {
     /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.
     pub(super) async fn snapshot(&mut self) {
         let state = self.machine.state();
-        let fresh = state.pending().iter().all(|pending| {
-            pending.outcome.is_none()
-                && self.progress.get(&pending.operation.id).is_some_and(|one| one.attempts <= 1)
-        });
+        let fresh = self.queue.is_empty()
+            && state.pending().iter().all(|pending| {
+                pending.outcome.is_none()
+                    && self.progress.get(&pending.operation.id).is_some_and(|one| one.attempts <= 1)
+            });
         if !fresh || state.step() < self.snapshot_step + SNAPSHOT_EVERY {
             return;
         }

@@ -24,12 +24,12 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use crate::attempt::RunContext;
 use crate::compare;
 use crate::engine::now;
-use crate::error::RunFailure;
+use crate::error::{EngineError, RunFailure};
 use crate::fold::{Advance, End, Fold, Machine, Progress};
 use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
 use crate::policy;
 use crate::policy::{AttemptError, Situation};
-use crate::start::Successor;
+use crate::start::{Successor, child_run};
 
 /// Steps between snapshots: a resume folds at most so many.
 const SNAPSHOT_EVERY: u64 = 1_000;
@@ -64,6 +64,12 @@ pub(crate) struct Driver {
     ended: Option<End>,
     /// Who wants the run to end, and why.
     pub(crate) why: Why,
+    /// Child runs that the end of this one leaves behind.
+    orphans: Vec<RunId>,
+    /// Why the run cannot go on here.
+    trouble: Option<EngineError>,
+    /// When to look for messages of other processes again.
+    next_look: tokio::time::Instant,
     /// The end is a handoff that the next commit makes, together with the run that goes on.
     handing: Option<Handoff>,
     successor: Option<Successor>,
@@ -107,6 +113,11 @@ struct Running {
 }
 
 impl Running {
+    /// It is the pause after an attempt that may have been acted on.
+    fn may_be_lost(&self) -> bool {
+        matches!(self.pause, Some(AttemptCause::Failed { possibly_received: true, .. }))
+    }
+
     fn busy(operation: OperationId, attempt: u32, free: bool) -> impl FnOnce(AbortHandle) -> Self {
         move |abort| Self { operation, attempt, abort, pause: None, free, idle: false }
     }
@@ -124,6 +135,8 @@ enum Input {
     Due { operation: OperationId, attempt: u32, cause: AttemptCause },
     /// A child run is suspended.
     Paused { operation: OperationId, paused: Paused },
+    /// A child run cannot be performed here now.
+    Trouble(EngineError),
     /// Messages of other processes.
     Inbox(Vec<(u64, Message)>),
     /// It is time to look for such.
@@ -164,6 +177,9 @@ impl Driver {
             running: BTreeMap::new(),
             ended: if fold.closed { fold.ended } else { None },
             why: Why::default(),
+            orphans: Vec::new(),
+            trouble: None,
+            next_look: tokio::time::Instant::now() + INBOX_EVERY,
             handing: None,
             successor: None,
             stop,
@@ -188,6 +204,15 @@ impl Driver {
             if matches!(operation.request, Request::Timer(_)) {
                 // A time that comes is no attempt.
                 self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
+            if matches!(operation.request, Request::AgentCall(_)) && progress.started {
+                // The same child run goes on: that is no attempt either.
+                self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
+            if !progress.started && operation.gate == GateState::Answered {
+                self.queue.push_back((operation.id, AttemptCause::Answered));
                 continue;
             }
             if !progress.started && progress.attempts == 0 && self.machine.state().concurrency().is_some() {
@@ -228,6 +253,9 @@ impl Driver {
         let at = now();
         self.outbox.push(NewRecord::of(at, operation, Body::Answered { answer: answer.clone() }));
         self.resume(Event::answer(at, operation, answer))?;
+        if let Some(progress) = self.progress.get_mut(&operation) {
+            progress.settled();
+        }
         if self.is_missing(operation) && !self.time_left().is_zero() {
             self.queue.push_back((operation, AttemptCause::Answered));
             self.fill();
@@ -240,6 +268,8 @@ impl Driver {
         if *self.stop.borrow() == Stop::Cancel {
             self.cancel()?;
         }
+        let messages = self.look().await;
+        self.handle(Input::Inbox(messages))?;
         if self.time_left().is_zero() {
             self.end_by_deadline()?;
         }
@@ -254,6 +284,11 @@ impl Driver {
             }
             if self.tasks.is_empty() {
                 if !self.stopping && self.ended.is_none() {
+                    let messages = self.look().await;
+                    self.handle(Input::Inbox(messages))?;
+                    if self.ended.is_some() || self.wake() {
+                        continue;
+                    }
                     self.suspend();
                     self.commit().await?;
                 }
@@ -302,7 +337,9 @@ impl Driver {
             })
             .map(|operation| operation.id)
             .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started))
-            .filter(|id| !self.running.values().any(|running| running.operation == *id))
+            .filter(|id| {
+                !self.running.values().any(|running| running.operation == *id && !running.may_be_lost())
+            })
             .collect();
         self.signal(Signal::Cancel)?;
         for operation in in_doubt {
@@ -316,6 +353,8 @@ impl Driver {
         let at = now();
         self.starting.clear();
         self.queue.clear();
+        let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
+        self.orphans = children.map(|operation| child_run(operation.id)).collect();
         let Why { mut by, mut reason } = std::mem::take(&mut self.why);
         for text in [&mut by, &mut reason].into_iter().flatten() {
             self.context.bindings.secrets().text(text);
@@ -381,7 +420,16 @@ impl Driver {
         let state = self.machine.state();
         let (steps, usage) = (state.step(), state.usage());
         self.context.sessions.close().await;
+        for orphan in self.orphans {
+            let reason = Some("its parent has ended".to_owned());
+            if let Err(error) = self.context.engine.cancel(orphan, None, reason).await {
+                tracing::debug!(%run, %orphan, %error, "a child run is over, or could not be ended");
+            }
+        }
         self.store.release(self.lease).await.map_err(|source| RunFailure::Append { run, source })?;
+        if let Some(source) = self.trouble {
+            return Err(RunFailure::Child { run, source: Box::new(source) });
+        }
         let agent = self.context.config.name.clone();
         Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.successor))
     }
@@ -405,6 +453,25 @@ impl Driver {
             | Request::Input(_) => None,
         });
         timers.chain(self.paused.values().filter_map(|paused| paused.wake_at)).min()
+    }
+
+    /// Takes up what comes soon, so that the run is not suspended for a moment; says whether there is something.
+    fn wake(&mut self) -> bool {
+        let soon = now().as_millis().saturating_add(u64::try_from(HOLD.as_millis()).unwrap_or(u64::MAX));
+        let soon = |at: Timestamp| at.as_millis() <= soon;
+        let timers = self.missing().filter_map(|operation| match &operation.request {
+            Request::Timer(timer) if soon(timer.until) => Some(operation.id),
+            _ => None,
+        });
+        let mut due: Vec<OperationId> = timers.collect();
+        let children = self.paused.iter().filter(|(_, paused)| paused.wake_at.is_some_and(soon));
+        due.extend(children.map(|(id, _)| *id));
+        for id in &due {
+            self.paused.remove(id);
+            let attempt = self.progress.get(id).map_or(1, |progress| progress.attempts.max(1));
+            self.starting.push((*id, attempt));
+        }
+        !due.is_empty()
     }
 
     /// What tells the run to stop.

@@ -47,6 +47,7 @@ impl Driver {
                                 Input::Paused { operation: id, paused: Paused { waiting, wake_at } }
                             }
                             Below::Interrupted => Input::GivenUp,
+                            Below::Trouble(error) => Input::Trouble(error),
                         }
                     });
                 }
@@ -123,14 +124,17 @@ impl Driver {
                 Err(if *stop == Stop::Cancel { Input::Cancelled } else { Input::Interrupted })
             }
             () = tokio::time::sleep(left), if may_stop && !idle => Err(Input::Deadline),
-            () = tokio::time::sleep(INBOX_EVERY), if goes => Err(Input::Look),
+            () = tokio::time::sleep_until(self.next_look), if goes => Err(Input::Look),
         };
         if idle {
             self.began += since.elapsed();
         }
         match joined {
             Ok(joined) => self.joined(joined),
-            Err(Input::Look) => Input::Inbox(self.look().await),
+            Err(Input::Look) => {
+                self.next_look = tokio::time::Instant::now() + INBOX_EVERY;
+                Input::Inbox(self.look().await)
+            }
             Err(input) => input,
         }
     }
@@ -210,6 +214,11 @@ impl Driver {
                         }
                     }
                 }
+                Ok(())
+            }
+            Input::Trouble(error) => {
+                self.trouble.get_or_insert(error);
+                self.stopping = true;
                 Ok(())
             }
             Input::Cancelled => self.cancel(),
