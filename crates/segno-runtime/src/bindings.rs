@@ -6,13 +6,14 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use segno_core::{FailureCode, ToolKind, ToolName};
+use segno_core::{FailureCode, ModelReply, ToolKind, ToolName};
 use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use segno_models::{
-    ApiKey, Cassette, HttpModel, HttpModelError, HttpModelSettings, Model, Recorder, Recording, ScriptModel,
-    Wire,
+    ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
+    ModelError, Recorder, Recording, ScriptModel, Wire,
 };
 use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
 use segno_workspace::{
@@ -121,7 +122,10 @@ impl Bindings {
             }
         };
         let model = match &self.recording {
-            Some(recording) => Arc::new(Recorder::new(model, Arc::clone(recording))),
+            Some(recording) => {
+                let scrubbed = Scrubbed { model, secrets: self.secrets.clone() };
+                Arc::new(Recorder::new(Arc::new(scrubbed), Arc::clone(recording)))
+            }
             None => model,
         };
         models.insert(name.to_owned(), Arc::clone(&model));
@@ -266,6 +270,25 @@ impl Bindings {
     }
 }
 
+/// A model whose replies hold no secret, for a recording that is kept beside the project.
+struct Scrubbed {
+    model: Arc<dyn Model>,
+    secrets: Secrets,
+}
+
+#[async_trait]
+impl Model for Scrubbed {
+    async fn complete(
+        &self,
+        request: &CompletionRequest,
+        sink: &dyn DeltaSink,
+    ) -> Result<ModelReply, ModelError> {
+        let mut reply = self.model.complete(request, sink).await?;
+        self.secrets.reply(&mut reply);
+        Ok(reply)
+    }
+}
+
 /// Things by name, each opened once. Opening one holds up nobody who wants another.
 struct Cells<K, T>(Mutex<BTreeMap<K, Arc<OnceCell<T>>>>);
 
@@ -343,7 +366,7 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
 /// The keys of models. One that is missing is no trouble until its model is asked.
 fn model_keys(settings: &Settings) -> BTreeMap<String, Result<Secret, String>> {
     let keys = settings.models.iter().filter_map(|(name, binding)| match binding {
-        ModelBinding::Http(http) => Some((name.clone(), read_secret(http.api_key.as_ref()?))),
+        ModelBinding::Http(http) => Some((name.clone(), read_key(http.api_key.as_ref()?))),
         ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
     });
     keys.collect()
@@ -359,18 +382,16 @@ fn read_secrets(
         let value = value.map_err(|message| OpenError::Secret { name: name.clone(), message })?;
         values.insert(name.clone(), value);
     }
-    for (model, key) in model_keys {
-        // A local endpoint is given a word as its key, which is no secret and may stand anywhere.
-        if let Ok(key) = key
-            && key.expose().len() >= Secrets::SHORTEST
-        {
-            values.insert(format!("models.{model}.api_key"), key.clone());
-        }
-    }
-    Secrets::new(values).map_err(|short| {
+    let secrets = Secrets::new(values).map_err(|short| {
         let message = short.to_string();
         OpenError::Secret { name: short.name, message }
-    })
+    })?;
+    Ok(secrets.hiding(model_keys.values().filter_map(|key| key.as_ref().ok())))
+}
+
+/// A key as it is sent: without the space around it, so that it is known wherever it comes back.
+fn read_key(reference: &SecretRef) -> Result<Secret, String> {
+    read_secret(reference).map(|secret| Secret::new(secret.expose().trim()))
 }
 
 fn read_secret(reference: &SecretRef) -> Result<Secret, String> {

@@ -84,6 +84,16 @@ impl Secrets {
         Ok(Self { values: Arc::new(values), forms: Arc::new(forms), numbers: Arc::new(numbers) })
     }
 
+    /// The same with other secrets scrubbed as well, which nobody can ask for by a name. A short one is left out: a local
+    /// endpoint is given a word as its key, which is no secret and may stand anywhere.
+    pub(crate) fn hiding<'s>(mut self, others: impl Iterator<Item = &'s Secret>) -> Self {
+        for secret in others.map(Secret::expose).filter(|secret| secret.len() >= Self::SHORTEST) {
+            Arc::make_mut(&mut self.forms).extend(forms(secret));
+            Arc::make_mut(&mut self.numbers).extend(number(secret));
+        }
+        self
+    }
+
     /// The secret of this name.
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.values.get(name)
@@ -91,7 +101,7 @@ impl Secrets {
 
     /// Takes every known secret out of an outcome, raw and in its usual encodings.
     pub(crate) fn scrub(&self, outcome: &mut Outcome) {
-        if self.values.is_empty() {
+        if self.forms.is_empty() {
             return;
         }
         match outcome {
@@ -138,6 +148,13 @@ impl Secrets {
                 self.text(message);
                 self.scrub_violations(violations);
             }
+        }
+    }
+
+    /// Takes every known secret out of a model's reply.
+    pub(crate) fn reply(&self, reply: &mut ModelReply) {
+        if !self.forms.is_empty() {
+            self.scrub_reply(reply);
         }
     }
 
@@ -336,9 +353,11 @@ impl StreamScrubber {
 }
 
 /// A secret, or an encoding of it, as a sequence of characters that have several spellings each.
+#[derive(Clone)]
 struct Form(Vec<Letter>);
 
 /// One character of a form.
+#[derive(Clone)]
 struct Letter {
     plain: String,
     /// Other spellings, in which the case of letters says nothing.

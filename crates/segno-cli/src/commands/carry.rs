@@ -29,11 +29,7 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     if path == Path::new("-") {
         io::stdout().lock().write_all(&bytes).map_err(failed)?;
     } else {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        // Without `--force` another file is never written over.
-        let options = if args.force { options.create(true).truncate(true) } else { options.create_new(true) };
-        options.open(&path).and_then(|mut file| file.write_all(&bytes)).map_err(failed)?;
+        write(&path, &bytes, args.force).map_err(failed)?;
     }
     let runs = count(archive.runs().count() as u64, "run");
     context.output.note(format_args!("exported {runs} to `{}`", path.display()));
@@ -63,6 +59,26 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
         context.output.note(format_args!("  {}", short(run)));
     }
     Ok(Exit::Done)
+}
+
+/// Writes a file as a whole or not at all. Without `force` another file is never written over.
+fn write(path: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
+    if !force && path.try_exists()? {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = OpenOptions::new().write(true).create_new(true).open(&part).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    let written = written.and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        // What is left of it is of no use; the error that stopped us matters more than one from here.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -225,7 +225,7 @@ impl Chat<'_, '_> {
                 {
                     let colour = self.context.output.stderr.terminal.colour;
                     let word = styled(colour, Style::Red, format!("error[{}]", error.code.as_str()));
-                    self.context.output.note(format_args!("{word}: {}", error.message));
+                    self.context.output.note(format_args!("{word}: {}", harmless(&error.message)));
                 }
                 Ok(None)
             }
@@ -259,8 +259,16 @@ impl Chat<'_, '_> {
 
     /// Asks the person what an operation waits for; `None` when there is no answer.
     async fn ask(&mut self, waiting: &WaitingOperation) -> Option<Settlement> {
+        if self.context.output.stdout.terminal.live {
+            // What was typed before the question is no answer to it.
+            while self.lines.try_recv().is_ok() {}
+        }
         let question = harmless(&waiting.question);
         self.note(question);
+        let arguments = waiting.arguments.as_ref().map(|arguments| format!("{arguments:#}"));
+        for line in harmless(&arguments.unwrap_or_default()).lines() {
+            self.note(format_args!("  {line}"));
+        }
         let prompt = match waiting.gate {
             Gate::Approval => "[y]es, [n]o or a reason against it: ",
             Gate::Input => "answer: ",

@@ -15,7 +15,7 @@ use crate::input;
 use crate::render::diff;
 use crate::render::document::Replayed;
 use crate::render::output::Output;
-use crate::render::text::{Style, count, styled};
+use crate::render::text::{Style, count, harmless, styled};
 
 pub(super) async fn replay(args: &ReplayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.journal().await?;
@@ -91,6 +91,6 @@ fn identical(what: &str, output: &mut Output) {
 fn diverged(divergence: &Divergence, output: &mut Output) {
     let word = styled(output.stderr.terminal.colour, Style::Red, "diverged").to_string();
     output.note(format_args!("{word} at step {}", divergence.step));
-    output.note(format_args!("  expected: {}", divergence.expected));
-    output.note(format_args!("  got:      {}", divergence.got));
+    output.note(format_args!("  expected: {}", harmless(&divergence.expected)));
+    output.note(format_args!("  got:      {}", harmless(&divergence.got)));
 }

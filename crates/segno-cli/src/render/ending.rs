@@ -28,7 +28,7 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
         && let Some(error) = &response.error
     {
         let word = styled(colour, Style::Red, format_args!("error[{}]", error.code.as_str())).to_string();
-        output.note(format_args!("{word}: {}", error.message));
+        output.note(format_args!("{word}: {}", harmless(&error.message)));
         help_line(&error.help, output);
     }
     let run = short(report.run);

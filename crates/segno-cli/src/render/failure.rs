@@ -46,7 +46,7 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
     let error_word = styled(output.stderr.terminal.colour, Style::Red, "error").to_string();
     let counted =
         if problems.is_empty() { String::new() } else { format!(": {}", diagnostics::summary(problems)) };
-    output.note(format_args!("{error_word}: {message}{counted}"));
+    output.note(format_args!("{error_word}: {}{counted}", harmless(&message)));
     let violations = violations(error);
     for Violation { path, message } in violations {
         let place = if path.is_empty() { "/" } else { path };

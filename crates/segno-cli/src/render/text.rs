@@ -87,7 +87,12 @@ pub(crate) fn brief(text: &str, width: usize) -> String {
 
 /// A text that cannot steer a terminal: without control characters but for line breaks and tabs.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
+    let steers = |character: char| {
+        // Marks that turn the direction of text show words in another order than they are in.
+        character.is_control() && !matches!(character, '\n' | '\t')
+            || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().filter(|character| !steers(*character)).collect()
 }
 
 /// A JSON value in a few words: of an object its plain members first, of lists and objects within it only the size.

@@ -172,6 +172,11 @@ fn a_run_that_needs_a_person_asks_in_the_conversation() {
         --- stderr
         session night · /help lists what else can be said
         may `risk.record` be called with {"decision":"escalate","incident":"data loss in production","risk":0.7}?
+          {
+            "decision": "escalate",
+            "incident": "data loss in production",
+            "risk": 0.7
+          }
         "#);
     assert_eq!(lines(), 0);
     photograph!(workspace.segno_with_input(&["chat", "escalate", "--session", "day"], "data loss in production\ny\n"), @r#"
@@ -181,6 +186,11 @@ fn a_run_that_needs_a_person_asks_in_the_conversation() {
         --- stderr
         session day · /help lists what else can be said
         may `risk.record` be called with {"decision":"escalate","incident":"data loss in production","risk":0.7}?
+          {
+            "decision": "escalate",
+            "incident": "data loss in production",
+            "risk": 0.7
+          }
         "#);
     assert_eq!(lines(), 1);
     // The input ends before an answer: the run stays, and the next conversation can go on with it.

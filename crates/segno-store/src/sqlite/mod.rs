@@ -45,8 +45,9 @@ const READERS: usize = 4;
 /// Dropping it writes what is queued and closes the file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: Writer,
+    // Closed in this order: the writer, last, moves the log into the file, which no open reader lets it do.
     readers: Arc<Readers>,
+    writer: Writer,
     holds: Holds,
 }
 
@@ -65,7 +66,7 @@ impl SqliteStore {
         let connection = open::open_writer(&path)?;
         let writer = Writer::start(connection, &path)?;
         let readers = Readers { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) };
-        Ok(Self { writer, readers: Arc::new(readers), holds: Holds::default() })
+        Ok(Self { readers: Arc::new(readers), writer, holds: Holds::default() })
     }
 
     /// The file.
