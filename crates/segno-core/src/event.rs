@@ -145,20 +145,34 @@ impl Outcome {
         match self {
             Self::ModelReplied(reply) => {
                 let parts = reply.parts.iter().map(|part| match part {
-                    ReplyPart::Text(text) => text.len(),
-                    ReplyPart::Call(call) => call.arguments.len() + call.verdict.arguments().map_or(0, size),
-                    ReplyPart::Opaque { data, .. } => size(data),
+                    ReplyPart::Text(text) => PART + text.len(),
+                    ReplyPart::Call(call) => {
+                        PART + call.call_id.len()
+                            + call.name.len()
+                            + call.arguments.len()
+                            + verdict_size(&call.verdict)
+                    }
+                    ReplyPart::Opaque { provider, data } => PART + provider.len() + size(data),
                 });
-                parts.sum::<usize>() + reply.output.as_ref().and_then(Verdict::arguments).map_or(0, size)
+                parts.sum::<usize>() + reply.output.as_ref().map_or(0, verdict_size)
             }
-            Self::MemoryFound(hits) => hits.iter().map(|hit| hit.text.len() + size(&hit.metadata)).sum(),
-            Self::MemoryCreated(created) => created.entity.len(),
+            Self::MemoryFound(hits) => {
+                let hits = hits.iter().map(|hit| {
+                    PART + hit.entity.len() + hit.entity_type.len() + hit.text.len() + size(&hit.metadata)
+                });
+                hits.sum()
+            }
+            Self::MemoryCreated(created) => created.entity.len() + created.observation.len(),
             Self::MemoryTraversed(found) => {
                 let observed =
                     |entity: &TraversedEntity| entity.observations.iter().map(String::len).sum::<usize>();
-                let entities =
-                    found.entities.iter().map(|entity| entity.entity.len() + 64 + observed(entity));
-                let ends = |relation: &TraversedRelation| relation.from.len() + relation.to.len() + 64;
+                let entities = found
+                    .entities
+                    .iter()
+                    .map(|entity| entity.entity.len() + entity.entity_type.len() + PART + observed(entity));
+                let ends = |relation: &TraversedRelation| {
+                    relation.from.len() + relation.relation.len() + relation.to.len() + PART
+                };
                 entities.sum::<usize>() + found.relations.iter().map(ends).sum::<usize>()
             }
             Self::AgentReturned(returned) => {
@@ -169,9 +183,26 @@ impl Outcome {
             Self::ToolReturned(returned) => {
                 returned.text.len() + returned.structured.as_ref().map_or(0, size)
             }
-            Self::Failed(failure) => failure.message.len(),
+            Self::Failed(failure) => failure.message.len() + violations_size(&failure.violations),
         }
     }
+}
+
+/// What one part of an outcome takes besides its text.
+const PART: usize = 64;
+
+/// About how large a verdict is, in bytes.
+fn verdict_size(verdict: &Verdict) -> usize {
+    match verdict {
+        Verdict::Valid { arguments } => size(arguments),
+        Verdict::Invalid { violations } => violations_size(violations),
+        Verdict::Malformed { message } => message.len(),
+        Verdict::Truncated => 0,
+    }
+}
+
+fn violations_size(violations: &[Violation]) -> usize {
+    violations.iter().map(|violation| PART + violation.path.len() + violation.message.len()).sum()
 }
 
 /// About how large a value is as JSON, in bytes.
@@ -339,12 +370,15 @@ pub struct Failure {
     /// Each argument that does not fit, when the code is `invalid_arguments`.
     #[serde(default)]
     pub violations: Vec<Violation>,
+    /// Attempts before the last one that the receiver possibly acted on; a model's provider may have charged for them.
+    #[serde(default, skip_serializing_if = "crate::reply::is_zero")]
+    pub lost_attempts: u32,
 }
 
 impl Failure {
     /// A failure without further details.
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), violations: Vec::new() }
+        Self { code, message: message.into(), violations: Vec::new(), lost_attempts: 0 }
     }
 }
 
@@ -379,6 +413,23 @@ pub enum FailureCode {
 }
 
 impl FailureCode {
+    /// Says whether another tool may be called after such a failure: not where a person said no or the arguments do not
+    /// fit, and not where the effect took place or may have, which would then take place twice.
+    pub(crate) const fn allows_another_tool(self) -> bool {
+        match self {
+            Self::Timeout | Self::Unavailable | Self::ToolFailed | Self::AgentFailed | Self::Cancelled => {
+                true
+            }
+            Self::Denied
+            | Self::InvalidArguments
+            | Self::Indeterminate
+            | Self::Protocol
+            | Self::LimitExceeded
+            | Self::InvalidOutput
+            | Self::Internal => false,
+        }
+    }
+
     /// Every code.
     pub const ALL: &[Self] = &[
         Self::Timeout,

@@ -160,7 +160,7 @@ pub struct ModelCompletion {
     /// Whether the model may call tools.
     pub tool_choice: ToolChoice,
     /// Which model: 0 for the agent's own, then its fallbacks in order.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::reply::is_zero")]
     pub fallback: u32,
     /// A bound on the reply that is tighter than the model's settings, so that a limit of tokens or cost holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,11 +195,6 @@ impl ModelCompletion {
             }
         }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// Tokens that are set aside for a model's reply, by estimate.

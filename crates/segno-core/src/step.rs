@@ -47,6 +47,7 @@ pub fn execute_agent_step(
     }
     if let Some(signal) = state.signal {
         state.decisions.clear();
+        phase::end::abandon(config, &mut state);
         return Ok(complete(state, stopped_by(signal)));
     }
     if !state.is_ready() {

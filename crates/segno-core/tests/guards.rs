@@ -600,3 +600,77 @@ fn a_call_whose_result_changes_is_no_repetition() {
     }
     assert!(!state.is_over());
 }
+
+fn results(state: &AgentState) -> Vec<&str> {
+    let results = state.transcript().iter().filter_map(|entry| match entry {
+        Entry::ToolResult { content, .. } => Some(content.as_str()),
+        _ => None,
+    });
+    results.collect()
+}
+
+/// A model that called `risk.score` twice, with the first result there.
+fn half_done(config: &AgentConfig) -> AgentState {
+    let calls = vec![call("risk.score"), call("risk.score")];
+    let mut state = through(config, reply(calls, StopReason::ToolCalls));
+    let first = state.pending()[0].operation.id;
+    let outcome = Outcome::ToolReturned(ToolReturn::structured(json!("sent")));
+    state.resume(Event::outcome(AT, first, outcome)).expect("the first outcome");
+    state
+}
+
+#[test]
+fn what_has_come_when_a_run_is_cancelled_stays_in_its_transcript() {
+    let config = model();
+    let mut state = half_done(&config);
+    state.resume(Event::signal(AT, Signal::Cancel)).expect("a signal");
+    let state = step(&config, state);
+    assert_eq!(end(&state).status, Status::Cancelled);
+    assert_eq!(results(&state), [r#""sent""#]);
+}
+
+#[test]
+fn a_result_stays_in_the_transcript_when_its_sibling_ends_the_run() {
+    let mut config = model();
+    let name: ToolName = "risk.score".parse().expect("a tool name");
+    config.tools.tools.get_mut(&name).expect("the tool").on_failure = Some(OnFailure::Fail);
+    let mut state = half_done(&config);
+    let second = state.pending()[1].operation.id;
+    let failure = Failure::new(FailureCode::ToolFailed, "no");
+    state.resume(Event::outcome(AT, second, Outcome::Failed(failure))).expect("the second outcome");
+    let state = step(&config, state);
+    assert_eq!(end(&state).error.as_ref().map(|error| error.code), Some(RunErrorCode::ToolFailed));
+    assert_eq!(results(&state).len(), 2);
+    assert_eq!(results(&state)[0], r#""sent""#);
+}
+
+#[test]
+fn a_reply_that_has_arrived_is_counted_when_the_run_is_cancelled() {
+    let config = model();
+    let mut state = step(&config, start());
+    let asked = state.pending()[0].operation.id;
+    let said = reply(vec![ReplyPart::Text("almost".into())], StopReason::End);
+    state.resume(Event::outcome(AT, asked, said)).expect("the reply");
+    state.resume(Event::signal(AT, Signal::Cancel)).expect("a signal");
+    let state = step(&config, state);
+    assert_eq!(end(&state).usage.tokens(), 2);
+    assert_eq!(end(&state).answer.as_deref(), Some("almost"));
+}
+
+#[test]
+fn a_reply_with_too_many_calls_is_cut() {
+    let config = model();
+    let state = through(&config, reply(vec![call("nobody.knows"); 5_000], StopReason::ToolCalls));
+    let told = results(&state);
+    assert_eq!(told.len(), 5_000, "every call has its result");
+    assert!(told[127].contains("tool_not_found") && told[128].contains("limit_exceeded"));
+    assert!(state.decisions().len() < 200);
+}
+
+#[test]
+fn names_count_towards_the_size_of_an_outcome() {
+    let config = model();
+    let state = through(&config, reply(vec![call(&"x".repeat(9 << 20))], StopReason::ToolCalls));
+    let error = end(&state).error.as_ref().expect("the reply is too large");
+    assert!(error.message.contains("limit_exceeded"), "{error:?}");
+}

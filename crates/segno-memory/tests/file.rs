@@ -221,7 +221,9 @@ fn relations_and_imports_of_many_openings_at_once_are_all_there() {
 fn a_file_of_the_first_format_is_brought_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/format-1.db"), &path).unwrap();
+    let first = Connection::open(&path).unwrap();
+    first.execute_batch(include_str!("files/format-1.sql")).unwrap();
+    drop(first);
     let scopes = scopes(HERE, Scope::Workspace);
     let memory = SqliteMemory::open(&path).unwrap();
     wait(async {

@@ -13,7 +13,7 @@ use segno_core::{
 use segno_memory::{Memory, Principal, Scope, ScopeResolver};
 use segno_models::Model;
 use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
-use segno_workspace::{AgentFile, Diagnostic, Loaded, Severity, Workspace};
+use segno_workspace::{AgentFile, Loaded, Severity, Workspace};
 
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, Sessions, WORKSPACE, make_folder};
@@ -216,22 +216,6 @@ impl Engine {
     /// When the store cannot be read.
     pub async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, EngineError> {
         Ok(self.inner.store.find_runs(prefix).await?)
-    }
-
-    /// Checks every agent against what its tool servers really offer.
-    ///
-    /// # Errors
-    /// When a tool server cannot be loaded or asked.
-    pub async fn check(&self) -> Result<Vec<Diagnostic>, EngineError> {
-        let mut diagnostics = Vec::new();
-        for file in self.inner.workspace.agents.values() {
-            match self.resolve(file).await {
-                Ok(_) => {}
-                Err(EngineError::Agent { diagnostics: found, .. }) => diagnostics.extend(found),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(diagnostics)
     }
 
     /// An agent's configuration, with what its tool servers offer now.

@@ -61,7 +61,7 @@ impl Engine {
         if let Some(model) = model {
             change_model(&mut config, &model).map_err(|message| EngineError::Fork { run, message })?;
         }
-        let mut modules = self.last_modules(&records);
+        let mut modules = last_modules(&records);
         modules.extend(self.rebind(run, &config, &modules).await?);
         let new = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
         let beginning = Beginning {
@@ -140,21 +140,21 @@ impl Engine {
             Some(_) | None => Ok(Point { run, seq: boundary(records, &steps, step), step, replaced }),
         }
     }
+}
 
-    /// The modules that a run's tool servers were bound to last.
-    fn last_modules(&self, records: &[Record]) -> BTreeMap<String, String> {
-        let mut modules = BTreeMap::new();
-        for record in records {
-            match &record.body {
-                Body::Started(started) => modules.clone_from(&started.modules),
-                Body::Rebound { server, digest } => {
-                    modules.insert(server.clone(), digest.clone());
-                }
-                _ => {}
+/// The modules that a run's tool servers were bound to last.
+fn last_modules(records: &[Record]) -> BTreeMap<String, String> {
+    let mut modules = BTreeMap::new();
+    for record in records {
+        match &record.body {
+            Body::Started(started) => modules.clone_from(&started.modules),
+            Body::Rebound { server, digest } => {
+                modules.insert(server.clone(), digest.clone());
             }
+            _ => {}
         }
-        modules
     }
+    modules
 }
 
 /// The step of each operation.

@@ -144,7 +144,7 @@ impl Secrets {
                     self.value(value);
                 }
             }
-            Outcome::Failed(Failure { code: _, message, violations }) => {
+            Outcome::Failed(Failure { code: _, message, violations, lost_attempts: _ }) => {
                 self.text(message);
                 self.scrub_violations(violations);
             }

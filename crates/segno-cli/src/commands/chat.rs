@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use segno_core::{AgentRequest, Entry, Gate, RunId, Status};
 use segno_runtime::{Engine, GateInput, RunEnd, RunReport, Settlement, StartOptions, WaitingOperation};
-use segno_store::{RunFilter, RunStatus};
+use segno_store::RunFilter;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -45,6 +45,8 @@ struct Chat<'a, 'c> {
     last: Option<RunId>,
     /// The last run is not over.
     open: bool,
+    /// How the last message came out, for whoever cannot ask: a script.
+    stands: Exit,
     /// The next message goes on from `last`, not from the newest run of the session.
     parted: bool,
 }
@@ -56,8 +58,18 @@ pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<E
     let session = args.session.clone().unwrap_or_else(|| format!("chat-{}", short(fresh())));
     let follow = Follow::begin(context)?;
     let lines = read_lines();
-    let mut chat =
-        Chat { args, context, engine, follow, lines, session, last: None, open: false, parted: false };
+    let mut chat = Chat {
+        args,
+        context,
+        engine,
+        follow,
+        lines,
+        session,
+        last: None,
+        open: false,
+        stands: Exit::Done,
+        parted: false,
+    };
     chat.find_last().await?;
     chat.talk().await
 }
@@ -92,7 +104,7 @@ impl Chat<'_, '_> {
         loop {
             let line = match self.read("> ").await {
                 Line::Text(line) => line,
-                Line::End => return Ok(if self.open { Exit::Interrupted } else { Exit::Done }),
+                Line::End => return Ok(self.stands),
                 Line::Wish => {
                     self.note(format_args!(
                         "left: come back with `segno chat {} --session {}`",
@@ -127,6 +139,7 @@ impl Chat<'_, '_> {
             };
             // A message that failed is told, and the conversation goes on.
             if let Err(error) = done {
+                self.stands = error.class().exit;
                 let colour = self.context.output.stderr.terminal.colour;
                 self.note(format_args!("{}: {error}", styled(colour, Style::Red, "error")));
                 if let Some(help) = error.class().help {
@@ -217,6 +230,12 @@ impl Chat<'_, '_> {
 
     /// Tells how a run stands; answers, if it waits for some and the person gave them.
     async fn settle(&mut self, report: &RunReport) -> Result<Option<Vec<GateInput>>, Error> {
+        self.stands = match &report.end {
+            RunEnd::Ended(response) if response.status == Status::Completed => Exit::Done,
+            RunEnd::Ended(_) => Exit::Failed,
+            RunEnd::Suspended { .. } => Exit::Suspended,
+            RunEnd::Interrupted => Exit::Interrupted,
+        };
         match &report.end {
             RunEnd::Ended(response) => {
                 self.open = false;
@@ -353,7 +372,6 @@ impl Chat<'_, '_> {
         self.listen(handle).await?;
         let summary = self.engine.inspect(forked, None).await?.summary;
         self.session = summary.session;
-        self.open = summary.status == RunStatus::Suspended || summary.status == RunStatus::Running;
         Ok(())
     }
 }

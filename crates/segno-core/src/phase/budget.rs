@@ -140,9 +140,15 @@ pub(crate) fn charge_failed(
         | FailureCode::Cancelled
         | FailureCode::Internal => false,
     };
-    if received {
-        count(state, settings, completion.reserved.input_tokens, completion.reserved.output_tokens);
-    }
+    let attempts = u64::from(failure.lost_attempts).saturating_add(u64::from(received));
+    let input = completion.reserved.input_tokens.saturating_mul(attempts);
+    let output = completion.reserved.output_tokens.saturating_mul(attempts);
+    count(state, settings, input, output);
+}
+
+/// Counts what a completion may take that nobody waits for any more.
+pub(crate) fn charge_lost(state: &mut AgentState, settings: &ModelSettings, completion: &ModelCompletion) {
+    count(state, settings, completion.reserved.input_tokens, completion.reserved.output_tokens);
 }
 
 fn count(state: &mut AgentState, settings: &ModelSettings, input: u64, output: u64) {

@@ -22,7 +22,10 @@ use crate::state::{AgentState, CallSlot, Decision, Pending, Phase, Settled, Then
 use crate::transcript::Entry;
 
 /// A child run may wait for people, so it gets a day; its own limits bound its work.
-pub(crate) const AGENT_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
+const AGENT_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Most calls of one reply that are looked at; no sound reply has as many, and each takes room in the state.
+const CALLS_MAX: usize = 128;
 
 /// Terms for a child run: it is taken up again where it stood, so no attempt of it is ever repeated.
 pub(crate) const AGENT_TERMS: Terms = Terms {
@@ -42,7 +45,14 @@ pub(super) fn begin(
     let mut slots = Vec::with_capacity(calls.len());
     let mut admitted = Vec::with_capacity(calls.len());
     let alone = calls.len() == 1;
-    for call in calls {
+    for (index, call) in calls.into_iter().enumerate() {
+        if index >= CALLS_MAX {
+            let CallRequest { call_id, name, .. } = call;
+            let refusal =
+                Refusal::new("limit_exceeded", "a reply may hold 128 calls: call it in the next one");
+            slots.push(CallSlot { call_id, name, settled: Some(refusal.into_settled()), fallback: None });
+            continue;
+        }
         let refused = match admit(config, &call) {
             Ok((_, _, Admitted::Handoff { agent, message })) if alone => {
                 return hand_over(call, agent, message, state);
@@ -163,6 +173,7 @@ pub(crate) fn returned(
     let mut calls = reply.iter().flat_map(|entry| entry.calls());
     let mut operations = operations.into_iter();
     let mut fallbacks = Vec::new();
+    let mut stop = None;
     for slot in &mut slots {
         let call = calls.next();
         if slot.settled.is_some() {
@@ -173,12 +184,17 @@ pub(crate) fn returned(
         let Pending { operation, outcome } = pending;
         let settled = match result(outcome) {
             Ok(content) => Settled { content, is_error: false },
-            Err(failure) => match deal(config, slot, call, &operation.request, failure)? {
-                Dealt::Settled(settled) => settled,
-                Dealt::Instead(fallback) => {
+            Err(failure) => match deal(config, slot, call, &operation.request, &failure) {
+                Ok(Dealt::Settled(settled)) => settled,
+                Ok(Dealt::Instead(fallback)) => {
                     slot.fallback = Some(fallback.call.0.clone());
                     fallbacks.push(fallback);
                     continue;
+                }
+                // The run ends, but what its siblings did stays in the transcript, which may be read on.
+                Err(end) => {
+                    stop.get_or_insert(end);
+                    Refusal::from(failure).into_settled()
                 }
             },
         };
@@ -186,9 +202,43 @@ pub(crate) fn returned(
     }
     if let Some(limit) = budget::overrun(config, state) {
         let limit = budget::beyond(config, state, limit);
-        return Err(Stop::failed(RunErrorCode::LimitExceeded, limit, think::RAISE_THE_LIMIT));
+        stop.get_or_insert(Stop::failed(RunErrorCode::LimitExceeded, limit, think::RAISE_THE_LIMIT));
+    }
+    if let Some(stop) = stop {
+        // A tool that would have stood in is not called any more.
+        let open = slots.iter_mut().filter(|slot| slot.settled.is_none());
+        for (slot, fallback) in open.zip(fallbacks) {
+            slot.settled = Some(fallback.failure);
+        }
+        keep(slots, state);
+        return Err(stop);
     }
     fall_back(config, mind, slots, fallbacks, state)
+}
+
+/// A run ends while calls are on their way: what has come of them is counted, and stays in the transcript.
+pub(crate) fn abandoned(mut slots: Vec<CallSlot>, operations: Vec<Pending>, state: &mut AgentState) {
+    let mut operations = operations.into_iter();
+    for slot in slots.iter_mut().filter(|slot| slot.settled.is_none()) {
+        let Some(outcome) = operations.next().map(|pending| pending.outcome) else { break };
+        if outcome.is_some() {
+            slot.settled = Some(match result(outcome) {
+                Ok(content) => Settled { content, is_error: false },
+                Err(failure) => Refusal::from(failure).into_settled(),
+            });
+        }
+    }
+    slots.retain(|slot| slot.settled.is_some());
+    keep(slots, state);
+}
+
+/// Puts results into the transcript of a run that ends.
+fn keep(slots: Vec<CallSlot>, state: &mut AgentState) {
+    for CallSlot { call_id, name, settled, .. } in slots {
+        let Settled { content, is_error } =
+            settled.unwrap_or_else(|| Refusal::from(missing()).into_settled());
+        state.transcript.push(Entry::ToolResult { call_id, name, content, is_error });
+    }
 }
 
 /// What a failure comes to.
@@ -211,18 +261,18 @@ fn deal<'a>(
     slot: &CallSlot,
     call: Option<&CallRequest>,
     made: &Request,
-    failure: Failure,
+    failure: &Failure,
 ) -> Result<Dealt<'a>, Stop> {
     let name = slot.fallback.as_ref().map_or(slot.name.as_str(), ToolName::as_str);
     let tool = config.tools.find(name);
     let name = tool.map_or(name, |(name, _)| name.as_str());
     match tool.and_then(|(_, tool)| tool.on_failure.as_ref()) {
-        Some(OnFailure::Fail) => return Err(failed(name, &failure)),
+        Some(OnFailure::Fail) => return Err(failed(name, failure)),
         // A value that the author wrote must not pass for what a person refused.
         Some(OnFailure::Default(value)) if failure.code != FailureCode::Denied => {
             return Ok(Dealt::Settled(Settled { content: print_json(value), is_error: false }));
         }
-        Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && falls_back(failure.code) => {
+        Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && failure.code.allows_another_tool() => {
             let arguments = match made {
                 Request::ToolCall(made) => Some(&made.parameters),
                 Request::ModelCompletion(_)
@@ -236,13 +286,13 @@ fn deal<'a>(
             if let Some(call) = arguments.and_then(|arguments| instead(config, to, arguments)) {
                 let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
                 let decision = Decision::FallBackTool { from: name.into(), to: to.to_string(), reason };
-                let failure = Refusal::from(failure).into_settled();
+                let failure = Refusal::from(failure.clone()).into_settled();
                 return Ok(Dealt::Instead(Fallback { call, decision, failure }));
             }
         }
         Some(OnFailure::Report | OnFailure::Default(_) | OnFailure::Fallback(_)) | None => {}
     }
-    Ok(Dealt::Settled(Refusal::from(failure).into_settled()))
+    Ok(Dealt::Settled(Refusal::from(failure.clone()).into_settled()))
 }
 
 /// Calls the tools that stand in for failed ones; meanwhile the other results wait. Goes on where there are none.
@@ -286,12 +336,6 @@ fn instead<'a>(
     }
 }
 
-/// Says whether another tool may be called after such a failure: not where a person said no or where the arguments
-/// do not fit, and not where the effect may have taken place, which would then take place twice.
-fn falls_back(code: FailureCode) -> bool {
-    !matches!(code, FailureCode::Denied | FailureCode::InvalidArguments | FailureCode::Indeterminate)
-}
-
 /// Puts the result of every call into the transcript, in the order of the reply.
 fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) -> Result<(), Stop> {
     let reply = state.transcript.last_reply();
@@ -299,13 +343,17 @@ fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) ->
     let mut records = core::mem::take(&mut state.calls);
     let mut watch = Watch::begin(config.limits.repeat_limit, &mut records);
     let mut cycle = None;
+    let mut warned = false;
     for CallSlot { call_id, name, settled, .. } in slots {
         let missing = || Refusal::from(missing()).into_settled();
         let Settled { mut content, is_error } = settled.unwrap_or_else(missing);
         let call = calls.next();
         let repeats = call.and_then(|call| watch.take(repeat::digest(call), &content, is_error));
         match repeats {
+            // One warning a reply is read as well as many.
+            Some(Repeats::First(_)) if warned => {}
             Some(Repeats::First(what)) => {
+                warned = true;
                 content.push_str("\n\n[Warning: this was ");
                 content.push_str(&what);
                 content.push_str(

@@ -4,10 +4,14 @@ use alloc::string::{String, ToString};
 
 use serde_json::Value;
 
-use super::Stop;
+use super::{Stop, budget, calls};
+use crate::config::{AgentConfig, Mind, ModelSettings};
+use crate::event::Outcome;
 use crate::id::AgentName;
+use crate::operation::{ModelCompletion, Purpose, Request};
 use crate::response::{AgentResponse, RunErrorCode, Status};
-use crate::state::{AgentState, Decision, Handoff, Phase};
+use crate::state::{AgentState, Decision, Handoff, Pending, Phase, Then};
+use crate::transcript::Entry;
 
 /// The agent answered; its structured answer is the state's.
 pub(crate) fn completed(state: &mut AgentState, answer: Option<String>, reason: &str) {
@@ -31,7 +35,10 @@ pub(crate) fn handed_off(
     if state.hops >= Handoff::MAX_HOPS {
         return Err(Stop::failed(
             RunErrorCode::LimitExceeded,
-            alloc::format!("`{target}` would be the handoff number {}, more than allowed", state.hops + 1),
+            alloc::format!(
+                "`{target}` would be the handoff number {}, more than allowed",
+                state.hops.saturating_add(1)
+            ),
             "let one of the agents answer instead of handing over",
         ));
     }
@@ -45,6 +52,45 @@ pub(crate) fn handed_off(
     state.decide(Decision::HandOff { target: target.clone() });
     state.phase = Phase::HandedOff(Handoff { target, message, request });
     Ok(())
+}
+
+/// The run ends while operations are on their way: what has come of them is counted and kept, and what a model call
+/// under way may take is counted too.
+pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
+    if !matches!(state.phase, Phase::Waiting(_)) {
+        return;
+    }
+    let Phase::Waiting(join) = core::mem::replace(&mut state.phase, Phase::Start) else { return };
+    for Pending { operation, outcome } in &join.operations {
+        if let Some(Outcome::AgentReturned(returned)) = outcome {
+            state.usage.add(&returned.usage);
+        }
+        let Request::ModelCompletion(completion) = &operation.request else { continue };
+        let Some(settings) = settings(config, completion) else { continue };
+        match outcome {
+            Some(Outcome::ModelReplied(reply)) => {
+                budget::charge(state, settings, completion, reply);
+                if matches!(completion.purpose, Purpose::Reply) {
+                    state.transcript.push(Entry::Assistant(reply.clone()));
+                }
+            }
+            Some(Outcome::Failed(failure)) => budget::charge_failed(state, settings, completion, failure),
+            Some(_) => {}
+            None => budget::charge_lost(state, settings, completion),
+        }
+    }
+    if let Then::Calls { calls } = join.then {
+        calls::abandoned(calls, join.operations, state);
+    }
+}
+
+/// The settings under which a completion was requested.
+fn settings<'a>(config: &'a AgentConfig, completion: &'a ModelCompletion) -> Option<&'a ModelSettings> {
+    match (&completion.purpose, &config.mind) {
+        (Purpose::Step(prompt), _) => Some(&prompt.model),
+        (Purpose::Reply | Purpose::Summary { .. }, Mind::Model(mind)) => mind.settings(completion.fallback),
+        (Purpose::Reply | Purpose::Summary { .. }, Mind::Plan(_)) => None,
+    }
 }
 
 /// Something ended the run; the answer is what the agent has said so far.

@@ -221,12 +221,13 @@ impl Reader for AnthropicReader {
             Event::ContentBlockDelta { index, delta } => self.add(index, &delta, output)?,
             Event::MessageDelta { delta, usage } => {
                 self.add_usage(usage);
-                self.stop = delta.stop_reason.map(|reason| match reason.as_str() {
+                let stop = delta.stop_reason.map(|reason| match reason.as_str() {
                     "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
                     "refusal" => StopReason::Refusal,
                     "tool_use" => StopReason::ToolCalls,
                     _ => StopReason::End,
                 });
+                self.stop = stop.or(self.stop);
             }
             Event::MessageStop => self.done = true,
             Event::Error { error } => return Err(failure::from_event(&error)),

@@ -4,6 +4,8 @@
 //! reply counts as complete at `[DONE]`, or at the end of the body once a `finish_reason` was there: some servers leave
 //! the marker out.
 
+use std::collections::BTreeMap;
+
 use segno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -202,6 +204,8 @@ pub(super) struct ChatReader {
     text: String,
     reasoning: String,
     calls: Vec<Call>,
+    /// Where a call stands whose index another one had already.
+    slots: BTreeMap<usize, usize>,
     refused: bool,
     stop: Option<StopReason>,
     tokens: Tokens,
@@ -301,6 +305,15 @@ impl ChatReader {
         // Without an index, a new id begins a call and anything else goes on with the last one.
         let begins = delta.id.as_ref().is_some_and(|id| !id.is_empty()) || self.calls.is_empty();
         let index = delta.index.unwrap_or(self.calls.len() - usize::from(!begins));
+        // Some servers give parallel calls one index: another id there begins another call.
+        let slot = self.slots.get(&index).copied().unwrap_or(index);
+        let taken = self.calls.get(slot).is_some_and(|call| {
+            !call.id.is_empty() && delta.id.as_ref().is_some_and(|id| !id.is_empty() && *id != call.id)
+        });
+        let index = if taken { self.calls.len() } else { slot };
+        if taken {
+            self.slots.insert(delta.index.unwrap_or(index), index);
+        }
         if index >= MAX_CALLS {
             return Err(protocol(format!(
                 "the reply has a call with the index {index}, at most {MAX_CALLS} calls are read"
@@ -318,7 +331,8 @@ impl ChatReader {
             call.extra_content = Some(extra);
         }
         if let Some(function) = delta.function {
-            if let Some(name) = function.name {
+            // Some servers repeat the name with every piece of the arguments.
+            if let Some(name) = function.name.filter(|name| *name != call.name) {
                 output.count(&name)?;
                 call.name.push_str(&name);
             }

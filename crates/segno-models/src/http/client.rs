@@ -12,7 +12,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use sse_stream::SseByteStream;
 
 use super::failure::{self, excerpt, protocol};
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model::{ModelError, ModelErrorKind, Retry};
 
 /// Longest time until a connection stands. An attempt has its own limit; this one finds a dead address earlier.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,7 +81,8 @@ impl Endpoint {
                 self.shown,
                 excerpt(&media_type),
             );
-            return Err(protocol(message));
+            // It may have been a whole reply, which was paid for; the same request is answered in the same way.
+            return Err(protocol(message).with_retry(Retry::Never));
         }
         Ok(response)
     }

@@ -192,7 +192,7 @@ async fn its_faults_are_what_they_are() {
         ("wrong key", ModelErrorKind::Refused, Retry::Never, "No such key.; check the model's key"),
         ("stop in the middle", ModelErrorKind::Protocol, Retry::Now, "the stream ended before"),
         ("chaos: drop", ModelErrorKind::Unavailable, Retry::Now, "500"),
-        ("chaos: malformed", ModelErrorKind::Protocol, Retry::Now, "a stream of events was expected"),
+        ("chaos: malformed", ModelErrorKind::Protocol, Retry::Never, "a stream of events was expected"),
         ("chaos: disconnect", ModelErrorKind::Unavailable, Retry::Now, "cannot reach"),
         ("nothing that it knows", ModelErrorKind::Unavailable, Retry::Now, "no fixture matched"),
     ];

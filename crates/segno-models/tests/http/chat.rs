@@ -207,3 +207,18 @@ async fn a_missing_marker_after_the_end_is_forgiven() {
     assert_eq!(reply.parts, [ReplyPart::Text("Hi".to_owned())]);
     assert_eq!(Value::from(reply.input_tokens), json!(0));
 }
+
+#[tokio::test]
+async fn parallel_calls_that_share_an_index_stay_apart() {
+    let call = |id: &str, arguments: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"{id}\",\"function\":\
+             {{\"name\":\"risk__score\",\"arguments\":{arguments:?}}}}}]}},\"finish_reason\":null}}]}}\n\n"
+        )
+    };
+    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+    let stream = format!("{}{}{end}", call("a", "{\"n\":1}"), call("b", "{\"n\":2}"));
+    let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
+    let calls: Vec<_> = calls(&reply).iter().map(|call| (&*call.call_id, &*call.arguments)).collect();
+    assert_eq!(calls, [("a", "{\"n\":1}"), ("b", "{\"n\":2}")]);
+}

@@ -292,7 +292,7 @@ async fn a_page_is_not_a_stream() {
     for (media_type, body) in [("text/html", "<h1>Welcome</h1>"), ("application/json", "{\"choices\":[]}")] {
         let answer = Answer::failure("200 OK", body).header("content-type", media_type);
         let reply = asked(Wire::OpenaiChat, answer).await;
-        fails(reply, ModelErrorKind::Protocol, Retry::Now, "where a stream of events was expected");
+        fails(reply, ModelErrorKind::Protocol, Retry::Never, "where a stream of events was expected");
     }
 }
 

@@ -118,6 +118,7 @@ impl Driver {
         let (attempts, mut elapsed_ms) = (progress.attempts, progress.elapsed_ms(at));
         match &mut outcome {
             Outcome::ModelReplied(reply) => reply.lost_attempts = progress.lost,
+            Outcome::Failed(failure) => failure.lost_attempts = progress.lost,
             // Waiting for a time is no active time.
             Outcome::TimerFired => elapsed_ms = 0,
             _ => {}

@@ -20,6 +20,7 @@ use crate::operation::{
     ModelCompletion, Prompt, Purpose, RelationTo, Request, Terms, Timer, ToolCall, ToolChoice,
 };
 use crate::phase::Stop;
+use crate::phase::calls::AGENT_TERMS;
 use crate::phase::start::MEMORY_TIMEOUT_MS;
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision};
@@ -190,8 +191,7 @@ fn agent_call(
     };
     let budget = allowance.child(agent).ok_or_else(|| unknown_agent(place, agent))?;
     let call = AgentCall { agent: agent.clone(), text, data, budget };
-    let terms = Terms { class: EffectClass::Composite, ..patient(CHILD_TIMEOUT_MS) };
-    Ok(Draft::open(Request::AgentCall(Arc::new(call)), terms))
+    Ok(Draft::open(Request::AgentCall(Arc::new(call)), AGENT_TERMS))
 }
 
 pub(super) fn unknown_agent(place: Place<'_>, agent: &AgentName) -> Stop {
@@ -244,9 +244,6 @@ fn chain(prompt: &Prompt) -> crate::canonical::Digest {
 const fn patient(timeout_ms: u64) -> Terms {
     Terms { class: EffectClass::Read, timeout_ms, retries: 0, on_indeterminate: OnIndeterminate::Retry }
 }
-
-/// A child run has limits of its own, which count active time; this is what ends one that nobody takes further.
-const CHILD_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What a message takes besides its text: role and separators.
 const MESSAGE_TOKENS: u64 = 4;

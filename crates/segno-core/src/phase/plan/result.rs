@@ -65,7 +65,7 @@ pub(super) fn fold(
         Some(OnFailure::Default(value)) if failure.code != FailureCode::Denied => {
             return Folded::Value(value.clone());
         }
-        Some(OnFailure::Fallback(to)) if !stands_in && falls_back(failure.code) => {
+        Some(OnFailure::Fallback(to)) if !stands_in && failure.code.allows_another_tool() => {
             if let Request::ToolCall(call) = &request {
                 return Folded::FallBack(FallBack {
                     from: call.tool_name.clone(),
@@ -85,25 +85,12 @@ fn report(failure: &Failure) -> Value {
     json!({ "error": { "code": failure.code.as_str(), "message": failure.message } })
 }
 
-/// Says whether another tool may be called after such a failure: not where a person said no or where the arguments
-/// do not fit, and not where the effect may have taken place, which would then take place twice.
-fn falls_back(code: FailureCode) -> bool {
-    match code {
-        FailureCode::Denied | FailureCode::InvalidArguments | FailureCode::Indeterminate => false,
-        FailureCode::Timeout
-        | FailureCode::Unavailable
-        | FailureCode::Protocol
-        | FailureCode::ToolFailed
-        | FailureCode::LimitExceeded
-        | FailureCode::InvalidOutput
-        | FailureCode::AgentFailed
-        | FailureCode::Cancelled
-        | FailureCode::Internal => true,
-    }
-}
-
 /// The result; what it took is counted in any case.
-fn value(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -> Result<Value, Failure> {
+pub(super) fn value(
+    request: &Request,
+    outcome: Option<Outcome>,
+    state: &mut AgentState,
+) -> Result<Value, Failure> {
     match outcome {
         Some(Outcome::ToolReturned(returned)) if returned.is_error => {
             let message = match returned.into_value() {
