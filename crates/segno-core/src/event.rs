@@ -10,7 +10,7 @@ use crate::canonical::print_json;
 use crate::id::{OperationId, RunId, Timestamp};
 use crate::operation::Gate;
 use crate::reply::{ModelReply, ReplyPart, Verdict, Violation};
-use crate::response::{RunError, Status, Usage};
+use crate::response::{RunError, RunErrorCode, Status, Usage};
 
 /// One piece of news, with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,8 +140,32 @@ impl Outcome {
         wrong.map_or(self, Self::Failed)
     }
 
+    /// What is left of an outcome for which a state has no room: what it used.
+    pub(crate) fn hollow(self) -> Self {
+        match self {
+            Self::ModelReplied(reply) => {
+                Self::ModelReplied(ModelReply { parts: Vec::new(), output: None, ..reply })
+            }
+            Self::AgentReturned(returned) => {
+                let (code, message) = (RunErrorCode::LimitExceeded, NO_ROOM.into());
+                let error = Some(RunError { code, message, help: String::new() });
+                let status = Status::Failed;
+                Self::AgentReturned(AgentReturn { status, answer: None, output: None, error, ..returned })
+            }
+            Self::Failed(failure) => {
+                Self::Failed(Failure { message: NO_ROOM.into(), violations: Vec::new(), ..failure })
+            }
+            Self::MemoryFound(_)
+            | Self::MemoryCreated(_)
+            | Self::MemoryTraversed(_)
+            | Self::ToolReturned(_)
+            | Self::InputGiven(_)
+            | Self::TimerFired => Self::Failed(Failure::new(FailureCode::LimitExceeded, NO_ROOM)),
+        }
+    }
+
     /// About how large the outcome is, in bytes.
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::ModelReplied(reply) => {
                 let parts = reply.parts.iter().map(|part| match part {
@@ -187,6 +211,9 @@ impl Outcome {
         }
     }
 }
+
+/// What stands in an outcome for which there is no room.
+const NO_ROOM: &str = "the state has no room for what came of it";
 
 /// What one part of an outcome takes besides its text.
 const PART: usize = 64;
@@ -390,6 +417,8 @@ pub enum FailureCode {
     Timeout,
     /// The receiver could not be reached or started.
     Unavailable,
+    /// Too much waits for the receiver already; nothing was sent.
+    Overloaded,
     /// The receiver answered something that cannot be used.
     Protocol,
     /// The tool itself says that it failed.
@@ -417,9 +446,12 @@ impl FailureCode {
     /// fit, and not where the effect took place or may have, which would then take place twice.
     pub(crate) const fn allows_another_tool(self) -> bool {
         match self {
-            Self::Timeout | Self::Unavailable | Self::ToolFailed | Self::AgentFailed | Self::Cancelled => {
-                true
-            }
+            Self::Timeout
+            | Self::Unavailable
+            | Self::Overloaded
+            | Self::ToolFailed
+            | Self::AgentFailed
+            | Self::Cancelled => true,
             Self::Denied
             | Self::InvalidArguments
             | Self::Indeterminate
@@ -434,6 +466,7 @@ impl FailureCode {
     pub const ALL: &[Self] = &[
         Self::Timeout,
         Self::Unavailable,
+        Self::Overloaded,
         Self::Protocol,
         Self::ToolFailed,
         Self::InvalidArguments,
@@ -451,6 +484,7 @@ impl FailureCode {
         match self {
             Self::Timeout => "timeout",
             Self::Unavailable => "unavailable",
+            Self::Overloaded => "overloaded",
             Self::Protocol => "protocol",
             Self::ToolFailed => "tool_failed",
             Self::InvalidArguments => "invalid_arguments",
@@ -481,7 +515,8 @@ pub enum Answer {
         #[serde(default)]
         by: Option<String>,
     },
-    /// Do not.
+    /// Do not. Where nobody answered in time, the shell says so here, with `expired` as the reason and by nobody: nothing
+    /// was called, and no value may pass for what nobody agreed to, as after a person's no.
     Denied {
         /// Why.
         #[serde(default)]

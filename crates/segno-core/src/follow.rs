@@ -59,13 +59,19 @@ impl AgentState {
     /// as it was then.
     pub fn replace(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {
         let outcome = outcome.bounded();
-        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        let join = self.join(id)?;
+        let pending =
+            find(&mut join.operations, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
         if !pending.operation.request.accepts(&outcome) {
             let expected = pending.operation.request.label();
             return Err(ResumeError::WrongOutcome { operation: id, expected });
         }
         pending.operation.gate = GateState::Answered;
-        pending.outcome = Some(outcome);
+        let before = pending.outcome.as_ref().map_or(0, Outcome::size);
+        if !join.is_overfull() {
+            join.bytes = join.bytes.saturating_sub(before as u64);
+        }
+        join.settle(id, outcome);
         Ok(())
     }
 }

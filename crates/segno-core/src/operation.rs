@@ -165,7 +165,7 @@ pub struct ModelCompletion {
     /// A bound on the reply that is tighter than the model's settings, so that a limit of tokens or cost holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
-    /// What is set aside of the run's limits; an attempt that was lost is charged with it.
+    /// What is set aside of the run's limits for each attempt; one that was lost is charged with it.
     #[serde(default)]
     pub reserved: Reserved,
     /// What the reply is for.
@@ -307,7 +307,7 @@ pub struct AgentCall {
     pub text: String,
     /// Its structured input.
     pub data: Value,
-    /// What it may use at most: what is set aside of this run's limits.
+    /// What it may use at most: the smaller of its own limits and its fair share of what this run has left.
     pub budget: Budget,
 }
 
@@ -343,7 +343,8 @@ pub struct Terms {
     pub class: EffectClass,
     /// Longest time for one attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// Attempts after the first, where the class allows them.
+    /// Attempts after the first, where the class allows them. A completion has no more than its run's limits of tokens
+    /// and cost have room for, so a shell that keeps to this number keeps to the limits.
     pub retries: u32,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: OnIndeterminate,

@@ -7,7 +7,7 @@ use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome
 use crate::id::OperationId;
 use crate::operation::{Gate, GateState, Operation, Request, ToolCall};
 use crate::reply::Verdict;
-use crate::state::{AgentState, Phase, find};
+use crate::state::{AgentState, Join, Phase, find};
 
 /// News that a state cannot take. The state is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,14 @@ pub enum ResumeError {
         /// The id.
         operation: OperationId,
     },
+    /// The gate is for another kind of request.
+    #[error("operation {operation} is a {expected}, which cannot wait at such a gate")]
+    WrongGate {
+        /// The id.
+        operation: OperationId,
+        /// What was requested.
+        expected: alloc::string::String,
+    },
     /// The operation does not wait, or not for such an answer.
     #[error("operation {operation} does not wait for {what}")]
     NotWaiting {
@@ -71,8 +79,12 @@ impl AgentState {
 
     fn take_outcome(&mut self, id: OperationId, outcome: Outcome) -> Result<(), ResumeError> {
         let outcome = outcome.bounded();
-        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        let join = self.join(id)?;
+        let is_overfull = join.is_overfull();
+        let pending =
+            find(&mut join.operations, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
         if let Some(known) = &pending.outcome {
+            let outcome = if is_overfull { outcome.hollow() } else { outcome };
             return if *known == outcome { Ok(()) } else { Err(ResumeError::Conflict { operation: id }) };
         }
         if !pending.operation.request.accepts(&outcome) {
@@ -87,14 +99,20 @@ impl AgentState {
             GateState::Waiting(_) => return Err(ResumeError::Gated { operation: id }),
             GateState::Open | GateState::Answered => {}
         }
-        pending.outcome = Some(outcome);
+        join.settle(id, outcome);
         Ok(())
     }
 
     fn take_gate(&mut self, id: OperationId, gate: Gate) -> Result<(), ResumeError> {
-        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        let join = self.join(id)?;
+        let pending =
+            find(&mut join.operations, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
         if pending.outcome.is_some() {
             return Err(ResumeError::Conflict { operation: id });
+        }
+        if gate == Gate::Input && !matches!(pending.operation.request, Request::Input(_)) {
+            let expected = pending.operation.request.label();
+            return Err(ResumeError::WrongGate { operation: id, expected });
         }
         match &pending.operation.gate {
             GateState::Waiting(known) if *known == gate => {}
@@ -106,7 +124,9 @@ impl AgentState {
     }
 
     fn take_answer(&mut self, id: OperationId, answer: Answer) -> Result<(), ResumeError> {
-        let pending = find(self.joined(id)?, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
+        let join = self.join(id)?;
+        let pending =
+            find(&mut join.operations, id).ok_or(ResumeError::UnknownOperation { operation: id })?;
         if pending.outcome.is_some() {
             return Err(ResumeError::Conflict { operation: id });
         }
@@ -137,7 +157,9 @@ impl AgentState {
             }
         };
         pending.operation.gate = GateState::Answered;
-        pending.outcome = outcome;
+        if let Some(outcome) = outcome {
+            join.settle(id, outcome);
+        }
         Ok(())
     }
 
@@ -150,9 +172,9 @@ impl AgentState {
     }
 
     /// The operations of the current step.
-    pub(crate) fn joined(&mut self, id: OperationId) -> Result<&mut [crate::state::Pending], ResumeError> {
+    pub(crate) fn join(&mut self, id: OperationId) -> Result<&mut Join, ResumeError> {
         match &mut self.phase {
-            Phase::Waiting(join) => Ok(&mut join.operations),
+            Phase::Waiting(join) => Ok(join),
             Phase::Ended(_) | Phase::HandedOff(_) => Err(ResumeError::Ended),
             Phase::Start | Phase::Think | Phase::Plan { .. } => {
                 Err(ResumeError::UnknownOperation { operation: id })

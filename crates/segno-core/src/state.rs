@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::canonical::Digest;
-use crate::config::Budget;
-use crate::event::{MemoryHit, Outcome, Signal};
+use crate::config::{AgentConfig, Budget};
+use crate::event::{MemoryHit, Outcome, Signal, size};
 use crate::id::{AgentName, OperationId, RunId, StepId, Timestamp, ToolName};
 use crate::operation::{EffectClass, Gate, GateState, Operation, Request, Terms};
 use crate::response::{AgentResponse, Usage};
@@ -245,7 +245,12 @@ impl AgentState {
     }
 
     /// Mints a step's operations and waits for them.
-    pub(crate) fn wait_for(&mut self, then: Then, requests: Vec<(Request, Terms, GateState)>) {
+    pub(crate) fn wait_for(
+        &mut self,
+        config: &AgentConfig,
+        then: Then,
+        requests: Vec<(Request, Terms, GateState)>,
+    ) {
         self.step = self.step.saturating_add(1);
         let ordinal = |place: usize| match &then {
             // The place of an item is below its plan step.
@@ -270,7 +275,16 @@ impl AgentState {
             Pending { operation: Operation { gate, ..operation }, outcome: None }
         });
         let operations = operations.collect();
-        self.phase = Phase::Waiting(Join { then, operations });
+        let held = match &then {
+            Then::ForEach { results, .. } => results.iter().map(size).sum::<usize>() as u64,
+            Then::Recall
+            | Then::Reply { .. }
+            | Then::Summary { .. }
+            | Then::Calls { .. }
+            | Then::PlanStep { .. } => 0,
+        };
+        let most_bytes = config.limits.max_state_bytes.saturating_sub(self.kept_bytes.saturating_add(held));
+        self.phase = Phase::Waiting(Join { then, operations, most_bytes, bytes: 0 });
     }
 }
 
@@ -318,6 +332,42 @@ pub struct Join {
     pub then: Then,
     /// The operations in request order.
     pub operations: Vec<Pending>,
+    /// Most bytes that their outcomes may have together: what the state has room for.
+    #[serde(default = "unbounded")]
+    pub most_bytes: u64,
+    /// About how many bytes the outcomes have that have come. Once there are too many, nothing is kept of any but what
+    /// it used, and the run ends when all have come; so its end does not depend on their order.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// A state that was stored without a bound has none.
+fn unbounded() -> u64 {
+    u64::MAX
+}
+
+impl Join {
+    /// Says whether the outcomes have more bytes than they may.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.bytes > self.most_bytes
+    }
+
+    /// Gives an operation its outcome.
+    pub(crate) fn settle(&mut self, id: OperationId, outcome: Outcome) {
+        let was_overfull = self.is_overfull();
+        self.bytes = self.bytes.saturating_add(outcome.size() as u64);
+        let is_overfull = self.is_overfull();
+        let mut outcome = Some(outcome);
+        for pending in &mut self.operations {
+            let is_it = pending.operation.id == id;
+            if is_it {
+                pending.outcome = outcome.take();
+            }
+            if is_overfull && (is_it || !was_overfull) {
+                pending.outcome = pending.outcome.take().map(Outcome::hollow);
+            }
+        }
+    }
 }
 
 /// What a group's outcomes are for.

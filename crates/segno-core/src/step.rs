@@ -1,7 +1,7 @@
 //! The step itself: it goes through phases until something must be asked or the run is over.
 
 use crate::action::AgentAction;
-use crate::config::{AgentConfig, Mind, SEMANTICS};
+use crate::config::{AgentConfig, Mind, PlanStep, SEMANTICS, StepAction};
 use crate::event::Signal;
 use crate::phase::{self, Stop};
 use crate::response::{RunError, RunErrorCode, Status};
@@ -54,6 +54,10 @@ pub fn execute_agent_step(
         return Ok(AgentAction::request(state));
     }
     state.decisions.clear();
+    if matches!(&state.phase, Phase::Waiting(join) if join.is_overfull()) {
+        phase::end::abandon(config, &mut state);
+        return Ok(complete(state, overfull(config)));
+    }
     loop {
         let phase = core::mem::replace(&mut state.phase, Phase::Start);
         let next = match (phase, &config.mind) {
@@ -79,17 +83,26 @@ pub fn execute_agent_step(
                         return Err(ExecutionError::WrongConfig { expected: "a later plan step" });
                     };
                     let operations = join.operations;
+                    if !phase::plan::has_branches(step, &branches, operations.len()) {
+                        return Err(ExecutionError::WrongConfig {
+                            expected: "other branches of a plan step",
+                        });
+                    }
                     phase::plan::returned(config, step, index, &branches, fallback, operations, &mut state)
                 }
                 (Then::Summary { until }, Mind::Model(mind)) => {
                     phase::compact::summarised(config, mind, until, join.operations, &mut state)
                 }
                 (Then::ForEach { index, concurrency, items, results, fallback }, Mind::Plan(plan)) => {
-                    let Some(step) = plan.steps.get(index) else {
-                        return Err(ExecutionError::WrongConfig { expected: "a later plan step" });
+                    let Some(PlanStep { action: StepAction::ForEach(list), .. }) = plan.steps.get(index)
+                    else {
+                        return Err(ExecutionError::WrongConfig { expected: "a plan step over a list" });
                     };
                     let each = phase::plan::Each { index, concurrency, items, results, fallback };
-                    phase::plan::each_returned(config, step, each, join.operations, &mut state)
+                    if !each.is_for(join.operations.len()) {
+                        return Err(ExecutionError::WrongConfig { expected: "other items of a list" });
+                    }
+                    phase::plan::each_returned(config, list, each, join.operations, &mut state)
                 }
                 (
                     Then::Recall | Then::Reply { .. } | Then::Summary { .. } | Then::Calls { .. },
@@ -135,6 +148,15 @@ fn stopped_by(signal: Signal) -> Stop {
         ),
     };
     Stop { status, error: RunError { code, message: message.into(), help: help.into() } }
+}
+
+fn overfull(config: &AgentConfig) -> Stop {
+    let most = config.limits.max_state_bytes;
+    Stop::failed(
+        RunErrorCode::LimitExceeded,
+        alloc::format!("what came of the step has more bytes than `limits.max_state` ({most}) has room for"),
+        "ask for less at a time, such as a part of the list, or raise the limit in the agent file",
+    )
 }
 
 /// Ends the run: with an error, and with whatever the agent has said so far.

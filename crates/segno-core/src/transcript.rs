@@ -1,6 +1,6 @@
 //! What a model reads: an append-only sequence of shared entries.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -92,6 +92,9 @@ impl Entry {
                 canonical.tag(5).number(compaction.dropped).number(compaction.elided);
                 canonical.tag(u8::from(compaction.summary.is_some()));
                 canonical.text(compaction.summary.as_deref().unwrap_or_default());
+                if let Some(from) = compaction.files_from {
+                    canonical.number(from);
+                }
             }
         }
     }
@@ -121,6 +124,10 @@ pub struct Compaction {
     pub elided: u64,
     /// What stands for the entries that are left out, where the model was asked for it.
     pub summary: Option<String>,
+    /// The files from this index on are sent all the same, right after what stands for the entries that are left out:
+    /// they belong to what the run was asked. None are where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_from: Option<u64>,
 }
 
 /// An append-only sequence of shared entries with a chained digest.
@@ -247,7 +254,8 @@ impl Transcript {
     /// grows at its end, so that a provider's prompt cache holds.
     #[must_use]
     pub fn view(&self) -> Self {
-        let Some(Compaction { dropped, elided, summary }) = &self.compaction else { return self.clone() };
+        let Some(compaction) = &self.compaction else { return self.clone() };
+        let Compaction { dropped, elided, summary, files_from: _ } = compaction;
         let opening = self.opening();
         let mut view = Self::begin(self.head, self.head_tokens);
         for (_, entry) in self.from(0).take_while(|(index, _)| *index < opening) {
@@ -255,6 +263,9 @@ impl Transcript {
         }
         if let Some(note) = note(opening, *dropped, summary.as_deref()) {
             view.append(Arc::new(note));
+        }
+        for file in self.files(compaction) {
+            view.append(Arc::clone(file));
         }
         for (index, entry) in self.from(opening.max(*dropped)) {
             match &**entry {
@@ -271,6 +282,13 @@ impl Transcript {
         }
         view.chain = self.chain;
         view
+    }
+
+    /// The files that a cut keeps of what it leaves out.
+    pub(crate) fn files(&self, cut: &Compaction) -> impl Iterator<Item = &Arc<Entry>> {
+        let from = cut.files_from.map_or(cut.dropped, |from| from.max(self.opening()));
+        let entries = self.from(from).take_while(|(index, _)| *index < cut.dropped);
+        entries.map(|(_, entry)| entry).filter(|entry| matches!(***entry, Entry::Attachment(_)))
     }
 
     /// The last thing that the model said, if it said anything.
@@ -298,16 +316,21 @@ impl Transcript {
 
     /// Answers the calls of the last reply that have no result in these words: providers refuse a transcript without.
     pub(crate) fn close(&mut self, why: &str) {
-        let mut answered = BTreeSet::new();
+        // An id may stand for several calls: each result answers one of them, the first ones first.
+        let mut answered: BTreeMap<&str, usize> = BTreeMap::new();
         let mut open = Vec::new();
         for entry in self.iter().rev() {
             match entry {
                 Entry::ToolResult { call_id, .. } => {
-                    answered.insert(call_id);
+                    *answered.entry(call_id).or_default() += 1;
                 }
                 Entry::Assistant(reply) => {
-                    let calls = reply.calls().filter(|call| !answered.contains(&call.call_id));
-                    open.extend(calls.map(|call| (call.call_id.clone(), call.name.clone())));
+                    for call in reply.calls() {
+                        match answered.get_mut(call.call_id.as_str()) {
+                            Some(results @ 1..) => *results -= 1,
+                            Some(0) | None => open.push((call.call_id.clone(), call.name.clone())),
+                        }
+                    }
                     break;
                 }
                 Entry::Instructions(_) | Entry::User(_) | Entry::Attachment(_) | Entry::Compaction(_) => {}

@@ -308,12 +308,93 @@ async fn a_failed_attempt_is_not_recorded() {
 #[tokio::test]
 async fn a_reply_that_cannot_be_recorded_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("missing/run.jsonl");
+    let path = folder.path().join("gone/run.jsonl");
+    fs::create_dir(path.parent().unwrap()).unwrap();
     let script = Arc::new(ScriptModel::parse(SCRIPT).unwrap());
     let recorder = Recorder::new(script, Recording::open(&path).unwrap());
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
     let error: ModelError = recorder.complete(&request(&opening()), &()).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Refused);
     assert!(error.message.starts_with("the model replied, but cannot write the cassette"), "{error}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused_before_anything_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Recording::open(folder.path().join("missing/run.jsonl")).unwrap_err();
+    assert!(matches!(error, CassetteError::Write { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_second_recorder_of_a_file_is_refused_until_the_first_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let first = Recording::open(&path).unwrap();
+    let other = Recording::open(folder.path().join("other.jsonl")).unwrap();
+    let error = Recording::open(&path).unwrap_err();
+    assert!(matches!(error, CassetteError::Busy { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("wait for it, or record to another file"), "{error}");
+    let script = Arc::new(ScriptModel::parse(SCRIPT).unwrap());
+    let recorder = Recorder::new(script, first);
+    recorder.complete(&request(&opening()), &()).await.unwrap();
+    assert!(matches!(Recording::open(&path).unwrap_err(), CassetteError::Busy { .. }), "still the first's");
+    assert_eq!(Cassette::open(&path).unwrap().len(), 1, "reading is free");
+    drop((recorder, other));
+    drop(Recording::open(&path).unwrap());
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["run.jsonl"], "nothing is left behind");
+}
+
+/// What a process that was killed leaves behind holds up nobody.
+#[test]
+fn a_lock_without_a_holder_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    fs::write(folder.path().join(".run.jsonl.lock"), "").unwrap();
+    drop(Recording::open(&path).unwrap());
+}
+
+/// Recorders that come and go at once, each of which adds one exchange, lose none of them.
+#[test]
+fn recorders_in_turns_lose_nothing() {
+    const EACH: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let add = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for _ in 0..EACH {
+            let recording = loop {
+                match Recording::open(&path) {
+                    Ok(recording) => break recording,
+                    Err(CassetteError::Busy { .. }) => std::thread::yield_now(),
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            let script = Arc::new(ScriptModel::parse(SCRIPT).unwrap());
+            let recorder = Recorder::new(script, recording);
+            runtime.block_on(recorder.complete(&request(&opening()), &())).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(add);
+        }
+    });
+    assert_eq!(Cassette::open(&path).unwrap().len(), 4 * EACH);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}
+
+#[test]
+fn another_file_of_that_name_beside_it_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let old = folder.path().join(format!("run.jsonl.{}.tmp", std::process::id()));
+    fs::write(&old, "mine").unwrap();
+    let script = Arc::new(ScriptModel::parse(SCRIPT).unwrap());
+    let recorder = Recorder::new(script, Recording::open(&path).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(recorder.complete(&request(&opening()), &())).unwrap();
+    assert_eq!(fs::read_to_string(&old).unwrap(), "mine");
 }
 
 #[tokio::test]

@@ -11,11 +11,15 @@ use crate::response::Usage;
 pub struct Limits {
     /// Most steps: one model reply or one group of operations each. 64 by default, several times what a sound run takes.
     pub max_steps: u64,
-    /// Most tool calls, memory tools included. 64 by default.
+    /// Most tool calls, memory tools and child runs included. 64 by default.
     pub max_tool_calls: u64,
     /// Most active time in milliseconds; waiting for a person and time between processes do not count. 10 minutes by
     /// default. The shell sums it and sends the signal; the core never reads a clock.
     pub timeout_ms: u64,
+    /// How long an approval or a question waits for a person, in milliseconds: after that the answer is no. For ever when
+    /// absent. The shell keeps the time; whether something took place is asked for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_timeout_ms: Option<u64>,
     /// What happens at `max_steps`, `max_tool_calls`, `max_tokens` or `max_cost`.
     pub on_exceeded: OnExceeded,
     /// Most tokens, sent and received, child runs included; no bound when absent.
@@ -24,8 +28,9 @@ pub struct Limits {
     /// Most that model calls may cost, child runs included, in billionths of a US dollar; no bound when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_nano_usd: Option<u64>,
-    /// Most bytes of what a plan keeps, as JSON: results, variables, what it says, its structured answer; and most of
-    /// what the operations of one of its steps carry together. 1 MiB by default: every snapshot holds them.
+    /// Most bytes of what a plan keeps, as JSON: results, variables, what it says, its structured answer; most of what
+    /// the operations of one of its steps carry together; and most of what has come of a step's operations while others
+    /// are on their way, together with what is kept. 1 MiB by default: every snapshot holds them.
     #[serde(skip_serializing_if = "is_default_state")]
     pub max_state_bytes: u64,
     /// How often in a row a model may make the same call with the same result, or the same up to four calls with the
@@ -41,6 +46,7 @@ impl Default for Limits {
             max_steps: 64,
             max_tool_calls: 64,
             timeout_ms: 600_000,
+            answer_timeout_ms: None,
             on_exceeded: OnExceeded::Fail,
             max_tokens: None,
             max_cost_nano_usd: None,

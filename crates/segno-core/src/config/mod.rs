@@ -78,7 +78,7 @@ impl AgentConfig {
 /// An agent that another one may start or hand over to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callee {
-    /// What its own limits let it use; a child run gets the smaller of this and what its parent has left.
+    /// What its own limits let it use; a child run gets the smaller of this and its fair share of what its parent has left.
     pub budget: Budget,
 }
 
@@ -168,7 +168,8 @@ pub struct ModelSettings {
     /// Attempts after the first.
     #[serde(default = "default_model_retries")]
     pub retries: u32,
-    /// What its tokens cost, where that is known.
+    /// What its tokens cost, where that is known. Where the cost of a run is limited, no model without a price is asked;
+    /// one that is free has a price of zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }

@@ -151,14 +151,14 @@ pub enum PlanCall {
         instructions: Option<Template>,
         /// The message.
         prompt: Template,
-        /// The form of a structured answer.
+        /// The form of a structured answer; `null` is the same as none.
         schema: Option<Value>,
     },
     /// Asks a person. The result is the answer.
     Ask {
         /// The question.
         question: Template,
-        /// The form of the answer; text when absent.
+        /// The form of the answer; text when absent or `null`.
         schema: Option<Value>,
     },
     /// Waits. The result is the time at which it went on, in milliseconds since the epoch.
@@ -173,6 +173,21 @@ pub enum PlanCall {
         #[serde(default)]
         approve: Approve,
     },
+}
+
+impl PlanCall {
+    /// Says whether it counts as a tool call: it calls a tool, or starts a child run.
+    pub(crate) fn is_call(&self) -> bool {
+        match self {
+            Self::Tool { .. } | Self::Agent { .. } => true,
+            Self::MemorySearch { .. }
+            | Self::MemoryCreate { .. }
+            | Self::MemoryTraverse { .. }
+            | Self::Model { .. }
+            | Self::Ask { .. }
+            | Self::Wait(_) => false,
+        }
+    }
 }
 
 /// A relation of an entity to another.

@@ -60,7 +60,7 @@ pub struct Tool {
     pub description: String,
     /// JSON Schema of the arguments; an object.
     pub input_schema: Value,
-    /// JSON Schema of the structured result, if the server gives one.
+    /// JSON Schema of the structured result, if the server gives one; `null` is the same as none.
     pub output_schema: Option<Value>,
     /// Who performs it.
     pub kind: ToolKind,
@@ -76,6 +76,9 @@ pub struct Tool {
     pub on_failure: Option<OnFailure>,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: OnIndeterminate,
+    /// How long a result stands for further calls with the same arguments, in milliseconds; only where nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_ms: Option<u64>,
 }
 
 impl Tool {
@@ -92,6 +95,7 @@ impl Tool {
             approve: false,
             on_failure: None,
             on_indeterminate: OnIndeterminate::Ask,
+            cache_ms: None,
         }
     }
 

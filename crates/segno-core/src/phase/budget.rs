@@ -1,20 +1,25 @@
 //! What a run may still use, and what is set aside before a request leaves.
 //!
-//! Before a model is asked, the estimated tokens of the request and the most that the reply may take are set aside;
-//! before a child run starts, the smaller of its own limits and what is left. What is set aside together never exceeds
-//! what is left, so the limits hold whatever comes back, as far as the estimate does; see
-//! [`estimate_tokens`](crate::estimate_tokens). What is not used is free again at the join, since only what was reported
-//! is counted.
+//! Before a model is asked, the estimated tokens of the request and the most that the reply may take are set aside, for
+//! each attempt that the operation's terms allow; before a child run starts, the smaller of its own limits and a fair
+//! share of what is left. Where operations of one step want more than there is, each completion has its first attempt,
+//! then they have their further ones in request order, then child runs share the rest.
+//!
+//! What is set aside together never exceeds what is left, so the limits hold whatever comes back, as far as the estimate
+//! does; see [`estimate_tokens`](crate::estimate_tokens). What is not used is free again at the join, since only what
+//! was reported is counted.
 //!
 //! A request that brought no reply is charged with all that was set aside for it where it may have been received (see
 //! [`charge_failed`]): the provider may have counted it, and nobody says how much.
 
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
+use super::think;
 use crate::config::{AgentConfig, Budget, ModelSettings};
 use crate::event::{Failure, FailureCode};
-use crate::id::AgentName;
-use crate::operation::{ModelCompletion, Reserved};
+use crate::operation::{ModelCompletion, Request, Reserved};
 use crate::reply::ModelReply;
 use crate::state::AgentState;
 
@@ -35,14 +40,47 @@ pub(crate) fn left(config: &AgentConfig, state: &AgentState) -> Budget {
     most(config, state).without(&state.usage)
 }
 
-/// Sets aside what a child run may use: the smaller of its own limits and what is left. `None` when the agent is not
-/// one of those that may be called.
-pub(crate) fn grant(config: &AgentConfig, agent: &AgentName, left: &mut Budget) -> Option<Budget> {
-    let granted = config.agents.get(agent)?.budget.min(*left);
-    left.max_tool_calls = left.max_tool_calls.saturating_sub(granted.max_tool_calls);
-    take(&mut left.max_tokens, granted.max_tokens.unwrap_or(0));
-    take(&mut left.max_cost_nano_usd, granted.max_cost_nano_usd.unwrap_or(0));
-    Some(granted)
+/// Lowers what the child runs among these requests may use, their own limits until now, to a fair share of what is left.
+///
+/// Those that want the least come first, and each has what it wants or the part of what is left that falls to it: so none
+/// gets less than another but by its own limit, and nothing stays behind that one of them could use.
+pub(crate) fn share<'r>(requests: impl Iterator<Item = &'r mut Request>, left: Budget) {
+    let children = requests.filter_map(|request| match request {
+        Request::AgentCall(call) => Some(&mut Arc::make_mut(call).budget),
+        Request::ModelCompletion(_)
+        | Request::MemorySearch(_)
+        | Request::MemoryCreate(_)
+        | Request::MemoryTraverse(_)
+        | Request::ToolCall(_)
+        | Request::Input(_)
+        | Request::Timer(_) => None,
+    });
+    let children: Vec<&mut Budget> = children.collect();
+    let calls = children.iter().map(|budget| Some(budget.max_tool_calls));
+    let calls = shares(Some(left.max_tool_calls), calls.collect());
+    let tokens = shares(left.max_tokens, children.iter().map(|budget| budget.max_tokens).collect());
+    let cost = children.iter().map(|budget| budget.max_cost_nano_usd);
+    let cost = shares(left.max_cost_nano_usd, cost.collect());
+    for (((budget, calls), max_tokens), max_cost_nano_usd) in
+        children.into_iter().zip(calls).zip(tokens).zip(cost)
+    {
+        *budget = Budget { max_tool_calls: calls.unwrap_or(0), max_tokens, max_cost_nano_usd };
+    }
+}
+
+/// Lowers what is wanted to parts of what is left; where nothing is bounded, each may have what it wants.
+fn shares(left: Option<u64>, mut wanted: Vec<Option<u64>>) -> Vec<Option<u64>> {
+    let Some(mut left) = left else { return wanted };
+    let mut parts: Vec<&mut Option<u64>> = wanted.iter_mut().collect();
+    parts.sort_by_key(|part| part.unwrap_or(u64::MAX));
+    let mut waiting = parts.len() as u64;
+    for part in parts {
+        let share = part.unwrap_or(u64::MAX).min(left / waiting);
+        *part = Some(share);
+        left -= share;
+        waiting -= 1;
+    }
+    wanted
 }
 
 /// How short a reply may become for the sake of a limit.
@@ -61,19 +99,66 @@ pub(crate) struct Reservation {
     pub(crate) reserved: Reserved,
     /// The bound on the reply, where the settings have none or a wider one.
     pub(crate) max_output_tokens: Option<u32>,
+    /// Attempts after the first.
+    pub(crate) retries: u32,
 }
 
-/// Sets aside what a completion may take. `Err` names the limit that it would exceed.
+/// Why nothing can be set aside for a completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// The limit of this name leaves too little.
+    Limit(&'static str),
+    /// The cost is limited, and nobody knows what the model costs.
+    NoPrice,
+}
+
+impl Short {
+    /// What to do about it where a last answer is no choice.
+    pub(crate) const fn help(self) -> &'static str {
+        match self {
+            Self::Limit(_) => think::RAISE_THE_LIMIT,
+            Self::NoPrice => "give the model its price in segno.toml, or take the limit of the cost out",
+        }
+    }
+}
+
+/// Sets aside what a completion may take that is alone in its step: as many attempts as fit, one at least.
+pub(crate) fn reserve_alone(
+    settings: &ModelSettings,
+    input_tokens: u64,
+    shorter: Shorter,
+    mut left: Budget,
+) -> Result<Reservation, Short> {
+    let reservation = reserve(settings, input_tokens, shorter, &mut left)?;
+    let retries = retries(settings, reservation.reserved, &mut left);
+    Ok(Reservation { retries, ..reservation })
+}
+
+/// Sets aside further attempts of a completion, as many as the settings and what is left allow.
+pub(crate) fn retries(settings: &ModelSettings, reserved: Reserved, left: &mut Budget) -> u32 {
+    let Reserved { input_tokens, output_tokens } = reserved;
+    let tokens = input_tokens.saturating_add(output_tokens);
+    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+    let fit = |left: Option<u64>, each: u64| left.and_then(|left| left.checked_div(each)).unwrap_or(u64::MAX);
+    let most = fit(left.max_tokens, tokens).min(fit(left.max_cost_nano_usd, cost));
+    let retries = u32::try_from(most).unwrap_or(u32::MAX).min(settings.retries);
+    take(&mut left.max_tokens, tokens.saturating_mul(u64::from(retries)));
+    take(&mut left.max_cost_nano_usd, cost.saturating_mul(u64::from(retries)));
+    retries
+}
+
+/// Sets aside what the first attempt of a completion may take.
 pub(crate) fn reserve(
     settings: &ModelSettings,
     input_tokens: u64,
     shorter: Shorter,
     left: &mut Budget,
-) -> Result<Reservation, &'static str> {
+) -> Result<Reservation, Short> {
     let want = settings.max_output_tokens.unwrap_or(OUTPUT_TOKENS);
+    let retries = settings.retries;
     if left.max_tokens.is_none() && left.max_cost_nano_usd.is_none() {
         // Nothing has to hold, so nothing is set aside, and nothing that was not reported is counted.
-        return Ok(Reservation { reserved: Reserved::default(), max_output_tokens: None });
+        return Ok(Reservation { reserved: Reserved::default(), max_output_tokens: None, retries });
     }
     let least = match shorter {
         Shorter::No => want,
@@ -81,17 +166,18 @@ pub(crate) fn reserve(
     };
     let by_tokens = left.max_tokens.map_or(u64::MAX, |tokens| tokens.saturating_sub(input_tokens));
     if by_tokens < u64::from(least) {
-        return Err("max_tokens");
+        return Err(Short::Limit("max_tokens"));
     }
     let by_cost = match (left.max_cost_nano_usd, settings.price) {
         (Some(cost), Some(price)) => match cost.checked_sub(price.nano_usd(input_tokens, 0)) {
             Some(rest) => rest.saturating_mul(1_000).checked_div(price.output).unwrap_or(u64::MAX),
             None => 0,
         },
-        (Some(_), None) | (None, _) => u64::MAX,
+        (Some(_), None) => return Err(Short::NoPrice),
+        (None, _) => u64::MAX,
     };
     if by_cost < u64::from(least.max(1)) {
-        return Err("max_cost_usd");
+        return Err(Short::Limit("max_cost_usd"));
     }
     let output = u64::from(want).min(by_tokens).min(by_cost);
     let reserved = Reserved { input_tokens, output_tokens: output };
@@ -101,7 +187,7 @@ pub(crate) fn reserve(
     // It is no more than what was wanted, which is a u32.
     let max_output_tokens =
         u32::try_from(output).ok().filter(|most| settings.max_output_tokens != Some(*most));
-    Ok(Reservation { reserved, max_output_tokens })
+    Ok(Reservation { reserved, max_output_tokens, retries })
 }
 
 /// Counts what a reply took, and what attempts before it may have taken.
@@ -133,6 +219,7 @@ pub(crate) fn charge_failed(
         | FailureCode::LimitExceeded
         | FailureCode::InvalidOutput => true,
         FailureCode::Unavailable
+        | FailureCode::Overloaded
         | FailureCode::ToolFailed
         | FailureCode::InvalidArguments
         | FailureCode::Denied
@@ -159,8 +246,19 @@ fn count(state: &mut AgentState, settings: &ModelSettings, input: u64, output: u
     usage.cost_nano_usd = usage.cost_nano_usd.saturating_add(cost);
 }
 
-/// Says of a limit, by its name, that what is left of it is not enough for the transcript and a reply.
-pub(crate) fn too_little(config: &AgentConfig, state: &AgentState, limit: &str) -> String {
+/// Says why nothing can be set aside for the transcript and a reply of this model.
+pub(crate) fn too_little(
+    config: &AgentConfig,
+    state: &AgentState,
+    settings: &ModelSettings,
+    short: Short,
+) -> String {
+    let limit = match short {
+        Short::Limit(limit) => limit,
+        Short::NoPrice => {
+            return alloc::format!("the cost is limited, and the model `{}` has no price", settings.name);
+        }
+    };
     let tokens = state.transcript.tokens();
     let what = alloc::format!("leaves too little for a request of about {tokens} tokens and its reply");
     describe(config, state, limit, &what)

@@ -12,7 +12,7 @@ use super::result::{edited, failed, missing, result, told};
 use super::start::MEMORY_TIMEOUT_MS;
 use super::{Stop, budget, end, think};
 use crate::canonical::print_json;
-use crate::config::{AgentConfig, Budget, ModelMind, OnFailure, OnIndeterminate, Tool};
+use crate::config::{AgentConfig, ModelMind, OnFailure, OnIndeterminate, Tool};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::{AgentName, ToolName};
 use crate::operation::{AgentCall, EffectClass, Gate, GateState, Request, Terms};
@@ -99,10 +99,9 @@ fn perform(
     state: &mut AgentState,
 ) {
     state.usage.tool_calls = state.usage.tool_calls.saturating_add(admitted.len() as u64);
-    let mut left = budget::left(config, state);
     let mut requests = Vec::with_capacity(admitted.len());
     for (name, tool, admitted) in admitted {
-        let Some((request, terms)) = request(config, tool, admitted, &mut left) else { continue };
+        let Some((request, terms)) = request(config, tool, admitted) else { continue };
         let gate = if tool.approve {
             state.decide(Decision::AskApproval { name: name.to_string() });
             GateState::Waiting(Gate::Approval)
@@ -111,16 +110,12 @@ fn perform(
         };
         requests.push((request, terms, gate));
     }
-    state.wait_for(Then::Calls { calls: slots }, requests);
+    budget::share(requests.iter_mut().map(|(request, ..)| request), budget::left(config, state));
+    state.wait_for(config, Then::Calls { calls: slots }, requests);
 }
 
 /// What a call asks for, with its terms; none for a handoff, which is no operation.
-fn request(
-    config: &AgentConfig,
-    tool: &Tool,
-    admitted: Admitted,
-    left: &mut Budget,
-) -> Option<(Request, Terms)> {
+fn request(config: &AgentConfig, tool: &Tool, admitted: Admitted) -> Option<(Request, Terms)> {
     match admitted {
         Admitted::Request(request) => {
             let terms = match &request {
@@ -135,7 +130,7 @@ fn request(
             Some((request, terms))
         }
         Admitted::Agent { agent, text, data } => {
-            let budget = budget::grant(config, &agent, left)?;
+            let budget = config.agents.get(&agent)?.budget;
             Some((Request::AgentCall(Arc::new(AgentCall { agent, text, data, budget })), AGENT_TERMS))
         }
         Admitted::Handoff { .. } => None,

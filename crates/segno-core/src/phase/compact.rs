@@ -9,13 +9,14 @@ use alloc::vec::Vec;
 
 use super::budget::{self, Shorter};
 use super::{Stop, think};
+use crate::canonical::Canonical;
 use crate::config::{AgentConfig, Compact, ContextSettings, ModelMind, ModelSettings};
 use crate::operation::{ModelCompletion, Purpose, ToolChoice};
 use crate::reading;
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision, Pending, Phase, Then};
 use crate::tokens;
-use crate::transcript::{Compaction, Entry, Transcript, note_tokens};
+use crate::transcript::{Compaction, Entry, note_tokens};
 
 /// Makes what the model is sent fit its budget; `true` when a summary is asked for first.
 pub(super) fn fit(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Result<bool, Stop> {
@@ -53,7 +54,8 @@ pub(crate) fn summarised(
         (Some(text), Some(context)) => {
             let elided = state.transcript.compaction().map_or(0, |before| before.elided);
             let summary = instead(context, question(context, state).as_ref(), until, Some(&text));
-            apply(Compaction { dropped: until, elided: elided.max(until), summary }, state);
+            let files_from = files_from(&files(state), until);
+            apply(Compaction { dropped: until, elided: elided.max(until), summary, files_from }, state);
         }
         (None, Some(context)) => shorten(context, state)?,
         (Some(_) | None, None) => {}
@@ -68,7 +70,7 @@ fn shorten(context: &ContextSettings, state: &mut AgentState) -> Result<(), Stop
     let question = question(context, state);
     let before = state.transcript.compaction().and_then(|before| before.summary.as_deref());
     let kept = |dropped| instead(context, question.as_ref(), dropped, before);
-    let mut layout = Layout::of(&state.transcript);
+    let mut layout = Layout::of(state);
     let mut elided = layout.elide(layout.last, half);
     let dropped = layout.drop_until(half, |dropped| kept(dropped).map(|text| text.len() as u64));
     if layout.tokens > max {
@@ -79,7 +81,8 @@ fn shorten(context: &ContextSettings, state: &mut AgentState) -> Result<(), Stop
         layout.tokens = layout.with_note(dropped, None);
     }
     if layout.tokens <= max {
-        apply(Compaction { dropped, elided, summary }, state);
+        let files_from = files_from(&layout.files, dropped);
+        apply(Compaction { dropped, elided, summary, files_from }, state);
     }
     if state.transcript.tokens() <= max {
         return Ok(());
@@ -113,27 +116,32 @@ fn summarise(
     let settings = think::settings(mind, state.model);
     let longest = u32::try_from(context.max_tokens / SUMMARY_REPLY).unwrap_or(u32::MAX);
     let longest = settings.max_output_tokens.map_or(longest, |own| own.min(longest));
-    let layout = Layout::of(&state.transcript);
+    let layout = Layout::of(state);
     let Some(until) = layout.summary_until(context.max_tokens, summary_bytes(context)) else { return false };
-    let tokens = reading::summary(&state.transcript, until, context.max_tokens).tokens();
-    if longest == 0 || tokens > context.max_tokens {
+    let read = reading::summary(&state.transcript, until, context.max_tokens);
+    if longest == 0 || read.tokens() > context.max_tokens {
         return false;
     }
     let bounded = ModelSettings { max_output_tokens: Some(longest), ..settings.clone() };
-    let mut left = budget::left(config, state);
-    let Ok(reservation) = budget::reserve(&bounded, tokens, Shorter::No, &mut left) else { return false };
+    let left = budget::left(config, state);
+    let Ok(reservation) = budget::reserve_alone(&bounded, read.tokens(), Shorter::No, left) else {
+        return false;
+    };
+    // How much of the text is read depends on the budget of the context, which stands nowhere else in the request.
+    let mut chain = Canonical::new("summary");
+    chain.bytes(think::chain(mind, state).as_bytes()).bytes(read.chain().as_bytes());
     state.decide(Decision::Summarise { until });
     let completion = ModelCompletion {
         new_from: state.asked,
         entries: state.transcript.len(),
-        chain: think::chain(mind, state),
+        chain: chain.finish(),
         tool_choice: ToolChoice::None,
         fallback: state.model,
         max_output_tokens: Some(longest),
         reserved: reservation.reserved,
         purpose: Purpose::Summary { until },
     };
-    think::complete(mind, Then::Summary { until }, completion, state);
+    think::complete(config, mind, Then::Summary { until }, completion, reservation.retries, state);
     true
 }
 
@@ -161,6 +169,19 @@ fn question(context: &ContextSettings, state: &AgentState) -> Option<(u64, Strin
         | Entry::Compaction(_)
         | Entry::ToolResult { .. } => None,
     }
+}
+
+/// The files of what this run was asked that a cut may leave out, by their places, with the tokens that they take.
+fn files(state: &AgentState) -> Vec<(u64, u64)> {
+    let asked = state.transcript.from(state.inherited.max(state.transcript.opening()));
+    let asked = asked.take_while(|(_, entry)| matches!(***entry, Entry::User(_) | Entry::Attachment(_)));
+    let files = asked.filter(|(_, entry)| matches!(***entry, Entry::Attachment(_)));
+    files.map(|(index, entry)| (index, tokens::entry(entry))).collect()
+}
+
+/// From where on files are kept, if a cut at this index would leave any out.
+fn files_from(files: &[(u64, u64)], dropped: u64) -> Option<u64> {
+    files.first().map(|(index, _)| *index).filter(|index| *index < dropped)
 }
 
 /// What stands for the entries before an index: the question of this run where it is among them, then a summary where
@@ -193,6 +214,8 @@ struct Layout {
     /// What is sent besides the items and the note that stands for what is left out: tools and opening.
     fixed: u64,
     items: Vec<Item>,
+    /// The files that are sent even if the entries around them are left out.
+    files: Vec<(u64, u64)>,
     /// Where the last turn begins.
     last: u64,
 }
@@ -208,7 +231,8 @@ struct Item {
 }
 
 impl Layout {
-    fn of(transcript: &Transcript) -> Self {
+    fn of(state: &AgentState) -> Self {
+        let transcript = &state.transcript;
         let before = transcript.compaction();
         let (dropped, elided) = before.map_or((0, 0), |before| (before.dropped, before.elided));
         let opening = transcript.opening();
@@ -223,18 +247,28 @@ impl Layout {
             .collect();
         let last = items.iter().rev().find(|item| item.turn).map_or(opening, |item| item.index);
         let summary = before.and_then(|before| before.summary.as_ref()).map(|summary| summary.len() as u64);
-        let mut layout = Self { opening, dropped, elided, tokens: 0, fixed: 0, items, last };
-        let movable = layout.with_note(dropped, summary);
+        let mut layout =
+            Self { opening, dropped, elided, tokens: 0, fixed: 0, items, files: Vec::new(), last };
+        let kept = before.into_iter().flat_map(|before| transcript.files(before));
+        let kept = kept.map(|file| tokens::entry(file)).fold(0, u64::saturating_add);
+        let movable = layout.with_note(dropped, summary).saturating_add(kept);
         layout.tokens = transcript.tokens();
         layout.fixed = layout.tokens.saturating_sub(movable);
+        layout.files = files(state);
         layout
     }
 
     /// What is sent with a summary of so many bytes for all that stands before an index.
     fn with_note(&self, dropped: u64, summary_bytes: Option<u64>) -> u64 {
-        let note = note_tokens(dropped.saturating_sub(self.opening), summary_bytes);
         let items = self.items.iter().filter(|item| item.index >= dropped).map(|item| item.tokens);
-        items.fold(self.fixed.saturating_add(note), u64::saturating_add)
+        self.beside(dropped, summary_bytes, items.fold(0, u64::saturating_add))
+    }
+
+    /// What is sent beside what is kept from an index on: what is fixed, the note with a summary of so many bytes, files.
+    fn beside(&self, dropped: u64, summary_bytes: Option<u64>, rest: u64) -> u64 {
+        let note = note_tokens(dropped.saturating_sub(self.opening), summary_bytes);
+        let files = self.files.iter().filter(|(index, _)| *index < dropped).map(|(_, tokens)| *tokens);
+        files.fold(self.fixed.saturating_add(note).saturating_add(rest), u64::saturating_add)
     }
 
     /// Leaves out tool results before `end`, the oldest first, until no more than `most` is sent; says before which
@@ -262,8 +296,7 @@ impl Layout {
         }
         let mut dropped = self.dropped;
         for (index, rest) in self.cuts() {
-            let note = note_tokens(index.saturating_sub(self.opening), kept(index));
-            self.tokens = self.fixed.saturating_add(note).saturating_add(rest);
+            self.tokens = self.beside(index, kept(index), rest);
             dropped = index;
             if self.tokens <= most {
                 break;
@@ -278,8 +311,7 @@ impl Layout {
     fn summary_until(&self, max: u64, bytes: u64) -> Option<u64> {
         let mut until = None;
         for (index, rest) in self.cuts() {
-            let note = note_tokens(index.saturating_sub(self.opening), Some(bytes));
-            let tokens = self.fixed.saturating_add(note).saturating_add(rest);
+            let tokens = self.beside(index, Some(bytes), rest);
             if tokens <= max {
                 until = Some(index);
             }

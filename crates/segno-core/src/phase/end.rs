@@ -4,14 +4,13 @@ use alloc::string::{String, ToString};
 
 use serde_json::Value;
 
-use super::{Stop, budget, calls};
+use super::{Stop, budget, calls, think};
 use crate::config::{AgentConfig, Mind, ModelSettings};
 use crate::event::Outcome;
 use crate::id::AgentName;
 use crate::operation::{ModelCompletion, Purpose, Request};
 use crate::response::{AgentResponse, RunErrorCode, Status};
 use crate::state::{AgentState, Decision, Handoff, Pending, Phase, Then};
-use crate::transcript::Entry;
 
 /// The agent answered; its structured answer is the state's.
 pub(crate) fn completed(state: &mut AgentState, answer: Option<String>, reason: &str) {
@@ -71,7 +70,7 @@ pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
             Some(Outcome::ModelReplied(reply)) => {
                 budget::charge(state, settings, completion, reply);
                 if matches!(completion.purpose, Purpose::Reply) {
-                    state.transcript.push(Entry::Assistant(reply.clone()));
+                    think::keep(reply.clone(), state);
                 }
             }
             Some(Outcome::Failed(failure)) => budget::charge_failed(state, settings, completion, failure),

@@ -88,6 +88,7 @@ pub(super) fn failed(name: &str, failure: &Failure) -> Stop {
         FailureCode::AgentFailed | FailureCode::Cancelled => RunErrorCode::AgentFailed,
         FailureCode::Timeout
         | FailureCode::Unavailable
+        | FailureCode::Overloaded
         | FailureCode::Protocol
         | FailureCode::ToolFailed
         | FailureCode::InvalidArguments

@@ -34,7 +34,7 @@ pub(crate) fn model(config: &AgentConfig, mind: &ModelMind, state: &mut AgentSta
     let search = MemorySearch { query, limit: recall.limit, min_score: recall.min_score };
     state.decide(Decision::Recall);
     let request = Request::MemorySearch(Arc::new(search));
-    state.wait_for(Then::Recall, vec![(request, Terms::read(MEMORY_TIMEOUT_MS), GateState::Open)]);
+    state.wait_for(config, Then::Recall, vec![(request, Terms::read(MEMORY_TIMEOUT_MS), GateState::Open)]);
     Ok(())
 }
 

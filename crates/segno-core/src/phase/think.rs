@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::budget::{self, Reservation, Shorter};
+use super::budget::{self, Reservation, Short, Shorter};
 use super::{Stop, answer, calls, compact, end};
 use crate::canonical::{Canonical, Digest};
 use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded, OnIndeterminate};
@@ -28,11 +28,20 @@ pub(crate) fn ask(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState
     match reserve(config, mind, Shorter::No, state) {
         Ok(reservation) => {
             state.decide(Decision::AskModel);
-            request(mind, ToolChoice::Auto, reservation, state);
+            request(config, mind, ToolChoice::Auto, reservation, state);
             Ok(())
         }
-        Err(limit) => exceeded(config, mind, limit, state),
+        Err(short @ Short::Limit(_)) => {
+            let limit = budget::too_little(config, state, settings(mind, state.model), short);
+            exceeded(config, mind, limit, state)
+        }
+        Err(short @ Short::NoPrice) => Err(short_stop(config, mind, short, state)),
     }
+}
+
+fn short_stop(config: &AgentConfig, mind: &ModelMind, short: Short, state: &AgentState) -> Stop {
+    let message = budget::too_little(config, state, settings(mind, state.model), short);
+    Stop::failed(RunErrorCode::LimitExceeded, message, short.help())
 }
 
 /// Ends the run at a limit, or asks the model for a last answer.
@@ -47,7 +56,7 @@ pub(crate) fn exceeded(
         OnExceeded::Answer => {
             let reservation = last_reservation(config, mind, state)?;
             state.decide(Decision::AskLast { limit });
-            request(mind, ToolChoice::None, reservation, state);
+            request(config, mind, ToolChoice::None, reservation, state);
             Ok(())
         }
     }
@@ -60,8 +69,7 @@ fn last_reservation(
     state: &mut AgentState,
 ) -> Result<Reservation, Stop> {
     compact::cut(mind, state)?;
-    reserve(config, mind, Shorter::Yes, state)
-        .map_err(|limit| Stop::failed(RunErrorCode::LimitExceeded, limit, RAISE_THE_LIMIT))
+    reserve(config, mind, Shorter::Yes, state).map_err(|short| short_stop(config, mind, short, state))
 }
 
 /// Asks again for what the last reply did not bring.
@@ -75,7 +83,7 @@ pub(super) fn ask_again(
         return ask(config, mind, state);
     }
     let reservation = last_reservation(config, mind, state)?;
-    request(mind, ToolChoice::None, reservation, state);
+    request(config, mind, ToolChoice::None, reservation, state);
     Ok(())
 }
 
@@ -95,19 +103,24 @@ pub(crate) fn limit_stop(limit: String) -> Stop {
     )
 }
 
-/// Sets aside what the next completion may take; `Err` says which limit it would exceed.
+/// Sets aside what the next completion may take.
 fn reserve(
     config: &AgentConfig,
     mind: &ModelMind,
     shorter: Shorter,
     state: &AgentState,
-) -> Result<Reservation, String> {
-    let mut left = budget::left(config, state);
-    budget::reserve(settings(mind, state.model), state.transcript.tokens(), shorter, &mut left)
-        .map_err(|limit| budget::too_little(config, state, limit))
+) -> Result<Reservation, Short> {
+    let left = budget::left(config, state);
+    budget::reserve_alone(settings(mind, state.model), state.transcript.tokens(), shorter, left)
 }
 
-fn request(mind: &ModelMind, tool_choice: ToolChoice, reservation: Reservation, state: &mut AgentState) {
+fn request(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    tool_choice: ToolChoice,
+    reservation: Reservation,
+    state: &mut AgentState,
+) {
     let entries = state.transcript.len();
     let completion = ModelCompletion {
         new_from: state.asked,
@@ -121,19 +134,27 @@ fn request(mind: &ModelMind, tool_choice: ToolChoice, reservation: Reservation, 
     };
     state.asked = entries;
     let last = tool_choice == ToolChoice::None;
-    complete(mind, Then::Reply { last }, completion, state);
+    complete(config, mind, Then::Reply { last }, completion, reservation.retries, state);
 }
 
-/// Mints a completion and waits for it.
-pub(super) fn complete(mind: &ModelMind, then: Then, completion: ModelCompletion, state: &mut AgentState) {
+/// Mints a completion with so many attempts after the first, and waits for it.
+pub(super) fn complete(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    then: Then,
+    completion: ModelCompletion,
+    retries: u32,
+    state: &mut AgentState,
+) {
     let settings = settings(mind, completion.fallback);
     let terms = Terms {
         class: EffectClass::Read,
         timeout_ms: settings.timeout_ms,
-        retries: settings.retries,
+        retries,
         on_indeterminate: OnIndeterminate::Retry,
     };
-    state.wait_for(then, vec![(Request::ModelCompletion(Arc::new(completion)), terms, GateState::Open)]);
+    let request = Request::ModelCompletion(Arc::new(completion));
+    state.wait_for(config, then, vec![(request, terms, GateState::Open)]);
 }
 
 /// The digest of settings, tools and entries. The transcript's own covers the settings of the agent's first model; those
@@ -264,7 +285,7 @@ pub(super) fn summary(mind: &ModelMind, operations: Vec<Pending>, state: &mut Ag
 }
 
 /// Keeps a reply that ends the run, if it says anything.
-fn keep(reply: ModelReply, state: &mut AgentState) {
+pub(super) fn keep(reply: ModelReply, state: &mut AgentState) {
     if reply.calls().next().is_some() || !reply.text().is_empty() {
         state.transcript.push(Entry::Assistant(reply));
     }

@@ -26,11 +26,11 @@ proptest! {
         let model = matches!(&world.config.mind, Mind::Model(_));
         let calls = trace.joins.iter().skip(recalls).flatten().filter(|operation| match operation.request {
             Request::ToolCall(_) => true,
-            // A plan's memory steps are no tool calls, and neither are its child runs.
+            Request::AgentCall(_) => true,
+            // A plan's memory steps are no tool calls.
             Request::MemorySearch(_)
             | Request::MemoryCreate(_)
-            | Request::MemoryTraverse(_)
-            | Request::AgentCall(_) => model,
+            | Request::MemoryTraverse(_) => model,
             Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => false,
         });
         let calls = calls.count() as u64;
@@ -68,8 +68,10 @@ proptest! {
                     Request::ModelCompletion(completion) => {
                         let Reserved { input_tokens, output_tokens } = completion.reserved;
                         let settings = state.reading(&world.config, completion).unwrap().settings;
+                        prop_assert!(settings.price.is_some() || most.max_cost_nano_usd.is_none());
                         let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
-                        take(0, Some(input_tokens + output_tokens), Some(cost))
+                        let attempts = u64::from(pending.operation.terms.retries) + 1;
+                        take(0, Some((input_tokens + output_tokens) * attempts), Some(cost * attempts))
                     }
                     Request::MemorySearch(_)
                     | Request::MemoryCreate(_)
@@ -95,10 +97,22 @@ proptest! {
     }
 
     #[test]
+    fn what_has_come_of_a_step_is_no_more_than_a_state_may_hold(world in world(), order: u64) {
+        // An escaped character takes up to six bytes, a number twenty-five for eight; each outcome has names of its own.
+        let most = world.config.limits.max_state_bytes * 8;
+        drive(&world, order, |state| {
+            let outcomes = state.pending().iter().filter_map(|pending| pending.outcome.as_ref());
+            let bytes: u64 = outcomes.clone().map(|outcome| serde_json::to_vec(outcome).unwrap().len() as u64).sum();
+            assert!(bytes <= most + 1_000 * outcomes.count() as u64, "{bytes} bytes");
+            state
+        });
+    }
+
+    #[test]
     fn a_list_has_a_result_for_each_item(world in plan_world(), order: u64) {
         let Mind::Plan(plan) = &world.config.mind else { unreachable!("a plan's world") };
         drive(&world, order, |state| {
-            let Phase::Waiting(Join { then, operations }) = state.phase() else { return state };
+            let Phase::Waiting(Join { then, operations, .. }) = state.phase() else { return state };
             if let Then::ForEach { index, concurrency, items, results, .. } = then {
                 let StepAction::ForEach(each) = &plan.steps[*index].action else { panic!("another step") };
                 assert_eq!(each.concurrency, *concurrency);

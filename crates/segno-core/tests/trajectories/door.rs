@@ -188,10 +188,11 @@ fn render_entry(entry: &Entry) -> String {
         Entry::Attachment(Attachment { name, media_type, bytes, .. }) => {
             format!("file: {name} ({media_type}, {bytes} bytes)")
         }
-        Entry::Compaction(Compaction { dropped, elided, summary }) => {
+        Entry::Compaction(Compaction { dropped, elided, summary, files_from }) => {
             let summary = summary.as_deref().unwrap_or("none");
+            let files = files_from.map_or(String::new(), |from| format!(", files from {from} kept"));
             format!(
-                "compaction: entries before {dropped} dropped, results before {elided} elided, summary {summary}"
+                "compaction: entries before {dropped} dropped, results before {elided} elided, summary {summary}{files}"
             )
         }
         Entry::ToolResult { call_id, name, content, is_error } => {

@@ -41,7 +41,7 @@ fn reads(call_id: &str, arguments: Value) -> Vec<Give> {
 }
 
 #[test]
-fn child_runs_share_what_is_left_in_the_order_of_the_calls() {
+fn child_runs_share_what_is_left_fairly() {
     let limits = Limits { max_tool_calls: 12, max_tokens: Some(30_000), ..Limits::default() };
     check(
         "model_agents",

@@ -59,6 +59,22 @@ fn calls_beyond_the_limit_fail_the_run() {
 }
 
 #[test]
+fn results_for_which_there_is_no_room_end_the_run() {
+    let limits = Limits { max_state_bytes: 200, ..Limits::default() };
+    let config = AgentConfig { limits, ..model() };
+    let two = calls(vec![call("c1", "log__read", json!({})), call("c2", "log__read", json!({"last": 9}))]);
+    check(
+        "model_results_too_large",
+        &config,
+        "disk full",
+        &[
+            [two[0].clone()].into(),
+            vec![prints(1, &"9 errors; ".repeat(15), false), prints(0, &"3 errors; ".repeat(6), false)],
+        ],
+    );
+}
+
+#[test]
 fn a_last_answer_that_only_calls_tools_fails_the_run() {
     check(
         "model_last_answer_calls",

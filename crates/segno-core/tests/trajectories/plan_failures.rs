@@ -1,7 +1,7 @@
 //! Plans that meet trouble.
 
 use segno_core::{
-    AgentConfig, Failure, FailureCode, Limits, OnExceeded, Outcome, Signal, Verdict, Violation,
+    AgentConfig, Answer, Failure, FailureCode, Limits, OnExceeded, Outcome, Signal, Verdict, Violation,
 };
 use serde_json::{Value, json};
 
@@ -24,6 +24,14 @@ fn a_denied_step_fails_the_plan() {
 #[test]
 fn a_denied_step_is_reported() {
     check("plan_denied_report", &mail(Some(json!("report"))), "disk full", &[vec![denies(0, None)]]);
+}
+
+#[test]
+fn an_approval_that_has_expired_is_a_no_of_nobody() {
+    let expired = Give::Answer(0, Answer::Denied { reason: Some("expired".into()), by: None });
+    let default = json!({"default": {"sent": true}});
+    check("plan_approval_expired", &mail(None), "disk full", &[vec![expired.clone()]]);
+    check("plan_approval_expired_default", &mail(Some(default)), "disk full", &[vec![expired]]);
 }
 
 #[test]

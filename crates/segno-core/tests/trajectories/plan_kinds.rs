@@ -37,7 +37,7 @@ fn what_a_plan_keeps_is_bounded() {
         tool_step("logs", "log.read", json!({})),
         respond("{{steps.logs}}"),
     ]);
-    let limits = Limits { max_state_bytes: 40, ..Limits::default() };
+    let limits = Limits { max_state_bytes: 50, ..Limits::default() };
     let config = AgentConfig { limits, ..plan(steps) };
     check("plan_keeps", &config, "disk full", &[vec![prints(0, "ok", false)]]);
     check("plan_keeps_too_much", &config, "disk full", &[vec![prints(0, "a line that is too long", false)]]);

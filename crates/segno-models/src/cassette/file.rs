@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use segno_core::ModelReply;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use super::CassetteError;
 use super::request::{Head, Request, ToolView};
@@ -167,17 +168,30 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<(), CassetteError> {
     if text.len() as u64 > MAX_BYTES {
         return Err(CassetteError::TooLarge { path: path.to_owned() });
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let fresh: PathBuf = path.with_file_name(name);
-    let written = File::create(&fresh)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&fresh, path));
-    written.map_err(|source| {
-        let _ = fs::remove_file(&fresh);
-        CassetteError::Write { path: path.to_owned(), source }
-    })
+    let written = fresh(path).and_then(|mut fresh| {
+        fresh.write_all(text.as_bytes())?;
+        fresh.as_file().sync_all()?;
+        // Dropped before this, it is removed.
+        Ok(fresh.persist(path)?)
+    });
+    written.map(drop).map_err(|source| CassetteError::Write { path: path.to_owned(), source })
+}
+
+/// A file of a name of its own in the folder of another, with the rights that the other one has or would get.
+fn fresh(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".cassette-").suffix(".tmp");
+    match fs::metadata(path) {
+        Ok(old) => {
+            let fresh = builder.tempfile_in(folder)?;
+            fresh.as_file().set_permissions(old.permissions())?;
+            Ok(fresh)
+        }
+        Err(_) => {
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            builder.tempfile_in(folder)
+        }
+    }
 }

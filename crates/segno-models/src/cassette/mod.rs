@@ -16,6 +16,7 @@
 
 mod difference;
 mod file;
+mod lock;
 mod request;
 
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ use async_trait::async_trait;
 use segno_core::{Digest, ModelReply, ReplyPart};
 
 use self::file::Exchange;
+use self::lock::Lock;
 use self::request::Request;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
 
@@ -50,6 +52,12 @@ pub enum CassetteError {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// Another recorder writes to the file.
+    #[error("the cassette `{}` is being recorded to by another run; wait for it, or record to another file", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
     },
     /// The file is larger than any cassette should be.
     #[error("the cassette `{}` has more than 64 MiB; record shorter runs", path.display())]
@@ -78,8 +86,11 @@ pub enum CassetteError {
 }
 
 /// A file to which recorders add. The recorders of a workspace's models may share one.
+///
+/// It is the only one of its file, in this process and every other, until it is dropped.
 pub struct Recording {
     path: PathBuf,
+    _lock: Lock,
     written: Mutex<Written>,
 }
 
@@ -89,15 +100,17 @@ struct Written {
 }
 
 impl Recording {
-    /// Opens a file to add to, or begins one. Nothing is written before the first exchange succeeds.
+    /// Opens a file to add to, or begins one. Nothing is written to it before the first exchange succeeds.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is no cassette.
+    /// Fails if another recorder has the file, if its folder cannot be written to, or if it cannot be read or is no
+    /// cassette.
     pub fn open(path: impl Into<PathBuf>) -> Result<Arc<Self>, CassetteError> {
         let path = path.into();
+        let lock = Lock::take(&path)?;
         let text = file::read(&path)?.unwrap_or_else(file::header);
         let exchanges = file::parse(&path, &text)?;
-        Ok(Arc::new(Self { path, written: Mutex::new(Written { text, exchanges }) }))
+        Ok(Arc::new(Self { path, _lock: lock, written: Mutex::new(Written { text, exchanges }) }))
     }
 
     /// Adds an exchange. The file is replaced as a whole: after a crash it holds the exchange or it does not.

@@ -4,14 +4,16 @@
 //! the provider checks. Two cache marks, after the system prompt and after the last block, let it keep the prefix of a
 //! conversation; without a mark it caches nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use segno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
+use segno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice, digest_json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::body::{self, Media, set};
 use super::failure::{self, protocol};
+use super::key::Hidden;
 use super::reply::{Draft, Output, Part, Reader, Tokens, count};
 use crate::model::{CompletionRequest, ModelError};
 
@@ -30,20 +32,30 @@ const DEFAULT_MAX_TOKENS: u32 = 8192;
 /// Most blocks of one reply.
 const MAX_BLOCKS: usize = 1024;
 
+/// Most bytes of a call's id.
+const MAX_ID_BYTES: usize = 64;
+
+/// The fields that `extra` cannot set besides those that no wire lets it set.
+pub(super) const RESERVED: &[&str] = &["output_format", "output_config.format"];
+
 /// Builds the body.
-pub(super) fn body(request: &CompletionRequest, model: &str) -> Result<Value, ModelError> {
+pub(super) fn body(
+    request: &CompletionRequest,
+    model: &str,
+    extra: &Map<String, Value>,
+) -> Result<Value, ModelError> {
     let (mut system, mut messages) = messages(request)?;
     let cached = json!({ "type": "ephemeral" });
     if let Some(block) = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut())
     {
         set(block, "cache_control", cached.clone());
     }
-    let mut body = json!({
-        "model": model,
-        "max_tokens": request.settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
-        "messages": messages,
-        "stream": true,
-    });
+    let mut body = json!({ "model": model, "messages": messages, "stream": true });
+    match request.settings.max_output_tokens {
+        Some(limit) => set(&mut body, "max_tokens", limit),
+        None if extra.contains_key("max_tokens") => {}
+        None => set(&mut body, "max_tokens", DEFAULT_MAX_TOKENS),
+    }
     if let Some(temperature) = request.settings.temperature {
         set(&mut body, "temperature", temperature);
     }
@@ -106,7 +118,8 @@ fn messages(request: &CompletionRequest) -> Result<(Vec<Value>, Vec<Value>), Mod
             }
             Entry::Assistant(reply) => ("assistant", assistant(reply)),
             Entry::ToolResult { call_id, content, is_error, name: _ } => {
-                let mut block = json!({ "type": "tool_result", "tool_use_id": call_id, "content": content });
+                let id = wire_id(call_id);
+                let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
                 if *is_error {
                     set(&mut block, "is_error", true);
                 }
@@ -134,11 +147,32 @@ fn assistant(reply: &ModelReply) -> Vec<Value> {
         ReplyPart::Text(text) => text_block(text),
         ReplyPart::Call(call) => {
             let input = body::arguments_object(&call.arguments);
-            Some(json!({ "type": "tool_use", "id": call.call_id, "name": call.name, "input": input }))
+            let id = wire_id(&call.call_id);
+            Some(json!({ "type": "tool_use", "id": id, "name": call.name, "input": input }))
         }
         ReplyPart::Opaque { provider, data } => (provider == PROVIDER).then(|| data.clone()),
     });
-    blocks.collect()
+    let mut blocks: Vec<Value> = blocks.collect();
+    // The provider refuses a message that ends with thinking.
+    while blocks
+        .last()
+        .is_some_and(|block| block["type"] == "thinking" || block["type"] == "redacted_thinking")
+    {
+        blocks.pop();
+    }
+    blocks
+}
+
+/// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`. One of another provider need not be such;
+/// it becomes its own digest, so that a call and its result still agree and two ids never become one.
+fn wire_id(id: &str) -> Cow<'_, str> {
+    let fits = (1..=MAX_ID_BYTES).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if fits {
+        Cow::Borrowed(id)
+    } else {
+        Cow::Owned(format!("call_{:.32}", digest_json(&json!(id)).to_string()))
+    }
 }
 
 #[derive(Deserialize)]
@@ -214,7 +248,8 @@ pub(super) struct AnthropicReader {
 
 impl Reader for AnthropicReader {
     fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError> {
-        let event = serde_json::from_str(data).map_err(|error| failure::garbage(PROVIDER, data, &error))?;
+        let event = serde_json::from_str(data)
+            .map_err(|error| failure::garbage(PROVIDER, data, &error, output.hidden))?;
         match event {
             Event::MessageStart { message } => self.add_usage(message.usage),
             Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, output)?,
@@ -230,13 +265,17 @@ impl Reader for AnthropicReader {
                 self.stop = stop.or(self.stop);
             }
             Event::MessageStop => self.done = true,
-            Event::Error { error } => return Err(failure::from_event(&error)),
+            Event::Error { error } => return Err(failure::from_event(&error, output.hidden)),
             Event::Other => {}
         }
         Ok(self.done)
     }
 
-    fn finish(self: Box<Self>) -> Result<Draft, ModelError> {
+    fn is_complete(&self) -> bool {
+        self.done
+    }
+
+    fn finish(self: Box<Self>, _hidden: Hidden<'_>) -> Result<Draft, ModelError> {
         if !self.done {
             return Err(protocol(format!("the stream ended before `{MARKER}`")));
         }
@@ -278,7 +317,11 @@ impl AnthropicReader {
         }
         let of = |name: &str| start.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (text, thinking, signature) = (of("text"), of("thinking"), of("signature"));
-        output.text(&text)?;
+        match start.get("type").and_then(Value::as_str) {
+            Some("text") => output.text(&text)?,
+            // All that it holds is kept, but for the text of a text.
+            _ => start.values().try_for_each(|value| output.opaque(value))?,
+        }
         self.blocks.insert(index, Block { start, text, json: String::new(), thinking, signature });
         Ok(())
     }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{self, Media, set};
 use super::failure::{self, protocol};
+use super::key::Hidden;
 use super::reply::{Draft, Output, Part, Reader, Tokens, count};
 use crate::model::{CompletionRequest, ModelError};
 
@@ -20,6 +21,16 @@ pub(super) const PROVIDER: &str = "openai";
 
 /// What ends a stream.
 pub(super) const MARKER: &str = "[DONE]";
+
+/// Where servers that show their reasoning have it, and where an opaque part keeps it: plain text.
+pub(super) const REASONING: &str = "reasoning_content";
+
+/// The names of the limit of a reply; there may be only one.
+pub(super) const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// The fields that `extra` cannot set besides those that no wire lets it set.
+pub(super) const RESERVED: &[&str] =
+    &["response_format", "functions", "function_call", "n", "stream_options.include_usage"];
 
 /// Most calls of one reply: a hostile index must not become memory.
 const MAX_CALLS: usize = 256;
@@ -136,7 +147,7 @@ fn assistant(reply: &ModelReply) -> Value {
         // Servers that send reasoning need it back while tools are being called, and refuse it elsewhere.
         for (name, value) in opaque.iter().flat_map(|data| data.iter()) {
             match name.as_str() {
-                "reasoning_content" => set(&mut message, name, value.clone()),
+                REASONING => set(&mut message, name, value.clone()),
                 "extra_content" => {
                     for (index, extra) in value.as_object().into_iter().flatten() {
                         if let Some(call) = index.parse().ok().and_then(|index: usize| calls.get_mut(index)) {
@@ -209,6 +220,8 @@ pub(super) struct ChatReader {
     refused: bool,
     stop: Option<StopReason>,
     tokens: Tokens,
+    /// Whether a usage came with the end or after it.
+    counted: bool,
     done: bool,
 }
 
@@ -218,12 +231,14 @@ impl Reader for ChatReader {
             self.done = true;
             return Ok(true);
         }
-        let chunk: Chunk =
-            serde_json::from_str(data).map_err(|error| failure::garbage(PROVIDER, data, &error))?;
+        let chunk: Chunk = serde_json::from_str(data)
+            .map_err(|error| failure::garbage(PROVIDER, data, &error, output.hidden))?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(failure::from_event(&error));
+            return Err(failure::from_event(&error, output.hidden));
         }
-        if let Some(usage) = chunk.usage.filter(Value::is_object) {
+        let usage = chunk.usage.filter(Value::is_object);
+        let has_usage = usage.is_some();
+        if let Some(usage) = usage {
             self.tokens = Tokens {
                 input: count(&usage, "/prompt_tokens"),
                 cached: count(&usage, "/prompt_tokens_details/cached_tokens"),
@@ -243,10 +258,17 @@ impl Reader for ChatReader {
                 });
             }
         }
+        // Servers that count as they go have a usage before the end as well.
+        self.counted |= has_usage && self.stop.is_some();
         Ok(false)
     }
 
-    fn finish(self: Box<Self>) -> Result<Draft, ModelError> {
+    /// With the end and the usage after it only the marker can be missing, which some servers leave out.
+    fn is_complete(&self) -> bool {
+        self.done || (self.stop.is_some() && self.counted)
+    }
+
+    fn finish(self: Box<Self>, _hidden: Hidden<'_>) -> Result<Draft, ModelError> {
         let stop = match self.stop {
             Some(_) if self.refused => StopReason::Refusal,
             Some(stop) => stop,
@@ -257,7 +279,7 @@ impl Reader for ChatReader {
         };
         let mut opaque = Map::new();
         if !self.reasoning.is_empty() {
-            opaque.insert("reasoning_content".to_owned(), self.reasoning.into());
+            opaque.insert(REASONING.to_owned(), self.reasoning.into());
         }
         let extra = self.calls.iter().enumerate();
         let extra: Map<String, Value> = extra
@@ -328,6 +350,7 @@ impl ChatReader {
             call.id = id;
         }
         if let Some(extra) = delta.extra_content.filter(|extra| !extra.is_null()) {
+            output.opaque(&extra)?;
             call.extra_content = Some(extra);
         }
         if let Some(function) = delta.function {

@@ -11,7 +11,8 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use sse_stream::SseByteStream;
 
-use super::failure::{self, excerpt, protocol};
+use super::failure::{self, excerpt, protocol, quote};
+use super::key::Hidden;
 use crate::model::{ModelError, ModelErrorKind, Retry};
 
 /// Longest time until a connection stands. An attempt has its own limit; this one finds a dead address earlier.
@@ -58,7 +59,12 @@ impl Endpoint {
     }
 
     /// Sends a JSON body, and gives the response where its status is 200 and its body a stream of events.
-    pub(super) async fn open(&self, mut headers: HeaderMap, body: Vec<u8>) -> Result<Response, ModelError> {
+    pub(super) async fn open(
+        &self,
+        mut headers: HeaderMap,
+        body: Vec<u8>,
+        hidden: Hidden<'_>,
+    ) -> Result<Response, ModelError> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = self.client.post(self.url.clone()).headers(headers).body(body).send().await;
@@ -69,17 +75,17 @@ impl Endpoint {
         let status = response.status();
         if status != StatusCode::OK {
             let body = self.failure(&mut response).await;
-            return Err(failure::from_status(&self.shown, status, response.headers(), &body));
+            return Err(failure::from_status(&self.shown, status, response.headers(), &body, hidden));
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();
         if media_type.starts_with("application/json") || media_type.starts_with("text/html") {
             let body = self.failure(&mut response).await;
-            let said = excerpt(&String::from_utf8_lossy(&body));
+            let said = quote(&String::from_utf8_lossy(&body), hidden);
             let message = format!(
                 "`{}` answered `{}` where a stream of events was expected; check `base_url`: {said}",
                 self.shown,
-                excerpt(&media_type),
+                quote(&media_type, hidden),
             );
             // It may have been a whole reply, which was paid for; the same request is answered in the same way.
             return Err(protocol(message).with_retry(Retry::Never));

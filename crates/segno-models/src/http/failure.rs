@@ -6,6 +6,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use serde_json::Value;
 
+use super::key::Hidden;
 use crate::model::{ModelError, ModelErrorKind, Retry};
 
 /// Most characters of an endpoint's own words in an error.
@@ -25,11 +26,12 @@ pub(super) fn from_status(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
+    hidden: Hidden<'_>,
 ) -> ModelError {
     if status.is_redirection() {
-        return redirected(endpoint, status, headers);
+        return redirected(endpoint, status, headers, hidden);
     }
-    let said = Said::read(body);
+    let said = Said::read(body, hidden);
     let kind = match status.as_u16() {
         429 if said.out_of_quota() => ModelErrorKind::Refused,
         429 => ModelErrorKind::RateLimited,
@@ -55,8 +57,8 @@ pub(super) fn from_status(
 }
 
 /// An error that an endpoint reports in the middle of its stream.
-pub(super) fn from_event(error: &Value) -> ModelError {
-    let said = Said::from_json(error);
+pub(super) fn from_event(error: &Value, hidden: Hidden<'_>) -> ModelError {
+    let said = Said::from_json(error, hidden);
     let kind = if said.out_of_quota() { ModelErrorKind::Refused } else { said.kind() };
     let code = said.codes.first().map_or(String::new(), |code| format!(" `{code}`"));
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
@@ -64,14 +66,25 @@ pub(super) fn from_event(error: &Value) -> ModelError {
 }
 
 /// An event that is not what its wire has.
-pub(super) fn garbage(provider: &str, data: &str, error: &serde_json::Error) -> ModelError {
-    let event = excerpt(data);
+pub(super) fn garbage(
+    provider: &str,
+    data: &str,
+    error: &serde_json::Error,
+    hidden: Hidden<'_>,
+) -> ModelError {
+    // The error quotes what it stumbled over, whole.
+    let (error, event) = (quote(&error.to_string(), hidden), quote(data, hidden));
     protocol(format!(
         "the endpoint sent an event that the wire `{provider}` does not have: {error}, in `{event}`"
     ))
 }
 
-/// Text of another party, on one line and bounded.
+/// Text of the endpoint: without the key, on one line and bounded.
+pub(super) fn quote(text: &str, hidden: Hidden<'_>) -> String {
+    excerpt(&hidden.scrub(text))
+}
+
+/// Text on one line and bounded.
 pub(super) fn excerpt(text: &str) -> String {
     let mut words: String =
         text.chars().take(MAX_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -81,9 +94,9 @@ pub(super) fn excerpt(text: &str) -> String {
     words.trim().to_owned()
 }
 
-fn redirected(endpoint: &str, status: StatusCode, headers: &HeaderMap) -> ModelError {
+fn redirected(endpoint: &str, status: StatusCode, headers: &HeaderMap, hidden: Hidden<'_>) -> ModelError {
     let target = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
-    let target = excerpt(target.split(['?', '#']).next().unwrap_or(target));
+    let target = quote(target.split(['?', '#']).next().unwrap_or(target), hidden);
     let message = format!(
         "`{endpoint}` answered {status} and points to `{target}`, which is not followed: the key belongs to the \
          configured address alone; set `base_url` to the final address"
@@ -111,14 +124,14 @@ struct Said {
 }
 
 impl Said {
-    fn read(body: &[u8]) -> Self {
+    fn read(body: &[u8], hidden: Hidden<'_>) -> Self {
         match serde_json::from_slice::<Value>(body) {
-            Ok(json) => Self::from_json(json.get("error").unwrap_or(&json)),
-            Err(_) => Self { words: excerpt(&String::from_utf8_lossy(body)), codes: Vec::new() },
+            Ok(json) => Self::from_json(json.get("error").unwrap_or(&json), hidden),
+            Err(_) => Self { words: quote(&String::from_utf8_lossy(body), hidden), codes: Vec::new() },
         }
     }
 
-    fn from_json(error: &Value) -> Self {
+    fn from_json(error: &Value, hidden: Hidden<'_>) -> Self {
         let text = |name: &str| match error.get(name) {
             Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
             Some(Value::Number(number)) => Some(number.to_string()),
@@ -126,8 +139,8 @@ impl Said {
         };
         let words = ["message", "detail"].into_iter().find_map(text);
         let words = words.or_else(|| error.as_str().map(str::to_owned)).unwrap_or_else(|| error.to_string());
-        let codes = ["type", "code"].into_iter().filter_map(text).map(|code| excerpt(&code)).collect();
-        Self { words: excerpt(&words), codes }
+        let codes = ["type", "code"].into_iter().filter_map(text).map(|code| quote(&code, hidden)).collect();
+        Self { words: quote(&words, hidden), codes }
     }
 
     fn out_of_quota(&self) -> bool {

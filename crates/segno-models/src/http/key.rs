@@ -1,7 +1,16 @@
 //! The key of a provider: asked for when it is needed, never kept, never printed.
+//!
+//! Some providers repeat the key in what they answer. It is taken out of their words before these are cut to a length,
+//! since what a cut leaves of it nobody would find again.
+
+use std::borrow::Cow;
 
 use reqwest::header::HeaderValue;
 
+use segno_core::{ModelReply, ReplyPart};
+use serde_json::Value;
+
+use super::chat;
 use crate::model::{ModelError, ModelErrorKind};
 
 /// What stands in an error where the key stood.
@@ -59,12 +68,96 @@ impl Revealed {
         value.set_sensitive(true);
         Ok(value)
     }
+}
 
-    /// The error without the key: some providers repeat it in what they answer.
-    pub(super) fn scrub(&self, mut error: ModelError) -> ModelError {
-        if self.0.len() >= SHORTEST && error.message.contains(&self.0) {
-            error.message = error.message.replace(&self.0, SCRUBBED);
+/// What must not be told of one exchange: the key, where there is one.
+#[derive(Clone, Copy)]
+pub(super) struct Hidden<'k>(&'k [u8]);
+
+impl<'k> Hidden<'k> {
+    pub(super) fn new(key: Option<&'k Revealed>) -> Self {
+        let key = key.map_or("", |key| &key.0);
+        Self(if key.len() < SHORTEST { &[] } else { key.as_bytes() })
+    }
+
+    /// The text without the key, which may stand in it as itself, escaped as in JSON, or percent-encoded, in any
+    /// mixture. A text may end within it.
+    pub(super) fn scrub(self, text: &str) -> Cow<'_, str> {
+        if self.0.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (bytes, mut clean, mut kept, mut at) = (text.as_bytes(), String::new(), 0, 0);
+        while at < bytes.len() {
+            match self.at(&bytes[at..]) {
+                // A key is whole characters and so are its spellings, so both ends are boundaries.
+                Some(length) => {
+                    clean.push_str(&text[kept..at]);
+                    clean.push_str(SCRUBBED);
+                    at += length;
+                    kept = at;
+                }
+                None => at += 1,
+            }
+        }
+        if kept == 0 {
+            return Cow::Borrowed(text);
+        }
+        clean.push_str(&text[kept..]);
+        Cow::Owned(clean)
+    }
+
+    /// The error without the key.
+    pub(super) fn error(self, mut error: ModelError) -> ModelError {
+        if let Cow::Owned(message) = self.scrub(&error.message) {
+            error.message = message;
         }
         error
+    }
+
+    /// The reply without the key in what is plain text but opaque to everyone else. Other opaque parts are signed or
+    /// encrypted, and refused if a byte is missing.
+    pub(super) fn reply(self, mut reply: ModelReply) -> ModelReply {
+        let opaque = reply.parts.iter_mut().filter_map(|part| match part {
+            ReplyPart::Opaque { provider, data } if provider == chat::PROVIDER => {
+                data.get_mut(chat::REASONING)
+            }
+            ReplyPart::Opaque { .. } | ReplyPart::Text(_) | ReplyPart::Call(_) => None,
+        });
+        for reasoning in opaque {
+            if let Value::String(text) = reasoning
+                && let Cow::Owned(clean) = self.scrub(text)
+            {
+                *text = clean;
+            }
+        }
+        reply
+    }
+
+    /// How many bytes the key takes at the beginning of a text, if it stands there or the text ends within it.
+    fn at(self, text: &[u8]) -> Option<usize> {
+        let mut length = 0;
+        for (index, byte) in self.0.iter().enumerate() {
+            match spelled(*byte, &text[length..]) {
+                Some(more) => length += more,
+                None if length == text.len() && index >= SHORTEST => return Some(length),
+                None => return None,
+            }
+        }
+        Some(length)
+    }
+}
+
+/// How many bytes a character takes at the beginning of a text, if it stands there.
+fn spelled(byte: u8, text: &[u8]) -> Option<usize> {
+    let is_code = |digits: &[u8]| {
+        let digits = std::str::from_utf8(digits).ok();
+        digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) == Some(u32::from(byte))
+    };
+    match text {
+        [b'\\', b'u', code @ ..] if code.len() >= 4 && is_code(&code[..4]) => Some(6),
+        [b'%', code @ ..] if code.len() >= 2 && is_code(&code[..2]) => Some(3),
+        [b'\\', escaped, ..] if *escaped == byte && !byte.is_ascii_alphanumeric() => Some(2),
+        [first, ..] if *first == byte => Some(1),
+        _ => None,
     }
 }

@@ -15,10 +15,12 @@
 //! an event of any length in memory before anyone can refuse it (and copies it again for each chunk), reads an error's
 //! body whole, and trims what it reads. It also switches on `serde_json/preserve_order` for the whole build.
 
+mod address;
 mod anthropic;
 mod body;
 mod chat;
 mod client;
+mod extra;
 mod failure;
 mod key;
 mod reply;
@@ -33,7 +35,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use segno_core::ModelReply;
 use serde_json::{Map, Value};
@@ -42,7 +43,7 @@ use self::anthropic::AnthropicReader;
 use self::chat::ChatReader;
 use self::client::Endpoint;
 pub use self::key::ApiKey;
-use self::key::Revealed;
+use self::key::{Hidden, Revealed};
 use self::reply::{Output, Reader};
 use self::responses::ResponsesReader;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
@@ -137,16 +138,28 @@ pub struct HttpModelSettings {
     pub base_url: Option<String>,
     /// The model, as the endpoint calls it.
     pub model: String,
+    /// Whether an address beyond this machine may be `http`; `false` by default, since the key and all that is asked
+    /// would travel unencrypted.
+    pub allow_http: bool,
     /// Fields of the request's body besides those that this crate sets, such as `reasoning` or `thinking`.
     ///
-    /// Merged at the top level: a field in here replaces ours as a whole. What makes up the request itself cannot be
-    /// replaced: `model`, `messages`, `input`, `instructions`, `system`, `tools`, `tool_choice` and `stream`.
+    /// What a request says wins: its `temperature` and its limit of tokens replace those in here. The objects
+    /// `stream_options` (Chat Completions), `text` (Responses) and `output_config` (Anthropic) are merged member by
+    /// member; of Responses, `include` replaces ours as a whole. [`HttpModel::new`] refuses what makes up the request
+    /// itself:
+    ///
+    /// - over each wire `model`, `messages`, `input`, `instructions`, `system`, `tools`, `tool_choice` and `stream`;
+    /// - over Chat Completions `response_format`, `functions`, `function_call`, `n` and `stream_options.include_usage`;
+    /// - over Responses `store`, `background`, `conversation`, `previous_response_id`, `prompt` and `text.format`;
+    /// - over Anthropic Messages `output_format` and `output_config.format`.
     pub extra: Map<String, Value>,
     /// Longest silence within a stream; 60 seconds by default, since endpoints send a sign of life more often.
     pub idle_timeout: Duration,
-    /// Most bytes of a reply's text and arguments; 8 MiB by default, far above any model's limit.
+    /// Most bytes of what is kept of a reply: its text, the ids, names and arguments of its calls, and its opaque parts
+    /// as JSON; 8 MiB by default, far above any model's limit.
     pub max_reply_bytes: usize,
-    /// Most bytes of a response on the wire, where each word is wrapped in an event; 32 MiB by default.
+    /// Most bytes of a response on the wire, where each word is wrapped in an event; 32 MiB by default. It bounds what
+    /// is held while a reply arrives.
     pub max_response_bytes: usize,
 }
 
@@ -157,6 +170,7 @@ impl HttpModelSettings {
             wire,
             base_url: None,
             model: model.into(),
+            allow_http: false,
             extra: Map::new(),
             idle_timeout: Duration::from_secs(60),
             max_reply_bytes: 8 << 20,
@@ -177,11 +191,30 @@ pub enum HttpModelError {
         /// What is wrong and what is expected.
         message: String,
     },
-    /// `extra` names a field that it cannot replace.
+    /// The address is beyond this machine, and not encrypted.
+    #[error(
+        "`base_url` is `{url}`, which would send the key and what is asked unencrypted beyond this machine; write \
+         `https://…`, or set `allow_http` for a network that is yours"
+    )]
+    Insecure {
+        /// The address, without a query.
+        url: String,
+    },
+    /// `extra` names a field that it cannot set.
     #[error("`extra` cannot set `{name}`, which makes up the request itself")]
     Reserved {
+        /// The field, or the path to it: `text.format`.
+        name: String,
+    },
+    /// `extra` replaces an object to which it can only add.
+    #[error(
+        "`extra` sets `{name}` to {found}, expected an object: its members are merged with those of the request"
+    )]
+    NotAnObject {
         /// The field.
         name: String,
+        /// What it is set to.
+        found: &'static str,
     },
     /// The system's certificates or the TLS library cannot be used.
     #[error("cannot set up a connection: {source}; install the system's certificates (`ca-certificates`)")]
@@ -191,16 +224,14 @@ pub enum HttpModelError {
     },
 }
 
-/// Fields of a body that `extra` cannot replace.
-const RESERVED: [&str; 8] =
-    ["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];
-
 /// A model behind an HTTP endpoint.
 pub struct HttpModel {
     settings: HttpModelSettings,
     endpoint: Endpoint,
     /// Whether the endpoint belongs to OpenAI or Azure, which have the newer name of the reply's limit.
     completion_tokens: bool,
+    /// Whether encrypted reasoning is asked for; over OpenAI Responses alone.
+    encrypted_reasoning: bool,
     key: Option<Arc<dyn ApiKey>>,
 }
 
@@ -210,29 +241,30 @@ impl HttpModel {
     /// # Errors
     /// Fails if the address or `extra` cannot be used, or the system has no certificates.
     pub fn new(settings: HttpModelSettings, key: Option<Arc<dyn ApiKey>>) -> Result<Self, HttpModelError> {
-        if let Some(name) = settings.extra.keys().find(|name| RESERVED.contains(&name.as_str())) {
-            return Err(HttpModelError::Reserved { name: name.clone() });
-        }
-        let url = address(settings.wire, settings.base_url.as_deref())?;
-        let host = url.host_str().unwrap_or_default();
-        let completion_tokens = ["openai.com", "azure.com"].iter().any(|domain| {
+        extra::check(settings.wire, &settings.extra)?;
+        let url = address::read(settings.wire, settings.base_url.as_deref(), settings.allow_http)?;
+        let is_at = |domain: &str| {
+            let host = url.host_str().unwrap_or_default();
             host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        });
+        };
+        let completion_tokens = is_at("openai.com") || is_at("azure.com");
+        let extra = &settings.extra;
+        let reasons = extra.contains_key("reasoning")
+            || (is_at("openai.com") && responses::is_reasoning(&settings.model));
+        let encrypted_reasoning = reasons && !extra.contains_key("include");
         let endpoint = Endpoint::new(url, settings.idle_timeout, settings.max_response_bytes)
             .map_err(|source| HttpModelError::Client { source })?;
-        Ok(Self { settings, endpoint, completion_tokens, key })
+        Ok(Self { settings, endpoint, completion_tokens, encrypted_reasoning, key })
     }
 
     fn body(&self, request: &CompletionRequest) -> Result<Vec<u8>, ModelError> {
-        let model = &self.settings.model;
-        let mut body = match self.settings.wire {
+        let HttpModelSettings { wire, model, extra, .. } = &self.settings;
+        let mut body = match wire {
             Wire::OpenaiChat => chat::body(request, model, self.completion_tokens)?,
-            Wire::OpenaiResponses => responses::body(request, model)?,
-            Wire::Anthropic => anthropic::body(request, model)?,
+            Wire::OpenaiResponses => responses::body(request, model, self.encrypted_reasoning)?,
+            Wire::Anthropic => anthropic::body(request, model, extra)?,
         };
-        for (name, value) in &self.settings.extra {
-            body::set(&mut body, name, value.clone());
-        }
+        extra::merge(*wire, extra, &mut body);
         let body = body.to_string().into_bytes();
         if body.len() > MAX_REQUEST_BYTES {
             let message = format!(
@@ -270,17 +302,24 @@ impl HttpModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let wire = self.settings.wire;
-        let response = self.endpoint.open(self.headers(key)?, self.body(request)?).await?;
+        let hidden = Hidden::new(key);
+        let response = self.endpoint.open(self.headers(key)?, self.body(request)?, hidden).await?;
         let mut events = pin!(self.endpoint.events(response, wire.marker()));
         let mut reader = wire.reader();
-        let mut output = Output::new(sink, self.settings.max_reply_bytes);
+        let mut output = Output::new(sink, hidden, self.settings.max_reply_bytes);
         while let Some(data) = events.next().await {
-            if reader.read(&data?, &mut output)? {
-                client::drain(&mut events).await;
-                break;
+            match data {
+                Ok(data) if reader.read(&data, &mut output)? => {
+                    client::drain(&mut events).await;
+                    break;
+                }
+                Ok(_) => {}
+                // What was paid for and is whole is not thrown away because the connection is.
+                Err(_) if reader.is_complete() => break,
+                Err(error) => return Err(error),
             }
         }
-        reader.finish()?.into_reply(request, wire.provider(), self.settings.max_reply_bytes)
+        reader.finish(hidden)?.into_reply(request, wire.provider(), self.settings.max_reply_bytes)
     }
 }
 
@@ -302,40 +341,8 @@ impl Model for HttpModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let key = self.key.as_deref().map(Revealed::ask).transpose()?;
+        let hidden = Hidden::new(key.as_ref());
         let reply = self.exchange(request, key.as_ref(), sink).await;
-        reply.map_err(|error| match &key {
-            Some(key) => key.scrub(error),
-            None => error,
-        })
+        reply.map(|reply| hidden.reply(reply)).map_err(|error| hidden.error(error))
     }
-}
-
-/// The address that requests go to.
-fn address(wire: Wire, base: Option<&str>) -> Result<Url, HttpModelError> {
-    let base = base.unwrap_or(wire.default_base_url());
-    let refused = |url: &str, message: &str| HttpModelError::BaseUrl {
-        url: failure::excerpt(url),
-        message: message.to_owned(),
-    };
-    let mut url =
-        Url::parse(base).map_err(|error| refused(base, &format!("{error}; expected `https://…`")))?;
-    if !url.username().is_empty() || url.password().is_some() {
-        let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
-        return Err(refused(&shown, "it holds a user's name or password; give the key as a secret instead"));
-    }
-    if !matches!(url.scheme(), "https" | "http") {
-        return Err(refused(base, "expected `https://…`, or `http://…` for a local server"));
-    }
-    url.set_fragment(None);
-    let mut path = wire.path();
-    let ends_in_version =
-        url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty())) == Some("v1");
-    if wire == Wire::Anthropic && ends_in_version {
-        path = &path[1..];
-    }
-    match url.path_segments_mut() {
-        Ok(mut parts) => parts.pop_if_empty().extend(path),
-        Err(()) => return Err(refused(base, "expected an address with a host")),
-    };
-    Ok(url)
 }

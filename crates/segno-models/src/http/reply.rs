@@ -1,10 +1,14 @@
-//! From what a wire delivered to a reply of the core: bounds, calls judged, an empty reply refused.
+//! From what a wire delivered to a reply of the core: bounds, and calls judged.
+//!
+//! A reply that is complete is one, even if it says nothing: the provider counted and charged for it, so its tokens must
+//! reach the run, and asking again would be paid for again without a reason to expect more. What an empty reply means
+//! the core decides, which goes on with another model or ends the run; at the length limit it says so.
 
 use segno_core::{CallRequest, ModelReply, ReplyPart, StopReason};
 use serde_json::Value;
 
-use super::failure::protocol;
-use crate::model::{CompletionRequest, DeltaSink, ModelError, ModelErrorKind, Retry};
+use super::key::Hidden;
+use crate::model::{CompletionRequest, DeltaSink, ModelError, ModelErrorKind};
 use crate::output::judge_reply;
 use crate::verdict::judge_call;
 
@@ -13,23 +17,28 @@ pub(super) trait Reader: Send {
     /// Takes the data of one event, and says whether it was the last.
     fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError>;
 
+    /// Says whether nothing is missing any more, although the event that ends the stream has not come.
+    fn is_complete(&self) -> bool;
+
     /// What the stream amounts to, after its last event or at the end of the body.
     ///
     /// # Errors
     /// Fails if the stream ended before it was complete.
-    fn finish(self: Box<Self>) -> Result<Draft, ModelError>;
+    fn finish(self: Box<Self>, hidden: Hidden<'_>) -> Result<Draft, ModelError>;
 }
 
 /// Where the text of a reply goes while it arrives, and how much of it may still come.
 pub(super) struct Output<'s> {
     sink: &'s dyn DeltaSink,
+    /// What errors must not tell.
+    pub(super) hidden: Hidden<'s>,
     max: usize,
     taken: usize,
 }
 
 impl<'s> Output<'s> {
-    pub(super) fn new(sink: &'s dyn DeltaSink, max: usize) -> Self {
-        Self { sink, max, taken: 0 }
+    pub(super) fn new(sink: &'s dyn DeltaSink, hidden: Hidden<'s>, max: usize) -> Self {
+        Self { sink, hidden, max, taken: 0 }
     }
 
     /// Passes text on.
@@ -43,14 +52,30 @@ impl<'s> Output<'s> {
 
     /// Counts what is kept but not shown: arguments, reasoning.
     pub(super) fn count(&mut self, delta: &str) -> Result<(), ModelError> {
-        self.taken = self.taken.saturating_add(delta.len());
+        self.add(delta.len())
+    }
+
+    /// Counts what is kept as it came.
+    pub(super) fn opaque(&mut self, data: &Value) -> Result<(), ModelError> {
+        self.add(json_bytes(data))
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.taken = self.taken.saturating_add(bytes);
         if self.taken > self.max { Err(too_long(self.max)) } else { Ok(()) }
     }
 }
 
 fn too_long(max: usize) -> ModelError {
-    let message = format!("the reply has more than {max} bytes of text and arguments; ask for less at once");
+    let message = format!(
+        "the reply has more than {max} bytes of text, arguments and opaque parts; ask for less at once"
+    );
     ModelError::new(ModelErrorKind::LimitExceeded, message)
+}
+
+/// The bytes of a value as it is kept.
+fn json_bytes(value: &Value) -> usize {
+    value.to_string().len()
 }
 
 /// Tokens as a provider counts them.
@@ -97,16 +122,13 @@ impl Draft {
         parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
         let sizes = parts.iter().map(|part| match part {
             Part::Text(text) => text.len(),
-            Part::Call { name, arguments, .. } => name.len() + arguments.len(),
-            Part::Opaque(_) => 0,
+            Part::Call { id, name, arguments } => id.len() + name.len() + arguments.len(),
+            Part::Opaque(data) => json_bytes(data),
         });
         if sizes.sum::<usize>() > max {
             return Err(too_long(max));
         }
         let calls = parts.iter().any(|part| matches!(part, Part::Call { .. }));
-        if !calls && !parts.iter().any(|part| matches!(part, Part::Text(_))) && stop != StopReason::Refusal {
-            return Err(empty(stop));
-        }
         let stop = match stop {
             // Compatible servers disagree about the stop of a reply with calls; the calls themselves decide.
             StopReason::End | StopReason::ToolCalls if calls => StopReason::ToolCalls,
@@ -138,18 +160,5 @@ impl Draft {
             "model replied"
         );
         Ok(reply)
-    }
-}
-
-fn empty(stop: StopReason) -> ModelError {
-    match stop {
-        StopReason::Length => protocol(
-            "the reply is empty: the model used up its output tokens before it said anything; raise \
-             `max_output_tokens`",
-        )
-        .with_retry(Retry::Never),
-        StopReason::End | StopReason::ToolCalls | StopReason::Refusal => {
-            protocol("the reply is empty: it has neither text nor calls")
-        }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! Nothing is stored on the provider's side. Reasoning items come encrypted and are sent back as they came, each at its
 //! place among messages and calls. So is the `phase` of a message, which newer models want back.
+//!
+//! A model that does not reason refuses to be asked for encrypted reasoning, so only these are asked: one whose `extra`
+//! sets `reasoning`, and OpenAI's own reasoning models at OpenAI's own address. An `include` in `extra` decides alone.
+//! Reasoning that came without its content is not sent back: nobody stored what its id stands for.
 
 use segno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
 use serde::Deserialize;
@@ -9,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::body::{self, Media, set};
 use super::failure::{self, protocol};
+use super::key::Hidden;
 use super::reply::{Draft, Output, Part, Reader, Tokens, count};
 use crate::model::{CompletionRequest, ModelError};
 
@@ -18,19 +23,28 @@ pub(super) const PROVIDER: &str = "openai-responses";
 /// What ends a stream.
 pub(super) const MARKER: &str = "response.completed";
 
+/// The `type` of an item that holds reasoning.
+const REASONING: &str = "reasoning";
+
 /// The `type` of an opaque part of our own, which holds the phase of the message after it.
 const PHASE: &str = "segno.message_phase";
 
-/// Builds the body.
-pub(super) fn body(request: &CompletionRequest, model: &str) -> Result<Value, ModelError> {
+/// The fields that `extra` cannot set besides those that no wire lets it set.
+pub(super) const RESERVED: &[&str] =
+    &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"];
+
+/// Builds the body. `encrypted` says whether encrypted reasoning is asked for.
+pub(super) fn body(request: &CompletionRequest, model: &str, encrypted: bool) -> Result<Value, ModelError> {
     let (instructions, input) = input(request)?;
     let mut body = json!({
         "model": model,
         "input": input,
         "stream": true,
         "store": false,
-        "include": ["reasoning.encrypted_content"],
     });
+    if encrypted {
+        set(&mut body, "include", json!(["reasoning.encrypted_content"]));
+    }
     if !instructions.is_empty() {
         set(&mut body, "instructions", instructions.join("\n\n"));
     }
@@ -66,6 +80,14 @@ pub(super) fn body(request: &CompletionRequest, model: &str) -> Result<Value, Mo
         set(&mut body, "text", json!({ "format": format }));
     }
     Ok(body)
+}
+
+/// Whether a model of OpenAI's own reasons, by its name: `o3`, `o4-mini`, `gpt-5.1`, but not `gpt-5-chat-latest`.
+pub(super) fn is_reasoning(model: &str) -> bool {
+    // A model that was tuned is named `ft:gpt-…`.
+    let name = model.strip_prefix("ft:").unwrap_or(model);
+    let o_series = name.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    (o_series || name.starts_with("gpt-5")) && !name.contains("-chat")
 }
 
 fn input(request: &CompletionRequest) -> Result<(Vec<&str>, Vec<Value>), ModelError> {
@@ -126,13 +148,22 @@ fn assistant(reply: &ModelReply, items: &mut Vec<Value>) {
             ReplyPart::Opaque { provider, data } if provider == PROVIDER => {
                 if data["type"] == PHASE {
                     phase = Some(data["phase"].clone());
-                } else {
+                } else if data["type"] != REASONING || has_content(data) {
                     items.push(data.clone());
                 }
             }
             ReplyPart::Opaque { .. } => {}
         }
     }
+    // The provider refuses reasoning that nothing follows.
+    while items.last().is_some_and(|item| item["type"] == REASONING) {
+        items.pop();
+    }
+}
+
+/// Whether a reasoning item holds its reasoning, encrypted or in plain text.
+fn has_content(item: &Value) -> bool {
+    item["encrypted_content"].is_string() || item["content"].as_array().is_some_and(|parts| !parts.is_empty())
 }
 
 #[derive(Deserialize)]
@@ -140,12 +171,8 @@ fn assistant(reply: &ModelReply, items: &mut Vec<Value>) {
 enum Event {
     #[serde(rename = "response.output_text.delta", alias = "response.refusal.delta")]
     Text { delta: String },
-    #[serde(
-        rename = "response.function_call_arguments.delta",
-        alias = "response.reasoning_text.delta",
-        alias = "response.reasoning_summary_text.delta"
-    )]
-    Hidden { delta: String },
+    #[serde(rename = "response.function_call_arguments.delta")]
+    Arguments { delta: String },
     #[serde(rename = "response.output_item.done")]
     Item { output_index: u64, item: Value },
     #[serde(rename = "response.completed", alias = "response.incomplete", alias = "response.failed")]
@@ -184,27 +211,38 @@ pub(super) struct ResponsesReader {
 
 impl Reader for ResponsesReader {
     fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError> {
-        let event = serde_json::from_str(data).map_err(|error| failure::garbage(PROVIDER, data, &error))?;
+        let event = serde_json::from_str(data)
+            .map_err(|error| failure::garbage(PROVIDER, data, &error, output.hidden))?;
         match event {
             Event::Text { delta } => output.text(&delta)?,
-            Event::Hidden { delta } => output.count(&delta)?,
-            Event::Item { output_index, item } => self.items.push((output_index, item)),
+            Event::Arguments { delta } => output.count(&delta)?,
+            Event::Item { output_index, item } => {
+                // Words and arguments were counted when they came; all else comes for good here.
+                if !matches!(item["type"].as_str(), Some("message" | "function_call")) {
+                    output.opaque(&item)?;
+                }
+                self.items.push((output_index, item));
+            }
             Event::End { response } => {
                 if let Some(error) = response.error.as_ref().filter(|error| !error.is_null()) {
-                    return Err(failure::from_event(error));
+                    return Err(failure::from_event(error, output.hidden));
                 }
                 self.end = Some(response);
                 return Ok(true);
             }
             Event::Error { error } => {
-                return Err(failure::from_event(error.get("error").unwrap_or(&error)));
+                return Err(failure::from_event(error.get("error").unwrap_or(&error), output.hidden));
             }
             Event::Other => {}
         }
         Ok(false)
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Draft, ModelError> {
+    fn is_complete(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn finish(mut self: Box<Self>, hidden: Hidden<'_>) -> Result<Draft, ModelError> {
         let Some(end) = self.end else {
             return Err(protocol(format!("the stream ended before `{MARKER}`")));
         };
@@ -225,7 +263,7 @@ impl Reader for ResponsesReader {
         };
         let mut parts = Vec::with_capacity(items.len());
         for item in items {
-            if read_item(item, &mut parts)? {
+            if read_item(item, &mut parts, hidden)? {
                 stop = StopReason::Refusal;
             }
         }
@@ -266,9 +304,10 @@ struct Call {
 }
 
 /// Takes one output item, and says whether it is a refusal.
-fn read_item(item: Value, parts: &mut Vec<Part>) -> Result<bool, ModelError> {
-    let unusable =
-        |error: &serde_json::Error, item: &Value| failure::garbage(PROVIDER, &item.to_string(), error);
+fn read_item(item: Value, parts: &mut Vec<Part>, hidden: Hidden<'_>) -> Result<bool, ModelError> {
+    let unusable = |error: &serde_json::Error, item: &Value| {
+        failure::garbage(PROVIDER, &item.to_string(), error, hidden)
+    };
     match item["type"].as_str() {
         Some("message") => {
             let message = Message::deserialize(&item).map_err(|error| unusable(&error, &item))?;
@@ -299,6 +338,22 @@ fn read_item(item: Value, parts: &mut Vec<Part>) -> Result<bool, ModelError> {
         _ => {
             parts.push(Part::Opaque(item));
             Ok(false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_models_that_reason_are_known_by_their_names() {
+        for name in ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5", "gpt-5.1-codex", "ft:o4-mini:me::id"] {
+            assert!(is_reasoning(name), "{name}");
+        }
+        for name in ["gpt-4o", "gpt-4.1-mini", "gpt-5-chat-latest", "gpt-5.1-chat-latest", "omni", "oss", ""]
+        {
+            assert!(!is_reasoning(name), "{name}");
         }
     }
 }

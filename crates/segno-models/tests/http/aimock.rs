@@ -64,6 +64,9 @@ impl Mock {
         let mut settings = HttpModelSettings::new(wire, "some-model");
         let path = if wire == Wire::Anthropic { "" } else { "/v1" };
         settings.base_url = Some(format!("{}{path}", self.url));
+        if wire == Wire::OpenaiResponses {
+            settings.extra.insert("reasoning".to_owned(), json!({"effort": "low"}));
+        }
         let deltas = Deltas::default();
         let reply = HttpModel::new(settings, key()).unwrap().complete(request, &deltas).await;
         if let Ok(reply) = &reply {

@@ -236,3 +236,31 @@ async fn blank_text_is_left_out_and_neighbours_are_one_message() {
     ]);
     assert_eq!(body["messages"], json!([{"role": "user", "content": content}]));
 }
+
+/// Sessions go on with models of other providers, whose ids this one refuses.
+#[tokio::test]
+async fn an_id_of_another_provider_is_mapped_in_the_call_and_its_result() {
+    let long = "x".repeat(65);
+    let ids = ["functions.Bash:0", "functions_Bash_0", "fc|1", "fc/1", "aufruf_ü", &long, "", "toolu_01Ab-9"];
+    let call = |id: &&str| json!({"call": {"call_id": id, "name": "disk__free", "arguments": "{}", "verdict": {"valid": {"arguments": {}}}}});
+    let result = |id: &&str| json!({"tool_result": {"call_id": id, "name": "disk__free", "content": id, "is_error": false}});
+    let parts: Vec<Value> = ids.iter().map(call).collect();
+    let mut entries =
+        vec![json!({"user": "hi"}), json!({"assistant": {"parts": parts, "stop": "tool_calls"}})];
+    entries.extend(ids.iter().rev().map(result));
+    let request = with_tools(Value::Array(entries));
+    let body = sent(WIRE, &request).await;
+    let calls = body["messages"][1]["content"].as_array().unwrap();
+    let results = body["messages"][2]["content"].as_array().unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, (call, id)) in calls.iter().zip(ids).enumerate() {
+        let sent = call["id"].as_str().unwrap();
+        assert!((1..=64).contains(&sent.len()), "{sent}");
+        assert!(sent.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{sent}");
+        assert!(seen.insert(sent), "two calls became `{sent}`");
+        let result = &results[ids.len() - 1 - index];
+        assert_eq!((&result["tool_use_id"], &result["content"]), (&json!(sent), &json!(id)));
+    }
+    assert_eq!((&calls[1]["id"], &calls[7]["id"]), (&json!(ids[1]), &json!(ids[7])));
+    assert_eq!(sent(WIRE, &request).await, body, "the same request, the same bytes");
+}

@@ -9,9 +9,11 @@
 mod aimock;
 mod anthropic;
 mod chat;
+mod complete;
 mod double;
 mod faults;
 mod recorded;
 mod requests;
 mod responses;
+mod secrecy;
 mod settings;

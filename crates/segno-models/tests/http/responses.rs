@@ -95,7 +95,6 @@ async fn every_field_and_header_is_what_the_wire_has() {
         ],
         "stream": true,
         "store": false,
-        "include": ["reasoning.encrypted_content"],
         "temperature": 0.25,
         "max_output_tokens": 300,
         "tools": [function("disk__free", "Does disk.free."), function("risk__score", "Does risk.score.")],
@@ -118,7 +117,6 @@ async fn what_is_not_set_is_not_sent() {
         "input": [{"type": "message", "role": "user", "content": content}],
         "stream": true,
         "store": false,
-        "include": ["reasoning.encrypted_content"],
     });
     assert_eq!(body, expected);
 }
@@ -223,4 +221,17 @@ async fn a_server_that_sends_items_only_at_the_end_is_understood() {
     let delta = json!({"type": "response.output_text.delta", "delta": "Hi"});
     let reply = ask(WIRE, &plain(json!([])), Answer::events(&stream(&[delta, end]), 64)).await.1.unwrap();
     assert_eq!(reply.parts, [ReplyPart::Text("Hi".to_owned())]);
+}
+
+/// Nothing is stored, so that an item that is sent back by its id alone is not found.
+#[tokio::test]
+async fn reasoning_that_is_not_encrypted_is_not_sent_back() {
+    let bare = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    let null = json!({"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": null});
+    let plain_text = json!({"type": "reasoning", "id": "rs_3", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]});
+    let request = with_tools(conversation(opaque("openai-responses", &[bare, null, plain_text.clone()])));
+    let body = sent(WIRE, &request).await;
+    let reasoning: Vec<&Value> =
+        body["input"].as_array().unwrap().iter().filter(|item| item["type"] == "reasoning").collect();
+    assert_eq!(reasoning, [&plain_text], "what is whole in itself goes back");
 }

@@ -3,11 +3,11 @@
 use alloc::string::String;
 
 use super::place::Place;
+use super::request::Draft;
 use crate::config::{AgentConfig, Budget, ModelSettings};
 use crate::event::size;
-use crate::id::AgentName;
 use crate::operation::{Purpose, Request};
-use crate::phase::budget::{self, Reservation, Shorter};
+use crate::phase::budget::{self, Reservation, Short, Shorter};
 use crate::phase::{Stop, think};
 use crate::response::RunErrorCode;
 use crate::state::AgentState;
@@ -52,7 +52,7 @@ impl<'a> Allowance<'a> {
         ))
     }
 
-    /// Sets a tool call aside. Those of a step come before its child runs, which may take all that is left.
+    /// Sets a tool call aside, or the start of a child run, which counts as one.
     pub(super) fn call(&mut self, place: Place<'_>) -> Result<(), Stop> {
         if let Some(left) = self.left.max_tool_calls.checked_sub(1) {
             self.left.max_tool_calls = left;
@@ -71,12 +71,7 @@ impl<'a> Allowance<'a> {
         })
     }
 
-    /// Sets aside what a child run may use; `None` for an agent that may not be called.
-    pub(super) fn child(&mut self, agent: &AgentName) -> Option<Budget> {
-        budget::grant(self.config, agent, &mut self.left)
-    }
-
-    /// Sets aside what a completion may take.
+    /// Sets aside what the first attempt of a completion may take.
     pub(super) fn completion(
         &mut self,
         place: Place<'_>,
@@ -84,13 +79,29 @@ impl<'a> Allowance<'a> {
         input_tokens: u64,
         state: &AgentState,
     ) -> Result<Reservation, Stop> {
-        budget::reserve(model, input_tokens, Shorter::No, &mut self.left).map_err(|limit| {
-            place.stop(
-                RunErrorCode::LimitExceeded,
-                format_args!("{}", budget::too_little(self.config, state, limit)),
-                "raise the limit in the agent file, or set `max_output_tokens` to what the reply needs",
-            )
+        budget::reserve(model, input_tokens, Shorter::No, &mut self.left).map_err(|short| {
+            let help = match short {
+                Short::Limit(_) => {
+                    "raise the limit in the agent file, or set `max_output_tokens` to what the reply needs"
+                }
+                Short::NoPrice => short.help(),
+            };
+            let message = budget::too_little(self.config, state, model, short);
+            place.stop(RunErrorCode::LimitExceeded, format_args!("{message}"), help)
         })
+    }
+
+    /// Shares out what the first attempts leave: further ones as far as they fit, then the child runs.
+    pub(super) fn share(&self, drafts: &mut [Draft]) {
+        let mut left = self.left;
+        for Draft { request, terms, .. } in drafts.iter_mut() {
+            if let Request::ModelCompletion(completion) = request
+                && let Purpose::Step(prompt) = &completion.purpose
+            {
+                terms.retries = budget::retries(&prompt.model, completion.reserved, &mut left);
+            }
+        }
+        budget::share(drafts.iter_mut().map(|draft| &mut draft.request), left);
     }
 
     /// Refuses operations that would make the state too large: it holds them until they have an outcome.
@@ -116,7 +127,10 @@ impl<'a> Allowance<'a> {
 fn bytes(request: &Request) -> u64 {
     let bytes = match request {
         Request::ModelCompletion(completion) => match &completion.purpose {
-            Purpose::Step(prompt) => prompt.text.len() + prompt.instructions.as_ref().map_or(0, String::len),
+            Purpose::Step(prompt) => {
+                let instructions = prompt.instructions.as_ref().map_or(0, String::len);
+                prompt.text.len() + instructions + prompt.schema.as_ref().map_or(0, size)
+            }
             Purpose::Reply | Purpose::Summary { .. } => 0,
         },
         Request::MemorySearch(search) => search.query.len(),
@@ -128,7 +142,7 @@ fn bytes(request: &Request) -> u64 {
         Request::MemoryTraverse(traverse) => traverse.from.len(),
         Request::ToolCall(call) => size(&call.parameters),
         Request::AgentCall(call) => call.text.len() + size(&call.data),
-        Request::Input(input) => input.question.len(),
+        Request::Input(input) => input.question.len() + input.schema.as_ref().map_or(0, size),
         Request::Timer(_) => 0,
     };
     bytes as u64

@@ -11,7 +11,7 @@ use super::place::Place;
 use super::request::{self, Drawn};
 use super::{ask, keep, result};
 use crate::canonical::print_json;
-use crate::config::{AgentConfig, ForEach, PlanCall, PlanStep, StepAction};
+use crate::config::{AgentConfig, ForEach};
 use crate::event::size;
 use crate::phase::Stop;
 use crate::phase::scope::{ItemScope, RunScope};
@@ -27,6 +27,13 @@ pub(crate) struct Each {
     pub(crate) fallback: bool,
 }
 
+impl Each {
+    /// Says whether there is an item, and room for its result, for each of so many operations.
+    pub(crate) fn is_for(&self, operations: usize) -> bool {
+        self.items.len() == operations && self.items.iter().all(|item| *item < self.results.len())
+    }
+}
+
 /// Starts an operation for each item; `false` when there is nothing to wait for.
 pub(super) fn begin(
     config: &AgentConfig,
@@ -40,7 +47,7 @@ pub(super) fn begin(
     let scope = RunScope::new(state);
     let list = items(place, each, place.evaluate(&each.list, &scope)?)?;
     let mut allowance = Allowance::new(config, state);
-    if matches!(operation.call, PlanCall::Tool { .. }) {
+    if operation.call.is_call() {
         (0..list.len()).try_for_each(|item| allowance.call(place.item(item)))?;
     }
     let mut results = vec![Value::Null; list.len()];
@@ -62,7 +69,7 @@ pub(super) fn begin(
     }
     allowance.step(place)?;
     let then = Then::ForEach { index, concurrency: each.concurrency, items: asked, results, fallback: false };
-    ask(then, drafts, &allowance, state);
+    ask(config, then, drafts, &allowance, state);
     Ok(true)
 }
 
@@ -95,23 +102,14 @@ fn items(place: Place<'_>, each: &ForEach, list: Value) -> Result<Vec<Value>, St
 /// Takes the outcomes, in the order of the items.
 pub(crate) fn returned(
     config: &AgentConfig,
-    step: &PlanStep,
+    list: &ForEach,
     each: Each,
     pending: Vec<Pending>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
     let Each { index, concurrency, items, mut results, fallback } = each;
     state.phase = Phase::Plan { next: index + 1 };
-    let operation = match &step.action {
-        StepAction::ForEach(each) => &each.operation,
-        // The plan is another one than the state was made with.
-        StepAction::Operation(_)
-        | StepAction::Parallel(_)
-        | StepAction::Set(_)
-        | StepAction::Respond(_)
-        | StepAction::Output(_)
-        | StepAction::Handoff(_) => return Ok(()),
-    };
+    let operation = &list.operation;
     let place = Place::operation(index, operation);
     let mut settled = Settled::default();
     for (pending, item) in pending.into_iter().zip(items) {
@@ -126,7 +124,7 @@ pub(crate) fn returned(
         Some(again) => {
             keep::fits(config, place, results.iter().map(size).sum(), state)?;
             let then = Then::ForEach { index, concurrency, items: again.places, results, fallback: true };
-            ask(then, again.drafts, &again.allowance, state);
+            ask(config, then, again.drafts, &again.allowance, state);
             Ok(())
         }
         None => keep::result(config, place, operation.id.as_ref(), Value::Array(results), state),

@@ -25,7 +25,7 @@ use self::request::{Draft, Drawn};
 use super::scope::RunScope;
 use super::{Stop, end};
 use crate::canonical::print_json;
-use crate::config::{AgentConfig, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, StepAction};
+use crate::config::{AgentConfig, Plan, PlanHandoff, PlanOperation, PlanStep, StepAction};
 use crate::id::StepId;
 use crate::state::{AgentState, Decision, Pending, Phase, Then};
 
@@ -95,7 +95,7 @@ fn begin(config: &AgentConfig, step: &PlanStep, index: usize, state: &mut AgentS
     }
     let mut allowance = Allowance::new(config, state);
     for (_, operation) in &picked {
-        if matches!(operation.call, PlanCall::Tool { .. }) {
+        if operation.call.is_call() {
             allowance.call(Place::operation(index, operation))?;
         }
     }
@@ -121,18 +121,39 @@ fn begin(config: &AgentConfig, step: &PlanStep, index: usize, state: &mut AgentS
     if drafts.is_empty() {
         return Ok(false);
     }
-    ask(Then::PlanStep { index, branches, fallback: false }, drafts, &allowance, state);
+    ask(config, Then::PlanStep { index, branches, fallback: false }, drafts, &allowance, state);
     Ok(true)
 }
 
 /// Asks for operations that are drawn up.
-fn ask(then: Then, drafts: Vec<Draft>, allowance: &Allowance<'_>, state: &mut AgentState) {
+fn ask(
+    config: &AgentConfig,
+    then: Then,
+    mut drafts: Vec<Draft>,
+    allowance: &Allowance<'_>,
+    state: &mut AgentState,
+) {
+    allowance.share(&mut drafts);
     request::note_approvals(drafts.iter(), state);
     state.usage.tool_calls = state.usage.tool_calls.saturating_add(allowance.calls());
-    state.wait_for(then, drafts.into_iter().map(Draft::into_parts).collect());
+    state.wait_for(config, then, drafts.into_iter().map(Draft::into_parts).collect());
 }
 
-/// Takes the outcomes of a step, in request order.
+/// Says whether a step has these branches, one for each of so many operations.
+pub(crate) fn has_branches(step: &PlanStep, branches: &[usize], count: usize) -> bool {
+    let known = match &step.action {
+        StepAction::Operation(_) => 1,
+        StepAction::Parallel(branches) => branches.len(),
+        StepAction::ForEach(_)
+        | StepAction::Set(_)
+        | StepAction::Respond(_)
+        | StepAction::Output(_)
+        | StepAction::Handoff(_) => 0,
+    };
+    branches.len() == count && branches.iter().all(|branch| *branch < known)
+}
+
+/// Takes the outcomes of a step that [has these branches](has_branches), in request order.
 pub(crate) fn returned(
     config: &AgentConfig,
     step: &PlanStep,
@@ -158,7 +179,7 @@ pub(crate) fn returned(
         None => state.phase = Phase::Plan { next: index + 1 },
         Some(again) => {
             let then = Then::PlanStep { index, branches: again.places, fallback: true };
-            ask(then, again.drafts, &again.allowance, state);
+            ask(config, then, again.drafts, &again.allowance, state);
         }
     }
     Ok(())

@@ -11,8 +11,7 @@ use super::place::Place;
 use super::wait::{self, LONGEST_WAIT_MS};
 use crate::canonical::{Canonical, print_json};
 use crate::config::{
-    AgentConfig, Approve, ModelSettings, OnIndeterminate, PlanCall, PlanOperation, RelationTemplate, Tool,
-    ToolKind,
+    AgentConfig, Approve, OnIndeterminate, PlanCall, PlanOperation, RelationTemplate, Tool, ToolKind,
 };
 use crate::id::{AgentName, ToolName};
 use crate::operation::{
@@ -97,17 +96,17 @@ pub(super) fn draw(
             Draft::open(Request::MemoryTraverse(Arc::new(traverse)), Terms::read(MEMORY_TIMEOUT_MS))
         }
         PlanCall::Agent { agent, text, data } => {
-            agent_call(place, agent, text.as_ref(), data.as_ref(), scope, state, allowance)?
+            agent_call(config, place, agent, text.as_ref(), data.as_ref(), scope, state)?
         }
         PlanCall::Model { model, instructions, prompt, schema } => {
             let instructions =
                 instructions.as_ref().map(|template| place.text(template, scope)).transpose()?;
             let text = place.text(prompt, scope)?;
-            let prompt = Prompt { model: model.clone(), instructions, text, schema: schema.clone() };
+            let prompt = Prompt { model: model.clone(), instructions, text, schema: given(schema.as_ref()) };
             completion(place, prompt, state, allowance)?
         }
         PlanCall::Ask { question, schema } => {
-            let input = Input { question: place.text(question, scope)?, schema: schema.clone() };
+            let input = Input { question: place.text(question, scope)?, schema: given(schema.as_ref()) };
             Drawn::Asked(Draft {
                 request: Request::Input(Arc::new(input)),
                 terms: patient(LONGEST_WAIT_MS),
@@ -172,14 +171,15 @@ fn tool_call(name: &ToolName, tool: &Tool, parameters: Value, asked: bool) -> Dr
     Draft { request: Request::ToolCall(Arc::new(call)), terms: tool.terms(), gate }
 }
 
+/// Draws up a child run, with its own limits: what it may use of them is shared out once all of the step are drawn up.
 fn agent_call(
+    config: &AgentConfig,
     place: Place<'_>,
     agent: &AgentName,
     text: Option<&Template>,
     data: Option<&ValueTemplate>,
     scope: &dyn Scope,
     state: &AgentState,
-    allowance: &mut Allowance<'_>,
 ) -> Result<Drawn, Stop> {
     let text = match text {
         Some(template) => place.text(template, scope)?,
@@ -189,7 +189,7 @@ fn agent_call(
         Some(template) => place.value(template, scope)?,
         None => Value::Null,
     };
-    let budget = allowance.child(agent).ok_or_else(|| unknown_agent(place, agent))?;
+    let budget = config.agents.get(agent).ok_or_else(|| unknown_agent(place, agent))?.budget;
     let call = AgentCall { agent: agent.clone(), text, data, budget };
     Ok(Draft::open(Request::AgentCall(Arc::new(call)), AGENT_TERMS))
 }
@@ -215,7 +215,7 @@ fn completion(
     let entries = 1 + u64::from(prompt.instructions.is_some());
     let input_tokens = estimate_tokens(bytes as u64) + entries * MESSAGE_TOKENS;
     let reservation = allowance.completion(place, &prompt.model, input_tokens, state)?;
-    let ModelSettings { timeout_ms, retries, .. } = prompt.model;
+    let timeout_ms = prompt.model.timeout_ms;
     let completion = ModelCompletion {
         new_from: 0,
         entries,
@@ -226,8 +226,13 @@ fn completion(
         reserved: reservation.reserved,
         purpose: Purpose::Step(Arc::new(prompt)),
     };
-    let terms = Terms { retries, ..patient(timeout_ms) };
+    let terms = Terms { retries: reservation.retries, ..patient(timeout_ms) };
     Ok(Draft::open(Request::ModelCompletion(Arc::new(completion)), terms))
+}
+
+/// A schema, where one is given. A stored `null` reads back as none, so it is none from the beginning.
+fn given(schema: Option<&Value>) -> Option<Value> {
+    schema.filter(|schema| !schema.is_null()).cloned()
 }
 
 fn chain(prompt: &Prompt) -> crate::canonical::Digest {

@@ -211,6 +211,7 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
             ),
             FailureCode::Timeout
             | FailureCode::Unavailable
+            | FailureCode::Overloaded
             | FailureCode::Protocol
             | FailureCode::ToolFailed
             | FailureCode::InvalidArguments
@@ -248,6 +249,7 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
         FailureCode::InvalidOutput => String::new(),
         FailureCode::Timeout
         | FailureCode::Unavailable
+        | FailureCode::Overloaded
         | FailureCode::Protocol
         | FailureCode::ToolFailed
         | FailureCode::InvalidArguments

@@ -1,5 +1,7 @@
 //! Single cases that once went wrong, or would hurt most: gates, hostile values, limits at their ends.
 
+mod bounds;
+
 use segno_core::*;
 use serde_json::{Value, json};
 

@@ -1,0 +1,71 @@
+//! One recorder of a file at a time: each writes the whole file, so a second one would undo what the first added.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::CassetteError;
+
+/// The right to write a cassette, held until it is dropped or the process ends, however it ends.
+///
+/// The lock is on a file of its own, `.NAME.lock` beside the cassette, since the cassette is replaced at each write.
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// Locked as long as it is open.
+    _file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock of a cassette, or says that another recorder has it.
+    pub(super) fn take(cassette: &Path) -> Result<Self, CassetteError> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(cassette.file_name().unwrap_or_default());
+        name.push(".lock");
+        let path = cassette.with_file_name(name);
+        let failed = |source| CassetteError::Write { path: cassette.to_owned(), source };
+        loop {
+            let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            let file = opened.map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(CassetteError::Busy { path: cassette.to_owned() });
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Whoever had it may have removed the file between the two calls: a lock on what no longer stands there
+            // keeps nobody out.
+            if is_at(&file, &path).map_err(failed)? {
+                return Ok(Self { _file: file, path });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    /// Removes the file while it is still locked. Where files cannot be told apart it stays, which does no harm.
+    fn drop(&mut self) {
+        if cfg!(unix) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a file is the one that stands at a path.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let opened = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok((opened.dev(), opened.ino()) == (found.dev(), found.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nobody removes a lock's file here.
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> io::Result<bool> {
+    Ok(true)
+}

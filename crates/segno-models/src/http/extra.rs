@@ -1,0 +1,70 @@
+//! The fields of a workspace's own in the body of a request: what they may not set, and what they give way to.
+
+use serde_json::{Map, Value};
+
+use super::{HttpModelError, Wire, anthropic, chat, responses};
+
+/// The fields that make up the request over some wire, refused over each: nobody means another one's.
+const RESERVED: [&str; 8] =
+    ["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];
+
+/// Refuses what makes up the request itself, at the top or below it.
+pub(super) fn check(wire: Wire, extra: &Map<String, Value>) -> Result<(), HttpModelError> {
+    for path in RESERVED.iter().chain(reserved(wire)) {
+        let (name, member) = path.split_once('.').unwrap_or((path, ""));
+        let reserved = || HttpModelError::Reserved { name: (*path).to_owned() };
+        match (extra.get(name), member) {
+            (None, _) => {}
+            (Some(_), "") => return Err(reserved()),
+            (Some(Value::Object(members)), _) if members.contains_key(member) => return Err(reserved()),
+            (Some(Value::Object(_)), _) => {}
+            (Some(value), _) => {
+                return Err(HttpModelError::NotAnObject { name: name.to_owned(), found: kind(value) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the fields that the request does not set. An object that it sets takes those members that it does not have.
+pub(super) fn merge(wire: Wire, extra: &Map<String, Value>, body: &mut Value) {
+    let Value::Object(body) = body else { return };
+    let is_limited = wire == Wire::OpenaiChat && chat::LIMITS.iter().any(|name| body.contains_key(*name));
+    for (name, value) in extra {
+        match (body.get_mut(name), value) {
+            // The other name of the limit that is set.
+            (None, _) if is_limited && chat::LIMITS.contains(&name.as_str()) => {}
+            (None, _) => {
+                body.insert(name.clone(), value.clone());
+            }
+            (Some(Value::Object(ours)), Value::Object(theirs)) => {
+                for (name, value) in theirs {
+                    if !ours.contains_key(name) {
+                        ours.insert(name.clone(), value.clone());
+                    }
+                }
+            }
+            (Some(_), _) => {}
+        }
+    }
+}
+
+/// The fields that a wire has to itself; after a dot, a member of one.
+fn reserved(wire: Wire) -> &'static [&'static str] {
+    match wire {
+        Wire::OpenaiChat => chat::RESERVED,
+        Wire::OpenaiResponses => responses::RESERVED,
+        Wire::Anthropic => anthropic::RESERVED,
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
