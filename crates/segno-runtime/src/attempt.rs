@@ -35,6 +35,7 @@ const START_ALLOWANCE: Duration = Duration::from_secs(30);
 /// What all attempts of a run share.
 pub(crate) struct RunContext {
     pub(crate) run: RunId,
+    pub(crate) tenant: String,
     pub(crate) engine: Engine,
     /// Answers for child runs, by the operation below which they run; each is passed on once.
     pub(crate) child_answers: Mutex<BTreeMap<OperationId, Vec<GateInput>>>,

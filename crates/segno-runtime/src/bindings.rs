@@ -22,7 +22,7 @@ use segno_workspace::{
 };
 
 use crate::attempt::certain;
-use crate::engine::now;
+use crate::clock::{Clock, SystemClock};
 use crate::error::{EngineError, OpenError};
 use crate::policy::AttemptError;
 use crate::secret::{Secret, Secrets};
@@ -144,6 +144,7 @@ impl Bindings {
         });
         let settings = HttpModelSettings {
             base_url: binding.base_url.clone(),
+            allow_http: binding.allow_http,
             extra: binding.extra.clone(),
             ..HttpModelSettings::new(wire, binding.model.clone())
         };
@@ -165,7 +166,7 @@ impl Bindings {
         for seed in &self.settings.memory.seeds {
             let failed = |message: String| OpenError::Seeds { path: seed.clone(), message };
             let file = std::fs::File::open(seed).map_err(|error| failed(error.to_string()))?;
-            let counts = memory.seed(&scopes, BufReader::new(file), now().as_millis()).await;
+            let counts = memory.seed(&scopes, BufReader::new(file), SystemClock.now().as_millis()).await;
             let counts = counts.map_err(|error| failed(error.to_string()))?;
             tracing::debug!(path = %seed.display(), ?counts, "memory seeds");
         }

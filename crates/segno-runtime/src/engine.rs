@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OnceCell, broadcast};
 
@@ -13,12 +12,15 @@ use segno_core::{
 use segno_memory::{Memory, Principal, Scope, ScopeResolver};
 use segno_models::Model;
 use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
-use segno_workspace::{AgentFile, Loaded, Severity, Workspace};
+use segno_workspace::{AgentFile, Loaded, ModelBinding, Severity, Workspace};
 
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, Sessions, WORKSPACE, make_folder};
+use crate::clock::{Clock, SystemClock};
+use crate::dispatch::{Dispatcher, Load, Target};
 use crate::error::{EngineError, OpenError};
 use crate::handle::{RunEnd, RunEvent};
+use crate::observer::Observer;
 use crate::start::StartOptions;
 use crate::tool::{Tool, ToolDescription};
 
@@ -36,6 +38,32 @@ struct Inner {
     bindings: Arc<Bindings>,
     store: Arc<dyn Store>,
     owners: Owners,
+    dispatcher: Dispatcher,
+    clock: Arc<dyn Clock>,
+    observers: Vec<Arc<dyn Observer>>,
+}
+
+impl Inner {
+    fn new(
+        workspace: Workspace,
+        bindings: Arc<Bindings>,
+        store: Arc<dyn Store>,
+        owners: Owners,
+        clock: Arc<dyn Clock>,
+        observers: Vec<Arc<dyn Observer>>,
+    ) -> Self {
+        let settings = &workspace.settings;
+        let servers = settings
+            .servers
+            .iter()
+            .filter_map(|(name, server)| Some((Target::Server(name.clone()), server.limits.concurrency?)));
+        let models = settings.models.iter().filter_map(|(name, model)| match model {
+            ModelBinding::Http(http) => Some((Target::Model(name.clone()), http.concurrency?)),
+            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+        });
+        let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
+        Self { workspace, bindings, store, owners, dispatcher, clock, observers }
+    }
 }
 
 /// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.
@@ -57,6 +85,8 @@ pub struct EngineBuilder {
     store: Option<(Arc<dyn Store>, Owner)>,
     memory: Option<Arc<dyn Memory>>,
     record: Option<PathBuf>,
+    clock: Option<Arc<dyn Clock>>,
+    observers: Vec<Arc<dyn Observer>>,
 }
 
 impl EngineBuilder {
@@ -93,6 +123,20 @@ impl EngineBuilder {
     #[must_use]
     pub fn record(mut self, file: &Path) -> Self {
         self.record = Some(file.to_owned());
+        self
+    }
+
+    /// Shows every record that is written down to this observer.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Takes the time of day from this clock instead of the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
         self
     }
 
@@ -133,7 +177,10 @@ impl EngineBuilder {
             Some(file) => bindings.recording(file)?,
             None => bindings,
         };
-        Ok(Engine { inner: Arc::new(Inner { workspace, bindings: Arc::new(bindings), store, owners }) })
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        Ok(Engine {
+            inner: Arc::new(Inner::new(workspace, Arc::new(bindings), store, owners, clock, self.observers)),
+        })
     }
 }
 
@@ -164,7 +211,8 @@ impl Engine {
         let (store, _) = open_store(&workspace).await?;
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
         let bindings = Arc::new(Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None)?);
-        Ok(Self { inner: Arc::new(Inner { workspace, bindings, store, owners: Owners::None }) })
+        let clock = Arc::new(SystemClock);
+        Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, Owners::None, clock, Vec::new())) })
     }
 
     /// Builds an engine with tools, models, a store or a memory of one's own.
@@ -224,6 +272,24 @@ impl Engine {
     /// When there is no such agent, or its tools are not what its file expects.
     pub async fn agent_config(&self, agent: &AgentName) -> Result<AgentConfig, EngineError> {
         Ok(self.resolve(self.agent(agent)?).await?.0)
+    }
+
+    /// What the effects of this process are up against, as of now.
+    pub fn load(&self) -> Load {
+        self.inner.dispatcher.load()
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
+        &self.inner.observers
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.inner.dispatcher
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -305,6 +371,7 @@ impl Engine {
         let reader = events.subscribe();
         let context = RunContext {
             run,
+            tenant: tenant.to_owned(),
             engine: self.clone(),
             child_answers: Mutex::default(),
             bindings: Arc::clone(&self.inner.bindings),
@@ -326,10 +393,4 @@ async fn open_store(workspace: &Workspace) -> Result<(Arc<dyn Store>, PathBuf), 
     let store = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
     let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })??;
     Ok((Arc::new(store), folder))
-}
-
-/// The time of the system's clock. A clock before 1970 counts as 1970.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -162,6 +162,8 @@ pub(crate) struct Progress {
     pub(crate) lost: u32,
     /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
     pub(crate) first: u64,
+    /// When its question was asked, in milliseconds since the epoch.
+    pub(crate) asked: u64,
     /// Since when the operation has been worked on without a break, in milliseconds since the epoch; 0 while it is not.
     since: u64,
     /// The time that it was worked on before that, in milliseconds.
@@ -171,7 +173,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// An operation that was requested.
     pub(crate) fn requested(at: Timestamp, start: Start) -> Self {
-        let mut progress = Self::default();
+        let mut progress = Self { asked: at.as_millis(), ..Self::default() };
         if start == Start::Now {
             progress.begin(1, at);
         }

@@ -10,7 +10,7 @@ use segno_core::{
 };
 use segno_store::{Body, NewRecord, Record};
 
-use crate::engine::{Engine, now};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::handle::RunHandle;
 use crate::inspect::OperationView;
@@ -74,7 +74,7 @@ impl Engine {
         outcomes.iter_mut().for_each(|outcome| self.bindings().secrets().scrub(outcome));
         let (seq, step, ask_effects) = (point.seq, point.step, !live_effects);
         let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects };
-        self.begin_run(beginning, Some(NewRecord::new(now(), forked))).await
+        self.begin_run(beginning, Some(NewRecord::new(self.now(), forked))).await
     }
 
     /// Finds where to part. A step before a fork's own first is one of the run that it was forked from.

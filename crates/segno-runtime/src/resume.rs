@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use segno_core::{AgentConfig, AgentState, Answer, OperationId, Request, RunId, ToolKind, Usage};
+use segno_core::{
+    AgentConfig, AgentState, Answer, Gate, GateState, OperationId, Request, RunId, ToolKind, Usage,
+};
 use segno_store::{AcquireError, Lease, Message, ReadError, RunFilter, RunStatus, RunSummary};
 
 use crate::answers;
@@ -134,6 +136,86 @@ impl Engine {
                 }
             }
         })
+    }
+
+    /// Passes answers on to the process that performs a run, or to whoever goes on with it.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or an answer does not fit. Nothing is passed on then.
+    pub async fn pass_on(&self, run: RunId, answers: Vec<GateInput>) -> Result<(), EngineError> {
+        let summary = self.last_in_line(run).await?;
+        let run = summary.run;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        let config = self.config(run, summary.config).await?;
+        let fold = self.fold_from_snapshot(run, &config).await?;
+        let (own, below) = self.sort(run, fold.state(), answers).await?;
+        let own = answers::check(run, &config, fold.state(), own)?;
+        let mut checked: Vec<(RunId, OperationId, Answer)> =
+            own.into_iter().map(|(operation, answer)| (run, operation, answer)).collect();
+        let descendants = self.descendants(fold.state()).await?;
+        for input in below.into_values().flatten() {
+            let waits = |one: &&Descendant| {
+                waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
+            };
+            let Some(child) = descendants.iter().find(waits) else { continue };
+            let answers = answers::check(child.run, &child.config, &child.state, vec![input])?;
+            checked.extend(answers.into_iter().map(|(operation, answer)| (child.run, operation, answer)));
+        }
+        for (run, operation, mut answer) in checked {
+            self.bindings().secrets().scrub_answer(&mut answer);
+            self.store().post(run, Message::Answer { operation, answer }).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up operations that a run waits for: a question is answered with a no, a child run is ended, and what has
+    /// not started or may be repeated fails as cancelled. An effect that may not be repeated and is under way
+    /// finishes, and its outcome is kept.
+    ///
+    /// The run goes on here, unless another process performs it: that one is told, and nothing is returned.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, it does not wait for one of the operations, one may have taken place
+    /// (somebody must say whether it did), or the run cannot be read or written.
+    pub async fn give_up(
+        &self,
+        run: RunId,
+        operations: Vec<OperationId>,
+        by: Option<String>,
+        reason: Option<String>,
+    ) -> Result<Option<RunHandle>, EngineError> {
+        let summary = self.last_in_line(run).await?;
+        let run = summary.run;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        let config = self.config(run, summary.config).await?;
+        let fold = self.fold_from_snapshot(run, &config).await?;
+        let open = fold.state().pending().iter().filter(|pending| pending.outcome.is_none());
+        let open: BTreeMap<OperationId, &GateState> =
+            open.map(|pending| (pending.operation.id, &pending.operation.gate)).collect();
+        for id in &operations {
+            let message = match open.get(id) {
+                Some(GateState::Waiting(Gate::InDoubt { .. })) => {
+                    format!("operation {id} may have taken place: say `--answer done` or `--answer not-done`")
+                }
+                Some(_) => continue,
+                None => format!("run {run} does not wait for an operation {id}"),
+            };
+            return Err(EngineError::Answer { message });
+        }
+        let (mut by, mut reason) = (by, reason);
+        for text in [&mut by, &mut reason].into_iter().flatten() {
+            self.bindings().secrets().text(text);
+        }
+        self.store().post(run, Message::GiveUp { operations, by, reason }).await?;
+        match self.resume(run, Vec::new()).await {
+            Ok(handle) => Ok(Some(handle)),
+            Err(EngineError::Acquire(AcquireError::Owned { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A run's entry; after handoffs that of the last run.

@@ -212,8 +212,12 @@ impl Secrets {
                     self.text(&mut call.arguments);
                     self.scrub_verdict(&mut call.verdict);
                 }
-                // Opaque parts go back to their provider untouched, or the provider refuses them.
-                ReplyPart::Opaque { .. } => {}
+                // Plain thoughts are text; whatever else is opaque goes back to its provider untouched, or is refused.
+                ReplyPart::Opaque { provider: _, data } => {
+                    if let Some(Value::String(text)) = data.get_mut("reasoning_content") {
+                        self.text(text);
+                    }
+                }
             }
         }
         if let Some(verdict) = &mut reply.output {

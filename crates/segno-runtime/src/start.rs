@@ -18,7 +18,7 @@ use segno_store::{
 
 use crate::attempt::RunContext;
 use crate::driver::Driver;
-use crate::engine::{Engine, now};
+use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::fold::Fold;
 use crate::handle::{GateInput, RunEvent, RunHandle, RunReport, Stop};
@@ -68,6 +68,8 @@ pub(crate) struct Beginning {
     pub(crate) budget: Option<Budget>,
     pub(crate) ask_effects: bool,
     pub(crate) blobs: Vec<(Digest, Vec<u8>)>,
+    /// What the caller asked for besides the request.
+    pub(crate) asked: Asked,
     /// The configuration and the modules that it was bound to, where they are not those of the workspace as it is now.
     pub(crate) pinned: Option<(AgentConfig, BTreeMap<String, String>)>,
 }
@@ -87,9 +89,18 @@ impl Beginning {
             budget: None,
             ask_effects: false,
             blobs: Vec::new(),
+            asked: Asked::default(),
             pinned: None,
         }
     }
+}
+
+/// What a caller asks for besides the request: the same start key with something else is a conflict.
+#[derive(Default)]
+pub(crate) struct Asked {
+    session: Option<String>,
+    after: Option<RunId>,
+    model: Option<String>,
 }
 
 /// A run that is ready to be written down.
@@ -141,7 +152,9 @@ impl Engine {
             Some(session) => self.last_of(&request.tenant, session).await?,
             None => None,
         };
-        let beginning = Beginning::new(run, agent.clone(), request, session);
+        let asked =
+            Asked { session: options.session.clone(), after: options.after, model: options.model.clone() };
+        let beginning = Beginning { asked, ..Beginning::new(run, agent.clone(), request, session) };
         let pinned = match options.model {
             Some(model) => {
                 let (mut config, modules) = self.resolve(self.agent(agent)?).await?;
@@ -186,6 +199,9 @@ impl Engine {
             Created::Existing(run) => return self.resume_existing(run).await,
         };
         for (record, seq) in records.into_iter().zip(0..) {
+            for observer in self.observers() {
+                observer.recorded(run, seq, &record);
+            }
             // The handle that is about to be returned holds the receiver.
             let _ = prepared.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
@@ -210,6 +226,7 @@ impl Engine {
         beginning: Beginning,
         events: Option<broadcast::Sender<RunEvent>>,
     ) -> Result<Prepared, EngineError> {
+        let digest = digest_request(&beginning);
         let Beginning { run, agent, request, session, key, .. } = beginning;
         let (config, modules) = match beginning.pinned {
             Some(pinned) => pinned,
@@ -237,8 +254,7 @@ impl Engine {
         let (context, reader) =
             self.context(run, Arc::clone(&config), &session, request.tenant.as_str(), events)?;
         let owner = self.owner(run).await?;
-        let digest = digest_request(&agent, &request);
-        let mut new = NewRun::new(run, config_json, digest, owner.id(), now(), started);
+        let mut new = NewRun::new(run, config_json, digest, owner.id(), self.now(), started);
         new.blobs = beginning.blobs;
         Ok(Prepared { new, config, modules, context, reader })
     }
@@ -357,8 +373,19 @@ fn derived(what: &[u8], from: &[u8; 16]) -> RunId {
 }
 
 /// The digest of what a run is asked: the same start key with another one is a conflict.
-fn digest_request(agent: &AgentName, request: &AgentRequest) -> Digest {
+fn digest_request(beginning: &Beginning) -> Digest {
+    let Beginning { agent, request, .. } = beginning;
     let mut asked = json!({ "agent": agent, "text": request.text, "data": request.data });
+    // Where the run goes on from is part of the question; a session of its own is not, since it is named after the run.
+    if let Some(session) = &beginning.asked.session {
+        asked["session"] = json!(session);
+    }
+    if let Some(after) = &beginning.asked.after {
+        asked["after"] = json!(after);
+    }
+    if let Some(model) = &beginning.asked.model {
+        asked["model"] = json!(model);
+    }
     if !request.attachments.is_empty() {
         asked["attachments"] = json!(request.attachments);
     }

@@ -18,7 +18,7 @@ use segno_workspace::{Access, AgentFile, Catalogue, CatalogueTool, Lock};
 use serde_json::{Value, json};
 
 use crate::bindings::{WORKSPACE, describe};
-use crate::engine::{Engine, now};
+use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
 
@@ -437,7 +437,7 @@ impl Call<'_> {
                     metadata: json!({}),
                     // No run does this.
                     source: Source::Seed,
-                    recorded_at: now().as_millis(),
+                    recorded_at: self.engine.now().as_millis(),
                 };
                 let created = memory.create_related(&scopes, observation, self.relations()).await?;
                 Ok(structured(json!({ "created": created })))

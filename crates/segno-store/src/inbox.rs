@@ -1,6 +1,6 @@
 //! Messages for the owner of a run, left by anybody: how they are stored and how many may wait.
 
-use segno_core::RunId;
+use segno_core::{Answer, OperationId, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Checksum;
@@ -14,12 +14,30 @@ pub(crate) const WAITING_MAX: u64 = 1_000;
 const MAX_MESSAGE: usize = 8 << 20;
 
 /// A message for the owner of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Message {
     /// The run is to end.
     Cancel {
+        /// Who wants it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Somebody answers a question of the run.
+    Answer {
+        /// The operation that waits.
+        operation: OperationId,
+        /// The answer, checked by whoever sent it.
+        answer: Answer,
+    },
+    /// Some of its operations are to be given up.
+    GiveUp {
+        /// The operations; those that are over already stay as they are.
+        operations: Vec<OperationId>,
         /// Who wants it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,

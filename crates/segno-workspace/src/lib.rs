@@ -57,8 +57,8 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, FileGrant, HttpBinding, MemoryBinding, ModelBinding, Provider, SecretRef, ServerBinding,
-    ServerLimits, Settings,
+    Access, DispatchSettings, FileGrant, HttpBinding, MemoryBinding, ModelBinding, Provider, SecretRef,
+    ServerBinding, ServerLimits, Settings,
 };
 pub use source::{Position, SourceFile};
 pub use workspace::{Loaded, Workspace};

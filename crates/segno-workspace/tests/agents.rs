@@ -234,7 +234,9 @@ fn every_kind_of_model_arrives() {
         provider: Provider::Openai,
         model: "qwen3:4b".to_owned(),
         base_url: Some("http://127.0.0.1:11434/v1".to_owned()),
+        allow_http: false,
         api_key: None,
+        concurrency: Some(8),
         extra: json!({ "reasoning_effort": "low", "seed": 7 }).as_object().unwrap().clone(),
     };
     assert_eq!(settings.models["local"], ModelBinding::Http(local));
@@ -242,6 +244,7 @@ fn every_kind_of_model_arrives() {
     assert_eq!((remote.provider, &remote.base_url), (Provider::Anthropic, &None));
     assert_eq!(remote.api_key, Some(SecretRef::File(root.join("key.txt"))));
     let ModelBinding::Http(near) = &settings.models["near"] else { panic!() };
+    assert!(near.allow_http && near.concurrency.is_none());
     assert_eq!(near.provider, Provider::OpenaiResponses);
     assert_eq!(near.base_url.as_deref(), Some("http://models.internal:8080/v1"));
     assert_eq!(near.api_key, Some(SecretRef::Env("NEAR_KEY".to_owned())));

@@ -93,6 +93,24 @@ fn a_tool_is_set_up_as_the_file_says() {
 }
 
 #[test]
+fn a_result_is_kept_only_where_nothing_changes() {
+    let cached = "[tools.settings.'risk.score']\ncache = '10m'";
+    let config = resolved(&format!("allow = ['risk.*']\n{cached}\neffect = 'read'"));
+    assert_eq!(config.tools.tools[&"risk.score".parse().unwrap()].cache_ms, Some(600_000));
+    // What a server says of its tools is not enough.
+    assert_eq!(
+        refused(&format!("allow = ['risk.*']\n{cached}")),
+        ["cache [invalid-value] `cache` does not fit this tool \
+          (take it out, or say `effect = \"read\"` if it only reads)"]
+    );
+    assert_eq!(
+        refused("allow = ['memory.*']\n[tools.settings.'memory.search']\ncache = '10m'"),
+        ["cache [invalid-value] `cache` does not fit this tool \
+          (take it out: only results of tool servers are kept)"]
+    );
+}
+
+#[test]
 fn the_authors_class_stands_above_the_servers() {
     let mut catalogue = catalogue();
     for tool in catalogue.values_mut() {

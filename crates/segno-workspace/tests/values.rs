@@ -7,7 +7,9 @@ use std::time::Duration;
 use segno_core::{
     Approve, Limits, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall, StepAction,
 };
-use segno_workspace::{Access, AgentFile, FileGrant, ModelBinding, SecretRef, ServerLimits, Workspace};
+use segno_workspace::{
+    Access, AgentFile, DispatchSettings, FileGrant, ModelBinding, SecretRef, ServerLimits, Workspace,
+};
 use serde_json::json;
 
 fn load(sample: &str) -> (PathBuf, Workspace) {
@@ -66,9 +68,25 @@ fn every_key_of_the_settings_arrives() {
             memory: 32 << 20,
             call_timeout: Duration::from_millis(250),
             output: 64 << 10,
-            stderr: 512
+            stderr: 512,
+            concurrency: Some(4),
         }
     );
+}
+
+#[test]
+fn every_key_of_the_dispatch_arrives() {
+    let (_, workspace) = load("every-key");
+    let expected = DispatchSettings {
+        concurrency: 100,
+        tenant_concurrency: 20,
+        queue: 50,
+        breaker_failures: 3,
+        breaker_cool_down: Duration::from_secs(5),
+    };
+    assert_eq!(workspace.settings.dispatch, expected);
+    let (_, workspace) = load("smallest");
+    assert_eq!(workspace.settings.dispatch, DispatchSettings::default());
 }
 
 #[test]
@@ -82,6 +100,7 @@ fn every_key_of_a_plan_arrives() {
         max_steps: 10,
         max_tool_calls: 5,
         timeout_ms: 300_000,
+        answer_timeout_ms: Some(86_400_000),
         on_exceeded: OnExceeded::Fail,
         ..Limits::default()
     };

@@ -73,7 +73,9 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         provider: endpoint.provider,
         model: endpoint.model.clone(),
         base_url: endpoint.url.clone(),
+        allow_http: false,
         api_key: given.then(|| SecretRef::Env(KEY_VARIABLE.to_owned())),
+        concurrency: None,
         extra: serde_json::Map::new(),
     }
 }

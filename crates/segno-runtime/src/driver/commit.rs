@@ -1,14 +1,14 @@
 //! Commits: records, handoffs, suspensions, snapshots.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use segno_core::{AgentState, Handoff};
 use segno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
-use super::{Driver, SNAPSHOT_EVERY};
-use crate::engine::now;
+use super::{Driver, SNAPSHOT_EVERY, is_waiting};
 use crate::error::{EngineError, RunFailure};
-use crate::fold::Fold;
+use crate::fold::{Fold, Progress};
 use crate::handle::RunEvent;
 use crate::lineage;
 use crate::start::{Prepared, Successor};
@@ -23,19 +23,23 @@ impl Driver {
     }
 
     async fn commit_outbox(&mut self) -> Result<(), RunFailure> {
-        if self.outbox.is_empty() {
+        if self.outbox.is_empty() && self.consumed.is_empty() {
             return Ok(());
         }
-        self.already_suspended = false;
+        self.already_suspended &= self.outbox.is_empty();
         let records = std::mem::take(&mut self.outbox);
         let consumed = std::mem::take(&mut self.consumed);
         let copies = self.copies(&records);
         let run = self.context.run;
+        let (count, since) = (records.len(), Instant::now());
         let seqs = self
             .store
             .append_with(&mut self.lease, records, consumed)
             .await
             .map_err(|source| RunFailure::Append { run, source })?;
+        for observer in self.context.engine.observers() {
+            observer.committed(count, since.elapsed());
+        }
         self.tell(seqs, copies);
         Ok(())
     }
@@ -52,6 +56,7 @@ impl Driver {
         };
         let Prepared { new, config, modules, context, reader: _reader } = prepared;
         let next = new.run;
+        let beginning = self.copies(&new.records);
         // Whoever wants this run to end means the one that goes on.
         let messages = self.look().await;
         let before = self.outbox.clone();
@@ -61,7 +66,7 @@ impl Driver {
             response: None,
             message: handoff.message.clone(),
         };
-        self.outbox.push(NewRecord::new(now(), body));
+        self.outbox.push(NewRecord::new(self.now(), body));
         let records = std::mem::take(&mut self.outbox);
         let copies = self.copies(&records);
         let first = self.lease.next_seq();
@@ -81,6 +86,11 @@ impl Driver {
             }
         }
         if let Created::New(lease) = created {
+            for (record, seq) in beginning.iter().zip(0..) {
+                for observer in self.context.engine.observers() {
+                    observer.recorded(next, seq, record);
+                }
+            }
             let mut fold = Fold::at(config, next, origin);
             fold.carry(0, modules);
             self.successor = Some(Successor { context, lease, fold });
@@ -103,11 +113,15 @@ impl Driver {
 
     /// Copies for whoever listens.
     pub(super) fn copies(&self, records: &[NewRecord]) -> Vec<NewRecord> {
-        if self.context.events.receiver_count() > 0 { records.to_vec() } else { Vec::new() }
+        let anybody = self.context.events.receiver_count() > 0 || !self.context.engine.observers().is_empty();
+        if anybody { records.to_vec() } else { Vec::new() }
     }
 
     pub(super) fn tell(&self, seqs: Vec<u64>, copies: Vec<NewRecord>) {
         for (seq, record) in seqs.into_iter().zip(copies) {
+            for observer in self.context.engine.observers() {
+                observer.recorded(self.context.run, seq, &record);
+            }
             // Whoever listened may have gone meanwhile.
             let _ = self.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
@@ -118,7 +132,7 @@ impl Driver {
         if self.already_suspended {
             return;
         }
-        let at = now();
+        let at = self.now();
         self.progress.values_mut().for_each(|progress| progress.pause(at));
         let waiting_for = self.waiting().into_iter().map(|waiting| WaitingFor {
             kind: waiting.kind().to_owned(),
@@ -134,8 +148,9 @@ impl Driver {
         let state = self.machine.state();
         let fresh = self.queue.is_empty()
             && state.pending().iter().all(|pending| {
-                pending.outcome.is_none()
-                    && self.progress.get(&pending.operation.id).is_some_and(|one| one.attempts <= 1)
+                let first = |one: &Progress| one.started && one.attempts == 1;
+                let started = self.progress.get(&pending.operation.id).is_some_and(first);
+                pending.outcome.is_none() && (started || is_waiting(&pending.operation))
             });
         if !fresh || state.step() < self.snapshot_step + SNAPSHOT_EVERY {
             return;

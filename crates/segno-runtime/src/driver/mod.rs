@@ -4,13 +4,15 @@
 //! that a sequential step costs one commit; outcomes that are there at the same time share one. Attempts are decided
 //! here and nowhere else.
 
+mod admit;
 mod commit;
 mod perform;
 mod request;
+mod wait;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use segno_core::{
     Answer, EffectClass, Event, GateState, Handoff, Operation, OperationId, Outcome, Request, RunId, Signal,
@@ -20,16 +22,18 @@ use segno_models::Schemas;
 use segno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::Instant;
 
 use crate::attempt::RunContext;
-use crate::compare;
-use crate::engine::now;
+use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
 use crate::fold::{Advance, End, Fold, Machine, Progress};
 use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
 use crate::policy;
 use crate::policy::{AttemptError, Situation};
 use crate::start::{Successor, child_run};
+
+pub(crate) use self::wait::waiting;
 
 /// Steps between snapshots: a resume folds at most so many.
 const SNAPSHOT_EVERY: u64 = 1_000;
@@ -56,6 +60,10 @@ pub(crate) struct Driver {
     starting: Vec<(OperationId, u32)>,
     /// Operations that wait until fewer of their step are under way, in their order.
     queue: VecDeque<(OperationId, AttemptCause)>,
+    /// What the operations in `starting` may use until they are over.
+    permits: BTreeMap<OperationId, Permit>,
+    /// Operations that wait until there is room for them in this process.
+    admitting: BTreeSet<OperationId>,
     /// Child runs that are suspended, by their operation.
     paused: BTreeMap<OperationId, Paused>,
     tasks: JoinSet<Input>,
@@ -69,7 +77,7 @@ pub(crate) struct Driver {
     /// Why the run cannot go on here.
     trouble: Option<EngineError>,
     /// When to look for messages of other processes again.
-    next_look: tokio::time::Instant,
+    next_look: Instant,
     /// The end is a handoff that the next commit makes, together with the run that goes on.
     handing: Option<Handoff>,
     successor: Option<Successor>,
@@ -133,6 +141,13 @@ enum Input {
     Attempted { operation: OperationId, attempt: u32, result: Result<Outcome, AttemptError> },
     /// The pause before an attempt is over, or was given up.
     Due { operation: OperationId, attempt: u32, cause: AttemptCause },
+    /// There is room for an attempt, or there will be none.
+    Admitted {
+        operation: OperationId,
+        attempt: u32,
+        cause: AttemptCause,
+        result: Result<Permit, AttemptError>,
+    },
     /// A child run is suspended.
     Paused { operation: OperationId, paused: Paused },
     /// A child run cannot be performed here now.
@@ -172,6 +187,8 @@ impl Driver {
             consumed: Vec::new(),
             starting: Vec::new(),
             queue: VecDeque::new(),
+            permits: BTreeMap::new(),
+            admitting: BTreeSet::new(),
             paused: BTreeMap::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
@@ -179,7 +196,7 @@ impl Driver {
             why: Why::default(),
             orphans: Vec::new(),
             trouble: None,
-            next_look: tokio::time::Instant::now() + INBOX_EVERY,
+            next_look: Instant::now() + INBOX_EVERY,
             handing: None,
             successor: None,
             stop,
@@ -221,18 +238,22 @@ impl Driver {
             }
             if !progress.started {
                 // An attempt that was put off has its number already.
-                self.attempt(operation.id, progress.attempts.max(1), AttemptCause::Recovered);
+                self.admit(operation.id, progress.attempts.max(1), AttemptCause::Recovered)?;
                 continue;
             }
-            match policy::recover(operation.id, &operation.terms, situation(&progress, progress.attempts)) {
-                policy::Verdict::Again(_) => self.attempt(operation.id, next, AttemptCause::Recovered),
+            match policy::recover(
+                operation.id,
+                &operation.terms,
+                situation(self.now(), &progress, progress.attempts),
+            ) {
+                policy::Verdict::Again(_) => self.admit(operation.id, next, AttemptCause::Recovered)?,
                 policy::Verdict::Fail(failure) => {
                     self.record_outcome(operation.id, Outcome::Failed(failure))?;
                 }
                 policy::Verdict::Ask(reason) => self.open_gate(operation.id, reason)?,
             }
         }
-        self.fill();
+        self.fill()?;
         Ok(())
     }
 
@@ -240,7 +261,7 @@ impl Driver {
     pub(crate) fn rebind(&mut self, modules: BTreeMap<String, String>) {
         for (server, digest) in modules {
             self.outbox.push(NewRecord::new(
-                now(),
+                self.now(),
                 Body::Rebound { server: server.clone(), digest: digest.clone() },
             ));
             self.modules.insert(server, digest);
@@ -250,7 +271,7 @@ impl Driver {
     /// Records an answer; the caller has checked that the operation waits for it.
     pub(crate) fn answer(&mut self, operation: OperationId, mut answer: Answer) -> Result<(), RunFailure> {
         self.context.bindings.secrets().scrub_answer(&mut answer);
-        let at = now();
+        let at = self.now();
         self.outbox.push(NewRecord::of(at, operation, Body::Answered { answer: answer.clone() }));
         self.resume(Event::answer(at, operation, answer))?;
         if let Some(progress) = self.progress.get_mut(&operation) {
@@ -258,7 +279,7 @@ impl Driver {
         }
         if self.is_missing(operation) && !self.time_left().is_zero() {
             self.queue.push_back((operation, AttemptCause::Answered));
-            self.fill();
+            self.fill()?;
         }
         Ok(())
     }
@@ -286,7 +307,11 @@ impl Driver {
                 if !self.stopping && self.ended.is_none() {
                     let messages = self.look().await;
                     self.handle(Input::Inbox(messages))?;
-                    if self.ended.is_some() || self.wake() {
+                    if self.ended.is_some()
+                        || !self.outbox.is_empty()
+                        || !self.consumed.is_empty()
+                        || self.wake()
+                    {
                         continue;
                     }
                     self.suspend();
@@ -324,12 +349,23 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the run because somebody wants it to end. What is under way and may not be repeated finishes, and is recorded
-    /// as late; what a crash left under way is recorded as in doubt.
+    /// Ends the run because somebody wants it to end.
     fn cancel(&mut self) -> Result<(), RunFailure> {
         if self.ended.is_some() || self.machine.state().is_over() {
             return Ok(());
         }
+        self.signal(Signal::Cancel)
+    }
+
+    /// Ends the run. What is under way and may not be repeated finishes, and is recorded as late; what a crash or a lost
+    /// attempt left under way is recorded as in doubt.
+    fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
+        let at = self.now();
+        self.starting.clear();
+        self.permits.clear();
+        self.queue.clear();
+        let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
+        self.orphans = children.map(|operation| child_run(operation.id)).collect();
         let in_doubt: Vec<OperationId> = self
             .missing()
             .filter(|operation| {
@@ -341,31 +377,21 @@ impl Driver {
                 !self.running.values().any(|running| running.operation == *id && !running.may_be_lost())
             })
             .collect();
-        self.signal(Signal::Cancel)?;
-        for operation in in_doubt {
-            let failure = policy::indeterminate("the run was cancelled before an outcome was recorded");
-            self.record_late(operation, Outcome::Failed(failure));
-        }
-        Ok(())
-    }
-
-    fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
-        let at = now();
-        self.starting.clear();
-        self.queue.clear();
-        let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
-        self.orphans = children.map(|operation| child_run(operation.id)).collect();
         let Why { mut by, mut reason } = std::mem::take(&mut self.why);
         for text in [&mut by, &mut reason].into_iter().flatten() {
             self.context.bindings.secrets().text(text);
         }
         self.outbox.push(NewRecord::new(at, Body::Signalled { signal, by, reason }));
         self.resume(Event::signal(at, signal))?;
-        self.step()
+        self.step()?;
+        for operation in in_doubt {
+            let failure = policy::indeterminate("the run ended before an outcome was recorded");
+            self.record_late(operation, Outcome::Failed(failure));
+        }
+        Ok(())
     }
 
-    /// Ends the run because its time is used up. What may not be repeated and is under way finishes, and is recorded as
-    /// late.
+    /// Ends the run because its time is used up.
     fn end_by_deadline(&mut self) -> Result<(), RunFailure> {
         if self.ended.is_some() || self.machine.state().is_over() {
             return Ok(());
@@ -401,7 +427,7 @@ impl Driver {
                     Status::Failed => Body::Failed { response: response.clone() },
                     Status::Cancelled | Status::HandedOff => Body::Cancelled { response: response.clone() },
                 };
-                self.outbox.push(NewRecord::new(now(), body));
+                self.outbox.push(NewRecord::new(self.now(), body));
             }
             End::Handoff(handoff) => self.handing = Some(handoff.clone()),
         }
@@ -434,49 +460,13 @@ impl Driver {
         Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.successor))
     }
 
-    fn waiting(&self) -> Vec<WaitingOperation> {
-        let own = waiting(self.context.run, self.machine.state());
-        let below = self.paused.values().flat_map(|paused| paused.waiting.iter().cloned());
-        own.into_iter().chain(below).collect()
-    }
-
-    /// The first time at which something goes on by itself.
-    fn wake_at(&self) -> Option<Timestamp> {
-        let timers = self.missing().filter_map(|operation| match &operation.request {
-            Request::Timer(timer) => Some(timer.until),
-            Request::ModelCompletion(_)
-            | Request::MemorySearch(_)
-            | Request::MemoryCreate(_)
-            | Request::MemoryTraverse(_)
-            | Request::ToolCall(_)
-            | Request::AgentCall(_)
-            | Request::Input(_) => None,
-        });
-        timers.chain(self.paused.values().filter_map(|paused| paused.wake_at)).min()
-    }
-
-    /// Takes up what comes soon, so that the run is not suspended for a moment; says whether there is something.
-    fn wake(&mut self) -> bool {
-        let soon = now().as_millis().saturating_add(u64::try_from(HOLD.as_millis()).unwrap_or(u64::MAX));
-        let soon = |at: Timestamp| at.as_millis() <= soon;
-        let timers = self.missing().filter_map(|operation| match &operation.request {
-            Request::Timer(timer) if soon(timer.until) => Some(operation.id),
-            _ => None,
-        });
-        let mut due: Vec<OperationId> = timers.collect();
-        let children = self.paused.iter().filter(|(_, paused)| paused.wake_at.is_some_and(soon));
-        due.extend(children.map(|(id, _)| *id));
-        for id in &due {
-            self.paused.remove(id);
-            let attempt = self.progress.get(id).map_or(1, |progress| progress.attempts.max(1));
-            self.starting.push((*id, attempt));
-        }
-        !due.is_empty()
-    }
-
     /// What tells the run to stop.
     pub(crate) fn stop(&self) -> watch::Receiver<Stop> {
         self.stop.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.context.engine.now()
     }
 
     fn missing(&self) -> impl Iterator<Item = &Operation> {
@@ -493,51 +483,13 @@ impl Driver {
     }
 }
 
-/// The operations that wait for an answer.
-pub(crate) fn waiting(run: RunId, state: &segno_core::AgentState) -> Vec<WaitingOperation> {
-    let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
-    let waiting = pending.filter_map(|pending| match &pending.operation.gate {
-        GateState::Waiting(gate) => Some(WaitingOperation {
-            run,
-            operation: pending.operation.id,
-            gate: gate.clone(),
-            question: pending.operation.question().unwrap_or_default(),
-            tool: match &pending.operation.request {
-                Request::ToolCall(call) => Some(call.tool_name.clone()),
-                Request::ModelCompletion(_)
-                | Request::MemorySearch(_)
-                | Request::MemoryCreate(_)
-                | Request::MemoryTraverse(_)
-                | Request::AgentCall(_)
-                | Request::Input(_)
-                | Request::Timer(_) => None,
-            },
-            arguments: match &pending.operation.request {
-                Request::ToolCall(call) => Some(call.parameters.clone()),
-                // Nobody can agree to what they do not see.
-                request @ (Request::MemorySearch(_)
-                | Request::MemoryCreate(_)
-                | Request::MemoryTraverse(_)
-                | Request::AgentCall(_)) => Some(compare::payload(request)),
-                Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
-            },
-            schema: match &pending.operation.request {
-                Request::Input(input) => input.schema.clone(),
-                _ => None,
-            },
-        }),
-        GateState::Open | GateState::Answered => None,
-    });
-    waiting.collect()
-}
-
 fn is_waiting(operation: &Operation) -> bool {
     matches!(operation.gate, GateState::Waiting(_))
 }
 
 /// What is known of an operation when one of its attempts has ended.
-fn situation(progress: &Progress, attempt: u32) -> Situation {
-    let age = now().as_millis().saturating_sub(progress.first);
+fn situation(now: Timestamp, progress: &Progress, attempt: u32) -> Situation {
+    let age = now.as_millis().saturating_sub(progress.first);
     Situation { attempt, doubtful: progress.doubtful, age: Duration::from_millis(age) }
 }
 

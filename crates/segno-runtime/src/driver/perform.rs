@@ -1,17 +1,17 @@
 //! Tasks: attempts, timers, child runs, and what the loop waits for.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use segno_core::{Failure, FailureCode, Operation, Outcome, Request};
 use segno_sandbox::Received;
 use segno_store::Message;
 use tokio::task::{AbortHandle, Id, JoinError};
+use tokio::time::Instant;
 
 use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, Why, is_free};
 use crate::attempt::Attempt;
 use crate::children::Below;
-use crate::engine::now;
 use crate::error::RunFailure;
 use crate::handle::Stop;
 use crate::policy::AttemptError;
@@ -28,7 +28,7 @@ impl Driver {
             match &operation.request {
                 Request::Timer(timer) => {
                     let left =
-                        Duration::from_millis(timer.until.as_millis().saturating_sub(now().as_millis()));
+                        Duration::from_millis(timer.until.as_millis().saturating_sub(self.now().as_millis()));
                     // A longer one wakes the run when it is suspended.
                     if left <= HOLD {
                         self.spawn(Running::idle(id, attempt), async move {
@@ -59,8 +59,12 @@ impl Driver {
                 | Request::Input(_) => {
                     let task = self.task(&operation, attempt);
                     let free = is_free(operation.terms.class);
+                    let permit = self.permits.remove(&id);
                     self.spawn(Running::busy(id, attempt, free), async move {
                         let result = task.perform().await;
+                        if let Some(permit) = permit {
+                            permit.settle(&result);
+                        }
                         Input::Attempted { operation: id, attempt, result }
                     });
                 }
@@ -132,7 +136,7 @@ impl Driver {
         match joined {
             Ok(joined) => self.joined(joined),
             Err(Input::Look) => {
-                self.next_look = tokio::time::Instant::now() + INBOX_EVERY;
+                self.next_look = Instant::now() + INBOX_EVERY;
                 Input::Inbox(self.look().await)
             }
             Err(input) => input,
@@ -191,10 +195,16 @@ impl Driver {
                 self.unanswered(operation, attempt, error)
             }
             Input::Due { operation, attempt, cause } => {
-                if self.ended.is_none() {
-                    self.attempt(operation, attempt, cause);
+                self.admitting.remove(&operation);
+                if self.ended.is_some() {
+                    return Ok(());
                 }
-                Ok(())
+                self.admit(operation, attempt, cause)?;
+                self.fill()?;
+                self.go_on()
+            }
+            Input::Admitted { operation, attempt, cause, result } => {
+                self.admitted(operation, attempt, cause, result)
             }
             Input::Paused { operation, paused } => {
                 self.paused.insert(operation, paused);
@@ -208,13 +218,21 @@ impl Driver {
                             self.why = Why { by, reason };
                             self.cancel()?;
                         }
+                        Message::Answer { operation, answer } => self.take_answer(operation, answer)?,
+                        Message::GiveUp { operations, by, reason } => {
+                            self.give_up_operations(&operations, by.as_ref(), reason.as_ref())?;
+                        }
                         // Told by a newer release: it is left for one.
                         _ => {
                             self.consumed.pop();
                         }
                     }
                 }
-                Ok(())
+                if self.ended.is_some() {
+                    return Ok(());
+                }
+                self.expire()?;
+                self.go_on()
             }
             Input::Trouble(error) => {
                 self.trouble.get_or_insert(error);

@@ -4,26 +4,52 @@ use segno_core::{Event, Failure, FailureCode, Gate, GateState, Operation, Operat
 use segno_sandbox::Received;
 use segno_store::{AttemptCause, Body, NewRecord, Start};
 
+use super::admit::Ask;
 use super::{Driver, Input, Running, is_waiting, situation};
-use crate::engine::now;
 use crate::error::RunFailure;
 use crate::fold::Progress;
 use crate::policy;
 use crate::policy::AttemptError;
+
+/// How an operation begins.
+enum Beginning {
+    /// It has its outcome already.
+    Over(Outcome),
+    /// Somebody must answer first.
+    Gate,
+    /// As many of its step are under way as may be.
+    Queue,
+    /// It wants to start.
+    Ask(Ask),
+}
 
 impl Driver {
     /// Writes down that a step's operations are requested, and starts those that do not wait.
     ///
     /// All requests stand before what comes of any of them: a fold checks them against what the core asks for.
     pub(super) fn request(&mut self, operations: Vec<Operation>) -> Result<(), RunFailure> {
-        let at = now();
+        let at = self.now();
         let refusals: Vec<Option<Failure>> =
             operations.iter().map(|operation| self.refuse(operation)).collect();
         let mut free = self.machine.state().concurrency().map_or(usize::MAX, |most| most as usize);
-        for (operation, refusal) in operations.iter().zip(&refusals) {
-            let starts = refusal.is_none() && !is_waiting(operation) && free > 0;
-            let start = if starts { Start::Now } else { Start::Deferred };
-            free -= usize::from(starts);
+        let mut beginnings = Vec::with_capacity(operations.len());
+        for (operation, refusal) in operations.iter().zip(refusals) {
+            let beginning = match refusal {
+                Some(failure) => Beginning::Over(Outcome::Failed(failure)),
+                None if is_waiting(operation) => Beginning::Gate,
+                None => match self.kept(operation) {
+                    Some(result) => Beginning::Over(Outcome::ToolReturned(result)),
+                    None if free == 0 => Beginning::Queue,
+                    None => Beginning::Ask(self.ask(operation)),
+                },
+            };
+            let start = match beginning {
+                Beginning::Ask(Ask::Start) => Start::Now,
+                Beginning::Over(_) | Beginning::Gate | Beginning::Queue | Beginning::Ask(_) => {
+                    Start::Deferred
+                }
+            };
+            free -= usize::from(matches!(beginning, Beginning::Ask(Ask::Start | Ask::Wait(_))));
             let body = Body::Requested {
                 step: self.machine.state().step(),
                 ordinal: operation.ordinal.clone(),
@@ -34,23 +60,23 @@ impl Driver {
             };
             self.outbox.push(NewRecord::of(at, operation.id, body));
             self.progress.insert(operation.id, Progress::requested(at, start));
+            beginnings.push(beginning);
         }
-        for (operation, refusal) in operations.into_iter().zip(refusals) {
-            match (refusal, operation.gate) {
-                (Some(failure), _) => self.record_outcome(operation.id, Outcome::Failed(failure))?,
-                (None, GateState::Waiting(gate)) => {
-                    self.outbox.push(NewRecord::of(at, operation.id, Body::Waiting { gate }));
-                }
-                (None, GateState::Open | GateState::Answered) => {
-                    match self.progress.get(&operation.id).is_some_and(|progress| progress.started) {
-                        true => self.starting.push((operation.id, 1)),
-                        false => self.queue.push_back((operation.id, AttemptCause::Queued)),
+        for (operation, beginning) in operations.into_iter().zip(beginnings) {
+            match beginning {
+                Beginning::Over(outcome) => self.record_outcome(operation.id, outcome)?,
+                Beginning::Gate => {
+                    if let GateState::Waiting(gate) = operation.gate {
+                        self.outbox.push(NewRecord::of(at, operation.id, Body::Waiting { gate }));
                     }
                 }
+                Beginning::Queue => self.queue.push_back((operation.id, AttemptCause::Queued)),
+                Beginning::Ask(Ask::Start) => self.starting.push((operation.id, 1)),
+                Beginning::Ask(Ask::Wait(wait)) => self.wait(operation.id, 1, AttemptCause::Queued, wait),
+                Beginning::Ask(Ask::Refused(error)) => self.decide(operation.id, 1, error)?,
             }
         }
-        self.fill();
-        Ok(())
+        self.fill()
     }
 
     /// Arguments that do not fit the tool: the call fails before anybody is asked or called. Those of a plan, and of a
@@ -66,44 +92,46 @@ impl Driver {
     }
 
     /// Starts operations of the queue as long as fewer are under way than the step allows.
-    pub(super) fn fill(&mut self) {
+    pub(super) fn fill(&mut self) -> Result<(), RunFailure> {
         let most = self.machine.state().concurrency().map_or(usize::MAX, |most| most as usize);
         while let Some((operation, cause)) = self.queue.front().copied() {
             if self.stopping || self.ended.is_some() || self.under_way() >= most {
-                return;
+                return Ok(());
             }
             self.queue.pop_front();
             if self.is_missing(operation) {
                 let attempts = self.progress.get(&operation).map_or(0, |progress| progress.attempts);
-                self.attempt(operation, attempts + 1, cause);
+                self.admit(operation, attempts + 1, cause)?;
             }
         }
+        Ok(())
     }
 
-    /// How many operations of the step have started and have neither an outcome nor a question.
+    /// How many operations of the step have started, or wait for their turn, and have neither an outcome nor a question.
     pub(super) fn under_way(&self) -> usize {
         let started = |operation: &&Operation| {
-            !is_waiting(operation)
-                && self.progress.get(&operation.id).is_some_and(|progress| progress.started)
+            let started = self.progress.get(&operation.id).is_some_and(|progress| progress.started);
+            !is_waiting(operation) && (started || self.admitting.contains(&operation.id))
         };
         self.missing().filter(started).count()
     }
 
     /// Writes down a further attempt and starts it after the commit; while the run stops, it is put off.
     pub(super) fn attempt(&mut self, operation: OperationId, attempt: u32, cause: AttemptCause) {
-        let at = now();
+        let at = self.now();
         let start = if self.stopping { Start::Deferred } else { Start::Now };
         self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start }));
         self.progress.entry(operation).or_default().attempted(at, attempt, cause, start);
-        if start == Start::Now {
-            self.starting.push((operation, attempt));
+        match start {
+            Start::Now => self.starting.push((operation, attempt)),
+            Start::Deferred => drop(self.permits.remove(&operation)),
         }
     }
 
     /// Takes an outcome, and steps when it was the last that was missing.
     pub(super) fn resolve(&mut self, operation: OperationId, outcome: Outcome) -> Result<(), RunFailure> {
         self.record_outcome(operation, outcome)?;
-        self.fill();
+        self.fill()?;
         self.go_on()
     }
 
@@ -113,7 +141,8 @@ impl Driver {
         outcome: Outcome,
     ) -> Result<(), RunFailure> {
         let mut outcome = self.presentable(outcome);
-        let at = now();
+        let at = self.now();
+        self.keep(operation, &outcome);
         let progress = self.progress.get(&operation).copied().unwrap_or_default();
         let (attempts, mut elapsed_ms) = (progress.attempts, progress.elapsed_ms(at));
         match &mut outcome {
@@ -136,23 +165,33 @@ impl Driver {
     }
 
     pub(super) fn open_gate(&mut self, operation: OperationId, reason: String) -> Result<(), RunFailure> {
-        let at = now();
+        let at = self.now();
         let mut reason = reason;
         self.context.bindings.secrets().text(&mut reason);
         self.progress.entry(operation).or_default().pause(at);
         let gate = Gate::InDoubt { reason };
         self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
-        self.resume(Event::gated(at, operation, gate))?;
-        self.fill();
-        Ok(())
+        self.resume(Event::gated(at, operation, gate))
     }
 
     pub(super) fn resume(&mut self, event: Event) -> Result<(), RunFailure> {
         self.machine.resume(event).map_err(|error| self.defect(&error.to_string()))
     }
 
-    /// Decides on an operation whose attempt brought no answer.
+    /// Takes an attempt that brought no answer, and steps when nothing is missing any more.
     pub(super) fn unanswered(
+        &mut self,
+        id: OperationId,
+        attempt: u32,
+        error: AttemptError,
+    ) -> Result<(), RunFailure> {
+        self.decide(id, attempt, error)?;
+        self.fill()?;
+        self.go_on()
+    }
+
+    /// Decides on an operation whose attempt brought no answer.
+    pub(super) fn decide(
         &mut self,
         id: OperationId,
         attempt: u32,
@@ -163,7 +202,7 @@ impl Driver {
         tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
         let cause = AttemptCause::Failed { code, possibly_received: error.received == Received::Possibly };
         let progress = self.progress.get(&id).copied().unwrap_or_default();
-        match policy::after(id, &operation.terms, situation(&progress, attempt), error) {
+        match policy::after(id, &operation.terms, situation(self.now(), &progress, attempt), error) {
             policy::Verdict::Again(_) if self.stopping => {
                 self.attempt(id, attempt + 1, cause);
                 Ok(())
@@ -178,7 +217,7 @@ impl Driver {
                 });
                 Ok(())
             }
-            policy::Verdict::Fail(failure) => self.resolve(id, Outcome::Failed(failure)),
+            policy::Verdict::Fail(failure) => self.record_outcome(id, Outcome::Failed(failure)),
             policy::Verdict::Ask(reason) => self.open_gate(id, reason),
         }
     }
@@ -186,6 +225,6 @@ impl Driver {
     /// Keeps an outcome that came after the run had ended.
     pub(super) fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
         let outcome = self.presentable(outcome);
-        self.outbox.push(NewRecord::of(now(), operation, Body::Late { outcome }));
+        self.outbox.push(NewRecord::of(self.now(), operation, Body::Late { outcome }));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,15 +45,22 @@ pub(crate) struct Counted {
     pub(crate) class: EffectClass,
     pub(crate) behaviour: Behaviour,
     pub(crate) calls: Arc<Mutex<Vec<Invocation>>>,
+    under_way: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
 }
 
 impl Counted {
     pub(crate) fn new(class: EffectClass, behaviour: Behaviour) -> Self {
-        Self { class, behaviour, calls: Arc::default() }
+        Self { class, behaviour, calls: Arc::default(), under_way: Arc::default(), most: Arc::default() }
     }
 
     pub(crate) fn count(&self) -> usize {
         self.calls.lock().unwrap().len()
+    }
+
+    /// The most calls that were under way at once.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
     }
 }
 
@@ -93,7 +101,10 @@ impl Tool for Counted {
                 None => Ok(ToolReturn::structured(json!({ "calls": calls }))),
             },
             Behaviour::Slow(millis) => {
+                let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most.fetch_max(under_way, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_millis(*millis)).await;
+                self.under_way.fetch_sub(1, Ordering::SeqCst);
                 Ok(ToolReturn::structured(invocation.arguments))
             }
             Behaviour::Hang => {

@@ -107,6 +107,11 @@ pub(super) static SETTINGS: Shape = Shape::new(
             Form::Word(&["ask", "report", "retry"]),
             "What happens when nobody knows whether a call took effect; `ask` by default.",
         ),
+        Key::new(
+            "cache",
+            Form::Duration,
+            "How long a result stands for further calls with the same arguments; only where `effect` is `read`.",
+        ),
     ],
 );
 
@@ -179,6 +184,11 @@ pub(super) static LIMITS: Shape = Shape::new(
             "The most that model calls may cost in US dollars, child runs included; no bound by default.",
         ),
         Key::new("timeout", Form::Duration, "The longest active time of a run; `10m` by default."),
+        Key::new(
+            "answer_timeout",
+            Form::Duration,
+            "How long an approval or a question waits for a person, then the answer is no; for ever by default.",
+        ),
         Key::new("max_state", Form::Size, "The most that a plan's results may take; `1MiB` by default."),
         Key::new(
             "repeat_limit",

@@ -14,6 +14,7 @@ pub(super) fn read(file: &Section<'_>) -> (Limits, Option<Range<usize>>) {
         max_steps: section.integer("max_steps").unwrap_or(defaults.max_steps),
         max_tool_calls: section.integer("max_tool_calls").unwrap_or(defaults.max_tool_calls),
         timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
+        answer_timeout_ms: section.millis("answer_timeout"),
         on_exceeded: section.choice("on_exceeded", ON_EXCEEDED).unwrap_or_default(),
         max_tokens: section.integer("max_tokens"),
         max_cost_nano_usd: section.dollars("max_cost_usd"),

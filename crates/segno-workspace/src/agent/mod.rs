@@ -111,6 +111,8 @@ pub struct ToolSettings {
     pub effect: Option<EffectClass>,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: Option<OnIndeterminate>,
+    /// How long a result stands for further calls with the same arguments, in milliseconds, and where the file says so.
+    pub cache_ms: Option<Located<u64>>,
 }
 
 impl AgentTools {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use segno_core::{AgentConfig, SEMANTICS, Tool, ToolName, ToolPattern, Toolbox};
+use segno_core::{AgentConfig, EffectClass, SEMANTICS, Tool, ToolKind, ToolName, ToolPattern, Toolbox};
 
 use super::{AgentFile, callees};
 use crate::catalogue::{Catalogue, CatalogueTool};
@@ -37,13 +37,16 @@ impl AgentFile {
         let mut tools = Toolbox::default();
         for (name, offered) in catalogue {
             if self.tools.allows(name) {
-                tools.tools.insert(name.clone(), self.tool(name, offered));
+                let tool = self.tool(name, offered);
+                self.check_cache(&report, name, &tool);
+                tools.tools.insert(name.clone(), tool);
             } else {
                 tools.forbidden.insert(name.clone());
             }
         }
         for (name, agent) in &self.agent_tools {
             let tool = self.tool(name, &agent.offered());
+            self.check_cache(&report, name, &tool);
             tools.tools.insert(name.clone(), agent.adapt(tool, self.tools.settings.get(name)));
         }
         self.check_model_names(&report, &tools);
@@ -77,8 +80,30 @@ impl AgentFile {
             approve: self.tools.approve.iter().any(|pattern| pattern.value.matches(name)),
             on_failure: settings.on_failure,
             on_indeterminate: settings.on_indeterminate.unwrap_or(default.on_indeterminate),
+            cache_ms: settings.cache_ms.map(|cache| cache.value),
             ..default
         }
+    }
+
+    /// A result can stand for another call only where the call changes nothing.
+    fn check_cache(&self, report: &Report, name: &ToolName, tool: &Tool) {
+        let cache = self.tools.settings.get(name).and_then(|settings| settings.value.cache_ms.clone());
+        let Some(cache) = cache else { return };
+        let (problem, help) = match (&tool.kind, tool.class) {
+            (ToolKind::External, EffectClass::Read) => return,
+            (ToolKind::External, _) => (
+                format!("`{name}` may change something, so each call is made"),
+                "take it out, or say `effect = \"read\"` if it only reads",
+            ),
+            _ => (
+                format!("`{name}` is performed by the engine itself"),
+                "take it out: only results of tool servers are kept",
+            ),
+        };
+        report
+            .error(Code::InvalidValue, cache.span, "`cache` does not fit this tool")
+            .label(problem)
+            .help(help);
     }
 
     fn check_names(&self, report: &Report, catalogue: &Catalogue, unknown_servers: &BTreeSet<String>) {

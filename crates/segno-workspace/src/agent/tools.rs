@@ -54,6 +54,9 @@ fn settings(section: &Section<'_>) -> Settings {
             on_failure,
             effect: section.choice("effect", EFFECTS),
             on_indeterminate: section.choice("on_indeterminate", ON_INDETERMINATE),
+            cache_ms: section
+                .millis("cache")
+                .map(|value| Located { value, span: section.key_span("cache").unwrap_or(key.span.clone()) }),
         };
         match plain_name(&key.value).as_ref().unwrap_or(&key.value).parse() {
             Ok(name) => {

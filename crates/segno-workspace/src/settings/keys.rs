@@ -1,6 +1,6 @@
 //! The keys of `segno.toml`.
 
-use super::models;
+use super::{dispatch, models};
 use crate::shape::{Form, Key, Shape, Tagged};
 
 pub(crate) static FILE: Shape = Shape::new(
@@ -22,6 +22,11 @@ pub(crate) static FILE: Shape = Shape::new(
             "secrets",
             Form::Map(&Form::Table(&SECRET)),
             "Secrets by name; never the secrets themselves.",
+        ),
+        Key::new(
+            "dispatch",
+            Form::Table(&DISPATCH),
+            "How much a process does at once, and when it leaves somebody alone who fails.",
         ),
     ],
 );
@@ -67,6 +72,11 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
             "Where the key is found: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.",
         ),
         Key::new("extra", Form::Open, "Further fields of the request's body, such as `reasoning`."),
+        Key::new(
+            "concurrency",
+            dispatch::COUNT,
+            "The most requests at once; by default what `[dispatch]` allows a process.",
+        ),
         PRICE,
     ],
 );
@@ -113,6 +123,33 @@ pub(super) static SECRET: Shape = Shape {
 static STORE: Shape = Shape::new(
     "`[store]`",
     &[Key::new("path", Form::Text, "The file that keeps runs; `.segno/segno.db` by default.")],
+);
+
+static DISPATCH: Shape = Shape::new(
+    "`[dispatch]`",
+    &[
+        Key::new(
+            "concurrency",
+            dispatch::COUNT,
+            "The most calls of tools, models and memory that a process performs at once; 256 by default.",
+        ),
+        Key::new("tenant_concurrency", dispatch::COUNT, "The most of these for one tenant; 64 by default."),
+        Key::new(
+            "queue",
+            dispatch::COUNT,
+            "The most calls that wait for one tool server or model; 1024 by default. The next one is `overloaded`.",
+        ),
+        Key::new(
+            "breaker_failures",
+            dispatch::COUNT,
+            "The failures in a row after which a server or model is left alone for a while; 5 by default.",
+        ),
+        Key::new(
+            "breaker_cool_down",
+            Form::Duration,
+            "How long it is left alone at first, doubled by each further failure; `10s` by default.",
+        ),
+    ],
 );
 
 static MEMORY: Shape = Shape::new(
@@ -173,5 +210,10 @@ static LIMITS: Shape = Shape::new(
         Key::new("call_timeout", Form::Duration, "The longest that one call may take; `5s` by default."),
         Key::new("output", Form::Size, "The most bytes of one answer; `1MiB` by default."),
         Key::new("stderr", Form::Size, "What is kept of its standard error; `64KiB` by default."),
+        Key::new(
+            "concurrency",
+            dispatch::COUNT,
+            "The most calls at once; by default what `[dispatch]` allows a process.",
+        ),
     ],
 );

@@ -1,5 +1,6 @@
 //! What `segno.toml` says: models, tool servers, where things are kept.
 
+mod dispatch;
 mod keys;
 mod models;
 mod paths;
@@ -34,6 +35,35 @@ pub struct Settings {
     pub memory: MemoryBinding,
     /// The secrets by name, `[secrets]`. Their values are scrubbed from whatever is recorded.
     pub secrets: BTreeMap<String, SecretRef>,
+    /// How many effects a process performs at once, and when it leaves somebody alone who fails.
+    pub dispatch: DispatchSettings,
+}
+
+/// How many effects a process performs at once, and when it leaves somebody alone who fails, `[dispatch]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DispatchSettings {
+    /// Most effects of a process at once: calls of tools and models, memory operations. 256 by default.
+    pub concurrency: usize,
+    /// Most effects of one tenant at once. 64 by default, so that four busy tenants do not stop the others.
+    pub tenant_concurrency: usize,
+    /// Most effects that wait for one tool server or model; the next one fails as `overloaded`. 1,024 by default.
+    pub queue: usize,
+    /// Failures in a row after which a tool server or model is left alone for a while. 5 by default.
+    pub breaker_failures: u32,
+    /// How long it is left alone at first; each further failure doubles it, up to sixteen times. 10 seconds by default.
+    pub breaker_cool_down: Duration,
+}
+
+impl Default for DispatchSettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 256,
+            tenant_concurrency: 64,
+            queue: 1_024,
+            breaker_failures: 5,
+            breaker_cool_down: Duration::from_secs(10),
+        }
+    }
 }
 
 /// Where a model's replies come from.
@@ -63,10 +93,14 @@ pub struct HttpBinding {
     /// The endpoint's address, without the wire's own path; the provider's own when absent. `https`, or `http` to
     /// this machine or where the file allows it.
     pub base_url: Option<String>,
+    /// Whether it may be reached unencrypted elsewhere than on this machine; `false` by default.
+    pub allow_http: bool,
     /// The key; endpoints of one's own may need none.
     pub api_key: Option<SecretRef>,
     /// Further fields of the request's body.
     pub extra: Map<String, Value>,
+    /// Most requests at once; what a process may perform at once when absent.
+    pub concurrency: Option<usize>,
 }
 
 /// A wire format, named after whoever made it.
@@ -155,11 +189,19 @@ pub struct ServerLimits {
     pub output: u64,
     /// Bytes kept of what the server wrote last to standard error. 64 KiB by default.
     pub stderr: u64,
+    /// Most calls at once, each in an instance of its own; what a process may perform at once when absent.
+    pub concurrency: Option<usize>,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { memory: 64 << 20, call_timeout: Duration::from_secs(5), output: 1 << 20, stderr: 64 << 10 }
+        Self {
+            memory: 64 << 20,
+            call_timeout: Duration::from_secs(5),
+            output: 1 << 20,
+            stderr: 64 << 10,
+            concurrency: None,
+        }
     }
 }
 

@@ -78,25 +78,35 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         // The providers themselves answer nobody without a key; a local endpoint may.
         model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
     }
-    let extra = extra(model);
+    let extra = extra(model, provider);
     let name = model.string("model")?.value;
-    Some(HttpBinding { provider, model: name, base_url, api_key, extra: extra? })
+    let concurrency = model.integer("concurrency");
+    Some(HttpBinding { provider, model: name, base_url, allow_http, api_key, extra: extra?, concurrency })
 }
 
 /// Reads further fields of the body; those that make up the request itself are refused.
-fn extra(model: &Section<'_>) -> Option<serde_json::Map<String, serde_json::Value>> {
+fn extra(model: &Section<'_>, provider: Provider) -> Option<serde_json::Map<String, serde_json::Value>> {
     let Some(value) = model.get("extra") else { return Some(serde_json::Map::new()) };
     let Some(table) = value.get_ref().as_table() else {
         return wrong_type(model.report, "extra", value, "a table");
     };
     let mut is_valid = true;
-    for key in table.keys().filter(|key| RESERVED.contains(&key.get_ref().as_ref())) {
-        is_valid = false;
-        model
-            .report
-            .error(Code::InvalidValue, key.span(), format!("`extra` cannot set `{}`", key.get_ref()))
-            .label("it makes up the request itself")
-            .help("take it out: the agent file says what is asked, and how");
+    let refused = provider.refused();
+    for (key, value) in table {
+        let name = key.get_ref().as_ref();
+        let within = value.get_ref().as_table().into_iter().flatten();
+        let within = within.map(|(member, _)| (format!("{name}.{}", member.get_ref()), member.span()));
+        for (path, span) in std::iter::once((name.to_owned(), key.span())).chain(within) {
+            if !RESERVED.contains(&path.as_str()) && !refused.contains(&path.as_str()) {
+                continue;
+            }
+            is_valid = false;
+            model
+                .report
+                .error(Code::InvalidValue, span, format!("`extra` cannot set `{path}`"))
+                .label("it makes up the request itself")
+                .help("take it out: the agent file says what is asked, and how");
+        }
     }
     match json(model.report, "extra", value, &mut |_, _| {})? {
         serde_json::Value::Object(extra) if is_valid => Some(extra),
@@ -111,6 +121,19 @@ fn price(model: &Section<'_>) -> Option<Price> {
 }
 
 impl Provider {
+    /// Fields of a body that this wire format sets itself, besides those of all.
+    fn refused(self) -> &'static [&'static str] {
+        match self {
+            Self::Openai => {
+                &["response_format", "functions", "function_call", "n", "stream_options.include_usage"]
+            }
+            Self::OpenaiResponses => {
+                &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"]
+            }
+            Self::Anthropic => &["output_format", "output_config.format"],
+        }
+    }
+
     /// The environment variable that usually holds the key.
     fn usual_key(self) -> &'static str {
         match self {
@@ -124,6 +147,6 @@ impl Provider {
 /// tokens is the smallest price that is counted.
 pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
 
-/// Fields of a body that the wire formats set themselves.
+/// Fields of a body that all wire formats set themselves.
 const RESERVED: &[&str] =
     &["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];

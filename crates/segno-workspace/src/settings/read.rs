@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use super::paths::Paths;
-use super::{FILE, MemoryBinding, Settings, models, secrets, servers};
+use super::{FILE, MemoryBinding, Settings, dispatch, models, secrets, servers};
 use crate::report::Report;
 use crate::section::Section;
 
@@ -49,6 +49,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
                 .unwrap_or_default(),
         },
         secrets: secrets::read(&file, &paths),
+        dispatch: dispatch::read(&file),
     };
     SettingsRead { settings, store_is_known }
 }

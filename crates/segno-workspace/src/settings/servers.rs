@@ -88,6 +88,7 @@ fn limits(section: &Section<'_>) -> ServerLimits {
         call_timeout: section.duration("call_timeout").unwrap_or(defaults.call_timeout),
         output: section.size("output").unwrap_or(defaults.output),
         stderr: section.size("stderr").unwrap_or(defaults.stderr),
+        concurrency: section.integer("concurrency"),
     }
 }
 

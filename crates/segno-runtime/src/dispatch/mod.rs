@@ -1,0 +1,286 @@
+//! Whether an effect may start now: limits for the process, for each tenant and for each tool server, model or tool in
+//! process, bounded queues behind them, and a circuit breaker for each.
+//!
+//! Whoever may start holds a [`Permit`] until the effect is over. A caller that has to wait has written down that it
+//! does: an effect that never started is in nobody's doubt.
+
+mod breaker;
+mod cache;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use segno_core::{Failure, FailureCode, Outcome, Request};
+use segno_sandbox::Received;
+use segno_workspace::DispatchSettings;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use self::breaker::{Breaker, BreakerSettings, CallEnd, Turn, Verdict};
+pub(crate) use self::cache::{CacheKey, ResultCache};
+use crate::policy::AttemptError;
+
+/// Whoever performs effects, seen from here: each has a queue and a breaker of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// A model of segno.toml.
+    Model(String),
+    /// A tool server of segno.toml.
+    Server(String),
+    /// A tool that is registered in process.
+    Tool(String),
+    /// The workspace's memory.
+    Memory,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(name) => write!(f, "the model `{name}`"),
+            Self::Server(name) => write!(f, "the tool server `{name}`"),
+            Self::Tool(name) => write!(f, "the tool `{name}`"),
+            Self::Memory => f.write_str("the memory"),
+        }
+    }
+}
+
+/// What the effects of a process are up against, as of now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Effects under way.
+    pub under_way: usize,
+    /// Effects that wait for others to end.
+    pub queued: usize,
+    /// Whose circuit breaker is open.
+    pub open: Vec<String>,
+}
+
+/// Lets effects start.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    settings: DispatchSettings,
+    /// Limits of single servers and models.
+    limits: BTreeMap<Target, usize>,
+    process: Arc<Semaphore>,
+    /// Tenants are named by requests, so that only those with effects under way or waiting are kept.
+    tenants: Mutex<BTreeMap<String, Weak<Semaphore>>>,
+    lanes: Mutex<BTreeMap<Target, Arc<Lane>>>,
+    pub(crate) cache: ResultCache,
+}
+
+#[derive(Debug)]
+struct Lane {
+    target: Target,
+    permits: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    breaker: Mutex<Breaker>,
+}
+
+impl Lane {
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the breaker.
+    fn pass(&self) -> Result<bool, AttemptError> {
+        match self.breaker().admit(Instant::now()) {
+            Verdict::Pass => Ok(false),
+            Verdict::Probe => Ok(true),
+            Verdict::Wait { left, failures } => {
+                let message = format!(
+                    "{} is not asked for another {} ms: it failed {failures} times in a row",
+                    self.target,
+                    left.as_millis()
+                );
+                Err(refused(FailureCode::Unavailable, message, Some(left)))
+            }
+        }
+    }
+}
+
+/// The right to perform an effect, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    lane: Arc<Lane>,
+    probe: bool,
+    end: CallEnd,
+    _held: [OwnedSemaphorePermit; 3],
+}
+
+impl Permit {
+    /// Takes what came of the effect.
+    pub(crate) fn settle(mut self, result: &Result<Outcome, AttemptError>) {
+        self.end = match result {
+            Ok(_) => CallEnd::Worked,
+            Err(error) if error.transient || error.failure.code == FailureCode::Timeout => CallEnd::Failed,
+            // Whoever refuses is there.
+            Err(_) => CallEnd::Worked,
+        };
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let turn = self.lane.breaker().ended(Instant::now(), self.probe, self.end);
+        match turn {
+            Some(Turn::Opened { pause, failures }) => {
+                let (target, pause_ms) = (&self.lane.target, pause.as_millis());
+                tracing::warn!(%target, failures, pause_ms, "it failed too often in a row and is not asked for a while");
+            }
+            Some(Turn::Closed) => tracing::info!(target = %self.lane.target, "it answers again"),
+            None => {}
+        }
+    }
+}
+
+/// What an effect is told that wants to start.
+pub(crate) enum Admission {
+    /// It may.
+    Now(Permit),
+    /// It may when this is done.
+    Later(Wait),
+    /// It may not; nothing was sent.
+    Refused(AttemptError),
+}
+
+/// A place in a queue.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    place: Place,
+    order: [Arc<Semaphore>; 3],
+}
+
+/// A place is given back when nobody waits on it any more.
+#[derive(Debug)]
+struct Place(Arc<Lane>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Wait {
+    /// Waits until the effect may start.
+    pub(crate) async fn admitted(self) -> Result<Permit, AttemptError> {
+        // Always in this order, so that nobody waits in a circle, and what a tenant waits for keeps no other one waiting.
+        let [tenant, lane, process] = self.order;
+        let held = [acquire(tenant).await?, acquire(lane).await?, acquire(process).await?];
+        let lane = Arc::clone(&self.place.0);
+        let probe = lane.pass()?;
+        Ok(Permit { lane, probe, end: CallEnd::Unknown, _held: held })
+    }
+}
+
+async fn acquire(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit, AttemptError> {
+    let closed = |_| refused(FailureCode::Unavailable, "the engine stops".to_owned(), None);
+    semaphore.acquire_owned().await.map_err(closed)
+}
+
+impl Dispatcher {
+    pub(crate) fn new(settings: DispatchSettings, limits: BTreeMap<Target, usize>) -> Self {
+        Self {
+            process: Arc::new(Semaphore::new(settings.concurrency)),
+            settings,
+            limits,
+            tenants: Mutex::default(),
+            lanes: Mutex::default(),
+            cache: ResultCache::default(),
+        }
+    }
+
+    /// Asks whether an effect may start.
+    pub(crate) fn admit(&self, target: &Target, tenant: &str) -> Admission {
+        let lane = self.lane(target);
+        let tenant = self.tenant(tenant);
+        let order = [tenant, Arc::clone(&lane.permits), Arc::clone(&self.process)];
+        let held = order.each_ref().map(|semaphore| Arc::clone(semaphore).try_acquire_owned().ok());
+        if let [Some(one), Some(two), Some(three)] = held {
+            return match lane.pass() {
+                Ok(probe) => {
+                    Admission::Now(Permit { lane, probe, end: CallEnd::Unknown, _held: [one, two, three] })
+                }
+                Err(error) => Admission::Refused(error),
+            };
+        }
+        let place = Place(lane);
+        if place.0.waiting.fetch_add(1, Ordering::Relaxed) >= self.settings.queue {
+            let message = format!(
+                "{} is overloaded: {} effects wait for it already",
+                place.0.target, self.settings.queue
+            );
+            return Admission::Refused(refused(FailureCode::Overloaded, message, None));
+        }
+        Admission::Later(Wait { place, order })
+    }
+
+    /// What is under way, and what waits.
+    pub(crate) fn load(&self) -> Load {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        Load {
+            under_way: self.settings.concurrency.saturating_sub(self.process.available_permits()),
+            queued: lanes.values().map(|lane| lane.waiting.load(Ordering::Relaxed)).sum(),
+            open: lanes
+                .values()
+                .filter(|lane| lane.breaker().is_open())
+                .map(|lane| lane.target.to_string())
+                .collect(),
+        }
+    }
+
+    fn lane(&self, target: &Target) -> Arc<Lane> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane = lanes.entry(target.clone()).or_insert_with(|| {
+            let limit = self.limits.get(target).copied().unwrap_or(self.settings.concurrency);
+            let breaker = BreakerSettings {
+                failures: self.settings.breaker_failures,
+                cool_down: self.settings.breaker_cool_down,
+            };
+            Arc::new(Lane {
+                target: target.clone(),
+                permits: Arc::new(Semaphore::new(limit)),
+                waiting: AtomicUsize::new(0),
+                breaker: Mutex::new(Breaker::new(breaker)),
+            })
+        });
+        Arc::clone(lane)
+    }
+
+    fn tenant(&self, tenant: &str) -> Arc<Semaphore> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = tenants.get(tenant).and_then(Weak::upgrade) {
+            return known;
+        }
+        tenants.retain(|_, semaphore| semaphore.strong_count() > 0);
+        let semaphore = Arc::new(Semaphore::new(self.settings.tenant_concurrency));
+        tenants.insert(tenant.to_owned(), Arc::downgrade(&semaphore));
+        semaphore
+    }
+}
+
+/// Who performs a request; none for what the driver does itself.
+pub(crate) fn target(request: &Request, model: Option<&str>, in_process: bool) -> Option<Target> {
+    match request {
+        Request::ModelCompletion(_) => model.map(|model| Target::Model(model.to_owned())),
+        Request::MemorySearch(_) | Request::MemoryCreate(_) | Request::MemoryTraverse(_) => {
+            Some(Target::Memory)
+        }
+        Request::ToolCall(call) if in_process => Some(Target::Tool(call.tool_name.to_string())),
+        Request::ToolCall(call) => {
+            let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
+            Some(Target::Server(server.to_owned()))
+        }
+        // A parent waits for its child: it must not stand in its way.
+        Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => None,
+    }
+}
+
+fn refused(code: FailureCode, message: String, after: Option<Duration>) -> AttemptError {
+    AttemptError { failure: Failure::new(code, message), received: Received::No, transient: true, after }
+}
+
+#[cfg(test)]
+mod tests;

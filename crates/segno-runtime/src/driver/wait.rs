@@ -1,0 +1,200 @@
+//! What a run waits for: people, times, child runs; and what happens when nobody answers, or somebody gives an operation up.
+
+use segno_core::{
+    Answer, Failure, FailureCode, Gate, GateState, OperationId, Outcome, Request, RunId, Timestamp,
+};
+
+use super::{Driver, HOLD, Input, Running, is_free};
+use crate::compare;
+use crate::error::RunFailure;
+use crate::handle::WaitingOperation;
+use crate::start::child_run;
+
+/// Who answers when nobody does.
+const NOBODY: &str = "segno";
+
+impl Driver {
+    pub(super) fn waiting(&self) -> Vec<WaitingOperation> {
+        let own = waiting(self.context.run, self.machine.state());
+        let below = self.paused.values().flat_map(|paused| paused.waiting.iter().cloned());
+        own.into_iter().chain(below).collect()
+    }
+
+    /// The first time at which something goes on by itself.
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        let timers = self.missing().filter_map(|operation| match &operation.request {
+            Request::Timer(timer) => Some(timer.until),
+            Request::ModelCompletion(_)
+            | Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::ToolCall(_)
+            | Request::AgentCall(_)
+            | Request::Input(_) => None,
+        });
+        let paused = self.paused.values().filter_map(|paused| paused.wake_at);
+        timers.chain(paused).chain(self.expiries().map(|(_, at)| at)).min()
+    }
+
+    /// Takes up what comes soon, so that the run is not suspended for a moment; says whether there is something.
+    pub(super) fn wake(&mut self) -> bool {
+        let soon = self.now().as_millis().saturating_add(u64::try_from(HOLD.as_millis()).unwrap_or(u64::MAX));
+        let soon = |at: Timestamp| at.as_millis() <= soon;
+        let timers = self.missing().filter_map(|operation| match &operation.request {
+            Request::Timer(timer) if soon(timer.until) => Some(operation.id),
+            _ => None,
+        });
+        let mut due: Vec<OperationId> = timers.collect();
+        let children = self.paused.iter().filter(|(_, paused)| paused.wake_at.is_some_and(soon));
+        due.extend(children.map(|(id, _)| *id));
+        for id in &due {
+            self.paused.remove(id);
+            let attempt = self.progress.get(id).map_or(1, |progress| progress.attempts.max(1));
+            self.starting.push((*id, attempt));
+        }
+        !due.is_empty()
+    }
+
+    /// When the questions that people may leave unanswered are answered with a no.
+    fn expiries(&self) -> impl Iterator<Item = (OperationId, Timestamp)> {
+        let limit = self.context.config.limits.answer_timeout_ms;
+        self.missing().filter_map(move |operation| match operation.gate {
+            GateState::Waiting(Gate::Approval | Gate::Input) => {
+                let asked = self.progress.get(&operation.id)?.asked;
+                Some((operation.id, Timestamp::from_millis(asked.saturating_add(limit?))))
+            }
+            // Whether something took place does not become clear by waiting.
+            GateState::Waiting(Gate::InDoubt { .. }) | GateState::Open | GateState::Answered => None,
+        })
+    }
+
+    /// Answers the questions that nobody has answered in time.
+    pub(super) fn expire(&mut self) -> Result<(), RunFailure> {
+        let now = self.now();
+        let expired: Vec<OperationId> =
+            self.expiries().filter(|(_, at)| *at <= now).map(|(operation, _)| operation).collect();
+        let seconds = self.context.config.limits.answer_timeout_ms.unwrap_or_default() / 1_000;
+        for operation in expired {
+            let reason = Some(format!("nobody answered within {seconds} s"));
+            self.answer(operation, Answer::Denied { reason, by: Some(NOBODY.to_owned()) })?;
+        }
+        Ok(())
+    }
+
+    /// Takes an answer that another process passed on. One that comes too late is dropped: somebody else was faster.
+    pub(super) fn take_answer(&mut self, operation: OperationId, answer: Answer) -> Result<(), RunFailure> {
+        let gate = self.missing().find(|missing| missing.id == operation).map(|missing| &missing.gate);
+        let fits = match (gate, &answer) {
+            (Some(GateState::Waiting(Gate::Approval)), Answer::Approved { .. } | Answer::Denied { .. })
+            | (Some(GateState::Waiting(Gate::Input)), Answer::Given { .. } | Answer::Denied { .. })
+            | (
+                Some(GateState::Waiting(Gate::InDoubt { .. })),
+                Answer::Done { .. } | Answer::NotDone { .. },
+            ) => true,
+            (
+                Some(GateState::Waiting(_) | GateState::Open | GateState::Answered) | None,
+                Answer::Approved { .. }
+                | Answer::Denied { .. }
+                | Answer::Given { .. }
+                | Answer::Done { .. }
+                | Answer::NotDone { .. },
+            ) => false,
+        };
+        if !fits {
+            tracing::info!(run = %self.context.run, %operation, "an answer came too late");
+            return Ok(());
+        }
+        self.answer(operation, answer)
+    }
+
+    /// Gives operations up for somebody: questions are answered with a no, child runs are ended, and what has not
+    /// started or may be repeated gets no outcome but this. An effect that may not be repeated and has started
+    /// finishes, and its outcome is kept.
+    pub(super) fn give_up_operations(
+        &mut self,
+        operations: &[OperationId],
+        by: Option<&String>,
+        reason: Option<&String>,
+    ) -> Result<(), RunFailure> {
+        for id in operations {
+            let Some(operation) = self.missing().find(|operation| operation.id == *id) else { continue };
+            let progress = self.progress.get(id).copied().unwrap_or_default();
+            match (&operation.gate, &operation.request) {
+                (GateState::Waiting(Gate::Approval | Gate::Input), _) => {
+                    let reason = Some(reason.cloned().unwrap_or_else(|| "it was given up".to_owned()));
+                    self.answer(*id, Answer::Denied { reason, by: by.cloned() })?;
+                }
+                (GateState::Waiting(Gate::InDoubt { .. }), _) => {}
+                (GateState::Open | GateState::Answered, Request::AgentCall(_)) if progress.started => {
+                    let (engine, child) = (self.context.engine.clone(), child_run(*id));
+                    let (by, reason) = (by.cloned(), reason.cloned());
+                    self.spawn(Running::idle(*id, progress.attempts), async move {
+                        if let Err(error) = engine.cancel(child, by, reason).await {
+                            tracing::debug!(%child, %error, "a child run is over, or could not be ended");
+                        }
+                        Input::GivenUp
+                    });
+                }
+                (GateState::Open | GateState::Answered, _) => {
+                    let mut running = self.running.values().filter(|running| running.operation == *id);
+                    let pausing = |running: &Running| running.pause.is_some() && !running.may_be_lost();
+                    let stops = !progress.doubtful
+                        && (is_free(operation.terms.class) || !progress.started || running.any(pausing));
+                    if !stops {
+                        continue;
+                    }
+                    for running in self.running.values().filter(|running| running.operation == *id) {
+                        running.abort.abort();
+                    }
+                    self.queue.retain(|(queued, _)| queued != id);
+                    self.starting.retain(|(starting, _)| starting != id);
+                    self.permits.remove(id);
+                    let words = reason.map_or(String::new(), |reason| format!(": {reason}"));
+                    let message = format!("it was given up{words}");
+                    let failure = Failure::new(FailureCode::Cancelled, message);
+                    self.record_outcome(*id, Outcome::Failed(failure))?;
+                }
+            }
+        }
+        self.fill()?;
+        self.go_on()
+    }
+}
+
+/// The operations that wait for an answer.
+pub(crate) fn waiting(run: RunId, state: &segno_core::AgentState) -> Vec<WaitingOperation> {
+    let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
+    let waiting = pending.filter_map(|pending| match &pending.operation.gate {
+        GateState::Waiting(gate) => Some(WaitingOperation {
+            run,
+            operation: pending.operation.id,
+            gate: gate.clone(),
+            question: pending.operation.question().unwrap_or_default(),
+            tool: match &pending.operation.request {
+                Request::ToolCall(call) => Some(call.tool_name.clone()),
+                Request::ModelCompletion(_)
+                | Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => None,
+            },
+            arguments: match &pending.operation.request {
+                Request::ToolCall(call) => Some(call.parameters.clone()),
+                // Nobody can agree to what they do not see.
+                request @ (Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::AgentCall(_)) => Some(compare::payload(request)),
+                Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
+            },
+            schema: match &pending.operation.request {
+                Request::Input(input) => input.schema.clone(),
+                _ => None,
+            },
+        }),
+        GateState::Open | GateState::Answered => None,
+    });
+    waiting.collect()
+}
