@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use segno_memory::{ExportError, ImportError, MemoryError};
 use segno_runtime::{EngineError, FoldError, OpenError, Received, RunFailure, ToolboxError};
 use segno_store::{AcquireError, CreateError, ReadError};
+use segno_workspace::Diagnostic;
 
 use crate::exit::Exit;
-use crate::render::text::count;
+use crate::render::text::{count, short};
 
 /// Why a command could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,8 @@ pub(crate) enum Error {
     NotAnId { given: String, what: &'static str, expected: &'static str },
     #[error("this workspace has no runs yet")]
     NoRuns,
+    #[error("no run goes on in the session `{session}`")]
+    NothingOpen { session: String },
     #[error("no run of this workspace begins with `{given}`")]
     UnknownRun { given: String },
     #[error("`{given}` is the beginning of {} runs: {}", found.len(), found.join(", "))]
@@ -53,6 +56,24 @@ pub(crate) enum Error {
     MediaType { path: PathBuf },
     #[error("stopped before the run began")]
     Stopped,
+    #[error("run {run} is not over: another process performs it, and was told to end it")]
+    NotLetGo { run: String },
+    #[error("`{}` has errors", file.display())]
+    Configuration { file: PathBuf, problems: Box<Problems> },
+    #[error("cannot measure in `{}`", place.display())]
+    CannotMeasure { place: PathBuf, source: io::Error },
+    #[error("the disk of `{}` could not be measured", place.display())]
+    NotMeasured { place: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("stopped before all was measured")]
+    StoppedMeasuring,
+    #[error("`{}` could not be removed", path.display())]
+    LeftBehind { path: PathBuf, source: io::Error },
+    #[error("it is not said where run {run} is to part: expected `--at STEP` or `--set OP=FILE`")]
+    NoPlaceToFork { run: String },
+    #[error("the file and the document would both go to standard output")]
+    TwoDocuments,
+    #[error("`{}` is not whole: its end is missing after {}", path.display(), count(*bytes, "byte"))]
+    CutArchive { path: PathBuf, bytes: u64 },
     #[error("`--{option}` belongs to an answer")]
     WithoutAnswer { option: &'static str },
     #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
@@ -65,8 +86,10 @@ pub(crate) enum Error {
     FileTaken { path: PathBuf },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{tool}` is {class}: to call it twice may be wrong, and nobody agreed to it")]
-    NotAgreed { tool: String, class: &'static str },
+    #[error("`{tool}` is {why}, and nobody agreed to it")]
+    NotAgreed { tool: String, why: String },
+    #[error(transparent)]
+    Backup(#[from] segno_store::BackupError),
     #[error("there is no entity `{name}` in this memory")]
     UnknownEntity { name: String, known: Vec<String> },
     #[error(transparent)]
@@ -83,6 +106,14 @@ pub(crate) enum Error {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Run(#[from] RunFailure),
+}
+
+/// What is wrong with a file that stands in the place of one of the workspace's own.
+#[derive(Debug)]
+pub(crate) struct Problems {
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The text of the file, with its secrets masked.
+    pub(crate) text: Option<String>,
 }
 
 impl From<ToolboxError> for Error {
@@ -140,7 +171,9 @@ impl Error {
             Self::NotAnId { what: AN_OPERATION, .. } => {
                 bad_input("unknown_operation").with_help("list a run's operations with `segno show RUN`")
             }
-            Self::NotAnId { .. } | Self::UnknownRun { .. } => bad_input("unknown_run").with_help(LIST_RUNS),
+            Self::NotAnId { .. } | Self::UnknownRun { .. } | Self::NothingOpen { .. } => {
+                bad_input("unknown_run").with_help(LIST_RUNS)
+            }
             Self::NoRuns => bad_input("unknown_run").with_help("start one with `segno run AGENT`"),
             Self::NoModel { .. } => {
                 bad_input("no_model").with_help("name an agent of this workspace that has `[model]`")
@@ -165,6 +198,24 @@ impl Error {
             Self::Stopped => {
                 Class::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
             }
+            Self::NotLetGo { .. } => failed("owned").with_help("say it again in a moment"),
+            Self::Configuration { .. } => bad_input("workspace"),
+            Self::CannotMeasure { .. } => failed("unwritable").with_help(
+                "name a workspace on the disk to measure that this user may write: `--workspace DIR`",
+            ),
+            Self::NotMeasured { .. } => {
+                failed("bench").with_help("no journal was touched: correct the cause and try again")
+            }
+            Self::StoppedMeasuring => {
+                Class::new(Exit::Interrupted, "stopped").with_help("nothing was left behind: try again")
+            }
+            Self::LeftBehind { .. } => failed("unwritable").with_help("remove it by hand: nothing needs it"),
+            Self::NoPlaceToFork { run } => {
+                bad_input("bad_fork").with_help(format!("`segno show {run}` lists its steps and operations"))
+            }
+            Self::TwoDocuments => bad_input("two_documents").with_help("name a file, or leave `--json` out"),
+            Self::CutArchive { .. } => bad_input("not_an_archive")
+                .with_help("it was cut off or changed on its way: copy it again, or export the run again"),
             Self::AmbiguousRun { .. } => bad_input("ambiguous_run").with_help("give more digits"),
             Self::UnknownOperation { run, .. } => {
                 bad_input("unknown_operation").with_help(format!("look for it with `segno show {run}`"))
@@ -186,6 +237,9 @@ impl Error {
             Self::Write { .. } => {
                 failed("unwritable").with_help("name a place that this user may write, and that is not taken")
             }
+            Self::Backup(segno_store::BackupError::Exists { .. }) => bad_input("taken"),
+            Self::Backup(segno_store::BackupError::Target { .. }) => bad_input("unwritable"),
+            Self::Backup(_) => failed("backup").with_help("examine the journal with `segno doctor`"),
             Self::NotAgreed { .. } => bad_input("not_agreed").with_help("agree with `--yes`"),
             Self::UnknownEntity { name, known } => {
                 let class = bad_input("unknown_entity");
@@ -306,6 +360,20 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
         EngineError::Model { .. } => Class::new(Exit::BadInput, "no_model"),
         EngineError::Ended { .. } => Class::new(Exit::BadInput, "ended"),
+        EngineError::Read(ReadError::Erased { .. })
+        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Erased { .. })) => {
+            Class::new(Exit::Failed, "erased")
+        }
+        EngineError::Erase(error) => match error {
+            segno_store::EraseError::UnknownRun { .. } => {
+                Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+            }
+            segno_store::EraseError::NotEnded { .. } => Class::new(Exit::BadInput, "not_ended"),
+            segno_store::EraseError::UnknownOperation { .. } => {
+                Class::new(Exit::BadInput, "unknown_operation")
+            }
+            _ => Class::new(Exit::Failed, "store"),
+        },
         EngineError::Import(error) => match error {
             segno_store::ImportError::RunConflict { .. } => Class::new(Exit::BadInput, "import_conflict"),
             segno_store::ImportError::Run { .. }
@@ -326,7 +394,8 @@ fn engine(error: &EngineError) -> Class {
 fn run_failure(error: &RunFailure) -> Class {
     match error {
         RunFailure::Append { run, .. } => Class::new(Exit::Failed, "store").with_help(format!(
-            "nothing that was recorded is lost: when the cause is gone, `segno resume {run}`"
+            "nothing that was recorded is lost: when the cause is gone, `segno resume {}`",
+            short(run)
         )),
         _ => Class::new(Exit::Failed, "defect"),
     }

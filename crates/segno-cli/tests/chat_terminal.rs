@@ -217,3 +217,47 @@ fn ctrl_c_at_the_prompt_leaves_and_tells_how_to_come_back() {
     terminal.shows("ended with 130");
     assert!(replayed(&folder).starts_with("identical"));
 }
+
+#[test]
+fn prompts_are_seen_even_if_the_answers_go_to_a_file() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("Hello, Ada.")]);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks > answers");
+    terminal.shows(">");
+    terminal.types("I am Ada.");
+    terminal.shows(">");
+    terminal.types("/quit");
+    terminal.shows("ended with 0");
+    assert_eq!(fs::read_to_string(folder.path().join("answers")).unwrap(), "Hello, Ada.\n");
+}
+
+#[test]
+fn a_conversation_that_is_not_typed_shows_no_prompts_and_loses_no_answer() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("Hello, Ada.")]);
+    let folder = workspace(&double);
+    fs::write(folder.path().join("agents/asks.toml"), ASKS).unwrap();
+    fs::write(folder.path().join("said"), "help me\nwith the disk\n").unwrap();
+    let mut terminal = Terminal::open(&folder, "chat asks < said");
+    terminal.shows("ended with 0");
+    let screen = terminal.screen();
+    assert!(screen.contains("with what?") && screen.contains("So it is with the disk."), "{screen}");
+    assert!(!screen.contains('>') && !screen.contains("answer:"), "{screen}");
+}
+
+const ASKS: &str = r#"name = "asks"
+version = "1.0.0"
+description = "Asks."
+
+[[steps]]
+id = "what"
+ask = "with what?"
+
+[[steps]]
+respond = "So it is {{steps.what}}."
+"#;

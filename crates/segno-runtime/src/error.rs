@@ -230,6 +230,12 @@ pub enum EngineError {
     /// The file's runs could not be imported.
     #[error(transparent)]
     Import(#[from] segno_store::ImportError),
+    /// Old runs could not be deleted.
+    #[error(transparent)]
+    Gc(#[from] segno_store::GcError),
+    /// Content could not be erased.
+    #[error(transparent)]
+    Erase(#[from] segno_store::EraseError),
     /// Another process could not be told.
     #[error(transparent)]
     Post(#[from] segno_store::PostError),

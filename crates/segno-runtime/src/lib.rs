@@ -41,7 +41,9 @@ mod secret;
 mod start;
 mod tool;
 mod toolbox;
+mod upkeep;
 mod with_config;
+mod worker;
 
 pub use clock::{Clock, SystemClock};
 pub use compare::Change;
@@ -54,7 +56,7 @@ pub use fork::ForkOptions;
 pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation};
 pub use inspect::{Inspection, OperationView, StepView};
 pub use observer::Observer;
-pub use replay::ReplayReport;
+pub use replay::{ReplayReport, ReplayVerdict};
 pub use resume::Cancelled;
 pub use secret::{Secret, Secrets, ShortSecret};
 pub use segno_sandbox::Received;
@@ -64,3 +66,4 @@ pub use toolbox::{
     ClassFrom, Grant, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
 };
 pub use with_config::{ChangedRequest, ConfigReport};
+pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -133,10 +133,15 @@ impl VerifiedRun {
 
 /// The files that the first of these records refers to.
 pub(crate) fn attachments(records: &[Record]) -> impl Iterator<Item = Digest> {
-    let started = records.first().and_then(|record| match &record.body {
+    records.first().into_iter().flat_map(|record| files(&record.body))
+}
+
+/// The files that a body refers to.
+pub(crate) fn files(body: &Body) -> impl Iterator<Item = Digest> {
+    let started = match body {
         Body::Started(started) => Some(started),
         _ => None,
-    });
+    };
     started.into_iter().flat_map(|started| &started.request.attachments).map(|attachment| attachment.digest)
 }
 

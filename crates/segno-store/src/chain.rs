@@ -22,7 +22,8 @@ pub(crate) struct Row {
     pub(crate) kind: u8,
     pub(crate) operation: Option<OperationId>,
     pub(crate) parent: Option<OperationId>,
-    pub(crate) body: Vec<u8>,
+    /// None when it was erased.
+    pub(crate) body: Option<Vec<u8>>,
     pub(crate) checksum: Checksum,
     pub(crate) link: Link,
 }
@@ -42,7 +43,7 @@ pub(crate) fn seal(run: RunId, seq: u64, head: Link, records: &[NewRecord]) -> R
             kind: record.body.kind() as u8,
             operation: record.operation,
             parent: record.parent,
-            body,
+            body: Some(body),
             checksum,
             link: Link::default(),
         };
@@ -109,19 +110,29 @@ impl Verifier {
         Self::new(run, 0, Link::default()).check(row)
     }
 
-    /// Checks the next row.
+    /// Checks the next row, whose content must be there.
     pub(crate) fn check(&mut self, row: &Row) -> Result<Record, ReadError> {
+        self.check_any(row)?.ok_or(ReadError::Erased { run: self.run, seq: row.seq })
+    }
+
+    /// Checks the next row; none if its content was erased.
+    pub(crate) fn check_any(&mut self, row: &Row) -> Result<Option<Record>, ReadError> {
         if row.seq != self.next {
             return Err(self.damage(Flaw::Missing));
         }
-        if checksum(&row.body) != row.checksum {
+        if row.body.as_ref().is_some_and(|body| checksum(body) != row.checksum) {
             return Err(self.damage(Flaw::Checksum));
         }
         if link(self.run, self.previous, row) != row.link {
             return Err(self.damage(Flaw::Link));
         }
+        let Some(body) = &row.body else {
+            self.next += 1;
+            self.previous = row.link;
+            return Ok(None);
+        };
         // The bytes are what was written; if they cannot be read, another release wrote them.
-        let body = decode_body(&row.body).map_err(|source| ReadError::NewerVersion {
+        let body = decode_body(body).map_err(|source| ReadError::NewerVersion {
             run: self.run,
             seq: row.seq,
             source,
@@ -131,7 +142,7 @@ impl Verifier {
         }
         self.next += 1;
         self.previous = row.link;
-        Ok(Record {
+        Ok(Some(Record {
             seq: row.seq,
             at: row.at,
             operation: row.operation,
@@ -139,7 +150,7 @@ impl Verifier {
             body,
             checksum: row.checksum,
             link: row.link,
-        })
+        }))
     }
 
     /// The number of the next row.
@@ -191,8 +202,9 @@ mod tests {
     #[test]
     fn an_intact_body_that_this_release_cannot_read_is_of_a_newer_release() {
         let mut row = rows().remove(0);
-        row.body = rmp_serde::to_vec_named(&serde_json::json!({"teleported": {}})).unwrap();
-        row.checksum = checksum(&row.body);
+        let body = rmp_serde::to_vec_named(&serde_json::json!({"teleported": {}})).unwrap();
+        row.checksum = checksum(&body);
+        row.body = Some(body);
         row.link = link(RUN, Link::default(), &row);
         let error = Verifier::new(RUN, 0, Link::default()).check(&row).unwrap_err();
         assert!(matches!(error, ReadError::NewerVersion { seq: 0, .. }), "{error}");

@@ -9,6 +9,7 @@
 mod inbox;
 mod sessions;
 mod transfer;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::{
 pub use self::inbox::*;
 pub use self::sessions::*;
 pub use self::transfer::*;
+pub use self::upkeep::*;
 
 /// Makes a `#[tokio::test]` of every function of the suite, in a module `conformance`.
 ///
@@ -54,6 +56,8 @@ macro_rules! conformance_tests {
             the_status_follows_from_the_records
             a_run_is_read_and_acquired_whatever_it_ended_with
             a_listing_can_be_filtered
+            suspended_runs_are_found_by_what_they_wait_for
+            long_texts_come_back_as_they_were
             runs_are_found_by_the_beginning_of_their_ids
             appends_of_many_runs_do_not_mix
             a_session_has_one_root_run_at_a_time
@@ -72,6 +76,15 @@ macro_rules! conformance_tests {
             an_exported_run_enters_another_journal_as_it_was
             an_import_into_any_store_is_whole
             a_refused_import_adds_nothing
+            times_may_go_back
+            runs_that_nobody_living_owns_can_be_taken
+            the_next_time_to_wake_is_known
+            an_erased_run_is_listed_and_not_read
+            an_erased_operation_leaves_the_rest
+            a_file_that_others_use_is_not_erased
+            a_run_that_goes_on_is_not_erased
+            old_runs_are_deleted_and_what_others_need_stays
+            what_a_deleted_run_had_is_free_again
         }
     };
     ($maker:expr => $($name:ident)*) => {
@@ -135,6 +148,14 @@ pub fn with_key(mut run: NewRun, tenant: &str, key: &str) -> NewRun {
 /// A record that needs nothing before it.
 pub fn note(attempt: u32) -> NewRecord {
     NewRecord::new(at(2_000 + u64::from(attempt)), noted(attempt))
+}
+
+/// A record with this text, repeated to 20,000 bytes: long enough to be kept apart.
+pub fn long_text(text: &str) -> NewRecord {
+    let text = text.repeat(20_000 / text.len() + 1)[..20_000].to_owned();
+    let outcome = Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() });
+    let resolved = Body::Resolved { outcome, attempts: 1, elapsed_ms: 5 };
+    NewRecord::of(at(4_000), OperationId::from_bytes([3; 16]), resolved)
 }
 
 /// What a [`note`] says.

@@ -86,6 +86,7 @@ impl Copies {
             (self.started_at == first.at, "started_at", first),
             (self.progress.status == progress.status, "status", end),
             (self.progress.wake_at == progress.wake_at, "wake_at", end),
+            (self.progress.waiting == progress.waiting, "waiting", end),
             (self.updated_at == end.at, "updated_at", end),
         ];
         match comparisons.into_iter().find(|(agrees, ..)| !agrees) {

@@ -290,6 +290,7 @@ impl From<ReadError> for AcquireError {
             ReadError::Storage(error) => Self::Storage(error),
             error @ (ReadError::Damaged(_)
             | ReadError::NewerVersion { .. }
+            | ReadError::Erased { .. }
             | ReadError::UnknownConfig { .. }
             | ReadError::DamagedConfig { .. }
             | ReadError::DamagedBlob { .. }
@@ -321,6 +322,14 @@ pub enum ReadError {
         seq: u64,
         /// Why it cannot be read.
         source: DecodeError,
+    },
+    /// The content of a record was erased on purpose. The record itself and the chain are intact.
+    #[error("the content of record {seq} of run {run} was erased: only that it was there is known")]
+    Erased {
+        /// The run.
+        run: RunId,
+        /// The first such record that the read came to.
+        seq: u64,
     },
     /// There is no such configuration.
     #[error("no configuration {digest} in the journal")]
@@ -412,7 +421,7 @@ impl Damage {
     fn message(&self) -> String {
         let Self { run, seq, what, intact } = self;
         match what {
-            Flaw::Row => format!("the entry of run {run} is damaged: {what}"),
+            Flaw::Row | Flaw::Seal => format!("the entry of run {run} is damaged: {what}"),
             Flaw::Copy { .. } => {
                 format!(
                     "the entry of run {run} is damaged: {what} (record {seq}); all {intact} records are intact"
@@ -456,6 +465,9 @@ pub enum Flaw {
     NotStarted,
     /// A field in the entry of the run has the wrong form.
     Row,
+    /// The entry's own fields, which no record repeats, are not what was written: the digest of what the run was asked,
+    /// its owner, its epoch, the number of its messages.
+    Seal,
     /// A field in the entry of the run is not what the records say.
     Copy {
         /// The field.
@@ -475,6 +487,7 @@ impl fmt::Display for Flaw {
             Self::Head => "it is not the record that the run ended with",
             Self::NotStarted => "it is not the `started` with which every run begins",
             Self::Row => "one of its fields has the wrong form",
+            Self::Seal => "its fields do not have their checksum",
             Self::Copy { field } => {
                 return write!(f, "its `{field}` is not what the records say");
             }
@@ -509,6 +522,8 @@ pub enum StorageKind {
     Io,
     /// The store was closed, or its writer stopped.
     Closed,
+    /// This kind of store cannot do it.
+    Unsupported,
     /// Something else.
     Other,
 }
@@ -529,6 +544,11 @@ impl StorageError {
 
     pub(crate) const fn closed() -> Self {
         Self { kind: StorageKind::Closed, path: None, cause: None }
+    }
+
+    /// What a store answers that lacks an operation.
+    pub(crate) const fn unsupported() -> Self {
+        Self { kind: StorageKind::Unsupported, path: None, cause: None }
     }
 
     /// The kind of failure.
@@ -559,6 +579,7 @@ impl StorageError {
                 format!("the disk failed under the journal{place}: check the disk, then resume the run")
             }
             StorageKind::Closed => "the journal is closed: open it again".into(),
+            StorageKind::Unsupported => "this kind of store cannot do that: use the journal itself".into(),
             StorageKind::Other => format!("the database of the journal{place} failed"),
         }
     }

@@ -45,10 +45,17 @@
 //! # }
 //! ```
 //!
+//! # Upkeep
+//!
+//! A worker asks for runs that it may take ([`Store::takeable`]) and for the next time to wake ([`Store::next_wake`]).
+//! [`Store::gc`] deletes what ended long ago, [`Store::erase`] the content of one run while its chain still verifies.
+//! [`SqliteStore::doctor`] examines a whole file and [`SqliteStore::backup`] copies it while others write.
+//!
 //! Two stores keep the same promises: [`SqliteStore`], one file, and [`MemoryStore`], its twin for tests. The feature
 //! `conformance` has the suite that every store must pass.
 
 mod archive;
+mod backup;
 mod blob;
 mod bytes;
 mod chain;
@@ -56,11 +63,16 @@ pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod copies;
+mod doctor;
+mod erase;
 mod error;
+mod gc;
 mod inbox;
 mod lease;
 mod memory;
 mod owner;
+mod pack;
+mod progress;
 mod record;
 mod run;
 mod snapshot;
@@ -68,19 +80,26 @@ mod sqlite;
 mod store;
 #[cfg(feature = "conformance")]
 pub mod tamper;
+mod waiting;
 
 pub use archive::{Archive, ArchiveError, ImportError, Imported};
+pub use backup::BackupError;
 pub use blob::digest_bytes;
 pub use bytes::{Checksum, Link};
+pub use doctor::{Checkup, Finding};
+pub use erase::{EraseError, Erased};
 pub use error::{
     AcquireError, AppendError, BlobError, CreateError, Damage, Flaw, OpenError, OwnerError, ReadError,
     RecordError, SnapshotError, StorageError, StorageKind,
 };
+pub use gc::{GcError, GcOptions, GcReport};
 pub use inbox::{Message, PostError};
 pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use owner::{Owner, OwnerId};
+pub use progress::Progress;
 pub use record::{AttemptCause, Body, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor};
 pub use run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use waiting::Waiting;

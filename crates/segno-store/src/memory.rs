@@ -2,19 +2,22 @@
 //!
 //! It keeps encoded rows rather than values, so that what it returns went through the same encoding and verification.
 
+mod keep;
 mod transfer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use segno_core::{AgentName, Digest, RunId};
+use segno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
 
 use crate::archive::{Archive, ImportError, Imported};
 use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier, seal};
 use crate::copies::Copies;
+use crate::erase::{EraseError, Erased};
 use crate::error::{AcquireError, AppendError, CreateError, Flaw, ReadError, SnapshotError};
+use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError, StoredMessage};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
@@ -32,6 +35,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Shelf {
+    /// The number of runs that were ever created.
+    created: usize,
     runs: BTreeMap<RunId, Run>,
     keys: BTreeMap<(String, String), RunId>,
     /// The root runs of each tenant's session, of which at most one goes on.
@@ -54,6 +59,8 @@ struct Run {
     /// The number of messages that were ever posted.
     posted: u64,
     inbox: Vec<StoredMessage>,
+    /// The files that came with it or that it refers to.
+    files: BTreeSet<Digest>,
 }
 
 impl MemoryStore {
@@ -131,6 +138,7 @@ impl Run {
             wake_at: copies.progress.wake_at,
             owner: self.owner,
             parent: copies.parent,
+            waiting: copies.progress.waiting.kinds(),
         }
     }
 }
@@ -155,6 +163,12 @@ impl Shelf {
     fn open_root(&self, copies: &Copies) -> Option<RunId> {
         let roots = self.roots.get(&(copies.tenant.clone(), copies.session.clone()))?;
         roots.iter().copied().find(|id| self.runs.get(id).is_some_and(|run| run.copies.is_open_root()))
+    }
+
+    /// The number of the next run.
+    const fn next(&mut self) -> usize {
+        self.created += 1;
+        self.created
     }
 
     /// Puts a run in its place.
@@ -182,8 +196,10 @@ impl Shelf {
         {
             return Err(CreateError::SessionBusy { session: copies.session, run });
         }
+        let files: Vec<Digest> =
+            started.request.attachments.iter().map(|attachment| attachment.digest).collect();
         let run = Run {
-            number: self.runs.len(),
+            number: self.next(),
             agent: new.agent,
             copies,
             request_digest: new.request_digest,
@@ -193,6 +209,7 @@ impl Shelf {
             snapshot: None,
             posted: 0,
             inbox: Vec::new(),
+            files: new.blobs.iter().map(|(digest, _)| *digest).chain(files).collect(),
         };
         let Head { next_seq, link: head } = run.head();
         self.configs.entry(new.config).or_insert(new.config_json);
@@ -339,6 +356,7 @@ impl Store for MemoryStore {
             .filter(|(_, run)| filter.wake_by.is_none_or(|by| run.wake_at.is_some_and(|at| at <= by)))
             .filter(|(_, run)| filter.session.as_ref().is_none_or(|session| run.session == *session))
             .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
+            .filter(|(_, run)| filter.waiting.is_none_or(|kind| run.waiting.contains(&kind)))
             .filter(|(_, run)| !filter.roots_only || run.parent.is_none())
             .collect();
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
@@ -349,6 +367,22 @@ impl Store for MemoryStore {
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {
         let Some((first, last)) = prefix_range(prefix) else { return Ok(Vec::new()) };
         Ok(self.shelf().runs.range(first..=last).map(|(id, _)| *id).take(FOUND_MAX).collect())
+    }
+
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
+        Ok(self.shelf().takeable(owner, now, limit))
+    }
+
+    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
+        Ok(self.shelf().next_wake())
+    }
+
+    async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        self.shelf().erase(run, operation)
+    }
+
+    async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {
+        Ok(self.shelf().gc(options))
     }
 
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {
@@ -474,7 +508,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_damaged_first_record_is_found_wherever_the_read_begins() {
-        let found = damage(|run| run.rows[0].body[5] ^= 1).await;
+        let found = damage(|run| run.rows[0].body.as_mut().unwrap()[5] ^= 1).await;
         assert_eq!(found, Damage { run: RUN, seq: 0, what: Flaw::Checksum, intact: 0 });
     }
 }

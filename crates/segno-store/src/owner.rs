@@ -3,7 +3,7 @@
 //! An owner is a process that holds an exclusive lock of the operating system on a file of its own. The lock ends with
 //! the process, however it ends; so there is nothing to renew and nothing to wait for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -93,6 +93,24 @@ impl Owner {
         {
             tracing::debug!(owner = %dead, %error, "cannot remove the lock file of a dead owner");
         }
+    }
+}
+
+/// An owner who looks at each other owner once.
+pub(crate) struct Witness<'a> {
+    owner: &'a Owner,
+    seen: BTreeMap<OwnerId, bool>,
+}
+
+impl<'a> Witness<'a> {
+    pub(crate) const fn new(owner: &'a Owner) -> Self {
+        Self { owner, seen: BTreeMap::new() }
+    }
+
+    /// As [`Owner::sees_alive`], as of the first time it was asked.
+    pub(crate) fn sees_alive(&mut self, other: OwnerId) -> bool {
+        let owner = self.owner;
+        *self.seen.entry(other).or_insert_with(|| owner.sees_alive(other))
     }
 }
 

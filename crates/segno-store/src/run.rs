@@ -11,6 +11,7 @@ use crate::error::CreateError;
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::record::{Body, NewRecord, Started};
+use crate::waiting::{Waiting, WaitingSet};
 
 /// A run that is to be created.
 #[derive(Debug, Clone)]
@@ -206,11 +207,13 @@ impl std::fmt::Display for RunStatus {
 pub(crate) struct Progress {
     pub(crate) status: RunStatus,
     pub(crate) wake_at: Option<Timestamp>,
+    pub(crate) waiting: WaitingSet,
 }
 
 impl Progress {
     /// That of a run that has only begun.
-    pub(crate) const BEGUN: Self = Self { status: RunStatus::Running, wake_at: None };
+    pub(crate) const BEGUN: Self =
+        Self { status: RunStatus::Running, wake_at: None, waiting: WaitingSet::EMPTY };
 
     /// Folds bodies; none when they change nothing.
     pub(crate) fn of<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Option<Self> {
@@ -218,13 +221,16 @@ impl Progress {
             if progress.is_some_and(|progress| progress.status.is_end()) {
                 return progress;
             }
-            let (status, wake_at) = match body {
+            let status = match body {
                 Body::Late { .. } => return progress,
-                Body::Suspended { wake_at, .. } => (RunStatus::Suspended, *wake_at),
-                Body::Completed { .. } => (RunStatus::Completed, None),
-                Body::Failed { .. } => (RunStatus::Failed, None),
-                Body::Cancelled { .. } => (RunStatus::Cancelled, None),
-                Body::HandedOff { .. } => (RunStatus::HandedOff, None),
+                Body::Suspended { waiting_for, wake_at } => {
+                    let waiting = WaitingSet::of(waiting_for, *wake_at);
+                    return Some(Self { status: RunStatus::Suspended, wake_at: *wake_at, waiting });
+                }
+                Body::Completed { .. } => RunStatus::Completed,
+                Body::Failed { .. } => RunStatus::Failed,
+                Body::Cancelled { .. } => RunStatus::Cancelled,
+                Body::HandedOff { .. } => RunStatus::HandedOff,
                 Body::Started(_)
                 | Body::Requested { .. }
                 | Body::Attempted { .. }
@@ -233,9 +239,9 @@ impl Progress {
                 | Body::Resolved { .. }
                 | Body::Signalled { .. }
                 | Body::Forked { .. }
-                | Body::Rebound { .. } => (RunStatus::Running, None),
+                | Body::Rebound { .. } => RunStatus::Running,
             };
-            Some(Self { status, wake_at })
+            Some(Self { status, ..Self::BEGUN })
         })
     }
 }
@@ -268,6 +274,9 @@ pub struct RunSummary {
     /// The run that it is a child of; none for a root run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
+    /// What it waits for while it is suspended; a [`Waiting::Timer`] when it wakes by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
 }
 
 /// Which runs a listing shows. The default shows the newest 100 of all.
@@ -287,6 +296,8 @@ pub struct RunFilter {
     pub parent: Option<RunId>,
     /// Only runs that are nobody's children.
     pub roots_only: bool,
+    /// Only suspended ones that wait for this, among others. Found by an index.
+    pub waiting: Option<Waiting>,
     /// Most lines. 100 by default: more than anybody reads, and cheap.
     pub limit: u32,
 }
@@ -301,6 +312,7 @@ impl Default for RunFilter {
             session: None,
             parent: None,
             roots_only: false,
+            waiting: None,
             limit: 100,
         }
     }

@@ -1,15 +1,17 @@
 //! What every store can do.
 
 use async_trait::async_trait;
-use segno_core::{Digest, RunId};
+use segno_core::{Digest, OperationId, RunId, Timestamp};
 
 use crate::archive::{Archive, ImportError, Imported};
-use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError};
+use crate::erase::{EraseError, Erased};
+use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError, StorageError};
+use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError};
 use crate::lease::Lease;
-use crate::owner::Owner;
+use crate::owner::{Owner, Witness};
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
 
 /// A journal of many runs.
 ///
@@ -112,6 +114,66 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the storage fails.
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError>;
+
+    /// Finds runs that nobody living owns and that can go on, at most so many, in no order that means anything: running
+    /// ones whose owner is dead or that have none, suspended ones whose time has come, and suspended ones for which
+    /// messages wait. Children are among them. It costs what it finds, however many runs there are besides.
+    ///
+    /// Whoever wants one acquires it; another may have been faster.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
+        let all = RunFilter { limit: u32::MAX, ..RunFilter::default() };
+        let running = RunFilter { status: Some(RunStatus::Running), ..all.clone() };
+        let due = RunFilter { wake_by: Some(now), ..all };
+        let mut found = self.runs(&running).await?;
+        found.extend(self.runs(&due).await?);
+        let mut witness = Witness::new(owner);
+        let free = found.iter().filter(|run| run.owner.is_none_or(|owner| !witness.sees_alive(owner)));
+        Ok(free.map(|run| run.run).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
+    }
+
+    /// Returns when the first suspended run wakes by itself; none if none does. A time that has passed means that one
+    /// can be taken, unless somebody living owns it.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
+        let due = RunFilter {
+            wake_by: Some(Timestamp::from_millis(u64::MAX)),
+            limit: u32::MAX,
+            ..RunFilter::default()
+        };
+        Ok(self.runs(&due).await?.iter().filter_map(|run| run.wake_at).min())
+    }
+
+    /// Erases the content of an ended run, or of one operation of it and those below it: what it was asked, outcomes,
+    /// answers, responses, files that no other run uses, the snapshot. When it returns, the bytes are gone.
+    ///
+    /// The records stay with their checksums and links, and the chain verifies. Whoever reads one of them gets
+    /// [`ReadError::Erased`]; such a run cannot be replayed or exported. Its line in the listing stays, with its
+    /// tenant, session and start key; so do the tools' names and the digests of what was requested. It may take as
+    /// long as copying the whole journal, and others who write wait.
+    ///
+    /// # Errors
+    /// When the run goes on or does not exist, there is no such operation, a reader keeps the bytes in the log, or the
+    /// storage fails. Erasing again does what is left.
+    async fn erase(&self, _run: RunId, _operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        Err(StorageError::unsupported().into())
+    }
+
+    /// Deletes runs that ended long ago, and then files and configurations that nothing uses any more.
+    ///
+    /// A run stays as long as another one that stays may need it: the runs of a session go together, and a fork keeps
+    /// the session that it was taken from. Writers wait for some milliseconds at most. Killed half-way it leaves whole
+    /// runs, and the next one goes on.
+    ///
+    /// # Errors
+    /// When what needs what cannot be read, or the storage fails.
+    async fn gc(&self, _options: &GcOptions) -> Result<GcReport, GcError> {
+        Err(StorageError::unsupported().into())
+    }
 
     /// Returns a configuration as the JSON that was stored under this digest.
     ///

@@ -10,7 +10,7 @@ use crate::chain::{Row, checksum, link};
 use crate::codec::{DecodeError, EncodeError, decode_body, encode_body};
 use crate::record::Body;
 use crate::run::Progress;
-use crate::sqlite::parse;
+use crate::sqlite::{COLUMNS, Stored, keys, load, replace};
 
 /// A forgery that failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,33 +46,24 @@ pub fn tamper(path: &Path, run: RunId, seq: u64, change: impl FnOnce(&mut Body))
     let id: i64 =
         transaction.query_row("SELECT id FROM run WHERE run = ?1", [run.as_bytes()], |row| row.get(0))?;
     let mut rows = {
-        let mut statement = transaction.prepare(
-            "SELECT seq, at, kind, operation, parent, body, checksum, link FROM record WHERE run = ?1 ORDER BY seq",
-        )?;
-        let rows = statement.query_map([id], parse)?.collect::<Result<Option<Vec<_>>, _>>()?;
-        rows.unwrap_or_default()
+        let (first, last) = keys(id, 0);
+        let mut statement = transaction
+            .prepare(&format!("SELECT {COLUMNS} FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key"))?;
+        let rows = statement.query_map([first, last], |row| load(&transaction, row))?;
+        rows.collect::<Result<Result<Vec<_>, _>, _>>()?.unwrap_or_default()
     };
     let row = rows.iter_mut().find(|row| row.seq == seq).ok_or(TamperError::UnknownRecord { run, seq })?;
-    let mut body = decode_body(&row.body)?;
+    let mut body = decode_body(row.body.as_deref().unwrap_or_default())?;
     change(&mut body);
     row.kind = body.kind() as u8;
-    row.body = encode_body(&body)?;
-    row.checksum = checksum(&row.body);
+    let encoded = encode_body(&body)?;
+    row.checksum = checksum(&encoded);
+    row.body = Some(encoded);
     let mut previous = Link::default();
     for row in &mut rows {
         row.link = link(run, previous, row);
         previous = row.link;
-        transaction.execute(
-            "UPDATE record SET kind = ?3, body = ?4, checksum = ?5, link = ?6 WHERE run = ?1 AND seq = ?2",
-            params![
-                id,
-                row.seq.cast_signed(),
-                row.kind,
-                row.body,
-                row.checksum.as_bytes(),
-                row.link.as_bytes()
-            ],
-        )?;
+        replace(&transaction, id, &Stored::new(row.clone()))?;
     }
     transaction.execute("UPDATE run SET head = ?2 WHERE id = ?1", params![id, previous.as_bytes()])?;
     forge_entry(&transaction, id, &rows)?;
@@ -81,11 +72,19 @@ pub fn tamper(path: &Path, run: RunId, seq: u64, change: impl FnOnce(&mut Body))
 
 /// Makes what the run's entry repeats of its records fit.
 fn forge_entry(connection: &Connection, id: i64, rows: &[Row]) -> Result<(), TamperError> {
-    let bodies = rows.iter().map(|row| decode_body(&row.body)).collect::<Result<Vec<_>, _>>()?;
+    let bodies = rows
+        .iter()
+        .map(|row| decode_body(row.body.as_deref().unwrap_or_default()))
+        .collect::<Result<Vec<_>, _>>()?;
     let progress = Progress::of(&bodies).unwrap_or(Progress::BEGUN);
     connection.execute(
-        "UPDATE run SET status = ?2, wake_at = ?3 WHERE id = ?1",
-        params![id, progress.status as u8, progress.wake_at.map(|at| at.as_millis().cast_signed())],
+        "UPDATE run SET status = ?2, wake_at = ?3, waiting = ?4 WHERE id = ?1",
+        params![
+            id,
+            progress.status as u8,
+            progress.wake_at.map(|at| at.as_millis().cast_signed()),
+            progress.waiting.number()
+        ],
     )?;
     if let Some(Body::Started(started)) = bodies.first() {
         connection.execute(

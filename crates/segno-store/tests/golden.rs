@@ -8,12 +8,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use segno_core::Digest;
+use segno_core::{Digest, OperationId};
 use segno_store::conformance::{
-    child_of, create, every_kind, handed_off, in_session, new_run, note, portable_run, run_id, snapshot,
-    successor_of, with_key,
+    at, child_of, create, every_kind, handed_off, in_session, long_text, new_run, note, portable_run, run_id,
+    snapshot, successor_of, with_key,
 };
-use segno_store::{Body, CreateError, Created, Message, Owner, RunFilter, SqliteStore, Store};
+use segno_store::{
+    Body, CreateError, Created, Flaw, Message, NewRecord, Owner, ReadError, RunFilter, SqliteStore, Store,
+    Waiting, WaitingFor,
+};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> PathBuf {
@@ -55,7 +58,10 @@ fn dump_schema(connection: &Connection) -> String {
         let value: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
         writeln!(sql, "PRAGMA {pragma} = {value};").unwrap();
     }
-    for statement in texts(connection, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid") {
+    for statement in texts(
+        connection,
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid",
+    ) {
         writeln!(sql, "{statement};").unwrap();
     }
     sql
@@ -64,7 +70,10 @@ fn dump_schema(connection: &Connection) -> String {
 /// The statements that build the database again, with all blobs in hexadecimal.
 fn dump(connection: &Connection) -> String {
     let mut sql = dump_schema(connection);
-    for table in texts(connection, "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid") {
+    for table in texts(
+        connection,
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid",
+    ) {
         let columns = texts(connection, &format!("SELECT name FROM pragma_table_info('{table}')"));
         let quoted =
             columns.iter().map(|column| format!("quote({column})")).collect::<Vec<_>>().join(" || ', ' || ");
@@ -130,10 +139,66 @@ async fn a_journal_of_version_1_is_migrated_and_read() {
 }
 
 #[tokio::test]
-async fn a_journal_of_version_2_is_opened_and_read() {
+async fn a_journal_of_version_2_is_migrated_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_golden(2, folder.path()).await;
+    assert_eq!(dump_schema(&Connection::open(store.path()).unwrap()), new_schema());
     goes_on(&store).await;
+}
+
+#[tokio::test]
+async fn a_journal_of_version_3_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(3, folder.path()).await;
+    let waiting = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };
+    assert_eq!(store.runs(&waiting).await.unwrap()[0].run, run_id(5));
+    goes_on(&store).await;
+}
+
+#[tokio::test]
+async fn a_migration_finds_out_what_suspended_runs_wait_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let behind = load_golden(2, &path);
+    // The first run suspends in its fifth record, and late outcomes are all that may follow.
+    behind.execute_batch("DELETE FROM record WHERE run = 1 AND seq > 4").unwrap();
+    let entry = "UPDATE run SET status = 1, wake_at = 99, updated_at = 13, next_seq = 5,
+        head = (SELECT link FROM record WHERE run = 1 AND seq = 4) WHERE id = 1";
+    behind.execute_batch(entry).unwrap();
+    drop(behind);
+    let store = SqliteStore::open(&path).unwrap();
+    let summary = store.summary(run_id(1)).await.unwrap();
+    assert_eq!(summary.waiting, [Waiting::Approval, Waiting::Timer]);
+    assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn what_was_damaged_before_a_migration_is_damage_after_it() {
+    let changes = [
+        ("body = x'00'", Flaw::Checksum),
+        ("checksum = zeroblob(16)", Flaw::Checksum),
+        ("operation = x'00'", Flaw::Form),
+        ("kind = 1000", Flaw::Form),
+        ("link = x'00'", Flaw::Form),
+        ("at = 0", Flaw::Link),
+        ("seq = 1000", Flaw::Missing),
+        ("seq = -7", Flaw::Missing),
+    ];
+    for (change, what) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        let behind = load_golden(2, &path);
+        assert_eq!(
+            behind.execute(&format!("UPDATE record SET {change} WHERE run = 1 AND seq = 6"), []),
+            Ok(1)
+        );
+        drop(behind);
+        let store = SqliteStore::open(&path).unwrap();
+        let error = store.read(run_id(1), 0).await.unwrap_err();
+        let ReadError::Damaged(damage) = error else { panic!("{change}: {error}") };
+        assert_eq!((damage.seq, damage.what), (6, what), "{change}");
+        assert_eq!(store.read(run_id(3), 0).await.unwrap().len(), 2);
+    }
 }
 
 #[test]
@@ -170,7 +235,7 @@ fn a_migration_that_fails_leaves_the_journal_as_it_was() {
 #[test]
 fn the_schema_is_that_of_the_newest_golden_file() {
     let schema = new_schema();
-    let sql = std::fs::read_to_string(golden("v2.sql")).unwrap();
+    let sql = std::fs::read_to_string(golden("v3.sql")).unwrap();
     assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
 }
 
@@ -199,7 +264,18 @@ async fn write_the_golden_files() {
     store.release(lease).await.unwrap();
     let Created::New(lease) = created else { panic!("{created:?}") };
     store.release(lease).await.unwrap();
+    let mut lease = create(&store, new_run(5, &owner)).await;
+    let waiting_for = |kind: &str| WaitingFor {
+        kind: kind.into(),
+        operation: OperationId::from_bytes([3; 16]),
+        question: "was the tool `risk.score` called?".into(),
+    };
+    let suspended =
+        Body::Suspended { waiting_for: vec![waiting_for("in_doubt")], wake_at: Some(at(1 << 40)) };
+    let records = vec![long_text("a long text "), NewRecord::new(at(5_000), suspended)];
+    store.append(&mut lease, records).await.unwrap();
+    store.release(lease).await.unwrap();
     let json = serde_json::to_string_pretty(&read_all(&store).await).unwrap();
-    std::fs::write(golden("v2.json"), json + "\n").unwrap();
-    std::fs::write(golden("v2.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+    std::fs::write(golden("v3.json"), json + "\n").unwrap();
+    std::fs::write(golden("v3.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
 }

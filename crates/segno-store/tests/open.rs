@@ -50,9 +50,9 @@ fn a_journal_of_a_newer_release_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
     drop(SqliteStore::open(&path).unwrap());
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 3).unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 4).unwrap();
     let error = refusal(&path);
-    assert!(matches!(error, OpenError::NewerVersion { found: 3, supported: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::NewerVersion { found: 4, supported: 3, .. }), "{error}");
 }
 
 #[test]

@@ -50,11 +50,12 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             perform(cargo().args(["fmt", "--all"]).args(build::GUESTS))?;
         }
         Verb::Bench(arguments) => {
-            perform(
-                cargo()
-                    .args(["bench", "--locked", "-p", "segno-core", "-p", "segno-runtime"])
-                    .args(arguments),
-            )?;
+            perform(cargo().args(["bench", "--locked", "-p", "segno-core"]).args(arguments))?;
+            // The durable turn, beside the floor of this disk: what a user can measure as well.
+            for load in [["--turns", "10000", "--runs", "1"], ["--turns", "500", "--runs", "100"]] {
+                let bench = ["run", "--release", "--locked", "--quiet", "-p", "segno-cli", "--", "bench"];
+                perform(cargo().args(bench).args(load))?;
+            }
         }
         Verb::Help => print!("{USAGE}"),
     }

@@ -28,7 +28,7 @@ pub(crate) struct ForkArgs {
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
     /// The step that is asked for anew [default: the one after the replaced outcomes]
-    #[arg(long, value_name = "N", required_unless_present = "set")]
+    #[arg(long, value_name = "N")]
     pub(crate) at: Option<u64>,
     /// Another outcome for an operation: its id or the first 4 or more digits, and a file (JSON, else text; `-` for
     /// standard input)
@@ -77,8 +77,14 @@ pub(crate) struct DiffArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CancelArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
-    #[arg(add = ArgValueCandidates::new(complete::runs))]
-    pub(crate) run: String,
+    #[arg(add = ArgValueCandidates::new(complete::runs), required_unless_present = "session")]
+    pub(crate) run: Option<String>,
+    /// The run that goes on in this session
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
+    pub(crate) session: Option<String>,
+    /// Give up only this operation: its id, or the first 4 or more digits; the run goes on
+    #[arg(long, value_name = "ID")]
+    pub(crate) op: Vec<String>,
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -100,6 +106,8 @@ pub(crate) struct ExportArgs {
     /// Write over a file that is there
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -131,6 +139,8 @@ Examples:
 pub(super) const CANCEL_EXAMPLES: &str = "\
 Examples:
   segno cancel last
+  segno cancel --session ticket-4711
+  segno cancel 3fa94c --op 81c2                        the run goes on without it
   segno cancel 3fa94c --reason \"wrong customer\" --by eve";
 
 pub(super) const EXPORT_EXAMPLES: &str = "\

@@ -1,17 +1,20 @@
 //! The arguments as they are typed.
 
+mod bench;
 mod format;
 mod lineage;
 mod memory;
 mod runs;
 mod setup;
 mod tools;
+mod upkeep;
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs};
 pub(crate) use self::lineage::{
     CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
@@ -20,9 +23,10 @@ pub(crate) use self::memory::{
     MemoryAddArgs, MemoryArgs, MemoryExportArgs, MemoryImportArgs, MemoryRelateArgs, MemorySearchArgs,
     MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
-pub(crate) use self::runs::{Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, ShowArgs};
+pub(crate) use self::runs::{Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, ShowArgs, WaitingArg};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::tools::{ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
+pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
 
 /// Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
 #[derive(Debug, Parser)]
@@ -105,12 +109,30 @@ pub(crate) enum Verb {
     /// Read runs from a file into this workspace
     #[command(after_help = lineage::IMPORT_EXAMPLES)]
     Import(ImportArgs),
+    /// Go on with runs that nobody performs: those of processes that died, those whose time has come
+    #[command(after_help = upkeep::WORKER_EXAMPLES)]
+    Worker(WorkerArgs),
+    /// Delete runs that ended long ago; says first what would go
+    #[command(after_help = upkeep::GC_EXAMPLES)]
+    Gc(GcArgs),
+    /// Examine the whole journal: every record, chain, file and index
+    #[command(after_help = upkeep::DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Copy the journal to a new file while others write to it, and examine the copy
+    #[command(after_help = upkeep::BACKUP_EXAMPLES)]
+    Backup(BackupArgs),
+    /// Erase what a run was asked and what came of it; the proof that it ran stays
+    #[command(after_help = upkeep::ERASE_EXAMPLES)]
+    Erase(EraseArgs),
     /// List, inspect and call the tools of the workspace
     #[command(after_help = tools::EXAMPLES)]
     Tools(ToolsArgs),
     /// Search what agents remember, add to it, and move it
     #[command(after_help = memory::EXAMPLES)]
     Memory(MemoryArgs),
+    /// Measure this disk: a durable turn beside a bare commit
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(BenchArgs),
     /// Write the JSON Schema of a file kind, for editors
     #[command(after_help = setup::SCHEMA_EXAMPLES)]
     Schema(SchemaArgs),
@@ -148,14 +170,20 @@ impl Verb {
             | Self::Memory(_)
             | Self::Diff(_)
             | Self::Export(_)
-            | Self::Import(_) => Needs::Journal,
+            | Self::Import(_)
+            | Self::Gc(_)
+            | Self::Doctor(_)
+            | Self::Backup(_)
+            | Self::Erase(_) => Needs::Journal,
             Self::Check(_)
             | Self::Run(_)
             | Self::Chat(_)
             | Self::Resume(_)
             | Self::Fork(_)
             | Self::Cancel(_)
-            | Self::Tools(_) => Needs::Everything,
+            | Self::Tools(_)
+            | Self::Worker(_)
+            | Self::Bench(_) => Needs::Everything,
         }
     }
 
@@ -172,13 +200,18 @@ impl Verb {
             Self::Fork(fork) => fork.stream.resolve(),
             Self::Diff(diff) => diff.document.resolve(),
             Self::Cancel(cancel) => cancel.document.resolve(),
+            Self::Export(export) => export.document.resolve(),
             Self::Import(import) => import.document.resolve(),
+            Self::Worker(worker) => worker.stream.resolve(),
+            Self::Gc(gc) => gc.document.resolve(),
+            Self::Doctor(doctor) => doctor.document.resolve(),
+            Self::Backup(backup) => backup.document.resolve(),
+            Self::Erase(erase) => erase.document.resolve(),
             Self::Tools(tools) => tools.verb.format(),
+            Self::Bench(bench) => bench.document.resolve(),
             Self::Memory(memory) => memory.verb.format(),
             // What they write is a document of its own.
-            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Export(_) | Self::Chat(_) => {
-                Format::Text
-            }
+            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
         }
     }
 }

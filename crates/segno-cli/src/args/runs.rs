@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::{Args as ClapArgs, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use segno_core::AgentName;
-use segno_store::RunStatus;
+use segno_store::{RunStatus, Waiting};
 use segno_workspace::Provider;
 
 use super::{DocumentArgs, StreamArgs};
@@ -148,6 +148,12 @@ pub(crate) struct RunsArgs {
     /// Only runs that stand here
     #[arg(long, value_enum)]
     pub(crate) status: Option<StatusArg>,
+    /// Only suspended runs that wait for this, among others
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) waiting: Option<WaitingArg>,
+    /// Only runs with an effect of which nobody knows whether it took place: short for `--waiting in-doubt`
+    #[arg(long, conflicts_with = "waiting")]
+    pub(crate) in_doubt: bool,
     /// Most lines
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -173,8 +179,14 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReplayArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
-    #[arg(add = ArgValueCandidates::new(complete::runs))]
-    pub(crate) run: String,
+    #[arg(add = ArgValueCandidates::new(complete::runs), required_unless_present = "all")]
+    pub(crate) run: Option<String>,
+    /// Replay every run, and count them by what came of it
+    #[arg(long, conflicts_with_all = ["run", "until", "with_config"])]
+    pub(crate) all: bool,
+    /// No further than to this step
+    #[arg(long, value_name = "N", conflicts_with = "with_config")]
+    pub(crate) until: Option<u64>,
     /// Under another configuration: that of this agent file, else of the run's agent as its file is now
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) with_config: Option<Option<PathBuf>>,
@@ -204,6 +216,26 @@ impl From<StatusArg> for RunStatus {
     }
 }
 
+/// What a suspended run waits for, as an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitingArg {
+    Approval,
+    Input,
+    InDoubt,
+    Timer,
+}
+
+impl From<WaitingArg> for Waiting {
+    fn from(waiting: WaitingArg) -> Self {
+        match waiting {
+            WaitingArg::Approval => Self::Approval,
+            WaitingArg::Input => Self::Input,
+            WaitingArg::InDoubt => Self::InDoubt,
+            WaitingArg::Timer => Self::Timer,
+        }
+    }
+}
+
 pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   segno run triage \"disk full on db-1\"
@@ -225,6 +257,7 @@ pub(super) const RUNS_EXAMPLES: &str = "\
 Examples:
   segno runs
   segno runs --agent triage --status suspended
+  segno runs --in-doubt
   segno runs --json --limit 1";
 
 pub(super) const SHOW_EXAMPLES: &str = "\
@@ -237,5 +270,7 @@ pub(super) const REPLAY_EXAMPLES: &str = "\
 Examples:
   segno replay last
   segno replay 3fa94c --json
+  segno replay last --until 12                         no further than to step 12
+  segno replay --all                                   does this release still do what was recorded?
   segno replay last --with-config                      would the agent as it is now do the same?
   segno replay last --with-config agents/next.toml";

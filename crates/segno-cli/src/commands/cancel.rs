@@ -1,16 +1,25 @@
 //! `segno cancel`: ends a run, here or through the process that performs it.
 
-use segno_runtime::Cancelled;
+use segno_core::RunId;
+use segno_runtime::{Cancelled, Engine};
 
+use super::follow::Follow;
 use super::{Context, select};
 use crate::args::{CancelArgs, Format};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.engine().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let run = match (&args.run, &args.session) {
+        (Some(run), _) => select::run(&engine, run).await?,
+        (None, session) => select::open_in(&engine, session.as_deref().unwrap_or_default()).await?,
+    };
+    if !args.op.is_empty() {
+        return give_up(&engine, run, args, context).await;
+    }
     let cancelled = engine.cancel(run, args.by.clone(), args.reason.clone()).await?;
     let (run, word) = match &cancelled {
         Cancelled::Ended(report) => (report.run, "cancelled"),
@@ -30,4 +39,37 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
         )),
     }
     Ok(Exit::Done)
+}
+
+/// Gives operations up, and follows the run if nobody else performs it.
+async fn give_up(
+    engine: &Engine,
+    run: RunId,
+    args: &CancelArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    let inspection = engine.inspect(run, None).await?;
+    let operations: Result<Vec<_>, _> =
+        args.op.iter().map(|op| select::operation_of(&inspection, op)).collect();
+    let mut follow = Follow::begin(context)?;
+    let mut events = Events::new(run);
+    follow.remember(&inspection.records);
+    for record in &inspection.records {
+        events.event(record.into());
+    }
+    let given_up = engine.give_up(run, operations?, args.by.clone(), args.reason.clone()).await?;
+    match given_up {
+        Some(handle) => follow.until_over(engine, handle, events, context).await,
+        None => {
+            if context.format != Format::Text {
+                context.output.document(&serde_json::json!({ "run_id": run, "cancel": "requested" }));
+            }
+            context.output.note(format_args!(
+                "run {} belongs to another process, which was told: see `segno show {}`",
+                short(run),
+                short(run)
+            ));
+            Ok(Exit::Done)
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use segno_store::Archive;
+use segno_store::{Archive, ArchiveError};
 use serde_json::json;
 
 use super::{Context, select};
@@ -17,6 +17,10 @@ use crate::render::text::{count, short};
 const LARGEST: u64 = 1 << 30;
 
 pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let to_output = args.file.as_deref() == Some(Path::new("-"));
+    if to_output && context.format != Format::Text {
+        return Err(Error::TwoDocuments);
+    }
     let engine = context.journal().await?;
     let run = select::run(&engine, &args.run).await?;
     let archive = engine.export(run).await?;
@@ -26,10 +30,14 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
         io::ErrorKind::AlreadyExists => Error::FileTaken { path: path.clone() },
         _ => Error::Write { path: path.clone(), source },
     };
-    if path == Path::new("-") {
+    if to_output {
         io::stdout().lock().write_all(&bytes).map_err(failed)?;
     } else {
         write(&path, &bytes, args.force).map_err(failed)?;
+    }
+    if context.format != Format::Text {
+        let runs: Vec<_> = archive.runs().collect();
+        context.output.document(&json!({ "file": path, "runs": runs, "bytes": bytes.len() }));
     }
     let runs = count(archive.runs().count() as u64, "run");
     context.output.note(format_args!("exported {runs} to `{}`", path.display()));
@@ -40,8 +48,13 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
     let engine = context.journal().await?;
     let bytes =
         read(&args.file).map_err(|source| Error::Input { place: args.file.display().to_string(), source })?;
-    let archive =
-        Archive::decode(&bytes).map_err(|source| Error::NotAnArchive { path: args.file.clone(), source })?;
+    let archive = Archive::decode(&bytes).map_err(|source| match source {
+        // Where it ends says more than the lengths that it should have.
+        ArchiveError::Cut { .. } | ArchiveError::Length { .. } => {
+            Error::CutArchive { path: args.file.clone(), bytes: bytes.len() as u64 }
+        }
+        source => Error::NotAnArchive { path: args.file.clone(), source },
+    })?;
     let imported = engine.import(archive).await?;
     match context.format {
         Format::Text => {}

@@ -1,11 +1,12 @@
 //! `segno chat`: a conversation, each message of which is a run of one session.
 
-use std::io::BufRead;
+mod reply;
 
-use segno_core::{AgentRequest, Entry, Gate, RunId, Status};
-use segno_runtime::{Engine, GateInput, RunEnd, RunReport, Settlement, StartOptions, WaitingOperation};
+use std::io::{BufRead, IsTerminal};
+
+use segno_core::{AgentRequest, Entry, RunId};
+use segno_runtime::Engine;
 use segno_store::RunFilter;
-use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::follow::Follow;
@@ -13,8 +14,8 @@ use super::{Context, show};
 use crate::args::ChatArgs;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::failure::help_line;
-use crate::render::journal::Events;
+use crate::render::failure::{help_line, told};
+use crate::render::terminal;
 use crate::render::text::{Style, harmless, short, styled};
 
 const HELP: &str = "  /show        what happened in the last run, and why
@@ -40,6 +41,8 @@ struct Chat<'a, 'c> {
     engine: Engine,
     follow: Follow,
     lines: mpsc::Receiver<String>,
+    /// A person types the lines: they are prompted for.
+    typed: bool,
     session: String,
     /// The run that the next message goes on from.
     last: Option<RunId>,
@@ -64,6 +67,7 @@ pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<E
         engine,
         follow,
         lines,
+        typed: std::io::stdin().is_terminal() && !terminal::is_ci(),
         session,
         last: None,
         open: false,
@@ -141,7 +145,7 @@ impl Chat<'_, '_> {
             if let Err(error) = done {
                 self.stands = error.class().exit;
                 let colour = self.context.output.stderr.terminal.colour;
-                self.note(format_args!("{}: {error}", styled(colour, Style::Red, "error")));
+                self.note(format_args!("{}: {}", styled(colour, Style::Red, "error"), told(&error)));
                 if let Some(help) = error.class().help {
                     help_line(&help, self.context.output);
                 }
@@ -153,16 +157,19 @@ impl Chat<'_, '_> {
         self.context.output.note(words);
     }
 
-    /// Reads a line; a prompt is shown to people only.
+    /// Reads a line; a prompt is shown to people only, wherever they see it.
     async fn read(&mut self, prompt: &str) -> Line {
-        if self.context.output.stdout.terminal.live {
-            if self.context.output.stdout.mid_line {
-                self.context.output.stdout.write("\n");
+        if self.typed {
+            let output = &mut *self.context.output;
+            if output.stdout.mid_line {
+                output.stdout.write("\n");
             }
-            self.context.output.stdout.write(prompt);
-            self.context.output.stdout.flush();
+            // What goes to a file is the answers alone.
+            let stream = if output.stdout.terminal.live { &mut output.stdout } else { &mut output.stderr };
+            stream.write(prompt);
+            stream.flush();
             // What the person types ends the line.
-            self.context.output.stdout.mid_line = false;
+            stream.mid_line = false;
         }
         tokio::select! {
             line = self.lines.recv() => line.map_or(Line::End, Line::Text),
@@ -187,128 +194,6 @@ impl Chat<'_, '_> {
 
     fn tenant(&self) -> String {
         self.args.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant)
-    }
-
-    /// Says something to the agent.
-    async fn say(&mut self, text: &str) -> Result<(), Error> {
-        if let (true, Some(run)) = (self.open, self.last) {
-            self.engine.cancel(run, None, Some("another message was sent".to_owned())).await?;
-            self.open = false;
-        }
-        let request = AgentRequest { tenant: self.tenant(), ..AgentRequest::text(text) };
-        let after = if self.parted { self.last } else { None };
-        let session = Some(self.session.clone());
-        let options = StartOptions { session, after, ..StartOptions::default() };
-        let handle = self.follow.until_begun(self.engine.start(&self.args.agent, request, options)).await?;
-        self.parted = false;
-        self.listen(handle).await
-    }
-
-    /// Goes on with a reply that was interrupted.
-    async fn resume(&mut self) -> Result<(), Error> {
-        let (true, Some(run)) = (self.open, self.last) else {
-            self.note("nothing was interrupted");
-            return Ok(());
-        };
-        let handle = self.follow.until_begun(self.engine.resume(run, Vec::new())).await?;
-        self.listen(handle).await
-    }
-
-    /// Follows a run, and asks the person whatever it asks.
-    async fn listen(&mut self, handle: segno_runtime::RunHandle) -> Result<(), Error> {
-        let mut handle = handle;
-        loop {
-            self.last = Some(handle.run());
-            self.open = true;
-            let mut events = Events::new(handle.run());
-            let report = self.follow.until_let_go(&self.engine, handle, &mut events, self.context).await?;
-            self.last = Some(report.run);
-            let Some(answers) = self.settle(&report).await? else { return Ok(()) };
-            handle = self.follow.until_begun(self.engine.resume(report.run, answers)).await?;
-        }
-    }
-
-    /// Tells how a run stands; answers, if it waits for some and the person gave them.
-    async fn settle(&mut self, report: &RunReport) -> Result<Option<Vec<GateInput>>, Error> {
-        self.stands = match &report.end {
-            RunEnd::Ended(response) if response.status == Status::Completed => Exit::Done,
-            RunEnd::Ended(_) => Exit::Failed,
-            RunEnd::Suspended { .. } => Exit::Suspended,
-            RunEnd::Interrupted => Exit::Interrupted,
-        };
-        match &report.end {
-            RunEnd::Ended(response) => {
-                self.open = false;
-                self.follow.answer(report, self.context.output);
-                if let (Status::Failed | Status::Cancelled, Some(error)) = (response.status, &response.error)
-                {
-                    let colour = self.context.output.stderr.terminal.colour;
-                    let word = styled(colour, Style::Red, format!("error[{}]", error.code.as_str()));
-                    self.context.output.note(format_args!("{word}: {}", harmless(&error.message)));
-                }
-                Ok(None)
-            }
-            RunEnd::Interrupted => {
-                self.note(
-                    "interrupted; nothing is lost: /resume goes on, another message gives the reply up",
-                );
-                Ok(None)
-            }
-            RunEnd::Suspended { waiting, .. } if waiting.is_empty() => {
-                self.note("the agent waits for a time: /resume looks whether it has come");
-                Ok(None)
-            }
-            RunEnd::Suspended { waiting, .. } => {
-                let mut answers = Vec::with_capacity(waiting.len());
-                for one in waiting {
-                    match self.ask(one).await {
-                        Some(settlement) => {
-                            answers.push(GateInput { operation: Some(one.operation), settlement, by: None });
-                        }
-                        None => {
-                            self.note("left waiting: /resume asks again");
-                            return Ok(None);
-                        }
-                    }
-                }
-                Ok(Some(answers))
-            }
-        }
-    }
-
-    /// Asks the person what an operation waits for; `None` when there is no answer.
-    async fn ask(&mut self, waiting: &WaitingOperation) -> Option<Settlement> {
-        if self.context.output.stdout.terminal.live {
-            // What was typed before the question is no answer to it.
-            while self.lines.try_recv().is_ok() {}
-        }
-        let question = harmless(&waiting.question);
-        self.note(question);
-        let arguments = waiting.arguments.as_ref().map(|arguments| format!("{arguments:#}"));
-        for line in harmless(&arguments.unwrap_or_default()).lines() {
-            self.note(format_args!("  {line}"));
-        }
-        let prompt = match waiting.gate {
-            Gate::Approval => "[y]es, [n]o or a reason against it: ",
-            Gate::Input => "answer: ",
-            Gate::InDoubt { .. } => "did it take place, [y]es or [n]o: ",
-        };
-        loop {
-            let Line::Text(line) = self.read(prompt).await else { return None };
-            let line = line.trim();
-            let answer = line.to_ascii_lowercase();
-            return Some(match (&waiting.gate, answer.as_str()) {
-                (_, "") => continue,
-                (_, "/quit" | "/exit") => return None,
-                (Gate::Input, _) => Settlement::Give { value: Value::String(line.to_owned()) },
-                (Gate::Approval, "y" | "yes") => Settlement::Approve { edited: None, reason: None },
-                (Gate::Approval, "n" | "no") => Settlement::Deny { reason: None },
-                (Gate::Approval, _) => Settlement::Deny { reason: Some(line.to_owned()) },
-                (Gate::InDoubt { .. }, "y" | "yes") => Settlement::Done { result: None },
-                (Gate::InDoubt { .. }, "n" | "no") => Settlement::NotDone,
-                (Gate::InDoubt { .. }, _) => continue,
-            });
-        }
     }
 
     async fn show(&mut self) -> Result<(), Error> {
@@ -336,42 +221,6 @@ impl Chat<'_, '_> {
                 self.context.output.stdout.line(format_args!("{who}: {}", harmless(&text)));
             }
         }
-        Ok(())
-    }
-
-    /// Goes back to the run before the last one, in a session of its own.
-    async fn undo(&mut self) -> Result<(), Error> {
-        let Some(run) = self.last else {
-            self.note("nothing has been said yet");
-            return Ok(());
-        };
-        if self.open {
-            self.engine.cancel(run, None, Some("it was undone".to_owned())).await?;
-        }
-        self.last = self.engine.predecessor(run).await?;
-        self.part();
-        self.note("undone: the next message goes on from before");
-        Ok(())
-    }
-
-    /// Begins a session of its own that goes on from `last`.
-    fn part(&mut self) {
-        self.session = format!("chat-{}", short(fresh()));
-        self.open = false;
-        self.parted = true;
-    }
-
-    async fn fork(&mut self, step: &str) -> Result<(), Error> {
-        let (Some(run), Ok(step)) = (self.last, step.trim().parse::<u64>()) else {
-            self.note("say at which step of the last run, such as `/fork 1`; /show lists them");
-            return Ok(());
-        };
-        let options = segno_runtime::ForkOptions { at: Some(step), ..segno_runtime::ForkOptions::default() };
-        let handle = self.follow.until_begun(self.engine.fork(run, options)).await?;
-        let forked = handle.run();
-        self.listen(handle).await?;
-        let summary = self.engine.inspect(forked, None).await?.summary;
-        self.session = summary.session;
         Ok(())
     }
 }

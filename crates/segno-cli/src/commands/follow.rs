@@ -57,6 +57,35 @@ impl Follow {
         }
     }
 
+    /// Waits for the run to begin, whatever is wished: it may be written down already, and nobody would know of it. A wish
+    /// to stop interrupts it as soon as it has begun; the second one gives it up.
+    pub(super) async fn until_surely_begun(
+        &mut self,
+        begins: impl Future<Output = Result<RunHandle, EngineError>>,
+        output: &mut Output,
+    ) -> Result<RunHandle, Error> {
+        let mut begins = std::pin::pin!(begins);
+        let mut wished = false;
+        loop {
+            tokio::select! {
+                handle = &mut begins => {
+                    let handle = handle?;
+                    if wished {
+                        handle.interrupt();
+                        self.stopping = true;
+                    }
+                    return Ok(handle);
+                }
+                () = self.signals.next() => {
+                    if std::mem::replace(&mut wished, true) {
+                        return Err(Error::Stopped);
+                    }
+                    output.note("stopping as soon as it is written down; once more stops at once");
+                }
+            }
+        }
+    }
+
     /// Follows the run until its process may let go of it.
     pub(super) async fn until_over(
         mut self,

@@ -13,6 +13,9 @@ use crate::render::text::short;
 pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.engine().await?;
     let run = select::run(&engine, &args.run).await?;
+    if args.at.is_none() && args.set.is_empty() {
+        return Err(Error::NoPlaceToFork { run: short(run) });
+    }
     if let Some(model) = &args.model {
         select::model(&engine, model)?;
     }

@@ -1,5 +1,6 @@
 //! The verbs.
 
+pub(crate) mod bench;
 mod cancel;
 mod carry;
 mod chat;
@@ -19,6 +20,8 @@ mod schema;
 mod select;
 mod show;
 mod tools;
+mod upkeep;
+mod worker;
 
 use std::path::{Path, PathBuf};
 
@@ -65,6 +68,11 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
         let done = alone(args, output);
         return done.unwrap_or_else(|error| failure::show(&error, None, format, output));
     }
+    if let Verb::Bench(bench) = &args.verb {
+        // It measures the disk of a workspace, if there is one, but works in none.
+        let measured = with_runtime(args.verb.needs(), bench::bench(bench, named, format, output));
+        return measured.unwrap_or_else(|error| failure::show(&error, None, format, output));
+    }
     let root = match locate::workspace(named) {
         Ok(root) => root,
         Err(error) => return failure::show(&error, None, format, output),
@@ -72,7 +80,7 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
     let mut context = Context { root, named, format, verbose: args.verbose, output };
     let result = match &args.verb {
         Verb::Check(check) if !check.connect => check::files(&mut context),
-        verb => with_runtime(verb, &mut context),
+        verb => with_runtime(verb.needs(), perform(verb, &mut context)),
     };
     let Context { root, output, .. } = context;
     result.unwrap_or_else(|error| failure::show(&error, Some(&root), format, output))
@@ -97,22 +105,28 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Cancel(_)
         | Verb::Export(_)
         | Verb::Import(_)
+        | Verb::Worker(_)
+        | Verb::Gc(_)
+        | Verb::Doctor(_)
+        | Verb::Backup(_)
+        | Verb::Erase(_)
         | Verb::Tools(_)
+        | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
     }
 }
 
 /// What waits for others: threads are started for it.
-fn with_runtime(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
+fn with_runtime(needs: Needs, work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     // Runs wait far more than they compute: two threads keep a slow guest from holding up the terminal.
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_time();
-    if verb.needs() == Needs::Everything {
+    if needs == Needs::Everything {
         // Listens for signals, through a socket pair. What only reads a journal opens no socket of any kind.
         builder.enable_io();
     }
     let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
-    let result = runtime.block_on(perform(verb, context));
+    let result = runtime.block_on(work);
     // A thread that still compiles a module must not hold up the end.
     runtime.shutdown_background();
     result
@@ -132,9 +146,14 @@ async fn perform(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> 
         Verb::Cancel(args) => cancel::cancel(args, context).await,
         Verb::Export(args) => carry::export(args, context).await,
         Verb::Import(args) => carry::import(args, context).await,
+        Verb::Worker(args) => worker::worker(args, context).await,
+        Verb::Gc(args) => upkeep::gc(args, context).await,
+        Verb::Doctor(_) => upkeep::doctor(context).await,
+        Verb::Backup(args) => upkeep::backup(args, context).await,
+        Verb::Erase(args) => upkeep::erase(args, context).await,
         Verb::Tools(args) => tools::tools(args, context).await,
         Verb::Memory(args) => memory::memory(args, context).await,
-        Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) => {
+        Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Bench(_) => {
             unreachable!("these need no workspace")
         }
     }

@@ -1,14 +1,16 @@
 //! `segno resume`: answers what a run waits for, or goes on with an interrupted one.
 
 use segno_core::OperationId;
-use segno_runtime::{GateInput, Settlement};
+use segno_runtime::{EngineError, GateInput, Settlement};
+use segno_store::AcquireError;
 
 use super::{Context, follow, select};
-use crate::args::ResumeArgs;
+use crate::args::{Format, ResumeArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
 use crate::render::journal::Events;
+use crate::render::text::short;
 
 pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let settlement = settlement(args)?;
@@ -27,7 +29,22 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
         }
     }
     let answers = answers(settlement, operation, args.by.as_deref());
-    let handle = follow.until_begun(engine.resume(run, answers)).await?;
+    let begun = follow.until_begun(engine.resume(run, answers.clone())).await;
+    let handle = match begun {
+        // A worker performs it, or another command.
+        Err(Error::Engine(EngineError::Acquire(AcquireError::Owned { .. }))) if !answers.is_empty() => {
+            engine.pass_on(run, answers).await?;
+            if context.format != Format::Text {
+                context.output.document(&serde_json::json!({ "run_id": run, "answer": "passed_on" }));
+            }
+            let run = short(run);
+            context.output.note(format_args!(
+                "run {run} belongs to another process, which was told: see `segno show {run}`"
+            ));
+            return Ok(Exit::Done);
+        }
+        begun => begun?,
+    };
     follow.until_over(&engine, handle, events, context).await
 }
 

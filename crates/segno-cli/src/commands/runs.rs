@@ -3,7 +3,7 @@
 use segno_store::RunFilter;
 
 use super::Context;
-use crate::args::{Format, RunsArgs};
+use crate::args::{Format, RunsArgs, WaitingArg};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::document::Listed;
@@ -14,6 +14,7 @@ pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<E
     let filter = RunFilter {
         agent: args.agent.clone(),
         status: args.status.map(Into::into),
+        waiting: args.waiting.or(args.in_doubt.then_some(WaitingArg::InDoubt)).map(Into::into),
         limit: args.limit,
         ..RunFilter::default()
     };

@@ -34,6 +34,13 @@ pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
     }
 }
 
+/// Finds the run that goes on in a session.
+pub(super) async fn open_in(engine: &Engine, session: &str) -> Result<RunId, Error> {
+    let filter = RunFilter { session: Some(session.to_owned()), roots_only: true, ..RunFilter::default() };
+    let open = engine.runs(&filter).await?.into_iter().find(|run| !run.status.is_end());
+    open.map(|run| run.run).ok_or_else(|| Error::NothingOpen { session: shown(session) })
+}
+
 /// Finds an operation among those that a run waits for.
 pub(super) fn operation(run: RunId, given: &str, waiting: &[WaitingOperation]) -> Result<OperationId, Error> {
     let expected = "4 to 32 hexadecimal digits";

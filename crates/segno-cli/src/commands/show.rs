@@ -1,7 +1,8 @@
 //! `segno show`: what happened in a run, what the agent knew, and why.
 
-use segno_core::{Request, RunId};
+use segno_core::{Request, RunId, Signal};
 use segno_runtime::{Engine, Inspection, OperationView, StepView};
+use segno_store::Body;
 
 use super::{Context, select};
 use crate::args::{Format, ShowArgs};
@@ -131,7 +132,7 @@ fn end(inspection: &Inspection, output: &mut Output) {
         output.stdout.line(format_args!("\n{word} at {divergence}"));
     }
     let Some(response) = &inspection.response else { return };
-    output.stdout.line(format_args!("\n{}", document::end(response.status)));
+    output.stdout.line(format_args!("\n{}{}", document::end(response.status), wish(inspection)));
     if let Some(error) = &response.error {
         output.stdout.line(format_args!("  error[{}]: {}", error.code.as_str(), harmless(&error.message)));
         output.stdout.line(format_args!("  help: {}", harmless(&error.help)));
@@ -141,4 +142,16 @@ fn end(inspection: &Inspection, output: &mut Output) {
             output.stdout.line(format_args!("  {line}").to_string().trim_end());
         }
     }
+}
+
+/// Who wanted a run to end, and why, as far as they said it.
+fn wish(inspection: &Inspection) -> String {
+    let said = inspection.records.iter().rev().find_map(|record| match &record.body {
+        Body::Signalled { signal: Signal::Cancel, by, reason } => Some((by, reason)),
+        _ => None,
+    });
+    let Some((by, reason)) = said else { return String::new() };
+    let by = by.as_ref().map(|by| format!(" by {}", harmless(by))).unwrap_or_default();
+    let reason = reason.as_ref().map(|reason| format!(": {}", harmless(reason))).unwrap_or_default();
+    format!("{by}{reason}")
 }

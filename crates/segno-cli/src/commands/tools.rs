@@ -94,9 +94,10 @@ async fn call(args: &ToolsCallArgs, context: &mut Context<'_>) -> Result<Exit, E
     let engine = context.engine().await?;
     let tool = engine.tool(&args.name).await?;
     let arguments = tool.check_arguments(arguments)?;
-    let class = tool::class(tool.class);
-    if !args.yes && !agreed(&tool, context.output) {
-        return Err(Error::NotAgreed { tool: tool.name.to_string(), class });
+    if let Some(why) = doubt(&tool).filter(|_| !args.yes)
+        && !agreed(&tool, &why, context.output)
+    {
+        return Err(Error::NotAgreed { tool: tool.name.to_string(), why });
     }
     let words = format!("calling `{}` outside of any run: nothing is journaled", tool.name);
     let dim = styled(context.output.stderr.terminal.colour, Style::Dim, words).to_string();
@@ -126,21 +127,40 @@ fn tell(tool: &ToolInfo, returned: &ToolReturn, context: &mut Context<'_>) -> Ex
     Exit::Done
 }
 
-/// Whether the tool may be called: one that may be repeated without harm is; for others a person is asked, if one is
-/// there.
-fn agreed(tool: &ToolInfo, output: &mut Output) -> bool {
+/// Why the tool is not called without a person's word: to repeat it may be wrong, or an agent may not call it without one.
+/// Whoever calls by hand gets around no rule that an agent has.
+fn doubt(tool: &ToolInfo) -> Option<String> {
     if matches!(tool.offered_by, OfferedBy::Agent(_)) {
         // It is not called but refused, with the command that runs it.
-        return true;
+        return None;
     }
-    match tool.class {
-        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => return true,
-        EffectClass::Keyed | EffectClass::Unsafe => {}
+    let twice = "to call it twice may be wrong";
+    if is_doubtful(tool.class) {
+        return Some(format!("{}: {twice}", tool::class(tool.class)));
     }
+    let user = tool.users.iter().find(|user| user.approve || is_doubtful(user.class))?;
+    Some(if user.approve {
+        format!("not called by the agent `{}` unless a person agrees", user.agent)
+    } else {
+        format!("{} for the agent `{}`: {twice}", tool::class(user.class), user.agent)
+    })
+}
+
+/// Whether a call that is repeated may be wrong.
+fn is_doubtful(class: EffectClass) -> bool {
+    match class {
+        // The parts of a composite one have classes of their own.
+        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => false,
+        EffectClass::Keyed | EffectClass::Unsafe => true,
+    }
+}
+
+/// Asks a person whether the tool may be called, if one is there.
+fn agreed(tool: &ToolInfo, why: &str, output: &mut Output) -> bool {
     if !(io::stdin().is_terminal() && output.stderr.terminal.live) || terminal::is_ci() {
         return false;
     }
-    output.stderr.write(&format!("call `{}` ({})? [y/N] ", tool.name, tool::class(tool.class)));
+    output.stderr.write(&format!("`{}` is {why}\ncall it? [y/N] ", tool.name));
     output.stderr.flush();
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);

@@ -13,13 +13,33 @@ use super::text::count;
 ///
 /// The sources are read again: this only happens once something is wrong, and secrets are masked in them.
 pub(crate) fn draw(root: &Path, diagnostics: &[Diagnostic], output: &mut Output) {
+    if diagnostics.is_empty() {
+        return;
+    }
     let loaded = Workspace::load(root);
+    draw_with(diagnostics, |diagnostic| source(root, &loaded, diagnostic), output);
+}
+
+/// Draws the problems of one file, whose text is known.
+pub(crate) fn draw_of(file: &Path, text: Option<&str>, diagnostics: &[Diagnostic], output: &mut Output) {
+    let source = |diagnostic: &Diagnostic| {
+        let text = text.filter(|_| diagnostic.file == file)?;
+        Some(NamedSource::new(file.to_string_lossy(), text.to_owned()))
+    };
+    draw_with(diagnostics, source, output);
+}
+
+fn draw_with(
+    diagnostics: &[Diagnostic],
+    source: impl Fn(&Diagnostic) -> Option<NamedSource<String>>,
+    output: &mut Output,
+) {
     let terminal = output.stderr.terminal;
     let theme = if terminal.colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(terminal.width).with_links(false);
     for diagnostic in diagnostics {
         let mut drawn = String::new();
-        let report = Report { diagnostic, source: source(root, &loaded, diagnostic) };
+        let report = Report { diagnostic, source: source(diagnostic) };
         if handler.render_report(&mut drawn, &report).is_err() {
             // A span that does not fit its file, which changed meanwhile: the words still say it.
             drawn = format!("{diagnostic}\n");

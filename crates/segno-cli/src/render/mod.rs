@@ -1,5 +1,6 @@
 //! Everything that is written for people or programs.
 
+pub(crate) mod bench;
 pub(crate) mod diagnostics;
 pub(crate) mod diff;
 pub(crate) mod document;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::terminal::{self, Terminal};
+use super::text::inert;
 use crate::args::ColourArg;
 use crate::exit::Exit;
 
@@ -52,7 +53,7 @@ impl Output {
     /// Writes one JSON document.
     pub(crate) fn document(&mut self, document: &impl Serialize) {
         match serde_json::to_string_pretty(document) {
-            Ok(json) => self.stdout.line(json),
+            Ok(json) => self.stdout.line(inert(&json)),
             Err(error) => self.stdout.fault(error.into()),
         }
     }
@@ -60,7 +61,7 @@ impl Output {
     /// Writes one JSON object on a line, at once.
     pub(crate) fn json_line(&mut self, object: &impl Serialize) {
         match serde_json::to_string(object) {
-            Ok(json) => self.stdout.line(json),
+            Ok(json) => self.stdout.line(inert(&json)),
             Err(error) => self.stdout.fault(error.into()),
         }
     }

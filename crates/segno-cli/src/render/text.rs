@@ -1,5 +1,6 @@
 //! Text for people: shortened, free of control characters, coloured where that is allowed.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -87,12 +88,30 @@ pub(crate) fn brief(text: &str, width: usize) -> String {
 
 /// A text that cannot steer a terminal: without control characters but for line breaks and tabs.
 pub(crate) fn harmless(text: &str) -> String {
-    let steers = |character: char| {
-        // Marks that turn the direction of text show words in another order than they are in.
-        character.is_control() && !matches!(character, '\n' | '\t')
-            || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars().filter(|character| !steers(*character)).collect()
+}
+
+fn steers(character: char) -> bool {
+    // Marks that turn the direction of text show words in another order than they are in.
+    character.is_control() && !matches!(character, '\n' | '\t')
+        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A JSON document that says the same and cannot steer a terminal: JSON itself escapes only the oldest control characters.
+pub(crate) fn inert(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(steers) {
+        return Cow::Borrowed(json);
+    }
+    let mut inert = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if steers(character) {
+            // Outside of strings JSON has no such character, and all of them are in the first plane.
+            inert.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            inert.push(character);
+        }
+    }
+    Cow::Owned(inert)
 }
 
 /// A JSON value in a few words: of an object its plain members first, of lists and objects within it only the size.
@@ -122,6 +141,19 @@ pub(crate) fn width(text: &str) -> usize {
 pub(crate) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
+}
+
+/// A number with a comma between thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 /// A duration as people say it.
@@ -176,6 +208,20 @@ mod tests {
     fn no_text_can_steer_a_terminal() {
         assert_eq!(brief("a\u{1b}[2Jb", 20), "a [2Jb");
         assert_eq!(harmless("a\u{1b}[2J\nb\t\u{7}"), "a[2J\nb\t");
+    }
+
+    #[test]
+    fn no_document_can_steer_a_terminal() {
+        let value = serde_json::json!({"a": "x\u{9b}2J\u{7f}\u{202e}\u{1b}\n日本"});
+        let json = serde_json::to_string_pretty(&value).unwrap();
+        let inert = inert(&json);
+        assert!(!inert.chars().any(steers), "{inert:?}");
+        assert_eq!(serde_json::from_str::<Value>(&inert).unwrap(), value);
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]

@@ -1,9 +1,35 @@
 //! `segno chat` on a pipe: what programs and scripts see of it.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
-use crate::double::{Double, Piece, words};
+use crate::double::{Door, Double, Piece, words};
 use crate::support::{Workspace, photograph};
+
+/// The longest that something may take to come: far more than it takes, and an end for a test that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time between two looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Looks until something has come.
+fn until(what: &str, mut has_come: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !has_come() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// The command, started, with all three streams in our hands.
+fn spawned(workspace: &Workspace, args: &[&str]) -> Child {
+    let mut command = workspace.command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
 
 const TALKS: &str = r#"name = "talks"
 version = "1.0.0"
@@ -122,7 +148,7 @@ fn the_last_reply_can_be_asked_for_anew() {
         Two.
         --- stderr
         session chat-[SHORT] · /help lists what else can be said
-        error: run [ID] cannot be forked: its last step is 1, so it cannot be forked at step 9
+        error: run [SHORT] cannot be forked: its last step is 1, so it cannot be forked at step 9
         say at which step of the last run, such as `/fork 1`; /show lists them
         ");
     assert_eq!(
@@ -212,4 +238,93 @@ fn an_agent_that_is_not_there_is_told_before_anything_is_said() {
         error: there is no agent `walks`: the agents are talks
           help: did you mean `talks`?
         ");
+}
+
+#[test]
+fn a_message_that_was_handed_over_is_undone_as_a_whole() {
+    let (workspace, double) = talking(&["One.", "Two.", "Three."]);
+    workspace.write(
+        "agents/front.toml",
+        "name = \"front\"\nversion = \"1.0.0\"\ndescription = \"Hands over.\"\n[[steps]]\nhandoff = \"talks\"\nmessage = \"{{request.text}}\"\n",
+    );
+    let output = workspace.segno_with_input(&["chat", "front"], "first\nsecond\n/undo\nthird\n");
+    assert!(output.starts_with("exit code: 0\n") && output.contains("Three."), "{output}");
+    assert!(messages(&double.received()[2].body).contains(&("user".to_owned(), "third".to_owned())));
+    // Each message is two runs; the third goes on where the second of the first one ended.
+    let run = |agent: &str, text: &str| {
+        let runs = workspace.json(&["runs", "--agent", agent]);
+        let runs = runs
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|run| workspace.json(&["show", run["run_id"].as_str().unwrap()]));
+        runs.into_iter().find(|run| run["events"][0]["data"]["request"]["text"] == text).unwrap()
+    };
+    assert_eq!(run("front", "third")["events"][0]["data"]["predecessor"], run("talks", "first")["run_id"]);
+}
+
+#[test]
+fn a_reply_that_another_process_writes_is_ended_before_the_next_message_is_said() {
+    let door = Door::default();
+    let halting = [words("It began "), vec![Piece::Door(door)], words("and never ended.")].concat();
+    let (workspace, double) = (Workspace::empty(), Double::start(vec![halting, words("Two.")]));
+    workspace.write("segno.toml", &double.settings());
+    workspace.write("agents/talks.toml", TALKS);
+    let other = spawned(&workspace, &["run", "talks", "first", "--session", "ada"]);
+    until("the first message", || double.received().len() == 1);
+    photograph!(workspace.segno_with_input(&["chat", "talks", "--session", "ada"], "second\n"), @r"
+        exit code: 0
+        --- stdout
+        Two.
+        --- stderr
+        session ada · /help lists what else can be said
+        the last reply was left unfinished: /resume goes on with it, another message gives it up
+        another process writes the last reply: it was told to stop
+        ");
+    let other = workspace.shown(&other.wait_with_output().unwrap());
+    assert!(other.starts_with("exit code: 1\n") && other.contains("cancelled"), "{other}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_message_that_is_interrupted_while_it_is_written_down_is_not_lost() {
+    let (workspace, _double) = talking(&["Hello."]);
+    workspace.succeed(&["runs"]);
+    // The journal takes nothing as long as this transaction is open.
+    let journal = rusqlite::Connection::open(workspace.path(".segno/segno.db")).unwrap();
+    journal.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut chat = spawned(&workspace, &["chat", "talks", "--session", "ada"]);
+    let mut input = chat.stdin.take().unwrap();
+    writeln!(input, "hello").unwrap();
+    // A process shows that it lives right before it writes its first run down.
+    let owners = workspace.path(".segno/owners");
+    until("the run", || owners.read_dir().is_ok_and(|mut entries| entries.next().is_some()));
+    assert!(Command::new("kill").args(["-INT", &chat.id().to_string()]).status().unwrap().success());
+    let mut words = BufReader::new(chat.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("stop") {
+        line.clear();
+        assert!(words.read_line(&mut line).unwrap() > 0, "nothing was said about the wish");
+    }
+    journal.execute_batch("ROLLBACK").unwrap();
+    writeln!(input, "/resume").unwrap();
+    drop(input);
+    let mut rest = String::new();
+    words.read_to_string(&mut rest).unwrap();
+    let output = workspace.shown(&chat.wait_with_output().unwrap());
+    assert!(rest.contains("interrupted; nothing is lost"), "{line}{rest}{output}");
+    assert!(output.starts_with("exit code: 0\n") && output.contains("Hello."), "{line}{rest}{output}");
+    assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
+    workspace.succeed(&["replay", "last"]);
+}
+
+#[test]
+fn a_reply_that_was_asked_for_anew_is_undone_with_its_message() {
+    let (workspace, double) = talking(&["One.", "Two.", "Another two.", "Three."]);
+    let output = workspace.segno_with_input(&["chat", "talks"], "first\nsecond\n/fork 1\n/undo\nthird\n");
+    assert!(output.starts_with("exit code: 0\n") && output.contains("Three."), "{output}");
+    assert_eq!(
+        messages(&double.received()[3].body)[1..],
+        said(&[("user", "first"), ("assistant", "One."), ("user", "third")])
+    );
 }

@@ -28,8 +28,15 @@ fn help_names_every_verb() {
           cancel       End a run and its child runs
           export       Write a run, with all that a replay of it reads, to one file
           import       Read runs from a file into this workspace
+          worker       Go on with runs that nobody performs: those of processes that died, those whose time
+                       has come
+          gc           Delete runs that ended long ago; says first what would go
+          doctor       Examine the whole journal: every record, chain, file and index
+          backup       Copy the journal to a new file while others write to it, and examine the copy
+          erase        Erase what a run was asked and what came of it; the proof that it ran stays
           tools        List, inspect and call the tools of the workspace
           memory       Search what agents remember, add to it, and move it
+          bench        Measure this disk: a durable turn beside a bare commit
           schema       Write the JSON Schema of a file kind, for editors
           completions  Write the completion script of a shell; it completes agents and runs too
           man          Write the manual pages of all verbs

@@ -127,13 +127,13 @@ fn an_answer_of_the_wrong_kind_is_refused_and_not_recorded() {
         exit code: 2
         --- stdout
         --- stderr
-        error: operation [ID] is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`
+        error: operation [SHORT] is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`
         ");
     photograph!(workspace.segno(&["resume", "last", "--deny"]), @r"
         exit code: 2
         --- stdout
         --- stderr
-        error: operation [ID] is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`
+        error: operation [SHORT] is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`
         ");
     photograph!(workspace.segno(&["resume", "last", "--answer", "maybe"]), @r"
         exit code: 2

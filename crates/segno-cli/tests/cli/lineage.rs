@@ -180,19 +180,19 @@ mod forks {
             exit code: 2
             --- stdout
             --- stderr
-            error: run [ID] cannot be forked: its last step is 2, so it cannot be forked at step 9
+            error: run [SHORT] cannot be forked: its last step is 2, so it cannot be forked at step 9
             ");
         photograph!(workspace.segno(&["fork", &run, "--at", "0"]), @r"
             exit code: 2
             --- stdout
             --- stderr
-            error: run [ID] cannot be forked: say at which step, from 1, or which outcome to replace
+            error: run [SHORT] cannot be forked: say at which step, from 1, or which outcome to replace
             ");
         photograph!(workspace.segno(&["fork", &run, "--at", "1", "--set", &format!("{score}=low.json")]), @r"
             exit code: 2
             --- stdout
             --- stderr
-            error: run [ID] cannot be forked: operation [ID] belongs to step 1, so the fork would be at step 2, not 1
+            error: run [SHORT] cannot be forked: operation [SHORT] belongs to step 1, so the fork would be at step 2, not 1
             ");
         photograph!(workspace.segno(&["fork", &run, "--at", "1", "--model", "other"]), @r"
             exit code: 2
@@ -205,12 +205,8 @@ mod forks {
             exit code: 2
             --- stdout
             --- stderr
-            error: the following required arguments were not provided:
-              --at <N>
-
-            Usage: segno fork --at <N> <RUN>
-
-            For more information, try '--help'.
+            error: it is not said where run [SHORT] is to part: expected `--at STEP` or `--set OP=FILE`
+              help: `segno show [SHORT]` lists its steps and operations
             ");
         assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
     }
@@ -412,7 +408,18 @@ mod configurations {
         workspace.succeed(&["run", "chat", "hello"]);
         workspace.write("other.toml", &agent(&workspace, "chat").replace("\"{{request.text}}\"", "4"));
         let output = workspace.segno(&["replay", "last", "--with-config", "other.toml"]);
-        assert!(output.starts_with("exit code: 2\n") && output.contains("prompt"), "{output}");
+        assert!(output.contains("[other.toml:4:10]") && output.contains("prompt = 4"), "{output}");
+        assert!(output.ends_with("error: `other.toml` has errors: 1 error\n"), "{output}");
+        let document = workspace.json(&["replay", "last", "--with-config", "other.toml"]);
+        assert_eq!(document["error"]["diagnostics"][0]["file"], "other.toml", "{document}");
+        // One that is sound by itself, and does not fit the workspace.
+        workspace.write(
+            "other.toml",
+            &agent(&workspace, "chat").replace("[model]", "[tools]\nallow = [\"risk.score\"]\n[model]"),
+        );
+        let output = workspace.segno(&["replay", "last", "--with-config", "other.toml"]);
+        assert!(output.starts_with("exit code: 2\n") && output.contains("[other.toml:"), "{output}");
+        assert!(!output.contains("agents/chat.toml"), "{output}");
         let output = workspace.segno(&["replay", "last", "--with-config", "nothing.toml"]);
         assert!(output.starts_with("exit code: 2\n") && output.contains("nothing.toml"), "{output}");
     }
@@ -479,6 +486,30 @@ mod journeys {
     }
 
     #[test]
+    fn an_export_is_told_to_programs() {
+        let workspace = Workspace::plain();
+        workspace.succeed(&["run", "note", "hello"]);
+        let document = workspace.json(&["export", "last", "run.segno"]);
+        assert_eq!(document["file"], "run.segno");
+        assert_eq!(document["runs"], json!([last(&workspace)]));
+        assert_eq!(document["bytes"], fs::read(workspace.path("run.segno")).unwrap().len());
+        photograph!(workspace.segno(&["export", "last", "-", "--json"]), @r#"
+            exit code: 2
+            --- stdout
+            {
+              "error": {
+                "code": "two_documents",
+                "message": "the file and the document would both go to standard output",
+                "help": "name a file, or leave `--json` out"
+              }
+            }
+            --- stderr
+            error: the file and the document would both go to standard output
+              help: name a file, or leave `--json` out
+            "#);
+    }
+
+    #[test]
     fn a_file_that_is_there_is_not_written_over() {
         let workspace = Workspace::plain();
         workspace.succeed(&["run", "note", "hello"]);
@@ -525,6 +556,8 @@ mod journeys {
             fs::write(other.path("cut.segno"), &whole[..length]).unwrap();
             let output = other.segno(&["import", "cut.segno"]);
             assert!(output.starts_with("exit code: 2\n"), "{length}: {output}");
+            let said = format!("`cut.segno` is not whole: its end is missing after {length} byte");
+            assert!(output.contains(&said) && output.contains("copy it again"), "{length}: {output}");
         }
         let mut flipped = whole.clone();
         flipped[whole.len() / 2] ^= 1;
@@ -571,6 +604,8 @@ mod ends {
             --- stderr
             run [SHORT] is cancelled
             ");
+        let shown = workspace.succeed(&["show", "last"]);
+        assert!(shown.ends_with("\n\ncancelled by eve: wrong customer\n  error[cancelled]: the run was cancelled\n  help: start a new run to try again\n"), "{shown}");
         photograph!(workspace.segno(&["runs", "--status", "cancelled"]), @r"
             exit code: 0
             --- stdout
@@ -582,7 +617,7 @@ mod ends {
             exit code: 2
             --- stdout
             --- stderr
-            error: run [ID] has ended already (cancelled): look at it with `segno show [ID]`
+            error: run [SHORT] has ended already (cancelled): look at it with `segno show [SHORT]`
             ");
         let output = workspace.segno(&["resume", "last", "--approve"]);
         assert!(output.starts_with("exit code: 2\n"), "{output}");

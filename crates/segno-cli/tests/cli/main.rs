@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod bench;
 mod chat;
 mod check;
 #[expect(dead_code, reason = "doors are for the conversation in a terminal, a test of its own")]
@@ -20,3 +21,4 @@ mod store;
 mod support;
 mod suspend;
 mod tools;
+mod upkeep;

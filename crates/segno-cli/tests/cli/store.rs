@@ -10,16 +10,21 @@ fn a_flipped_byte_is_found_and_told() {
     workspace.succeed(&["run", "note", "disk full on db-1"]);
     let journal = workspace.path(".segno/segno.db");
     assert!(!workspace.path(".segno/segno.db-wal").exists(), "the journal was not closed");
-    let mut bytes = fs::read(&journal).unwrap();
-    // Only the answer has this text; it is in the last record.
-    let place = bytes.windows(6).position(|window| window == b"Noted:").unwrap();
-    bytes[place] ^= 1;
-    fs::write(&journal, bytes).unwrap();
+    let database = rusqlite::Connection::open(&journal).unwrap();
+    let (key, mut body): (i64, Vec<u8>) = database
+        .query_row("SELECT key, body FROM record ORDER BY key DESC LIMIT 1", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    let middle = body.len() / 2;
+    body[middle] ^= 1;
+    database.execute("UPDATE record SET body = ?2 WHERE key = ?1", rusqlite::params![key, body]).unwrap();
+    drop(database);
     photograph!(workspace.segno(&["replay", "last"]), @r"
         exit code: 1
         --- stdout
         --- stderr
-        error: record 5 of run [ID] is damaged: its content does not have its checksum; the 5 records before it are intact
+        error: record 5 of run [SHORT] is damaged: its content does not have its checksum; the 5 records before it are intact
           help: restore the journal from a backup; the first 5 records of this run still verify
         ");
     photograph!(workspace.segno(&["show", "last", "--json"]), @r#"
@@ -33,7 +38,7 @@ fn a_flipped_byte_is_found_and_told() {
           }
         }
         --- stderr
-        error: record 5 of run [ID] is damaged: its content does not have its checksum; the 5 records before it are intact
+        error: record 5 of run [SHORT] is damaged: its content does not have its checksum; the 5 records before it are intact
           help: restore the journal from a backup; the first 5 records of this run still verify
         "#);
     // The list does not need the damaged record.
@@ -113,6 +118,24 @@ mod permissions {
             --- stderr
             error: cannot make the folder `[WORKSPACE]/.segno`: Permission denied (os error 13)
               help: give this user the right to write there, or set `store.path` in segno.toml
+            ");
+    }
+
+    #[test]
+    fn a_disk_that_may_not_be_written_is_not_measured() {
+        photograph!(segno_read_only(&Workspace::plain(), &["bench"]), @r"
+            exit code: 1
+            --- stdout
+            --- stderr
+            error: cannot measure in `[WORKSPACE]/.segno`: Permission denied (os error 13)
+              help: name a workspace on the disk to measure that this user may write: `--workspace DIR`
+            ");
+        photograph!(segno_read_only(&Workspace::empty(), &["bench"]), @r"
+            exit code: 1
+            --- stdout
+            --- stderr
+            error: cannot measure in `[WORKSPACE]`: Permission denied (os error 13)
+              help: name a workspace on the disk to measure that this user may write: `--workspace DIR`
             ");
     }
 

@@ -68,7 +68,7 @@ fn another_process_approves() {
         exit code: 2
         --- stdout
         --- stderr
-        error: run [ID] has ended and waits for no answer: look at it with `segno show [ID]`
+        error: run [SHORT] has ended and waits for no answer: look at it with `segno show [SHORT]`
         ");
     assert_eq!(recorded(&workspace), 1);
 }
@@ -95,7 +95,7 @@ fn edited_arguments_are_checked_before_anything_is_recorded() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the edited arguments of operation [ID] do not fit the schema of `risk.record`: `/risk` expected number, found string
+        error: the edited arguments of operation [SHORT] do not fit the schema of `risk.record`: `/risk` expected number, found string
           help: correct the file and approve again; nothing was recorded
         ");
     assert_eq!(workspace.json(&["show", "last"])["events"], events);
@@ -114,7 +114,7 @@ fn an_answer_that_does_not_fit_is_refused() {
         exit code: 2
         --- stdout
         --- stderr
-        error: operation [ID] waits for an approval: answer with `--approve` or `--deny`
+        error: operation [SHORT] waits for an approval: answer with `--approve` or `--deny`
         ");
     photograph!(workspace.segno(&["resume", "last", "--op", "0000", "--approve"]), @r"
         exit code: 2

@@ -245,3 +245,54 @@ fn a_tool_that_reports_an_error_ends_with_one() {
     assert!(output.starts_with("exit code: 1\n"), "{output}");
     assert!(output.contains("failed: `risk.record` reports an error"), "{output}");
 }
+
+/// An agent that may use the tool, with this line about it.
+fn careful(line: &str) -> Workspace {
+    let workspace = Workspace::guarded();
+    let agent = format!(
+        "name = \"careful\"\nversion = \"1.0.0\"\ndescription = \"Scores.\"\n[tools]\nallow = [\"risk.score\"]\n{line}\n\
+         [[steps]]\ntool = \"risk.score\"\nwith = {{ text = \"x\" }}\n"
+    );
+    workspace.write("agents/careful.toml", &agent);
+    workspace
+}
+
+#[test]
+fn a_tool_for_which_an_agent_needs_a_word_needs_one_from_a_person_too() {
+    let call = ["tools", "call", "risk.score", "--args", r#"{"text": "disk full"}"#];
+    let workspace = careful("approve = [\"risk.score\"]");
+    photograph!(workspace.segno(&call), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: `risk.score` is not called by the agent `careful` unless a person agrees, and nobody agreed to it
+          help: agree with `--yes`
+        ");
+    let output = workspace.segno(&[&call[..], &["--yes"]].concat());
+    assert!(output.starts_with("exit code: 0\n"), "{output}");
+    let workspace = careful("[tools.settings.\"risk.score\"]\neffect = \"unsafe\"");
+    photograph!(workspace.segno(&call), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: `risk.score` is unsafe for the agent `careful`: to call it twice may be wrong, and nobody agreed to it
+          help: agree with `--yes`
+        ");
+}
+
+#[test]
+fn what_a_tool_returned_cannot_steer_a_terminal() {
+    let workspace = Workspace::plain();
+    // The one-byte form of the sequence that clears a screen, a delete, and a mark that turns the direction of text.
+    let content = "disk \u{9b}2J\u{7f}\u{202e}full";
+    let args = serde_json::json!({ "entity": "INC-7", "content": content }).to_string();
+    workspace.succeed(&["tools", "call", "memory.create", "--args", &args, "--yes"]);
+    for more in [&[][..], &["--json"]] {
+        let call = [&["tools", "call", "memory.search", "--args", r#"{"query": "disk"}"#], more].concat();
+        let found = workspace.succeed(&call);
+        assert!(!found.chars().any(|one| one.is_control() && one != '\n' || one == '\u{202e}'), "{found:?}");
+        let value: serde_json::Value = serde_json::from_str(&found).unwrap();
+        let hits = if more.is_empty() { &value["hits"] } else { &value["structured"]["hits"] };
+        assert!(hits.to_string().contains(content), "{found}");
+    }
+}

@@ -73,9 +73,10 @@ impl Driver {
         let now = self.now();
         let expired: Vec<OperationId> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(operation, _)| operation).collect();
-        let seconds = self.context.config.limits.answer_timeout_ms.unwrap_or_default() / 1_000;
+        let limit = self.context.config.limits.answer_timeout_ms.unwrap_or_default();
+        let limit = if limit % 1_000 == 0 { format!("{} s", limit / 1_000) } else { format!("{limit} ms") };
         for operation in expired {
-            let reason = Some(format!("nobody answered within {seconds} s"));
+            let reason = Some(format!("nobody answered within {limit}"));
             self.answer(operation, Answer::Denied { reason, by: Some(NOBODY.to_owned()) })?;
         }
         Ok(())

@@ -125,7 +125,16 @@ impl ArchivedRun {
         let records = rows.into_iter().map(|row| {
             let Row { seq: _, at, kind, operation, parent, body, checksum, link } = row;
             let (checksum, link) = (checksum.as_bytes().to_vec(), link.as_bytes().to_vec());
-            ArchivedRow(at, kind, operation, parent, Bytes(body), Bytes(checksum), Bytes(link))
+            // Nothing erased is exported: a run without its content is refused before.
+            ArchivedRow(
+                at,
+                kind,
+                operation,
+                parent,
+                Bytes(body.unwrap_or_default()),
+                Bytes(checksum),
+                Bytes(link),
+            )
         });
         Self { run, request, records: records.collect() }
     }
@@ -135,7 +144,7 @@ impl ArchivedRun {
         let rows = self.records.into_iter().zip(0..).map(|(record, seq)| {
             let ArchivedRow(at, kind, operation, parent, body, checksum, link) = record;
             let (checksum, link) = (Checksum::from_bytes(checksum.array()), Link::from_bytes(link.array()));
-            Row { seq, at, kind, operation, parent, body: body.0, checksum, link }
+            Row { seq, at, kind, operation, parent, body: Some(body.0), checksum, link }
         });
         (self.run, self.request, rows.collect())
     }

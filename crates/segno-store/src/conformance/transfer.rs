@@ -211,7 +211,7 @@ pub async fn a_refused_import_adds_nothing<S: Store>(new: impl Fn() -> S) {
         Archive::new([(run, request, rows)], configs(), BTreeMap::new())
     };
     let changes: [(Change, u64, Flaw); 6] = [
-        (|rows| rows[1].body[3] ^= 1, 1, Flaw::Checksum),
+        (|rows| rows[1].body.as_mut().unwrap()[3] ^= 1, 1, Flaw::Checksum),
         (|rows| rows[1].at = at(1), 1, Flaw::Link),
         (|rows| rows.swap(1, 2), 1, Flaw::Link),
         (|rows| drop(rows.remove(1)), 1, Flaw::Link),

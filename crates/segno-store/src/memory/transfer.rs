@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use segno_core::{Digest, RunId};
 
 use super::{Run, Shelf};
-use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
+use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments, files};
 use crate::blob::digest_bytes;
+use crate::chain::Row;
+use crate::codec::decode_body;
 use crate::error::{Damage, Flaw, ReadError};
 use crate::inbox::{Message, PostError, StoredMessage, WAITING_MAX, encode_message};
 
@@ -58,6 +60,7 @@ impl Shelf {
             runs: self.runs.clone(),
             keys: self.keys.clone(),
             roots: self.roots.clone(),
+            created: self.created,
             ..Self::default()
         };
         for run in archive.runs {
@@ -69,8 +72,8 @@ impl Shelf {
             imported.added.push(run.run);
             entering.take_in(run)?;
         }
-        let Self { runs, keys, roots, configs: _, blobs: _ } = entering;
-        (self.runs, self.keys, self.roots) = (runs, keys, roots);
+        let Self { created, runs, keys, roots, configs: _, blobs: _ } = entering;
+        (self.created, self.runs, self.keys, self.roots) = (created, runs, keys, roots);
         for (digest, json) in archive.configs {
             self.configs.entry(digest).or_insert(json);
         }
@@ -93,9 +96,10 @@ impl Shelf {
             return Err(verified.busy(by));
         }
         let VerifiedRun { run: id, request_digest, copies, head: _, rows } = verified;
+        let files = verified_files(&rows);
         let damage = || ReadError::Damaged(Damage { run: id, seq: 0, what: Flaw::Form, intact: 0 });
         let run = Run {
-            number: self.runs.len(),
+            number: self.next(),
             agent: copies.agent.parse().map_err(|_| damage())?,
             copies,
             request_digest,
@@ -105,8 +109,15 @@ impl Shelf {
             snapshot: None,
             posted: 0,
             inbox: Vec::new(),
+            files,
         };
         self.insert(id, run);
         Ok(())
     }
+}
+
+/// The files that the first of these verified rows refers to.
+fn verified_files(rows: &[Row]) -> BTreeSet<Digest> {
+    let body = rows.first().and_then(|row| decode_body(row.body.as_deref()?).ok());
+    body.iter().flat_map(files).collect()
 }

@@ -31,6 +31,7 @@ pub(super) fn post(connection: &Connection, run: RunId, message: Vec<u8>) -> Res
     let number = posted.wrapping_add(1);
     let stored = StoredMessage::seal(run, number.cast_unsigned(), message);
     connection.prepare_cached("UPDATE run SET posted = ?2 WHERE id = ?1")?.execute(params![id, number])?;
+    super::rows::reseal(connection, id)?;
     connection
         .prepare_cached("INSERT INTO inbox (run, number, message, checksum) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![id, number, stored.bytes, stored.checksum.as_bytes()])?;

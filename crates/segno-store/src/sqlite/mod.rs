@@ -3,9 +3,16 @@
 //! One thread writes and commits for many runs at once; reads go through a few connections of their own. Other
 //! processes may use the same file: each write checks its own condition inside its transaction.
 
+mod backup;
+mod convert;
+mod doctor;
+mod erase;
+mod gc;
 mod inbox;
 mod open;
 mod read;
+mod rows;
+mod take;
 mod transfer;
 mod write;
 mod writer;
@@ -15,25 +22,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
-use segno_core::{Digest, RunId};
+use segno_core::{Digest, OperationId, RunId, Timestamp};
 use tokio::sync::Semaphore;
 
 use crate::archive::{Archive, ImportError, Imported};
+use crate::backup::BackupError;
 use crate::bytes::Link;
 use crate::chain::seal;
+use crate::doctor::Checkup;
+use crate::erase::{EraseError, Erased};
 use crate::error::{
     AcquireError, AppendError, CreateError, OpenError, ReadError, SnapshotError, StorageError,
 };
+use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError, encode_message};
 use crate::lease::{Holds, Lease};
 use crate::owner::Owner;
+use crate::progress::Progress;
 use crate::record::{NewRecord, Record};
 use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
 
+pub(crate) use self::rows::Stored;
 #[cfg(feature = "conformance")]
-pub(crate) use self::read::parse;
+pub(crate) use self::rows::{COLUMNS, keys, load, replace};
 use self::write::{Acquired, Append};
 use self::writer::Writer;
 
@@ -73,33 +86,65 @@ impl SqliteStore {
     pub fn path(&self) -> &Path {
         &self.readers.path
     }
+
+    /// Examines the whole journal as of one moment, and writes nothing: the file itself, the schema, every run's chain,
+    /// entry, messages and snapshot, every file and configuration. Writers do not wait.
+    ///
+    /// # Errors
+    /// When nothing can be read at all. Whatever else is wrong is among the findings.
+    pub async fn doctor(
+        &self,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Checkup, ReadError> {
+        self.readers.call(move |connection| Ok(doctor::examine(connection, &mut progress))).await
+    }
+
+    /// Copies the journal as of this moment to a new file, while others write to it, and examines the copy.
+    ///
+    /// # Errors
+    /// When there is such a file, it cannot be written, or the copy is damaged.
+    pub async fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<(), BackupError> {
+        let target = path.as_ref();
+        let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+        let source = self.readers.path.clone();
+        blocking(move || {
+            let connection =
+                open::open_reader(&source).map_err(|error| StorageError::new(source.to_str(), error))?;
+            backup::backup(&connection, &target, &mut progress)
+        })
+        .await
+    }
 }
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn create(&self, run: NewRun) -> Result<Created, CreateError> {
+    async fn create(&self, mut run: NewRun) -> Result<Created, CreateError> {
         run.started()?;
         run.check_blobs()?;
-        let rows = seal(run.run, 0, Link::default(), &run.records)?;
+        let (rows, blobs) = pack(&mut run)?;
         let holds = self.holds.clone();
-        self.writer.call(move |connection| write::create(connection, &run, &rows, &holds)).await
+        self.writer.call(move |connection| write::create(connection, &run, &rows, &blobs, &holds)).await
     }
 
     async fn hand_off(
         &self,
         lease: &mut Lease,
         records: Vec<NewRecord>,
-        successor: NewRun,
+        mut successor: NewRun,
     ) -> Result<Created, CreateError> {
         successor.started()?;
         successor.check_blobs()?;
         successor.is_handed_off_by(lease.run, &records)?;
-        let rows = seal(successor.run, 0, Link::default(), &successor.records)?;
+        let (rows, blobs) = pack(&mut successor)?;
         let append = Append::new(lease, &records, Vec::new())?;
         let (end, head, holds) = (append.end(), append.head, self.holds.clone());
         let call = self
             .writer
-            .call(move |connection| write::hand_off(connection, &append, &successor, &rows, &holds));
+            .call(move |connection| write::hand_off(connection, &append, &successor, &rows, &blobs, &holds));
         let created = call.await?;
         lease.next_seq = end;
         lease.head = head;
@@ -152,6 +197,44 @@ impl Store for SqliteStore {
         self.readers.call(move |connection| read::find_runs(connection, &prefix)).await
     }
 
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
+        let owner = owner.clone();
+        self.readers.call(move |connection| take::takeable(connection, &owner, now, limit)).await
+    }
+
+    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
+        self.readers.call(take::next_wake).await
+    }
+
+    async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        let erased = self.writer.call(move |connection| erase::erase(connection, run, operation)).await?;
+        let emptied = self
+            .writer
+            .call_alone::<_, EraseError>(|connection| erase::scrub(connection).map_err(Fault::Storage))
+            .await?;
+        if emptied { Ok(erased) } else { Err(EraseError::Busy { run }) }
+    }
+
+    async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {
+        let asked = options.clone();
+        let plan = self.readers.call(move |connection| gc::plan(connection, &asked)).await?;
+        if options.dry_run {
+            return Ok(plan.report);
+        }
+        let mut work = gc::Work::new(options.clone(), plan);
+        loop {
+            let call = self.writer.call::<_, GcError>(move |connection| {
+                let more = work.perform(connection)?;
+                Ok((work, more))
+            });
+            let (done, more) = call.await?;
+            if !more {
+                return Ok(done.report);
+            }
+            work = done;
+        }
+    }
+
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {
         self.readers.call(move |connection| read::config(connection, digest)).await
     }
@@ -175,7 +258,7 @@ impl Store for SqliteStore {
     }
 
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
-        let verified = blocking(move || archive.verify()).await?;
+        let verified = blocking(move || archive.verify().map(transfer::Packed::new)).await?;
         self.writer.call(move |connection| transfer::import(connection, &verified)).await
     }
 
@@ -191,6 +274,16 @@ impl Store for SqliteStore {
     async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
         self.readers.call(move |connection| read::snapshot(connection, run)).await
     }
+}
+
+/// Packs a new run's records and files, which all belong to the first record.
+fn pack(run: &mut NewRun) -> Result<(Vec<Stored>, Vec<rows::PackedFile>), CreateError> {
+    let mut rows = Stored::all(seal(run.run, 0, Link::default(), &run.records)?);
+    let files = std::mem::take(&mut run.blobs);
+    if let Some(first) = rows.first_mut() {
+        first.use_files(files.iter().map(|(digest, _)| *digest));
+    }
+    Ok((rows, rows::pack_files(&files)))
 }
 
 /// Why an operation on the database failed.

@@ -1,12 +1,13 @@
 //! Opening the file: is it ours, of which version, and with which settings.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
 
+use super::convert;
 use crate::error::{OpenError, StorageError};
 
 /// `SGNO`: tells a journal from the databases of other programs.
@@ -15,7 +16,8 @@ pub(crate) const APPLICATION_ID: i64 = 0x5347_4e4f;
 pub(crate) const VERSION: i64 = SCHEMAS.len() as i64;
 /// What leads from each version to the next, beginning with an empty file. A released one never changes: a new version
 /// gets a file of its own and a golden file.
-const SCHEMAS: [&str; 2] = [include_str!("schema/v1.sql"), include_str!("schema/v2.sql")];
+const SCHEMAS: [&str; 3] =
+    [include_str!("schema/v1.sql"), include_str!("schema/v2.sql"), include_str!("schema/v3.sql")];
 
 /// How long to wait for the write lock of another process. Its transactions take milliseconds; whoever holds the lock
 /// for seconds is stuck.
@@ -47,6 +49,8 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     // WAL: readers never wait, and a commit is one flush. FULL: that flush happens before the commit is acknowledged.
     log_ahead(&connection).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+    // What is deleted is overwritten, so that nothing erased stays behind in a page.
+    connection.pragma_update_and_check(None, "secure_delete", "on", |_| Ok(())).map_err(failed)?;
     if found < VERSION {
         migrate(&mut connection, path)?;
     }
@@ -119,9 +123,30 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     for (schema, _) in SCHEMAS.iter().zip(1..).filter(|(_, version)| *version > found) {
         transaction.execute_batch(schema).map_err(failed)?;
     }
+    if found < 3 {
+        convert::to_version_3(&transaction).map_err(failed)?;
+    }
     transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
     transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
     transaction.commit().map_err(failed)
+}
+
+/// An empty journal in memory, for comparison.
+pub(super) fn model() -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_in_memory()?;
+    for schema in SCHEMAS {
+        connection.execute_batch(schema)?;
+    }
+    convert::to_version_3(&connection)?;
+    Ok(connection)
+}
+
+/// Says whether the file may not be written. SQLite only says that it could not make the files beside it.
+fn is_read_only(path: &Path) -> bool {
+    match File::options().write(true).open(path) {
+        Ok(_) => false,
+        Err(error) => matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied),
+    }
 }
 
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
@@ -129,6 +154,7 @@ fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
         Some(ErrorCode::ReadOnly) => OpenError::ReadOnly { path },
+        Some(ErrorCode::CannotOpen) if is_read_only(&path) => OpenError::ReadOnly { path },
         _ => {
             let source = StorageError::new(path.to_str(), error);
             OpenError::Inaccessible { path, source }

@@ -2,9 +2,9 @@
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
-use segno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
+use segno_core::{AgentName, Digest, RunId, Timestamp};
 
-use super::Fault;
+use super::{Fault, rows};
 use crate::blob::digest_bytes;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Head, Row, Verifier, checksum};
@@ -14,6 +14,7 @@ use crate::owner::OwnerId;
 use crate::record::{Record, RecordKind};
 use crate::run::{FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
 use crate::snapshot::StoredSnapshot;
+use crate::waiting::WaitingSet;
 
 type Result<T> = std::result::Result<T, Fault<ReadError>>;
 
@@ -88,13 +89,12 @@ fn chain(
 ) -> Result<()> {
     let head = entry.head;
     let start = verifier.next();
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, at, kind, operation, parent, body, checksum, link FROM record
-         WHERE run = ?1 AND seq >= ?2 ORDER BY seq",
-    )?;
-    let mut rows = statement.query(params![entry.id, start.cast_signed()])?;
+    let (first, last) = rows::keys(entry.id, start);
+    let sql = format!("SELECT {} FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key", rows::COLUMNS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([first, last])?;
     while let Some(row) = rows.next()? {
-        let row = parse(row)?.ok_or_else(|| Fault::Refused(verifier.damage(Flaw::Form)))?;
+        let row = rows::load(connection, row)?.map_err(|flaw| Fault::Refused(verifier.damage(flaw)))?;
         if row.seq >= head.next_seq {
             let damage = Damage { run, seq: head.next_seq, what: Flaw::Unknown, intact: head.next_seq };
             return Err(Fault::Refused(damage.into()));
@@ -108,30 +108,29 @@ fn chain(
 /// Reads and verifies the first record.
 fn first(connection: &Connection, run: RunId, entry: &Entry) -> Result<Record> {
     let damage = |what| Fault::Refused(Damage { run, seq: 0, what, intact: 0 }.into());
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, at, kind, operation, parent, body, checksum, link FROM record WHERE run = ?1 AND seq = 0",
-    )?;
-    let mut rows = statement.query([entry.id])?;
+    let sql = format!("SELECT {} FROM record WHERE key = ?1", rows::COLUMNS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([rows::keys(entry.id, 0).0])?;
     let row = rows.next()?.ok_or_else(|| damage(Flaw::Missing))?;
-    let row = parse(row)?.ok_or_else(|| damage(Flaw::Form))?;
+    let row = rows::load(connection, row)?.map_err(damage)?;
     Verifier::check_first(run, &row).map_err(Fault::Refused)
 }
 
 /// Finds the last record that is not late. Its kind is verified when the chain from it on is.
 fn last_that_decides(connection: &Connection, entry: &Entry) -> Result<u64> {
     let mut statement = connection.prepare_cached(
-        "SELECT seq FROM record WHERE run = ?1 AND seq < ?2 AND kind <> ?3 ORDER BY seq DESC LIMIT 1",
+        "SELECT key FROM record WHERE key BETWEEN ?1 AND ?2 AND kind <> ?3 ORDER BY key DESC LIMIT 1",
     )?;
-    let limits = params![entry.id, entry.head.next_seq.cast_signed(), RecordKind::Late as u8];
-    let found: Option<i64> = statement.query_row(limits, |row| row.get(0)).optional()?;
-    // There is no record before the first; one with a negative number is found as a missing first one.
-    Ok(found.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
+    let first = rows::keys(entry.id, 0).0;
+    let last = rows::keys(entry.id, entry.head.next_seq.saturating_sub(1)).0;
+    let found: Option<i64> =
+        statement.query_row(params![first, last, RecordKind::Late as u8], |row| row.get(0)).optional()?;
+    Ok(found.map_or(0, |key| rows::split(key).1))
 }
 
 fn link_of(connection: &Connection, id: i64, seq: u64) -> Result<Option<Link>> {
-    let mut statement = connection.prepare_cached("SELECT link FROM record WHERE run = ?1 AND seq = ?2")?;
-    let link =
-        statement.query_row(params![id, seq.cast_signed()], |row| Ok(bytes(row.get_ref(0)?))).optional()?;
+    let mut statement = connection.prepare_cached("SELECT link FROM record WHERE key = ?1")?;
+    let link = statement.query_row([rows::keys(id, seq).0], |row| Ok(bytes(row.get_ref(0)?))).optional()?;
     Ok(link.flatten().map(Link::from_bytes))
 }
 
@@ -144,15 +143,23 @@ pub(super) struct Entry {
 
 /// Reads a run's entry. Nothing is verified.
 pub(super) fn entry(connection: &Connection, run: RunId) -> Result<Entry> {
-    let mut statement = connection.prepare_cached(
+    let sql = format!(
         "SELECT id, next_seq, head, agent, tenant, session, config, start_key, started_at, updated_at, status, wake_at,
-            parent
+            parent, waiting, seal, {}
          FROM run WHERE run = ?1",
-    )?;
+        rows::SEALED
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([run.as_bytes()])?;
     match rows.next()? {
         None => Err(Fault::Refused(ReadError::UnknownRun { run })),
-        Some(row) => parse_entry(row)?.ok_or_else(|| Fault::Refused(damaged_row(run))),
+        Some(row) => {
+            let entry = parse_entry(row)?.ok_or_else(|| Fault::Refused(damaged_row(run)))?;
+            if rows::is_sealed(row, 15, row.get_ref(14)?)? {
+                return Ok(entry);
+            }
+            Err(Fault::Refused(Damage { run, seq: 0, what: Flaw::Seal, intact: 0 }.into()))
+        }
     }
 }
 
@@ -174,9 +181,9 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
         return Ok(None);
     };
     let next_seq: i64 = row.get(1)?;
-    if next_seq <= 0 {
+    let Some(waiting) = WaitingSet::from_number(row.get(13)?).filter(|_| next_seq > 0) else {
         return Ok(None);
-    }
+    };
     let copies = Copies {
         agent,
         tenant,
@@ -186,43 +193,17 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
         start_key,
         started_at: time(row.get(8)?),
         updated_at: time(row.get(9)?),
-        progress: Progress { status, wake_at: row.get::<_, Option<i64>>(11)?.map(time) },
+        progress: Progress { status, wake_at: row.get::<_, Option<i64>>(11)?.map(time), waiting },
     };
     let head = Head { next_seq: next_seq.cast_unsigned(), link: Link::from_bytes(link) };
     Ok(Some(Entry { id: row.get(0)?, head, copies }))
 }
 
-/// A row in its form; none if a field has another.
-pub(crate) fn parse(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Row>, rusqlite::Error> {
-    let operation = |value| optional(value, |value| bytes(value).map(OperationId::from_bytes));
-    let (ValueRef::Integer(seq), ValueRef::Integer(at), ValueRef::Integer(kind), ValueRef::Blob(body)) =
-        (row.get_ref(0)?, row.get_ref(1)?, row.get_ref(2)?, row.get_ref(5)?)
-    else {
-        return Ok(None);
-    };
-    let (Ok(kind), Some(operation), Some(parent), Some(checksum), Some(link)) = (
-        u8::try_from(kind),
-        operation(row.get_ref(3)?),
-        operation(row.get_ref(4)?),
-        bytes(row.get_ref(6)?),
-        bytes(row.get_ref(7)?),
-    ) else {
-        return Ok(None);
-    };
-    Ok(Some(Row {
-        seq: seq.cast_unsigned(),
-        at: Timestamp::from_millis(at.cast_unsigned()),
-        kind,
-        operation,
-        parent,
-        body: body.to_vec(),
-        checksum: Checksum::from_bytes(checksum),
-        link: Link::from_bytes(link),
-    }))
-}
-
 /// A field that may be absent: none if it is there in another form.
-fn optional<T>(value: ValueRef<'_>, read: impl FnOnce(ValueRef<'_>) -> Option<T>) -> Option<Option<T>> {
+pub(super) fn optional<T>(
+    value: ValueRef<'_>,
+    read: impl FnOnce(ValueRef<'_>) -> Option<T>,
+) -> Option<Option<T>> {
     match value {
         ValueRef::Null => Some(None),
         value => read(value).map(Some),
@@ -252,7 +233,7 @@ pub(super) fn damaged_row(run: RunId) -> ReadError {
     ReadError::Damaged(Damage { run, seq: 0, what: Flaw::Row, intact: 0 })
 }
 
-const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent FROM run";
+const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent, waiting FROM run";
 
 /// Reads one line of the listing.
 pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary> {
@@ -269,7 +250,7 @@ pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary>
 pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>> {
     let sql = format!(
         "{SUMMARY} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR tenant = ?3)
-         AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
+         AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
         // Spelled apart, since only a plain comparison can use an index.
         if filter.wake_by.is_some() { "wake_at <= ?4" } else { "?4 IS NULL" },
         if filter.session.is_some() { "session = ?5" } else { "?5 IS NULL" },
@@ -278,6 +259,11 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
             Some(_) => "parent = ?6",
             None if filter.roots_only => "?6 IS NULL AND parent IS NULL",
             None => "?6 IS NULL",
+        },
+        match filter.waiting {
+            None => "TRUE".to_owned(),
+            // As the index says it.
+            Some(kind) => format!("waiting & {}", kind as u8),
         }
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -319,6 +305,7 @@ fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
         wake_at: row.get::<_, Option<i64>>(9)?.map(time),
         owner,
         parent,
+        waiting: WaitingSet::from_number(row.get(12)?).ok_or_else(damaged)?.kinds(),
     })
 }
 
@@ -350,15 +337,10 @@ pub(super) fn config(connection: &Connection, digest: Digest) -> Result<String> 
 
 /// Reads a file.
 pub(super) fn blob(connection: &Connection, digest: Digest) -> Result<Option<Vec<u8>>> {
-    let found: Option<Vec<u8>> = connection
-        .prepare_cached("SELECT bytes FROM blob WHERE digest = ?1")?
-        .query_row([digest.as_bytes()], |row| row.get(0))
-        .optional()?;
-    match found {
-        Some(bytes) if digest_bytes(&bytes) != digest => {
-            Err(Fault::Refused(ReadError::DamagedBlob { digest }))
-        }
-        found => Ok(found),
+    match rows::blob(connection, digest)? {
+        None => Ok(None),
+        Some(Some(bytes)) if digest_bytes(&bytes) == digest => Ok(Some(bytes)),
+        Some(_) => Err(Fault::Refused(ReadError::DamagedBlob { digest })),
     }
 }
 

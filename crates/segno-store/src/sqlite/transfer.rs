@@ -7,7 +7,8 @@ use segno_core::{Digest, RunId};
 
 use super::Fault;
 use super::read::{self, damaged_row};
-use super::write::{NewEntry, insert_blob, insert_config, insert_run, open_root};
+use super::rows::{PackedFile, Stored, insert_blob, pack_files};
+use super::write::{NewEntry, insert_config, insert_run, open_root};
 use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
 use crate::error::ReadError;
 
@@ -42,10 +43,28 @@ fn request_digest(connection: &Connection, run: RunId, id: i64) -> Result<Digest
     digest.map(Digest::from_bytes).ok_or(Fault::Refused(damaged_row(run)))
 }
 
+/// A verified archive, ready to be inserted.
+pub(super) struct Packed {
+    runs: Vec<(VerifiedRun, Vec<Stored>)>,
+    configs: Vec<(Digest, String)>,
+    blobs: Vec<PackedFile>,
+}
+
+impl Packed {
+    pub(super) fn new(archive: Verified) -> Self {
+        let Verified { runs, configs, blobs } = archive;
+        let pack = |mut run: VerifiedRun| {
+            let rows = Stored::all(std::mem::take(&mut run.rows));
+            (run, rows)
+        };
+        Self { runs: runs.into_iter().map(pack).collect(), configs, blobs: pack_files(&blobs) }
+    }
+}
+
 /// Adds the runs of an archive that are not here yet.
-pub(super) fn import(connection: &Connection, archive: &Verified) -> Result<Imported, Fault<ImportError>> {
+pub(super) fn import(connection: &Connection, archive: &Packed) -> Result<Imported, Fault<ImportError>> {
     let mut imported = Imported::default();
-    for run in &archive.runs {
+    for (run, rows) in &archive.runs {
         if is_known(connection, run)? {
             imported.known.push(run.run);
             continue;
@@ -56,7 +75,7 @@ pub(super) fn import(connection: &Connection, archive: &Verified) -> Result<Impo
         {
             return Err(Fault::Refused(run.busy(by)));
         }
-        let VerifiedRun { run, request_digest, copies, head, rows } = run;
+        let VerifiedRun { run, request_digest, copies, head, rows: _ } = run;
         let entry = NewEntry { run: *run, request_digest: *request_digest, copies, head: *head, rows };
         insert_run(connection, &entry, None)?;
         imported.added.push(*run);
@@ -64,8 +83,8 @@ pub(super) fn import(connection: &Connection, archive: &Verified) -> Result<Impo
     for (digest, json) in &archive.configs {
         insert_config(connection, *digest, json)?;
     }
-    for (digest, bytes) in &archive.blobs {
-        insert_blob(connection, *digest, bytes)?;
+    for (digest, form, bytes) in &archive.blobs {
+        insert_blob(connection, *digest, *form, bytes)?;
     }
     Ok(imported)
 }

@@ -5,8 +5,9 @@ use segno_core::{Digest, RunId};
 
 use super::Fault;
 use super::read::{self, Entry};
+use super::rows::{PackedFile, Stored, insert, insert_blob, reseal};
 use crate::bytes::Link;
-use crate::chain::{Head, Row, checksum, seal};
+use crate::chain::{Head, checksum, seal};
 use crate::copies::Copies;
 use crate::error::{AcquireError, AppendError, CreateError, RecordError, SnapshotError};
 use crate::lease::{Holds, Lease};
@@ -19,7 +20,8 @@ use crate::snapshot::StoredSnapshot;
 pub(super) fn create(
     connection: &Connection,
     new: &NewRun,
-    rows: &[Row],
+    rows: &[Stored],
+    blobs: &[PackedFile],
     holds: &Holds,
 ) -> Result<Created, Fault<CreateError>> {
     let (started_at, started) = new.started().map_err(Fault::Refused)?;
@@ -33,10 +35,10 @@ pub(super) fn create(
         return Err(Fault::Refused(CreateError::SessionBusy { session: copies.session, run }));
     }
     insert_config(connection, new.config, &new.config_json)?;
-    for (digest, bytes) in &new.blobs {
-        insert_blob(connection, *digest, bytes)?;
+    for (digest, form, bytes) in blobs {
+        insert_blob(connection, *digest, *form, bytes)?;
     }
-    let link = rows.last().map(|row| row.link).unwrap_or_default();
+    let link = rows.last().map(Stored::link).unwrap_or_default();
     let head = Head { next_seq: rows.len() as u64, link };
     let entry = NewEntry { run: new.run, request_digest: new.request_digest, copies: &copies, head, rows };
     let row = insert_run(connection, &entry, Some(new.owner))?;
@@ -68,25 +70,13 @@ pub(super) fn insert_config(
     Ok(())
 }
 
-/// Keeps a file, unless it is there.
-pub(super) fn insert_blob(
-    connection: &Connection,
-    digest: Digest,
-    bytes: &[u8],
-) -> Result<(), rusqlite::Error> {
-    connection
-        .prepare_cached("INSERT INTO blob (digest, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-        .execute(params![digest.as_bytes(), bytes])?;
-    Ok(())
-}
-
 /// A run that enters the journal with these rows.
 pub(super) struct NewEntry<'a> {
     pub(super) run: RunId,
     pub(super) request_digest: Digest,
     pub(super) copies: &'a Copies,
     pub(super) head: Head,
-    pub(super) rows: &'a [Row],
+    pub(super) rows: &'a [Stored],
 }
 
 /// Inserts a run and its rows, and returns the number of its row. One that nobody owns waits for its first epoch.
@@ -99,8 +89,8 @@ pub(super) fn insert_run(
     connection
         .prepare_cached(
             "INSERT INTO run (run, agent, tenant, session, config, start_key, request_digest, status, wake_at,
-                started_at, updated_at, owner, epoch, next_seq, head, parent)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                started_at, updated_at, owner, epoch, next_seq, head, parent, waiting)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
         .execute(params![
             run.as_bytes(),
@@ -119,8 +109,10 @@ pub(super) fn insert_run(
             head.next_seq.cast_signed(),
             head.link.as_bytes(),
             copies.parent.as_ref().map(RunId::as_bytes),
+            copies.progress.waiting.number(),
         ])?;
     let row = connection.last_insert_rowid();
+    reseal(connection, row)?;
     insert(connection, row, rows)?;
     Ok(row)
 }
@@ -130,7 +122,8 @@ pub(super) fn hand_off(
     connection: &Connection,
     ended: &Append,
     successor: &NewRun,
-    rows: &[Row],
+    rows: &[Stored],
+    blobs: &[PackedFile],
     holds: &Holds,
 ) -> Result<Created, Fault<CreateError>> {
     append(connection, ended).map_err(Fault::within)?;
@@ -139,7 +132,7 @@ pub(super) fn hand_off(
         Fault::Storage(error) => Fault::Storage(error),
     })?;
     successor.goes_on_from(ended.run, &entry.copies).map_err(Fault::Refused)?;
-    create(connection, successor, rows, holds)
+    create(connection, successor, rows, blobs, holds)
 }
 
 fn find_existing(connection: &Connection, new: &NewRun) -> Result<Option<Existing>, rusqlite::Error> {
@@ -170,7 +163,7 @@ pub(super) struct Append {
     pub(super) row: i64,
     pub(super) epoch: u64,
     pub(super) next_seq: u64,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<Stored>,
     pub(super) head: Link,
     pub(super) progress: Option<Progress>,
     /// The numbers of the messages that leave the inbox.
@@ -184,6 +177,7 @@ impl Append {
         let rows = seal(run, next_seq, head, records)?;
         let head = rows.last().map_or(head, |row| row.link);
         let progress = Progress::of(records.iter().map(|record| &record.body));
+        let rows = Stored::all(rows);
         Ok(Self { run, row, epoch, next_seq, rows, head, progress, consumed })
     }
 
@@ -227,7 +221,7 @@ fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite:
     let changed = connection
         .prepare_cached(
             "UPDATE run SET next_seq = ?4, head = ?5, updated_at = coalesce(?6, updated_at)
-             WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3 AND (?7 IS NULL OR status = ?7 AND wake_at IS NULL)",
+             WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3 AND (?7 IS NULL OR status = ?7 AND wake_at IS NULL AND waiting = 0)",
         )?
         .execute(params![
             append.row,
@@ -235,7 +229,7 @@ fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite:
             append.next_seq.cast_signed(),
             append.end().cast_signed(),
             append.head.as_bytes(),
-            append.rows.last().map(|last| last.at.as_millis().cast_signed()),
+            append.rows.last().map(|last| last.at().as_millis().cast_signed()),
             status,
         ])?;
     Ok(changed == 1)
@@ -248,6 +242,7 @@ fn move_head_and_status(connection: &Connection, append: &Append) -> Result<bool
         .prepare_cached(
             "UPDATE run SET next_seq = ?4, head = ?5, updated_at = ?6,
                 wake_at = CASE WHEN status >= 2 THEN wake_at ELSE ?8 END,
+                waiting = CASE WHEN status >= 2 THEN waiting ELSE ?9 END,
                 status = CASE WHEN status >= 2 THEN status ELSE ?7 END
              WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3",
         )?
@@ -257,9 +252,10 @@ fn move_head_and_status(connection: &Connection, append: &Append) -> Result<bool
             append.next_seq.cast_signed(),
             append.end().cast_signed(),
             append.head.as_bytes(),
-            last.at.as_millis().cast_signed(),
+            last.at().as_millis().cast_signed(),
             progress.status as u8,
             progress.wake_at.map(|at| at.as_millis().cast_signed()),
+            progress.waiting.number(),
         ])?;
     Ok(changed == 1)
 }
@@ -283,27 +279,6 @@ fn refusal(
         Some((current, _)) if current != epoch => AppendError::Fenced { run, epoch, current },
         Some((_, found)) => AppendError::SeqMismatch { run, expected, found },
     }))
-}
-
-fn insert(connection: &Connection, run: i64, rows: &[Row]) -> Result<(), rusqlite::Error> {
-    let mut statement = connection.prepare_cached(
-        "INSERT INTO record (run, seq, at, kind, operation, parent, body, checksum, link)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?;
-    for row in rows {
-        statement.execute(params![
-            run,
-            row.seq.cast_signed(),
-            row.at.as_millis().cast_signed(),
-            row.kind,
-            row.operation.as_ref().map(segno_core::OperationId::as_bytes),
-            row.parent.as_ref().map(segno_core::OperationId::as_bytes),
-            row.body,
-            row.checksum.as_bytes(),
-            row.link.as_bytes(),
-        ])?;
-    }
-    Ok(())
 }
 
 /// A run that was taken, and from whom.
@@ -343,6 +318,7 @@ pub(super) fn acquire(
         owner.id().as_bytes(),
         epoch.cast_signed()
     ])?;
+    reseal(connection, row)?;
     let lease = Lease { run, epoch, next_seq, head, row, _hold: holds.hold(run, epoch) };
     Ok(Acquired { lease, from: by.filter(|by| *by != owner.id()) })
 }
@@ -355,6 +331,7 @@ pub(super) fn release(connection: &Connection, lease: &Lease) -> Result<(), Faul
     if changed == 0 {
         return Err(refusal(connection, lease.run, lease.row, lease.epoch, lease.next_seq)?);
     }
+    reseal(connection, lease.row)?;
     Ok(())
 }
 

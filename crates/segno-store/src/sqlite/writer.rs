@@ -44,8 +44,32 @@ impl Writer {
         T: Send + 'static,
         E: From<StorageError> + Send + 'static,
     {
+        self.queue(perform, false).await
+    }
+
+    /// The same outside any transaction, by itself.
+    pub(super) async fn call_alone<T, E>(
+        &self,
+        perform: impl FnOnce(&Connection) -> Result<T, Fault<E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StorageError> + Send + 'static,
+    {
+        self.queue(perform, true).await
+    }
+
+    async fn queue<T, E>(
+        &self,
+        perform: impl FnOnce(&Connection) -> Result<T, Fault<E>> + Send + 'static,
+        alone: bool,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StorageError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let call = Call { perform: Some(perform), result: None, reply };
+        let call = Call { perform: Some(perform), result: None, reply, alone };
         let queue = self.queue.as_ref().ok_or_else(StorageError::closed)?;
         queue.send(Box::new(call)).await.map_err(|_| StorageError::closed())?;
         answer.await.unwrap_or_else(|_| Err(StorageError::closed().into()))
@@ -70,6 +94,9 @@ trait Work: Send {
 
     /// Sends the result, or the reason why the whole transaction failed.
     fn finish(self: Box<Self>, committed: Result<(), StorageError>);
+
+    /// Says whether it is done by itself, outside a transaction.
+    fn is_alone(&self) -> bool;
 }
 
 /// What is to become of a piece of work's changes.
@@ -86,6 +113,7 @@ struct Call<F, T, E> {
     perform: Option<F>,
     result: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
+    alone: bool,
 }
 
 impl<F, T, E> Work for Call<F, T, E>
@@ -117,12 +145,21 @@ where
         // Whoever asked may have given up; the work is done all the same.
         let _ = self.reply.send(result);
     }
+
+    fn is_alone(&self) -> bool {
+        self.alone
+    }
 }
 
 fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Work>>) {
-    while let Some(first) = queue.blocking_recv() {
+    let mut held = None;
+    while let Some(first) = held.take().or_else(|| queue.blocking_recv()) {
+        if first.is_alone() {
+            alone(connection, first);
+            continue;
+        }
         let mut batch = vec![first];
-        gather(&mut queue, &mut batch);
+        held = gather(&mut queue, &mut batch);
         let committed = commit(connection, &mut batch);
         if let Err(error) = &committed {
             tracing::error!(
@@ -137,18 +174,33 @@ fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Work>>) 
     }
 }
 
-/// Takes all that is queued, and gives the callers that were just answered one chance to queue more: a flush costs
+/// Does a piece of work that wants no transaction.
+fn alone(connection: &Connection, mut work: Box<dyn Work>) {
+    let done = match work.perform(connection) {
+        Verdict::Fault(error) => Err(error),
+        Verdict::Keep | Verdict::Undo => Ok(()),
+    };
+    work.finish(done);
+}
+
+/// Takes all that is queued, up to work that stands alone, which it returns, and gives the callers that were just answered one chance to queue more: a flush costs
 /// far more than that.
-fn gather(queue: &mut mpsc::Receiver<Box<dyn Work>>, batch: &mut Vec<Box<dyn Work>>) {
+fn gather(
+    queue: &mut mpsc::Receiver<Box<dyn Work>>,
+    batch: &mut Vec<Box<dyn Work>>,
+) -> Option<Box<dyn Work>> {
     loop {
         let before = batch.len();
         while batch.len() < BATCH_MAX
             && let Ok(work) = queue.try_recv()
         {
+            if work.is_alone() {
+                return Some(work);
+            }
             batch.push(work);
         }
         if batch.len() == before || batch.len() == BATCH_MAX {
-            return;
+            return None;
         }
         std::thread::yield_now();
     }
@@ -210,7 +262,7 @@ mod tests {
             let run = segno_core::RunId::from_bytes([0; 16]);
             if refused { Err(Fault::Refused(AppendError::UnknownRun { run })) } else { Ok(()) }
         };
-        (Box::new(Call { perform: Some(perform), result: None, reply }), answer)
+        (Box::new(Call { perform: Some(perform), result: None, reply, alone: false }), answer)
     }
 
     fn commit_all(
@@ -269,7 +321,7 @@ mod tests {
         }
         for expected in [BATCH_MAX, 10] {
             let mut batch = Vec::new();
-            gather(&mut queue, &mut batch);
+            assert!(gather(&mut queue, &mut batch).is_none());
             assert_eq!(batch.len(), expected);
         }
     }

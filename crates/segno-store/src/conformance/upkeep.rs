@@ -1,0 +1,373 @@
+//! What runs wait for, long texts, what workers may take, erasure, pruning.
+
+use super::*;
+use crate::{EraseError, Erased, GcOptions, GcReport, Waiting};
+
+/// A record that ends a run at this time.
+pub fn completed(time: u64) -> NewRecord {
+    NewRecord::new(at(time), Body::Completed { response: response(Status::Completed) })
+}
+
+/// A record by which a run waits for a time, if there is one.
+pub fn suspended(time: u64, wake_at: Option<u64>) -> NewRecord {
+    NewRecord::new(at(time), Body::Suspended { waiting_for: Vec::new(), wake_at: wake_at.map(at) })
+}
+
+/// Creates a run that begins and ends at this time, and which nobody owns.
+pub async fn ended(store: &impl Store, mut run: NewRun, time: u64) -> RunId {
+    run.records[0].at = at(time);
+    let mut lease = create(store, run).await;
+    let id = lease.run();
+    store.append(&mut lease, vec![completed(time)]).await.unwrap();
+    store.release(lease).await.unwrap();
+    id
+}
+
+/// A clock that is set back changes nothing but the times.
+pub async fn times_may_go_back<S: Store>(new: impl Fn() -> S) {
+    const HOUR: u64 = 3_600_000;
+    let (store, owner) = (new(), Owner::in_process());
+    let mut run = new_run(1, &owner);
+    run.records[0].at = at(10 * HOUR);
+    let mut lease = create(&store, run).await;
+    for time in [11, 10, 9, 8] {
+        store.append(&mut lease, vec![NewRecord::new(at(time * HOUR), noted(1))]).await.unwrap();
+    }
+    store.append(&mut lease, vec![suspended(7 * HOUR, Some(6 * HOUR))]).await.unwrap();
+    assert_eq!(store.read(lease.run(), 0).await.unwrap().len(), 6);
+    let summary = store.summary(lease.run()).await.unwrap();
+    assert_eq!((summary.started_at, summary.updated_at), (at(10 * HOUR), at(7 * HOUR)));
+    let run = lease.run();
+    store.release(lease).await.unwrap();
+    assert_eq!(store.takeable(&owner, at(6 * HOUR), 9).await.unwrap(), [run]);
+    assert_eq!(store.takeable(&owner, at(5 * HOUR), 9).await.unwrap(), []);
+    let lease = store.acquire(run, &owner).await.unwrap();
+    assert_eq!(lease.next_seq(), 6);
+}
+
+/// The title says it.
+pub async fn runs_that_nobody_living_owns_can_be_taken<S: Store>(new: impl Fn() -> S) {
+    let store = new();
+    let (worker, other, dead) = (Owner::in_process(), Owner::in_process(), Owner::in_process());
+    let mut leases = Vec::new();
+    // Of each owner: one that runs, one that wakes at 100, one that waits for people, one that ended.
+    for (group, owner) in (0..).zip([&worker, &other, &dead]) {
+        for (place, record) in
+            [note(1), suspended(50, Some(100)), suspended(50, None), completed(50)].into_iter().enumerate()
+        {
+            let number = group * 10 + place as u64;
+            let mut lease = create(&store, new_run(number, owner)).await;
+            store.append(&mut lease, vec![record]).await.unwrap();
+            leases.push(lease);
+        }
+    }
+    for (number, record) in
+        [(30, note(1)), (31, suspended(50, Some(100))), (32, suspended(50, None)), (33, completed(50))]
+    {
+        let mut lease = create(&store, new_run(number, &worker)).await;
+        store.append(&mut lease, vec![record]).await.unwrap();
+        store.release(lease).await.unwrap();
+    }
+    drop(dead);
+    let take = async |time: u64, limit: u32| -> BTreeSet<RunId> {
+        store.takeable(&worker, at(time), limit).await.unwrap().into_iter().collect()
+    };
+    let ids = |numbers: &[u64]| numbers.iter().map(|number| run_id(*number)).collect::<BTreeSet<_>>();
+    assert_eq!(take(99, 100).await, ids(&[20, 30]));
+    assert_eq!(take(100, 100).await, ids(&[20, 21, 30, 31]));
+    for limit in 0..4 {
+        let some = take(100, limit).await;
+        assert!(some.len() == limit as usize && some.is_subset(&ids(&[20, 21, 30, 31])), "{some:?}");
+    }
+    // Whoever waits for people goes on when somebody wrote.
+    for number in [2, 22, 32] {
+        store.post(run_id(number), Message::Cancel { by: None, reason: None }).await.unwrap();
+    }
+    assert_eq!(take(99, 100).await, ids(&[20, 22, 30, 32]));
+    for run in take(100, 100).await {
+        leases.push(store.acquire(run, &worker).await.unwrap());
+    }
+    assert_eq!(take(u64::MAX, 100).await, ids(&[]));
+}
+
+/// The title says it.
+pub async fn the_next_time_to_wake_is_known<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    assert_eq!(store.next_wake().await.unwrap(), None);
+    let mut leases = Vec::new();
+    for (number, wake_at) in [(1, Some(300)), (2, Some(200)), (3, None)] {
+        let mut lease = create(&store, new_run(number, &owner)).await;
+        store.append(&mut lease, vec![suspended(50, wake_at)]).await.unwrap();
+        leases.push(lease);
+    }
+    for expected in [Some(at(200)), Some(at(300)), None] {
+        assert_eq!(store.next_wake().await.unwrap(), expected);
+        let earliest = leases
+            .iter_mut()
+            .find(|lease| lease.run() == run_id(if expected == Some(at(200)) { 2 } else { 1 }));
+        store.append(earliest.unwrap(), vec![note(1)]).await.unwrap();
+    }
+}
+
+/// The title says it.
+pub async fn an_erased_run_is_listed_and_not_read<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let run = portable_run(1, &owner);
+    let file = run.blobs[0].0;
+    let mut lease = create(&store, run).await;
+    let run = lease.run();
+    store.append(&mut lease, every_kind()).await.unwrap();
+    store.append(&mut lease, vec![long_text("a long text ")]).await.unwrap();
+    store.save_snapshot(&lease, snapshot(1, "x")).await.unwrap();
+    let before = store.summary(run).await.unwrap();
+    let bystander = create(&store, portable_run(2, &owner)).await;
+
+    let erased = store.erase(run, None).await.unwrap();
+    // All but `requested`, three `attempted` and `rebound`.
+    assert_eq!(erased.records, 18 - 5);
+    assert!(erased.files >= 1 && erased.shared_files == 0, "{erased:?}");
+    for from in [0, 1, 9, 18] {
+        let error = store.read(run, from).await.unwrap_err();
+        assert!(
+            matches!(error, ReadError::Erased { seq, run: found } if seq >= from.min(17) && found == run),
+            "from {from}: {error}"
+        );
+    }
+    assert_eq!(store.summary(run).await.unwrap(), before);
+    assert_eq!(store.runs(&RunFilter::default()).await.unwrap().len(), 2);
+    assert_eq!(store.find_runs(&run.to_string()).await.unwrap(), [run]);
+    assert_eq!(store.blob(file).await.unwrap(), None);
+    assert_eq!(store.snapshot(run).await.unwrap(), None);
+    let error = store.export(&[run]).await.unwrap_err();
+    assert!(matches!(error, ReadError::Erased { .. }), "{error}");
+    drop(lease);
+    let error = store.acquire(run, &owner).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Unreadable(ReadError::Erased { .. })), "{error}");
+    // Once more there is nothing left to do.
+    assert_eq!(store.erase(run, None).await.unwrap(), Erased::default());
+    assert_eq!(store.read(bystander.run(), 0).await.unwrap().len(), 1);
+    assert_eq!(store.export(&[bystander.run()]).await.unwrap().runs().len(), 1);
+}
+
+/// The title says it.
+pub async fn an_erased_operation_leaves_the_rest<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let (top, below) = (OperationId::from_bytes([3; 16]), OperationId::from_bytes([4; 16]));
+    let mut part = long_text("of a part ");
+    (part.operation, part.parent) = (Some(below), Some(top));
+    let mut other = long_text("of another ");
+    other.operation = Some(OperationId::from_bytes([5; 16]));
+    let records = vec![long_text("a long text "), part, other, note(1), completed(60)];
+    store.append(&mut lease, records).await.unwrap();
+    let run = lease.run();
+    let all = store.read(run, 0).await.unwrap();
+    let unknown = OperationId::from_bytes([9; 16]);
+    let error = store.erase(run, Some(unknown)).await.unwrap_err();
+    assert!(
+        matches!(error, EraseError::UnknownOperation { operation, .. } if operation == unknown),
+        "{error}"
+    );
+    assert_eq!(store.read(run, 0).await.unwrap(), all);
+    assert_eq!(store.erase(run, Some(top)).await.unwrap().records, 2);
+    for (from, seq) in [(0, 1), (1, 1), (2, 2)] {
+        let error = store.read(run, from).await.unwrap_err();
+        assert!(
+            matches!(error, ReadError::Erased { seq: found, .. } if found == seq),
+            "from {from}: {error}"
+        );
+    }
+    for from in 3..=6 {
+        assert_eq!(store.read(run, from).await.unwrap(), all[usize::try_from(from).unwrap().min(6)..]);
+    }
+    drop(lease);
+    assert_eq!(store.acquire(run, &owner).await.unwrap().head(), all[5].link);
+}
+
+/// The title says it.
+pub async fn a_file_that_others_use_is_not_erased<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let sharing = |number: u64| {
+        let mut run = portable_run(1, &owner);
+        run.run = run_id(number);
+        if let Body::Started(started) = &mut run.records[0].body {
+            started.session = format!("session {number}");
+        }
+        run
+    };
+    let (digest, bytes) = sharing(1).blobs.remove(0);
+    let (one, other) = (ended(&store, sharing(1), 50).await, ended(&store, sharing(2), 50).await);
+    let erased = store.erase(one, None).await.unwrap();
+    assert_eq!((erased.files, erased.shared_files), (0, 1));
+    assert_eq!(store.blob(digest).await.unwrap(), Some(bytes));
+    let erased = store.erase(other, None).await.unwrap();
+    assert_eq!((erased.files, erased.shared_files), (1, 0));
+    assert_eq!(store.blob(digest).await.unwrap(), None);
+}
+
+/// The title says it.
+pub async fn a_run_that_goes_on_is_not_erased<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let error = store.erase(lease.run(), None).await.unwrap_err();
+    assert!(matches!(error, EraseError::NotEnded { status: RunStatus::Running, .. }), "{error}");
+    store.append(&mut lease, vec![suspended(50, None)]).await.unwrap();
+    let error = store.erase(lease.run(), None).await.unwrap_err();
+    assert!(matches!(error, EraseError::NotEnded { status: RunStatus::Suspended, .. }), "{error}");
+    let error = store.erase(run_id(9), None).await.unwrap_err();
+    assert!(matches!(error, EraseError::UnknownRun { .. }), "{error}");
+    assert_eq!(store.read(lease.run(), 0).await.unwrap().len(), 2);
+}
+
+/// The title says it.
+pub async fn old_runs_are_deleted_and_what_others_need_stays<S: Store>(new: impl Fn() -> S) {
+    const OLD: u64 = 100;
+    const YOUNG: u64 = 9_000;
+    let (store, owner) = (new(), Owner::in_process());
+    let run = |number: u64| portable_run(number, &owner);
+    let forked = |mut run: NewRun, source: u64| {
+        let body = Body::Forked {
+            run: run_id(source),
+            seq: 1,
+            step: 0,
+            overrides: Vec::new(),
+            outcomes: Vec::new(),
+            ask_effects: false,
+        };
+        run.records.push(NewRecord::new(at(OLD), body));
+        run
+    };
+    // Goes: by itself, with a long text and a snapshot.
+    let mut lease = create(&store, run(1)).await;
+    store.append(&mut lease, vec![long_text("gone "), completed(OLD)]).await.unwrap();
+    store.save_snapshot(&lease, snapshot(1, "x")).await.unwrap();
+    drop(lease);
+    // Stays: too young; kept; goes on; waits.
+    ended(&store, run(2), YOUNG).await;
+    ended(&store, run(3), OLD).await;
+    create(&store, run(4)).await;
+    let mut waiting = create(&store, run(5)).await;
+    store.append(&mut waiting, vec![suspended(OLD, None)]).await.unwrap();
+    // Stays: the session goes on. Goes: the session is over.
+    ended(&store, in_session(run(6), "six"), OLD).await;
+    create(&store, successor_of(run(7), run_id(6), "six")).await;
+    ended(&store, in_session(run(8), "eight"), OLD).await;
+    ended(&store, successor_of(run(9), run_id(8), "eight"), OLD).await;
+    // Stays: a child goes on, a parent is kept. Goes: a whole family.
+    ended(&store, run(20), OLD).await;
+    create(&store, child_of(run(21), run_id(20))).await;
+    ended(&store, child_of(run(22), run_id(3)), OLD).await;
+    ended(&store, run(23), OLD).await;
+    ended(&store, child_of(run(24), run_id(23)), OLD).await;
+    // Stays: the source of a source of a fork that goes on. Goes: a fork with its source.
+    ended(&store, run(30), OLD).await;
+    ended(&store, forked(run(31), 30), OLD).await;
+    create(&store, forked(run(32), 31)).await;
+    ended(&store, run(33), OLD).await;
+    ended(&store, forked(run(34), 33), OLD).await;
+
+    let mut options = GcOptions::new(at(1_000));
+    options.keep = BTreeSet::from([run_id(3)]);
+    options.dry_run = true;
+    let count = async || store.runs(&RunFilter::default()).await.unwrap().len();
+    let all = count().await;
+    let expected = store.gc(&options).await.unwrap();
+    assert_eq!(count().await, all, "a dry run deletes nothing");
+    let gone = [1, 8, 9, 23, 24, 33, 34];
+    assert_eq!((expected.runs, expected.records, expected.snapshots), (7, 3 + 6 * 2 + 1, 1));
+    options.dry_run = false;
+    assert_eq!(store.gc(&options).await.unwrap(), expected);
+    assert_eq!(count().await, all - gone.len());
+    for number in [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 24, 30, 31, 32, 33, 34] {
+        let (digest, bytes) = run(number).blobs.remove(0);
+        let (summary, file) = (store.summary(run_id(number)).await, store.blob(digest).await.unwrap());
+        if gone.contains(&number) {
+            assert!(matches!(summary, Err(ReadError::UnknownRun { .. })), "{number}");
+            assert_eq!(file, None, "{number}");
+        } else {
+            assert_eq!(file, Some(bytes), "{number}");
+            assert!(store.config(summary.unwrap().config).await.is_ok(), "{number}");
+            assert!(!store.read(run_id(number), 0).await.unwrap().is_empty());
+        }
+    }
+    assert_eq!(store.gc(&options).await.unwrap(), GcReport::default());
+    assert_eq!(store.gc(&GcOptions::new(at(0))).await.unwrap(), GcReport::default());
+}
+
+/// The title says it.
+pub async fn what_a_deleted_run_had_is_free_again<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let start = || in_session(with_key(portable_run(1, &owner), "acme", "k"), "s");
+    let mut stale = create(&store, start()).await;
+    store.append(&mut stale, vec![completed(50)]).await.unwrap();
+    let report = store.gc(&GcOptions::new(at(10_000))).await.unwrap();
+    assert_eq!((report.runs, report.files, report.configs), (1, 1, 1));
+    // What is left of the deleted run touches nothing.
+    let error = store.append(&mut stale, vec![note(1)]).await.unwrap_err();
+    assert!(matches!(error, AppendError::UnknownRun { .. }), "{error}");
+    let mut lease = create(&store, start()).await;
+    assert!(store.append(&mut stale, vec![note(1)]).await.is_err());
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    assert_eq!(store.read(lease.run(), 0).await.unwrap().len(), 2);
+    assert_eq!(store.blob(start().blobs[0].0).await.unwrap(), Some(b"plan 1".to_vec()));
+}
+
+/// The title says it.
+pub async fn suspended_runs_are_found_by_what_they_wait_for<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let operation = OperationId::from_bytes([3; 16]);
+    let waiting = |kind: &str| WaitingFor { kind: kind.into(), operation, question: "?".into() };
+    let samples: [(&[&str], Option<u64>, &[Waiting]); 7] = [
+        (&["approval"], None, &[Waiting::Approval]),
+        (&["in_doubt", "input", "input"], None, &[Waiting::Input, Waiting::InDoubt]),
+        (&["secret"], Some(9), &[Waiting::Secret, Waiting::Timer]),
+        (&[], Some(8), &[Waiting::Timer]),
+        (&["the moon"], None, &[Waiting::Other]),
+        (&[], None, &[]),
+        (&["approval", "in_doubt"], None, &[Waiting::Approval, Waiting::InDoubt]),
+    ];
+    let mut leases = Vec::new();
+    for (number, (kinds, wake_at, expected)) in (0..).zip(samples) {
+        let mut lease = create(&store, new_run(number, &owner)).await;
+        let waiting_for = kinds.iter().map(|kind| waiting(kind)).collect();
+        let suspended = Body::Suspended { waiting_for, wake_at: wake_at.map(at) };
+        store.append(&mut lease, vec![NewRecord::new(at(50), suspended)]).await.unwrap();
+        assert_eq!(store.summary(lease.run()).await.unwrap().waiting, expected);
+        leases.push(lease);
+    }
+    let list = async |kind: Waiting| -> Vec<RunId> {
+        let filter = RunFilter { waiting: Some(kind), ..RunFilter::default() };
+        store.runs(&filter).await.unwrap().into_iter().map(|run| run.run).collect()
+    };
+    for kind in Waiting::ALL {
+        let expected = samples.iter().zip(0..).filter(|((.., kinds), _)| kinds.contains(kind));
+        let mut expected: Vec<RunId> = expected.map(|(_, number)| run_id(number)).collect();
+        expected.reverse();
+        assert_eq!(list(*kind).await, expected, "{kind}");
+    }
+    // Whoever goes on waits for nothing.
+    let mut lease = leases.remove(0);
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    assert_eq!(store.summary(lease.run()).await.unwrap().waiting, []);
+    assert_eq!(list(Waiting::Approval).await, [run_id(6)]);
+}
+
+/// The title says it.
+pub async fn long_texts_come_back_as_they_were<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    for number in 0..2 {
+        let mut run = new_run(number, &owner);
+        if let Body::Started(started) = &mut run.records[0].body {
+            started.request.text = "please ".repeat(2_000);
+        }
+        run.records.push(long_text("in the first commit "));
+        let expected = run.records.clone();
+        let mut lease = create(&store, run).await;
+        let more = vec![long_text("a"), note(1), long_text("b"), long_text("a")];
+        store.append(&mut lease, more.clone()).await.unwrap();
+        let records = store.read(lease.run(), 0).await.unwrap();
+        let found: Vec<Body> = records.into_iter().map(|record| record.body).collect();
+        let expected: Vec<Body> = expected.into_iter().chain(more).map(|record| record.body).collect();
+        assert_eq!(found, expected);
+    }
+}
