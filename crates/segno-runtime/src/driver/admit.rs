@@ -71,7 +71,7 @@ impl Driver {
                 self.wait(id, attempt, cause, wait);
                 Ok(())
             }
-            Ask::Refused(error) => self.decide(id, attempt, error),
+            Ask::Refused(error) => self.decide(id, attempt, Some(cause), error),
         }
     }
 
@@ -112,7 +112,7 @@ impl Driver {
                 self.attempt(operation, attempt, cause);
                 Ok(())
             }
-            Err(error) => self.unanswered(operation, attempt, error),
+            Err(error) => self.unanswered(operation, attempt, Some(cause), error),
         }
     }
 

@@ -58,7 +58,8 @@ impl Driver {
         let next = new.run;
         let beginning = self.copies(&new.records);
         // Whoever wants this run to end means the one that goes on.
-        let messages = self.look().await;
+        let mut messages = self.look().await;
+        messages.retain(|(number, _)| !self.consumed.contains(number));
         let before = self.outbox.clone();
         let body = Body::HandedOff {
             target: handoff.target.clone(),
@@ -78,6 +79,8 @@ impl Driver {
                 return Err(self.no_handoff(&handoff, error.into()));
             }
         };
+        // What was read before went with the inbox of the run that ended.
+        self.consumed.clear();
         self.tell((first..).take(copies.len()).collect(), copies);
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
         for (_, message) in messages {

@@ -123,7 +123,10 @@ struct Running {
 impl Running {
     /// It is the pause after an attempt that may have been acted on.
     fn may_be_lost(&self) -> bool {
-        matches!(self.pause, Some(AttemptCause::Failed { possibly_received: true, .. }))
+        matches!(
+            self.pause,
+            Some(AttemptCause::Failed { possibly_received: true, .. } | AttemptCause::Recovered)
+        )
     }
 
     fn busy(operation: OperationId, attempt: u32, free: bool) -> impl FnOnce(AbortHandle) -> Self {
@@ -228,7 +231,7 @@ impl Driver {
                 self.starting.push((operation.id, progress.attempts.max(1)));
                 continue;
             }
-            if !progress.started && operation.gate == GateState::Answered {
+            if !progress.started && !progress.doubtful && operation.gate == GateState::Answered {
                 self.queue.push_back((operation.id, AttemptCause::Answered));
                 continue;
             }
@@ -374,7 +377,11 @@ impl Driver {
             .map(|operation| operation.id)
             .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started))
             .filter(|id| {
-                !self.running.values().any(|running| running.operation == *id && !running.may_be_lost())
+                let doubtful = self.progress.get(id).is_some_and(|progress| progress.doubtful);
+                !self.running.values().any(|running| {
+                    let paused = running.pause.is_some() && (doubtful || running.may_be_lost());
+                    running.operation == *id && !paused
+                })
             })
             .collect();
         let Why { mut by, mut reason } = std::mem::take(&mut self.why);

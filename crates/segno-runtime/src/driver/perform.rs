@@ -190,9 +190,16 @@ impl Driver {
                 self.record_late(operation, Outcome::Failed(failure));
                 Ok(())
             }
+            // It was given up while its answer was on the way to this loop.
+            Input::Attempted { operation, result, .. } if !self.is_missing(operation) => {
+                if let Ok(outcome) = result {
+                    self.record_late(operation, outcome);
+                }
+                Ok(())
+            }
             Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
             Input::Attempted { operation, attempt, result: Err(error) } => {
-                self.unanswered(operation, attempt, error)
+                self.unanswered(operation, attempt, None, error)
             }
             Input::Due { operation, attempt, cause } => {
                 self.admitting.remove(&operation);

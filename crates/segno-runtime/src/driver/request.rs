@@ -49,7 +49,7 @@ impl Driver {
                     Start::Deferred
                 }
             };
-            free -= usize::from(matches!(beginning, Beginning::Ask(Ask::Start | Ask::Wait(_))));
+            free -= usize::from(matches!(beginning, Beginning::Ask(_)));
             let body = Body::Requested {
                 step: self.machine.state().step(),
                 ordinal: operation.ordinal.clone(),
@@ -73,7 +73,7 @@ impl Driver {
                 Beginning::Queue => self.queue.push_back((operation.id, AttemptCause::Queued)),
                 Beginning::Ask(Ask::Start) => self.starting.push((operation.id, 1)),
                 Beginning::Ask(Ask::Wait(wait)) => self.wait(operation.id, 1, AttemptCause::Queued, wait),
-                Beginning::Ask(Ask::Refused(error)) => self.decide(operation.id, 1, error)?,
+                Beginning::Ask(Ask::Refused(error)) => self.decide(operation.id, 1, None, error)?,
             }
         }
         self.fill()
@@ -111,7 +111,8 @@ impl Driver {
     pub(super) fn under_way(&self) -> usize {
         let started = |operation: &&Operation| {
             let started = self.progress.get(&operation.id).is_some_and(|progress| progress.started);
-            !is_waiting(operation) && (started || self.admitting.contains(&operation.id))
+            let busy = self.running.values().any(|running| running.operation == operation.id);
+            !is_waiting(operation) && (started || busy || self.admitting.contains(&operation.id))
         };
         self.missing().filter(started).count()
     }
@@ -142,8 +143,11 @@ impl Driver {
     ) -> Result<(), RunFailure> {
         let mut outcome = self.presentable(outcome);
         let at = self.now();
-        self.keep(operation, &outcome);
         let progress = self.progress.get(&operation).copied().unwrap_or_default();
+        // A kept result does not become younger when it stands for another call.
+        if progress.started {
+            self.keep(operation, &outcome);
+        }
         let (attempts, mut elapsed_ms) = (progress.attempts, progress.elapsed_ms(at));
         match &mut outcome {
             Outcome::ModelReplied(reply) => reply.lost_attempts = progress.lost,
@@ -183,9 +187,10 @@ impl Driver {
         &mut self,
         id: OperationId,
         attempt: u32,
+        unsent: Option<AttemptCause>,
         error: AttemptError,
     ) -> Result<(), RunFailure> {
-        self.decide(id, attempt, error)?;
+        self.decide(id, attempt, unsent, error)?;
         self.fill()?;
         self.go_on()
     }
@@ -195,14 +200,24 @@ impl Driver {
         &mut self,
         id: OperationId,
         attempt: u32,
+        unsent: Option<AttemptCause>,
         error: AttemptError,
     ) -> Result<(), RunFailure> {
         let Some(operation) = self.missing().find(|operation| operation.id == id) else { return Ok(()) };
         let code = error.failure.code;
         tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
-        let cause = AttemptCause::Failed { code, possibly_received: error.received == Received::Possibly };
         let progress = self.progress.get(&id).copied().unwrap_or_default();
-        match policy::after(id, &operation.terms, situation(self.now(), &progress, attempt), error) {
+        // An attempt that was not admitted is in no record: what is said of the one before it goes on to the next.
+        let doubt = match unsent {
+            Some(AttemptCause::Failed { possibly_received, .. }) => possibly_received,
+            Some(AttemptCause::Recovered) => progress.started,
+            Some(AttemptCause::Answered | AttemptCause::Queued) | None => false,
+        };
+        let possibly_received = doubt || error.received == Received::Possibly;
+        let cause = AttemptCause::Failed { code, possibly_received };
+        let mut now = situation(self.now(), &progress, attempt);
+        now.doubtful |= doubt;
+        match policy::after(id, &operation.terms, now, error) {
             policy::Verdict::Again(_) if self.stopping => {
                 self.attempt(id, attempt + 1, cause);
                 Ok(())

@@ -74,7 +74,8 @@ impl Driver {
         let expired: Vec<OperationId> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(operation, _)| operation).collect();
         let limit = self.context.config.limits.answer_timeout_ms.unwrap_or_default();
-        let limit = if limit % 1_000 == 0 { format!("{} s", limit / 1_000) } else { format!("{limit} ms") };
+        let limit =
+            if limit.is_multiple_of(1_000) { format!("{} s", limit / 1_000) } else { format!("{limit} ms") };
         for operation in expired {
             let reason = Some(format!("nobody answered within {limit}"));
             self.answer(operation, Answer::Denied { reason, by: Some(NOBODY.to_owned()) })?;
