@@ -127,10 +127,12 @@ async fn a_flipped_byte_is_damage_and_never_an_answer() {
     let run = world.run("disk full").await.run;
     let path = world.path().join(".segno/segno.db");
     let connection = rusqlite::Connection::open(path).unwrap();
-    let mut body: Vec<u8> =
-        connection.query_row("SELECT body FROM record WHERE seq = 4", [], |row| row.get(0)).unwrap();
-    body[7] ^= 1;
-    connection.execute("UPDATE record SET body = ?1 WHERE seq = 4", [body]).unwrap();
+    let mut body: Vec<u8> = connection
+        .query_row("SELECT body FROM record WHERE key & 0xffffffff = 4", [], |row| row.get(0))
+        .unwrap();
+    let middle = body.len() / 2;
+    body[middle] ^= 1;
+    connection.execute("UPDATE record SET body = ?1 WHERE key & 0xffffffff = 4", [body]).unwrap();
     let engine = world.engine().await;
     for error in [engine.replay(run).await.unwrap_err(), engine.inspect(run, None).await.unwrap_err()] {
         let EngineError::Read(ReadError::Damaged(damage)) = &error else { panic!("{error:?}") };

@@ -21,7 +21,9 @@ Commands:
   doors                The checks that keep the core pure
   guests               Build the tool servers for WebAssembly
   fmt                  Format both workspaces
-  bench <ARGUMENTS…>   Run the benchmarks of the core and the runtime
+  bench <ARGUMENTS…>   Run the benchmarks of the core, then measure durable turns on this disk
+  sim <ARGUMENTS…>     Simulate histories with faults: `--seeds N`, `--from SEED`, `--history`
+  mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and see which the simulation finds
   help                 Print this text
 
 Missing targets and components are added with rustup. The tool servers are a Cargo workspace of their own.
@@ -44,6 +46,8 @@ pub(crate) enum Verb {
     Fmt,
     /// Run the benchmarks with these arguments.
     Bench(Vec<OsString>),
+    /// Run this example of the simulation with these arguments.
+    Simulation(&'static str, Vec<OsString>),
     /// Print the help text.
     Help,
 }
@@ -65,6 +69,8 @@ impl Verb {
             }
             Some("segno") => return Ok(Self::Segno(arguments)),
             Some("bench") => return Ok(Self::Bench(arguments)),
+            Some("sim") => return Ok(Self::Simulation("sim", arguments)),
+            Some("mutants") => return Ok(Self::Simulation("mutants", arguments)),
             Some("test") => return Ok(Self::Test(stages(&arguments)?)),
             Some("lint") => Self::Lint,
             Some("doors") => Self::Doors,

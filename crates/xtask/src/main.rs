@@ -57,6 +57,10 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
                 perform(cargo().args(bench).args(load))?;
             }
         }
+        Verb::Simulation(example, arguments) => {
+            let run = ["run", "--locked", "--quiet", "-p", "segno-testkit", "--example", example, "--"];
+            perform(cargo().args(run).args(arguments))?;
+        }
         Verb::Help => print!("{USAGE}"),
     }
     Ok(ExitCode::SUCCESS)

@@ -167,7 +167,8 @@ impl Driver {
                         None => Input::GivenUp,
                     };
                 }
-                let failure = Failure::new(FailureCode::Internal, format!("the tool stopped: {error}"));
+                let message = format!("the tool panicked: {}", words_of(error));
+                let failure = Failure::new(FailureCode::Internal, message);
                 let error =
                     AttemptError { failure, received: Received::Possibly, transient: false, after: None };
                 Input::Attempted { operation, attempt, result: Err(error) }
@@ -190,13 +191,8 @@ impl Driver {
                 self.record_late(operation, Outcome::Failed(failure));
                 Ok(())
             }
-            // It was given up while its answer was on the way to this loop.
-            Input::Attempted { operation, result, .. } if !self.is_missing(operation) => {
-                if let Ok(outcome) = result {
-                    self.record_late(operation, outcome);
-                }
-                Ok(())
-            }
+            // It was given up while its answer was on the way to this loop, and has that for its outcome.
+            Input::Attempted { operation, .. } if !self.is_missing(operation) => Ok(()),
             Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
             Input::Attempted { operation, attempt, result: Err(error) } => {
                 self.unanswered(operation, attempt, None, error)
@@ -254,5 +250,16 @@ impl Driver {
             }
             Input::Deadline => self.end_by_deadline(),
         }
+    }
+}
+
+/// What a panic said. Nothing else of it is the same in another process.
+fn words_of(error: JoinError) -> String {
+    let panic = error.try_into_panic().unwrap_or_else(|_| Box::new("its task ended"));
+    match panic.downcast::<String>() {
+        Ok(words) => *words,
+        Err(panic) => panic
+            .downcast::<&'static str>()
+            .map_or_else(|_| "no words".to_owned(), |words| (*words).to_owned()),
     }
 }

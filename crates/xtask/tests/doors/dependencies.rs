@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 11] = [
+const TABLE: [(&str, &[&str]); 12] = [
     ("segno-expr", &[]),
     ("segno-core", &["segno-expr"]),
     ("segno-core-wasm", &["segno-core"]),
@@ -17,6 +17,7 @@ const TABLE: [(&str, &[&str]); 11] = [
     ("segno-sandbox", &["segno-core"]),
     ("segno-store", &["segno-core"]),
     ("segno-runtime", &ROOMS),
+    ("segno-testkit", &RUNTIME_AND_ROOMS),
     ("segno-cli", &RUNTIME_AND_ROOMS),
     ("xtask", &[]),
 ];
