@@ -1,3 +1,5 @@
+//! What may start, what waits, what is refused.
+
 use super::*;
 
 fn settings() -> DispatchSettings {
