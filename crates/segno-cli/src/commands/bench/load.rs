@@ -189,7 +189,7 @@ impl Tool for Add {
 }
 
 /// Writes the workspace of the load.
-pub(super) fn workspace(folder: &Path, turns: u64) -> io::Result<()> {
+pub(super) fn workspace(folder: &Path, turns: u64, runs: u64) -> io::Result<()> {
     // Twice as many steps as turns, and room for the answer. The model waits at its middle for as long as F is measured.
     let limit = turns * 2 + 10;
     let agent = format!(
@@ -203,6 +203,10 @@ pub(super) fn workspace(folder: &Path, turns: u64) -> io::Result<()> {
     fs::write(folder.join("script.toml"), "[[replies]]\ntext = \"unused\"\n")?;
     fs::write(
         folder.join("segno.toml"),
-        format!("[models.{MODEL}]\nprovider = \"script\"\nfile = \"script.toml\"\n"),
+        // All runs rest in a model call at once, so that all must have room there.
+        format!(
+            "[models.{MODEL}]\nprovider = \"script\"\nfile = \"script.toml\"\n\
+             [dispatch]\nconcurrency = {runs}\ntenant_concurrency = {runs}\n"
+        ),
     )
 }

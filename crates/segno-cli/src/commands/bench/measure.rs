@@ -29,7 +29,7 @@ pub(super) async fn measure(load: &Arc<Load>, folder: &Folder) -> Result<Figures
 }
 
 async fn figures(load: &Arc<Load>, folder: &Folder) -> Result<Figures, Fault> {
-    load::workspace(folder.path(), load.turns())?;
+    load::workspace(folder.path(), load.turns(), load.runs())?;
     let engine = Engine::builder()
         .model(load::MODEL, Adder(Arc::clone(load)))
         .tool(load::TOOL.parse()?, load::Add)
