@@ -33,3 +33,15 @@ bench *arguments:
 # Format both workspaces.
 fmt:
     cargo xtask fmt
+
+# Kill processes of real runs: just crash --instants 500
+crash *arguments:
+    cargo xtask crash "$@"
+
+# Many runs with faults while memory is watched: just soak --minutes 10
+soak *arguments:
+    cargo xtask soak "$@"
+
+# Measure every budget in one table.
+budget *arguments:
+    cargo xtask budget "$@"

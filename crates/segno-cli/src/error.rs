@@ -1,11 +1,14 @@
 //! Why a command could not do what was asked; each error with its exit code, its stable name and one thing to try.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use segno_memory::{ExportError, ImportError, MemoryError};
-use segno_runtime::{EngineError, FoldError, OpenError, Received, RunFailure, ToolboxError};
-use segno_store::{AcquireError, CreateError, ReadError};
+use segno_runtime::{
+    EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError,
+};
+use segno_store::{AcquireError, CreateError, PostError, ReadError};
 use segno_workspace::Diagnostic;
 
 use crate::exit::Exit;
@@ -22,6 +25,18 @@ pub(crate) enum Error {
     Runtime { source: io::Error },
     #[error("the signals of this process cannot be caught")]
     Signals { source: io::Error },
+    #[error("the traces of `[telemetry]` cannot be sent")]
+    Telemetry { source: segno_telemetry::ExportError },
+    #[error(transparent)]
+    Secret(#[from] SecretUnavailable),
+    #[error("the secret store does not have `{name}`")]
+    NoSecret { name: String },
+    #[error("there is no answer")]
+    NoAnswer,
+    #[error("a run that waits for a secret could not be told")]
+    Post { source: PostError },
+    #[error("metrics cannot be offered at `{address}`")]
+    Metrics { address: SocketAddr, source: io::Error },
     #[error("cannot read `{place}`")]
     Input { place: String, source: io::Error },
     #[error("{place} is not JSON")]
@@ -30,6 +45,8 @@ pub(crate) enum Error {
     NotAnId { given: String, what: &'static str, expected: &'static str },
     #[error("this workspace has no runs yet")]
     NoRuns,
+    #[error("there is no journal at `{}`", path.display())]
+    NoJournal { path: PathBuf },
     #[error("no run goes on in the session `{session}`")]
     NothingOpen { session: String },
     #[error("no run of this workspace begins with `{given}`")]
@@ -162,6 +179,19 @@ impl Error {
             Self::Runtime { .. } | Self::Signals { .. } => {
                 failed("machine").with_help("raise the limits of this process (see `ulimit -a`)")
             }
+            Self::Telemetry { .. } => {
+                bad_input("telemetry").with_help("correct `[telemetry]` in segno.toml, or take it out")
+            }
+            Self::Secret(_) => bad_input("secret"),
+            Self::NoAnswer => bad_input("bad_answer")
+                .with_help("say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
+            Self::NoSecret { .. } => {
+                bad_input("secret").with_help("list those it has with `segno secret list`")
+            }
+            Self::Post { .. } => failed("storage")
+                .with_help("the secret is in the store: go on with the run by `segno resume`"),
+            Self::Metrics { .. } => bad_input("metrics")
+                .with_help("name an address of this machine with a free port, such as `127.0.0.1:9464`"),
             Self::Input { .. } => {
                 bad_input("unreadable_input").with_help("name a readable file of UTF-8 text, or `-`")
             }
@@ -237,6 +267,8 @@ impl Error {
             Self::Write { .. } => {
                 failed("unwritable").with_help("name a place that this user may write, and that is not taken")
             }
+            Self::NoJournal { .. } => bad_input("no_journal")
+                .with_help("start a run, or correct `path` of `[store]` in `segno.toml`"),
             Self::Backup(segno_store::BackupError::Exists { .. }) => bad_input("taken"),
             Self::Backup(segno_store::BackupError::Target { .. }) => bad_input("unwritable"),
             Self::Backup(_) => failed("backup").with_help("examine the journal with `segno doctor`"),

@@ -443,7 +443,9 @@ pub enum FailureCode {
 
 impl FailureCode {
     /// Says whether another tool may be called after such a failure: not where a person said no or the arguments do not
-    /// fit, and not where the effect took place or may have, which would then take place twice.
+    /// fit, and not where the effect took place or may have, which would then take place twice. An answer that cannot be
+    /// used is one to an effect that took place. A timeout is none: of an effect that may not be repeated a shell reports
+    /// [`Indeterminate`](Self::Indeterminate) instead.
     pub(crate) const fn allows_another_tool(self) -> bool {
         match self {
             Self::Timeout

@@ -344,7 +344,8 @@ pub struct Terms {
     /// Longest time for one attempt, in milliseconds.
     pub timeout_ms: u64,
     /// Attempts after the first, where the class allows them. A completion has no more than its run's limits of tokens
-    /// and cost have room for, so a shell that keeps to this number keeps to the limits.
+    /// and cost have room for, so a shell that keeps to this number keeps to the limits. One that asks once more after a
+    /// crash may go beyond them, by what was set aside for that attempt.
     pub retries: u32,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: OnIndeterminate,
@@ -397,6 +398,11 @@ pub enum Gate {
     InDoubt {
         /// What is known.
         reason: String,
+    },
+    /// A secret that it needs is not in the secret store, and nothing was sent. An approval says that it is there now.
+    Secret {
+        /// The secret's name.
+        name: String,
     },
 }
 

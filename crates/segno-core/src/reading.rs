@@ -37,28 +37,42 @@ impl AgentState {
         config: &AgentConfig,
         completion: &ModelCompletion,
     ) -> Result<Reading, ExecutionError> {
-        let (mut settings, transcript, schema, tools) = match &completion.purpose {
-            Purpose::Step(prompt) => (prompt.model.clone(), step(prompt), prompt.schema.clone(), false),
-            Purpose::Reply | Purpose::Summary { .. } => {
-                let wrong = ExecutionError::WrongConfig { expected: "another model" };
-                let Mind::Model(mind) = &config.mind else { return Err(wrong) };
-                let settings = mind.settings(completion.fallback).ok_or(wrong)?.clone();
-                match completion.purpose {
-                    Purpose::Summary { until } => {
-                        let most = mind.context.map_or(u64::MAX, |context| context.max_tokens);
-                        (settings, summary(&self.transcript, until, most), None, false)
-                    }
-                    Purpose::Reply | Purpose::Step(_) => {
-                        let schema = mind.output.as_ref().map(|output| output.schema.clone());
-                        (settings, self.transcript.view(), schema, true)
-                    }
-                }
+        let mut settings = completion.settings(config)?.clone();
+        let mind = match &config.mind {
+            Mind::Model(mind) => Some(mind),
+            Mind::Plan(_) => None,
+        };
+        let (transcript, schema, tools) = match &completion.purpose {
+            Purpose::Step(prompt) => (step(prompt), prompt.schema.clone(), false),
+            Purpose::Summary { until } => {
+                let context = mind.and_then(|mind| mind.context);
+                let most = context.map_or(u64::MAX, |context| context.max_tokens);
+                (summary(&self.transcript, *until, most), None, false)
+            }
+            Purpose::Reply => {
+                let output = mind.and_then(|mind| mind.output.as_ref());
+                (self.transcript.view(), output.map(|output| output.schema.clone()), true)
             }
         };
         if let Some(most) = completion.max_output_tokens {
             settings.max_output_tokens = Some(settings.max_output_tokens.map_or(most, |own| own.min(most)));
         }
         Ok(Reading { settings, transcript, schema, tools })
+    }
+}
+
+impl ModelCompletion {
+    /// The model that is asked, and how.
+    ///
+    /// # Errors
+    /// When the completion was not requested under this configuration.
+    pub fn settings<'a>(&'a self, config: &'a AgentConfig) -> Result<&'a ModelSettings, ExecutionError> {
+        let own = match (&self.purpose, &config.mind) {
+            (Purpose::Step(prompt), _) => Some(&prompt.model),
+            (Purpose::Reply | Purpose::Summary { .. }, Mind::Model(mind)) => mind.settings(self.fallback),
+            (Purpose::Reply | Purpose::Summary { .. }, Mind::Plan(_)) => None,
+        };
+        own.ok_or(ExecutionError::WrongConfig { expected: "another model" })
     }
 }
 

@@ -144,7 +144,8 @@ impl AgentState {
                 None => None,
                 Some(verdict) => edit(&mut pending.operation, verdict),
             },
-            (Gate::Approval | Gate::Input, Answer::Denied { .. })
+            (Gate::Secret { .. }, Answer::Approved { edited: None, .. }) => None,
+            (Gate::Approval | Gate::Input | Gate::Secret { .. }, Answer::Denied { .. })
             | (Gate::Input, Answer::Given { .. })
             | (Gate::InDoubt { .. }, Answer::Done { .. } | Answer::NotDone { .. }) => settled,
             (Gate::Approval, Answer::Given { .. } | Answer::Done { .. } | Answer::NotDone { .. })
@@ -152,6 +153,10 @@ impl AgentState {
             | (
                 Gate::InDoubt { .. },
                 Answer::Approved { .. } | Answer::Denied { .. } | Answer::Given { .. },
+            )
+            | (
+                Gate::Secret { .. },
+                Answer::Approved { .. } | Answer::Given { .. } | Answer::Done { .. } | Answer::NotDone { .. },
             ) => {
                 return Err(ResumeError::NotWaiting { operation: id, what });
             }
@@ -237,6 +242,9 @@ impl Operation {
             (Gate::Approval | Gate::Input, request) => alloc::format!("may this {} go on?", request.label()),
             (Gate::InDoubt { reason }, request) => {
                 alloc::format!("was the {} done? {reason}", request.label())
+            }
+            (Gate::Secret { name }, request) => {
+                alloc::format!("the secret `{name}` is missing, which the {} needs", request.label())
             }
         })
     }

@@ -277,11 +277,12 @@ impl AgentState {
         let operations = operations.collect();
         let held = match &then {
             Then::ForEach { results, .. } => results.iter().map(size).sum::<usize>() as u64,
-            Then::Recall
-            | Then::Reply { .. }
-            | Then::Summary { .. }
-            | Then::Calls { .. }
-            | Then::PlanStep { .. } => 0,
+            // Those of a tool's siblings wait while another one stands in for it.
+            Then::Calls { calls } => {
+                let settled = calls.iter().filter_map(|call| call.settled.as_ref());
+                settled.map(|settled| settled.content.len()).sum::<usize>() as u64
+            }
+            Then::Recall | Then::Reply { .. } | Then::Summary { .. } | Then::PlanStep { .. } => 0,
         };
         let most_bytes = config.limits.max_state_bytes.saturating_sub(self.kept_bytes.saturating_add(held));
         self.phase = Phase::Waiting(Join { then, operations, most_bytes, bytes: 0 });

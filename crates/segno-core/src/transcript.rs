@@ -287,8 +287,10 @@ impl Transcript {
     /// The files that a cut keeps of what it leaves out.
     pub(crate) fn files(&self, cut: &Compaction) -> impl Iterator<Item = &Arc<Entry>> {
         let from = cut.files_from.map_or(cut.dropped, |from| from.max(self.opening()));
-        let entries = self.from(from).take_while(|(index, _)| *index < cut.dropped);
-        entries.map(|(_, entry)| entry).filter(|entry| matches!(***entry, Entry::Attachment(_)))
+        // They stand together, right after the message that they belong to.
+        let is_file = |entry: &Entry| matches!(entry, Entry::Attachment(_));
+        let files = self.from(from).take_while(move |(index, entry)| *index < cut.dropped && is_file(entry));
+        files.map(|(_, entry)| entry)
     }
 
     /// The last thing that the model said, if it said anything.
@@ -391,5 +393,39 @@ impl<'de> Deserialize<'de> for Transcript {
         }
         transcript.chain = chain;
         Ok(transcript)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::reply::StopReason;
+
+    #[test]
+    fn the_files_of_a_cut_stand_together() {
+        let file = |name: &str| {
+            let (name, media_type) = (name.into(), "text/plain".into());
+            Entry::Attachment(Attachment { name, media_type, digest: Digest::default(), bytes: 1 })
+        };
+        let said = || Entry::Assistant(ModelReply::new(vec![], StopReason::End));
+        let mut transcript = Transcript::begin(Digest::default(), 0);
+        let question = || Entry::User("look".into());
+        for entry in [question(), said(), question(), file("a"), file("b"), said(), question(), file("c")] {
+            transcript.push(entry);
+        }
+        let files = |files_from, dropped| {
+            let cut = Compaction { dropped, elided: 0, summary: None, files_from };
+            let names = transcript.files(&cut).map(|entry| match &**entry {
+                Entry::Attachment(file) => file.name.clone(),
+                entry => panic!("{entry:?}"),
+            });
+            names.collect::<Vec<String>>()
+        };
+        assert_eq!(files(Some(3), 8), ["a", "b"], "what stands behind the reply is another question's");
+        assert_eq!(files(Some(3), 4), ["a"]);
+        assert_eq!(files(Some(7), 8), ["c"]);
+        assert_eq!(files(None, 8), Vec::<String>::new());
     }
 }

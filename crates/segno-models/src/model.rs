@@ -90,13 +90,14 @@ impl ModelError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelErrorKind {
-    /// It could not be reached, or it is overloaded.
+    /// It could not be reached, or it said at once that it cannot reply now: nothing was worked on.
     Unavailable,
     /// It was asked too often.
     RateLimited,
     /// It refused the request as such: wrong credentials, an unknown model, a request that it does not understand.
     Refused,
-    /// It answered something that cannot be used.
+    /// It took the request, and what came of it cannot be used: no reply at all, half of one, or an error in its middle.
+    /// It may have worked on it, so the attempt counts as paid for.
     Protocol,
     /// The request or the reply is larger than allowed.
     LimitExceeded,
@@ -115,7 +116,6 @@ impl ModelErrorKind {
     pub const fn code(self) -> FailureCode {
         match self {
             Self::Unavailable | Self::RateLimited => FailureCode::Unavailable,
-
             Self::Refused | Self::Protocol => FailureCode::Protocol,
             Self::LimitExceeded => FailureCode::LimitExceeded,
         }

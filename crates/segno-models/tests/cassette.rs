@@ -354,6 +354,21 @@ fn a_lock_without_a_holder_is_taken_over() {
     drop(Recording::open(&path).unwrap());
 }
 
+/// A link beside the cassette must not keep its recorder busy for ever.
+#[cfg(unix)]
+#[test]
+fn a_lock_that_is_a_link_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    for target in ["elsewhere.lock", "elsewhere.lock"] {
+        std::os::unix::fs::symlink(target, folder.path().join(".run.jsonl.lock")).unwrap();
+        let first = Recording::open(&path).unwrap();
+        assert!(matches!(Recording::open(&path).unwrap_err(), CassetteError::Busy { .. }));
+        drop(first);
+    }
+    assert!(folder.path().join("elsewhere.lock").exists(), "only the link is removed");
+}
+
 /// Recorders that come and go at once, each of which adds one exchange, lose none of them.
 #[test]
 fn recorders_in_turns_lose_nothing() {
@@ -423,10 +438,12 @@ async fn a_file_that_is_no_cassette_is_refused_with_the_line() {
         fs::write(&recorded.path, &text).unwrap();
         let error = Cassette::open(&recorded.path).unwrap_err().to_string();
         assert!(error.contains(words), "{error:?} lacks {words:?}");
+        assert!(error.ends_with("record it again"), "{error:?} says nothing to do");
         if !text.is_empty() {
             assert!(Recording::open(&recorded.path).is_err(), "nothing is added to a broken file");
         }
     }
     let missing = Cassette::open("there/is/none.jsonl").unwrap_err();
     assert!(matches!(missing, CassetteError::Read { .. }), "{missing}");
+    assert!(missing.to_string().ends_with("; correct its path, or record it first"), "{missing}");
 }

@@ -46,7 +46,12 @@ pub(crate) fn check(
                 let edited = edited.map(|edited| judge(config, one, edited)).transpose()?;
                 Answer::Approved { edited, reason, by }
             }
-            (Gate::Approval | Gate::Input, Settlement::Deny { reason }) => Answer::Denied { reason, by },
+            (Gate::Approval | Gate::Input | Gate::Secret { .. }, Settlement::Deny { reason }) => {
+                Answer::Denied { reason, by }
+            }
+            (Gate::Secret { .. }, Settlement::Approve { edited: None, reason }) => {
+                Answer::Approved { edited: None, reason, by }
+            }
             (Gate::Input, Settlement::Give { value }) => Answer::Given { value: fit(one, value)?, by },
             (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
             (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
@@ -60,6 +65,19 @@ pub(crate) fn check(
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} waits for an approval: answer with `--approve` or `--deny`"
+                )));
+            }
+            (
+                Gate::Secret { name },
+                Settlement::Approve { .. }
+                | Settlement::Give { .. }
+                | Settlement::Done { .. }
+                | Settlement::NotDone,
+            ) => {
+                return Err(failed(format!(
+                    "operation {} needs the secret `{name}`: put it there with `segno secret put {name}`, and resume \
+                     the run without an answer; or `--deny`",
+                    one.operation
                 )));
             }
             (

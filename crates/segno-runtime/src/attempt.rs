@@ -4,22 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::broadcast;
+use tokio::sync::{OnceCell, broadcast};
 
 use segno_core::{
-    AgentConfig, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch,
-    MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart, Request,
-    RunId, Terms, ToolCall, ToolReturn, Toolbox, Transcript, TraversedEntity, TraversedRelation,
+    AgentConfig, Budget, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit,
+    MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
+    Request, RunId, Terms, ToolCall, ToolReturn, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
 use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
-use segno_models::{CompletionRequest, DeltaSink, Retry};
+use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
 use segno_sandbox::{CallContext, CallErrorKind, Received, Session};
+use segno_store::{Parent, Started};
 
 use crate::bindings::{Bindings, Sessions, describe};
 use crate::driver::is_free;
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
@@ -45,6 +47,29 @@ pub(crate) struct RunContext {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) scopes: ScopeSet,
     pub(crate) events: broadcast::Sender<RunEvent>,
+    /// Read when it is first needed.
+    pub(crate) heritage: OnceCell<Heritage>,
+}
+
+/// What the start of a run says that child runs and the run after a handoff take over.
+pub(crate) struct Heritage {
+    pub(crate) session: String,
+    pub(crate) parent: Option<Parent>,
+    pub(crate) depth: u32,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) ask_effects: bool,
+}
+
+impl Heritage {
+    pub(crate) fn of(started: &Started) -> Self {
+        Self {
+            session: started.session.clone(),
+            parent: started.parent,
+            depth: started.depth,
+            budget: started.budget,
+            ask_effects: started.ask_effects,
+        }
+    }
 }
 
 impl RunContext {
@@ -56,6 +81,11 @@ impl RunContext {
     pub(crate) fn take_answers(&self, operation: OperationId) -> Vec<GateInput> {
         let mut answers = self.child_answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.remove(&operation).unwrap_or_default()
+    }
+
+    pub(crate) async fn heritage(&self) -> Result<&Heritage, EngineError> {
+        let read = || async { Ok(Heritage::of(&self.engine.started(self.run).await?)) };
+        self.heritage.get_or_try_init(read).await
     }
 }
 
@@ -133,6 +163,8 @@ impl Attempt {
         let Some(Reading { settings, transcript, schema, tools }) = &self.reading else {
             return Err(certain(FailureCode::Internal, "the agent has no such model".to_owned()));
         };
+        let now = self.context.engine.now();
+        self.context.bindings.refresh_key(&settings.name, now).await?;
         let model = self
             .context
             .bindings
@@ -170,8 +202,13 @@ impl Attempt {
                 Retry::Now => (true, None),
                 Retry::After(pause) => (true, Some(pause)),
             };
+            let received = match error.kind {
+                // Nothing was worked on, and nothing is paid for.
+                ModelErrorKind::Unavailable | ModelErrorKind::RateLimited => Received::No,
+                _ => Received::Possibly,
+            };
             let failure = Failure::new(error.kind.code(), error.message);
-            AttemptError { failure, received: Received::Possibly, transient, after }
+            AttemptError { failure, received, transient, after, missing: None }
         })
     }
 
@@ -270,13 +307,14 @@ impl Attempt {
             operation: self.operation,
             attempt: self.attempt,
             arguments: call.parameters.clone(),
-            secrets: self.context.bindings.secrets().clone(),
+            secrets: self.context.bindings.secrets(),
         };
         tool.call(invocation).await.map(Outcome::ToolReturned).map_err(|error| AttemptError {
             failure: Failure::new(FailureCode::Unavailable, error.message),
             received: error.received,
             transient: error.transient,
             after: None,
+            missing: None,
         })
     }
 
@@ -306,7 +344,13 @@ impl Attempt {
                 message.push_str("; it last wrote: ");
                 message.push_str(&error.stderr);
             }
-            AttemptError { failure: Failure::new(code, message), received, transient: !refused, after: None }
+            AttemptError {
+                failure: Failure::new(code, message),
+                received,
+                transient: !refused,
+                after: None,
+                missing: None,
+            }
         })?;
         let text = if output.structured.is_some() { String::new() } else { output.text };
         Ok(Outcome::ToolReturned(ToolReturn {
@@ -354,6 +398,7 @@ pub(crate) fn certain(code: FailureCode, message: String) -> AttemptError {
         received: Received::No,
         transient: false,
         after: None,
+        missing: None,
     }
 }
 
@@ -372,6 +417,7 @@ fn timed_out(timeout: Duration) -> AttemptError {
         received: Received::Possibly,
         transient: true,
         after: None,
+        missing: None,
     }
 }
 
@@ -384,5 +430,6 @@ fn memory_error(error: MemoryError) -> AttemptError {
         received: Received::No,
         transient,
         after: None,
+        missing: None,
     }
 }

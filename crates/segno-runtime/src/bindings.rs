@@ -4,18 +4,19 @@
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use segno_core::{FailureCode, ModelReply, ToolKind, ToolName};
+use segno_core::{FailureCode, ModelReply, Timestamp, ToolKind, ToolName};
 use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
 use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
+use segno_secrets::{Secret, SecretStore, VERSIONS_KEPT};
 use segno_workspace::{
     Access as Granted, Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef,
     ServerBinding, Settings,
@@ -25,7 +26,8 @@ use crate::attempt::certain;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{EngineError, OpenError};
 use crate::policy::AttemptError;
-use crate::secret::{Secret, Secrets};
+use crate::secret::Secrets;
+use crate::secret_source::{SecretSource, SecretUnavailable};
 use crate::tool::{Tool, ToolDescription};
 
 /// The workspace's own name inside its memory file, which no other workspace shares.
@@ -38,9 +40,15 @@ const DEFAULT_TENANT: &str = "default";
 pub(crate) struct Bindings {
     root: PathBuf,
     settings: Settings,
-    secrets: Secrets,
-    /// The keys of models by the model's name; where one is missing, the words that say so when it is needed.
-    model_keys: BTreeMap<String, Result<Secret, String>>,
+    secret_source: SecretSource,
+    /// What is scrubbed, those secrets aside that are read anew whenever they are needed.
+    known: Secrets,
+    /// The same with these.
+    secrets: Arc<RwLock<Secrets>>,
+    /// Secrets of the store that models were asked with, the latest last; a few earlier ones may still be echoed.
+    stored: Arc<RwLock<BTreeMap<String, Vec<Secret>>>>,
+    /// The keys of models by the model's name.
+    model_keys: BTreeMap<String, ModelKey>,
     /// Where exchanges with models are kept, if that is wanted.
     recording: Option<Arc<Recording>>,
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
@@ -50,20 +58,38 @@ pub(crate) struct Bindings {
     servers: Cells<String, ToolServer>,
 }
 
+/// The key of a model.
+enum ModelKey {
+    /// It was read when the workspace was opened; where it is missing, the words that say so when it is needed.
+    Read(Result<Secret, String>),
+    /// It is in the secret store under this name, and read anew for each call: it may change at any time.
+    Stored(String),
+}
+
 impl Bindings {
-    pub(crate) fn new(
+    pub(crate) async fn new(
         root: PathBuf,
         settings: Settings,
         tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
         models: BTreeMap<String, Arc<dyn Model>>,
         memory: Option<Arc<dyn Memory>>,
+        secret_store: Option<Arc<dyn SecretStore>>,
+        now: Timestamp,
     ) -> Result<Self, OpenError> {
-        let model_keys = model_keys(&settings);
-        let secrets = read_secrets(&settings, &model_keys)?;
+        let binding = settings.secret_store.clone();
+        let secret_source = match secret_store {
+            Some(store) => SecretSource::with(binding, store),
+            None => SecretSource::new(binding),
+        };
+        let model_keys = model_keys(&settings, &secret_source, now).await;
+        let known = read_secrets(&settings, &model_keys, &secret_source, now).await?;
         Ok(Self {
             root,
             settings,
-            secrets,
+            secret_source,
+            secrets: Arc::new(RwLock::new(known.clone())),
+            known,
+            stored: Arc::default(),
             model_keys,
             recording: None,
             tools,
@@ -86,8 +112,50 @@ impl Bindings {
         Ok(self)
     }
 
-    pub(crate) fn secrets(&self) -> &Secrets {
-        &self.secrets
+    /// The secrets that are scrubbed, as of now.
+    pub(crate) fn secrets(&self) -> Secrets {
+        self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn secret_source(&self) -> &SecretSource {
+        &self.secret_source
+    }
+
+    /// Says whether the secret store has a secret now.
+    pub(crate) async fn is_stored(&self, name: &str, now: Timestamp) -> bool {
+        self.secret_source.stored(name, now).await.is_ok()
+    }
+
+    /// Reads the key of a model anew if it is one that may have changed; it is scrubbed from then on.
+    ///
+    /// # Errors
+    /// When it is not there: nothing may be sent then.
+    pub(crate) async fn refresh_key(&self, model: &str, now: Timestamp) -> Result<(), AttemptError> {
+        let Some(ModelKey::Stored(name)) = self.model_keys.get(model) else { return Ok(()) };
+        let key = match self.secret_source.stored(name, now).await {
+            Ok(key) => Secret::new(key.expose().trim()),
+            Err(error) => {
+                let missing = matches!(error, SecretUnavailable::NotStored { .. }).then(|| name.clone());
+                let message = format!("the key of the model `{model}` cannot be read: {error}");
+                return Err(AttemptError { missing, ..certain(FailureCode::Unavailable, message) });
+            }
+        };
+        let is_known = |stored: &BTreeMap<String, Vec<Secret>>| {
+            let latest = stored.get(name).and_then(|versions| versions.last());
+            latest.is_some_and(|latest| latest.expose() == key.expose())
+        };
+        if is_known(&self.stored.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        let mut stored = self.stored.write().unwrap_or_else(PoisonError::into_inner);
+        let versions = stored.entry(name.clone()).or_default();
+        versions.retain(|version| version.expose() != key.expose());
+        versions.push(key);
+        let old = versions.len().saturating_sub(VERSIONS_KEPT);
+        versions.drain(..old);
+        let secrets = self.known.clone().hiding(stored.values().flatten());
+        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        Ok(())
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -123,7 +191,7 @@ impl Bindings {
         };
         let model = match &self.recording {
             Some(recording) => {
-                let scrubbed = Scrubbed { model, secrets: self.secrets.clone() };
+                let scrubbed = Scrubbed { model, secrets: Arc::clone(&self.secrets) };
                 Arc::new(Recorder::new(Arc::new(scrubbed), Arc::clone(recording)))
             }
             None => model,
@@ -138,9 +206,23 @@ impl Bindings {
             Provider::OpenaiResponses => Wire::OpenaiResponses,
             Provider::Anthropic => Wire::Anthropic,
         };
-        let key = self.model_keys.get(name).cloned().map(|key| {
-            let reveal = move || key.as_ref().map(|secret| secret.expose().to_owned()).map_err(Clone::clone);
-            Arc::new(reveal) as Arc<dyn ApiKey>
+        let key = self.model_keys.get(name).map(|key| match key {
+            ModelKey::Read(key) => {
+                let key = key.clone();
+                let reveal = move || key.as_ref().map(|key| key.expose().to_owned()).map_err(Clone::clone);
+                Arc::new(reveal) as Arc<dyn ApiKey>
+            }
+            ModelKey::Stored(name) => {
+                let (name, stored) = (name.clone(), Arc::clone(&self.stored));
+                // It was read for this call: see `refresh_key`.
+                let reveal = move || {
+                    let stored = stored.read().unwrap_or_else(PoisonError::into_inner);
+                    let latest = stored.get(&name).and_then(|versions| versions.last());
+                    let missing = || SecretUnavailable::NotStored { name: name.clone() }.to_string();
+                    latest.map(|key| key.expose().to_owned()).ok_or_else(missing)
+                };
+                Arc::new(reveal) as Arc<dyn ApiKey>
+            }
         });
         let settings = HttpModelSettings {
             base_url: binding.base_url.clone(),
@@ -274,7 +356,7 @@ impl Bindings {
 /// A model whose replies hold no secret, for a recording that is kept beside the project.
 struct Scrubbed {
     model: Arc<dyn Model>,
-    secrets: Secrets,
+    secrets: Arc<RwLock<Secrets>>,
 }
 
 #[async_trait]
@@ -285,7 +367,8 @@ impl Model for Scrubbed {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let mut reply = self.model.complete(request, sink).await?;
-        self.secrets.reply(&mut reply);
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone();
+        secrets.reply(&mut reply);
         Ok(reply)
     }
 }
@@ -365,48 +448,79 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The keys of models. One that is missing is no trouble until its model is asked.
-fn model_keys(settings: &Settings) -> BTreeMap<String, Result<Secret, String>> {
-    let keys = settings.models.iter().filter_map(|(name, binding)| match binding {
-        ModelBinding::Http(http) => Some((name.clone(), read_key(http.api_key.as_ref()?))),
-        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
-    });
-    keys.collect()
+async fn model_keys(
+    settings: &Settings,
+    source: &SecretSource,
+    now: Timestamp,
+) -> BTreeMap<String, ModelKey> {
+    let mut keys = BTreeMap::new();
+    for (name, binding) in &settings.models {
+        let ModelBinding::Http(HttpBinding { api_key: Some(reference), .. }) = binding else { continue };
+        let key = match reference {
+            SecretRef::Store(secret) => ModelKey::Stored(secret.clone()),
+            SecretRef::Env(_) | SecretRef::File(_) => ModelKey::Read(read_key(reference, source, now).await),
+        };
+        keys.insert(name.clone(), key);
+    }
+    keys
 }
 
-fn read_secrets(
+/// What is scrubbed from the start.
+async fn read_secrets(
     settings: &Settings,
-    model_keys: &BTreeMap<String, Result<Secret, String>>,
+    model_keys: &BTreeMap<String, ModelKey>,
+    source: &SecretSource,
+    now: Timestamp,
 ) -> Result<Secrets, OpenError> {
-    let mut values = BTreeMap::new();
+    let mut named = BTreeMap::new();
     for (name, reference) in &settings.secrets {
-        let value = read_secret(reference);
-        let value = value.map_err(|message| OpenError::Secret { name: name.clone(), message })?;
-        values.insert(name.clone(), value);
+        let value = source.read(reference, now).await;
+        let value =
+            value.map_err(|error| OpenError::Secret { name: name.clone(), message: error.to_string() })?;
+        named.insert(name.clone(), value);
     }
-    let secrets = Secrets::new(values).map_err(|short| {
+    let secrets = Secrets::new(named).map_err(|short| {
         let message = short.to_string();
         OpenError::Secret { name: short.name, message }
     })?;
-    Ok(secrets.hiding(model_keys.values().filter_map(|key| key.as_ref().ok())))
+    let mut hidden = Vec::new();
+    for key in model_keys.values() {
+        match key {
+            ModelKey::Read(key) => hidden.extend(key.clone().ok()),
+            // A run that goes on may hold what an earlier process sent it with.
+            ModelKey::Stored(name) => {
+                let key = read_key(&SecretRef::Store(name.clone()), source, now).await;
+                hidden.extend(key.ok());
+            }
+        }
+    }
+    for reference in settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values()) {
+        // Whoever sends it says what is missing.
+        hidden.extend(read_key(reference, source, now).await.ok());
+    }
+    Ok(secrets.hiding(hidden.iter()))
 }
 
 /// A key as it is sent: without the space around it, so that it is known wherever it comes back.
-fn read_key(reference: &SecretRef) -> Result<Secret, String> {
-    read_secret(reference).map(|secret| Secret::new(secret.expose().trim()))
+async fn read_key(reference: &SecretRef, source: &SecretSource, now: Timestamp) -> Result<Secret, String> {
+    let secret = source.read(reference, now).await.map_err(|error| error.to_string())?;
+    Ok(Secret::new(secret.expose().trim()))
 }
 
-fn read_secret(reference: &SecretRef) -> Result<Secret, String> {
-    match reference {
-        SecretRef::Env(variable) => {
-            let value = std::env::var(variable).map_err(|_| {
-                format!("the environment variable `{variable}` is not set, or is not text; set it")
-            })?;
-            Ok(Secret::new(&value))
-        }
-        SecretRef::File(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("the file `{}` cannot be read: {error}", path.display()))?;
-            Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
+#[cfg(test)]
+mod tests {
+    use segno_models::Wire;
+    use segno_workspace::Provider;
+
+    #[test]
+    fn a_workspace_reserves_the_fields_that_a_wire_does() {
+        for (provider, wire) in Provider::ALL.into_iter().zip(Wire::ALL) {
+            assert_eq!(provider.as_str(), wire.to_string());
+            let (mut theirs, mut ours) =
+                (Vec::from_iter(provider.reserved()), Vec::from_iter(wire.reserved()));
+            theirs.sort_unstable();
+            ours.sort_unstable();
+            assert_eq!(theirs, ours, "{wire}");
         }
     }
 }

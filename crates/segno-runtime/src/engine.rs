@@ -11,6 +11,7 @@ use segno_core::{
 };
 use segno_memory::{Memory, Principal, Scope, ScopeResolver};
 use segno_models::Model;
+use segno_secrets::SecretStore;
 use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
 use segno_workspace::{AgentFile, Loaded, ModelBinding, Severity, Workspace};
 
@@ -20,7 +21,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::dispatch::{Dispatcher, Load, Target};
 use crate::error::{EngineError, OpenError};
 use crate::handle::{RunEnd, RunEvent};
-use crate::observer::Observer;
+use crate::observer::{Observer, Watched, Watches};
+use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
 use crate::tool::{Tool, ToolDescription};
 
@@ -87,6 +89,7 @@ pub struct EngineBuilder {
     record: Option<PathBuf>,
     clock: Option<Arc<dyn Clock>>,
     observers: Vec<Arc<dyn Observer>>,
+    secret_store: Option<Arc<dyn SecretStore>>,
 }
 
 impl EngineBuilder {
@@ -133,6 +136,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Keeps secrets in this store instead of the one that segno.toml names.
+    #[must_use]
+    pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
+        self.secret_store = Some(Arc::new(store));
+        self
+    }
+
     /// Takes the time of day from this clock instead of the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
@@ -166,18 +176,21 @@ impl EngineBuilder {
                 (store, Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() })
             }
         };
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let bindings = Bindings::new(
             workspace.root.clone(),
             workspace.settings.clone(),
             self.tools,
             self.models,
             self.memory,
-        )?;
+            self.secret_store,
+            clock.now(),
+        )
+        .await?;
         let bindings = match self.record {
             Some(file) => bindings.recording(file)?,
             None => bindings,
         };
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         Ok(Engine {
             inner: Arc::new(Inner::new(workspace, Arc::new(bindings), store, owners, clock, self.observers)),
         })
@@ -206,11 +219,17 @@ impl Engine {
             return Err(OpenError::Workspace { root: root.to_owned(), diagnostics });
         };
         // Nothing is performed, so that there is nothing to authorise, and nothing to scrub from a record.
+        // Nothing is asked of anybody, so that no key is needed.
         settings.secrets.clear();
+        settings.models.clear();
+        settings.telemetry = None;
         let workspace = Workspace { root: root.to_owned(), settings, agents: BTreeMap::new() };
         let (store, _) = open_store(&workspace).await?;
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
-        let bindings = Arc::new(Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None)?);
+        let bindings = Arc::new(
+            Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, SystemClock.now())
+                .await?,
+        );
         let clock = Arc::new(SystemClock);
         Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, Owners::None, clock, Vec::new())) })
     }
@@ -279,6 +298,11 @@ impl Engine {
         self.inner.dispatcher.load()
     }
 
+    /// Where the secrets of the workspace are found.
+    pub fn secret_source(&self) -> &SecretSource {
+        self.inner.bindings.secret_source()
+    }
+
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
@@ -286,6 +310,24 @@ impl Engine {
 
     pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
         &self.inner.observers
+    }
+
+    /// Those who watch a run that this engine is about to perform.
+    pub(crate) async fn watches(
+        &self,
+        run: RunId,
+        parent: Option<RunId>,
+        config: &Arc<AgentConfig>,
+    ) -> Result<Watches, EngineError> {
+        if self.observers().is_empty() {
+            return Ok(Watches::default());
+        }
+        let (mut root, mut above) = (run, parent);
+        while let Some(parent) = above {
+            root = parent;
+            above = self.store().summary(parent).await?.parent;
+        }
+        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
     }
 
     pub(crate) fn dispatcher(&self) -> &Dispatcher {
@@ -380,6 +422,7 @@ impl Engine {
             config,
             scopes: ScopeResolver.resolve(&principal, scope),
             events,
+            heritage: OnceCell::new(),
         };
         Ok((Arc::new(context), reader))
     }

@@ -10,7 +10,7 @@ use segno_core::{
     AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, GateState, Handoff,
     Operation, OperationId, Outcome, RunId, Timestamp,
 };
-use segno_store::{AttemptCause, Body, Record, Start};
+use segno_store::{AttemptCause, Body, Record, Start, WaitingFor};
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
 pub(crate) struct Machine {
@@ -242,6 +242,13 @@ impl Progress {
     }
 }
 
+/// What a suspended run waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Suspension {
+    pub(crate) waiting_for: Vec<WaitingFor>,
+    pub(crate) wake_at: Option<Timestamp>,
+}
+
 /// A journal, folded record by record.
 pub(crate) struct Fold {
     run: RunId,
@@ -260,8 +267,8 @@ pub(crate) struct Fold {
     active_ms: u64,
     /// The active time of the current step: that of its longest operation.
     step_ms: u64,
-    /// The last record says that the run is suspended.
-    pub(crate) suspended: bool,
+    /// What the last record says that the run waits for, if that is what it says.
+    pub(crate) suspended: Option<Suspension>,
 }
 
 impl Fold {
@@ -292,7 +299,7 @@ impl Fold {
             modules: BTreeMap::new(),
             active_ms: 0,
             step_ms: 0,
-            suspended: false,
+            suspended: None,
             machine: Machine::new(config, state),
         }
     }
@@ -318,7 +325,7 @@ impl Fold {
     /// The core is stepped only when a record needs it: a run that stopped between an outcome and its next step was
     /// not stepped either.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
-        self.suspended = false;
+        self.suspended = None;
         match &record.body {
             Body::Signalled { .. }
             | Body::Rebound { .. }
@@ -350,7 +357,7 @@ impl Fold {
             Body::Waiting { gate: Gate::Approval | Gate::Input } => {
                 self.progress(record)?;
             }
-            Body::Waiting { gate: gate @ Gate::InDoubt { .. } } => {
+            Body::Waiting { gate: gate @ (Gate::InDoubt { .. } | Gate::Secret { .. }) } => {
                 self.progress(record)?.pause(record.at);
                 let id = self.operation(record)?;
                 self.take(record, Event::gated(record.at, id, gate.clone()))?;
@@ -371,8 +378,8 @@ impl Fold {
             Body::Rebound { server, digest } => {
                 self.modules.insert(server.clone(), digest.clone());
             }
-            Body::Suspended { .. } => {
-                self.suspended = true;
+            Body::Suspended { waiting_for, wake_at } => {
+                self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: *wake_at });
                 self.progress.values_mut().for_each(|progress| progress.pause(record.at));
             }
             Body::Late { .. } => {}

@@ -164,12 +164,13 @@ pub struct WaitingOperation {
 }
 
 impl WaitingOperation {
-    /// The kind of answer as a word: `approval`, `input` or `in_doubt`.
+    /// The kind of answer as a word: `approval`, `input`, `in_doubt` or `secret`.
     pub fn kind(&self) -> &'static str {
         match self.gate {
             Gate::Approval => "approval",
             Gate::Input => "input",
             Gate::InDoubt { .. } => "in_doubt",
+            Gate::Secret { .. } => "secret",
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct AttemptError {
     pub(crate) transient: bool,
     /// The receiver's own wish for a pause.
     pub(crate) after: Option<Duration>,
+    /// The secret that was not in the store; nothing was sent then.
+    pub(crate) missing: Option<String>,
 }
 
 /// What to do after an attempt without an answer.
@@ -95,7 +97,8 @@ pub(crate) fn recover(operation: OperationId, terms: &Terms, now: Situation) -> 
     }
     let failure =
         Failure::new(FailureCode::Indeterminate, "the process ended before an outcome was recorded");
-    let error = AttemptError { failure, received: Received::Possibly, transient: true, after: None };
+    let error =
+        AttemptError { failure, received: Received::Possibly, transient: true, after: None, missing: None };
     after(operation, terms, now, error)
 }
 
@@ -136,7 +139,12 @@ mod tests {
     ) -> &'static str {
         let terms = Terms { class, timeout_ms: 1, retries: 1, on_indeterminate: policy };
         let failure = Failure::new(FailureCode::Timeout, "no answer");
-        match after(ID, &terms, now, AttemptError { failure, received, transient: true, after: None }) {
+        match after(
+            ID,
+            &terms,
+            now,
+            AttemptError { failure, received, transient: true, after: None, missing: None },
+        ) {
             Verdict::Again(_) => "again",
             Verdict::Fail(failure) if failure.code == FailureCode::Indeterminate => "indeterminate",
             Verdict::Fail(_) => "fail",

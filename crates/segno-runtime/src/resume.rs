@@ -9,15 +9,16 @@ use tokio::sync::{broadcast, watch};
 use segno_core::{
     AgentConfig, AgentState, Answer, Gate, GateState, OperationId, Request, RunId, ToolKind, Usage,
 };
-use segno_store::{AcquireError, Lease, Message, ReadError, RunFilter, RunStatus, RunSummary};
+use segno_store::{AcquireError, Lease, Message, PostError, ReadError, RunFilter, RunStatus, RunSummary};
 
 use crate::answers;
 use crate::attempt::RunContext;
 use crate::driver::{Driver, Why, waiting};
 use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::{EngineError, RunFailure};
 use crate::fold::{End, Fold, FoldError};
 use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop, WaitingOperation};
+use crate::observer::Watches;
 use crate::start::{child_run, successor_run};
 
 /// A child run that has not ended, or a child of one, as of the run that was asked about.
@@ -27,6 +28,8 @@ pub(crate) struct Descendant {
     pub(crate) run: RunId,
     pub(crate) config: Arc<AgentConfig>,
     pub(crate) state: AgentState,
+    /// How many attempts its pending operations had.
+    attempts: BTreeMap<OperationId, u32>,
 }
 
 /// What came of asking for a run's end.
@@ -50,6 +53,16 @@ impl Engine {
     /// When there is no such run, another process owns it, its journal is damaged, or an answer does not fit. Nothing
     /// is recorded then.
     pub async fn resume(&self, run: RunId, answers: Vec<GateInput>) -> Result<RunHandle, EngineError> {
+        self.take_up(run, answers, true).await
+    }
+
+    /// Goes on with a run. The parent of a child run is told of its end, unless it performs the run itself and sees it.
+    pub(crate) async fn take_up(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+    ) -> Result<RunHandle, EngineError> {
         let summary = self.last_in_line(run).await?;
         let run = summary.run;
         let config = self.config(run, summary.config).await?;
@@ -57,9 +70,12 @@ impl Engine {
             return self.report_end(run, config, &answers).await;
         }
         let owner = self.owner(run).await?;
-        let lease = self.store().acquire(run, owner).await?;
+        let mut lease = self.store().acquire(run, owner).await?;
+        if let (Some(parent), true) = (summary.parent, tell) {
+            lease = lease.telling(parent);
+        }
         match self.take_over(run, config, &summary, &lease, answers).await {
-            Ok((context, events, fold, orders)) => self.go_on(run, context, events, fold, lease, orders),
+            Ok(taken) => self.go_on(run, taken, lease),
             Err(error) => {
                 // The error that stopped us matters more than one while giving the run back.
                 let _ = self.store().release(lease).await;
@@ -88,7 +104,7 @@ impl Engine {
                 let children = RunFilter { parent: Some(run), limit: u32::MAX, ..RunFilter::default() };
                 for child in self.store().runs(&children).await? {
                     if !child.status.is_end() {
-                        self.cancel(child.run, by.clone(), reason.clone()).await?;
+                        self.end_child(child.run, by.as_ref(), reason.as_ref()).await?;
                     }
                 }
                 return Err(EngineError::Ended { run, status: summary.status });
@@ -100,7 +116,10 @@ impl Engine {
             let config = self.config(run, summary.config).await?;
             let owner = self.owner(run).await?;
             let lease = match self.store().acquire(run, owner).await {
-                Ok(lease) => lease,
+                Ok(lease) => match summary.parent {
+                    Some(parent) => lease.telling(parent),
+                    None => lease,
+                },
                 Err(AcquireError::Owned { .. }) => {
                     self.store().post(run, Message::Cancel { by, reason }).await?;
                     return Ok(Cancelled::Requested { run });
@@ -110,15 +129,15 @@ impl Engine {
             let prepared = async {
                 let fold = self.fold_from_snapshot(run, &config).await?;
                 for below in self.children(fold.state()).await? {
-                    if below.state.is_over() {
-                        continue;
+                    if !below.state.is_over() {
+                        self.end_child(below.run, by.as_ref(), reason.as_ref()).await?;
                     }
-                    self.cancel(below.run, by.clone(), reason.clone()).await?;
                 }
+                let watches = self.watches_of(&summary, &config, fold.state()).await?;
                 let (context, _) = self.context(run, config, &summary.session, &summary.tenant, None)?;
-                Ok::<_, EngineError>((fold, context))
+                Ok::<_, EngineError>((fold, watches, context))
             };
-            let (fold, context) = match prepared.await {
+            let (fold, watches, context) = match prepared.await {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     let _ = self.store().release(lease).await;
@@ -126,16 +145,27 @@ impl Engine {
                 }
             };
             let (_stop, stopped) = watch::channel(Stop::Cancel);
-            let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, stopped);
+            let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
             driver.why = Why { by, reason };
             let task = self.perform(driver);
             match task.await {
                 Ok(report) => Ok(Cancelled::Ended(Box::new(report?))),
-                Err(error) => {
-                    Err(crate::error::RunFailure::Panicked { run, message: error.to_string() }.into())
-                }
+                Err(error) => Err(RunFailure::Panicked { run, message: error.to_string() }.into()),
             }
         })
+    }
+
+    /// Ends a child run, unless it has ended by itself meanwhile.
+    async fn end_child(
+        &self,
+        run: RunId,
+        by: Option<&String>,
+        reason: Option<&String>,
+    ) -> Result<(), EngineError> {
+        match self.cancel(run, by.cloned(), reason.cloned()).await {
+            Ok(_) | Err(EngineError::Ended { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Passes answers on to the process that performs a run, or to whoever goes on with it.
@@ -152,8 +182,16 @@ impl Engine {
         let fold = self.fold_from_snapshot(run, &config).await?;
         let (own, below) = self.sort(run, fold.state(), answers).await?;
         let own = answers::check(run, &config, fold.state(), own)?;
-        let mut checked: Vec<(RunId, OperationId, Answer)> =
-            own.into_iter().map(|(operation, answer)| (run, operation, answer)).collect();
+        let mut messages: Vec<(RunId, Message)> = Vec::new();
+        let secrets = self.bindings().secrets();
+        let mut add = |to, attempts: &BTreeMap<OperationId, u32>, answers: Vec<(OperationId, Answer)>| {
+            for (operation, mut answer) in answers {
+                secrets.scrub_answer(&mut answer);
+                let attempts = attempts.get(&operation).copied().unwrap_or_default();
+                messages.push((to, Message::Answer { operation, attempts, answer }));
+            }
+        };
+        add(run, &attempts(&fold), own);
         let descendants = self.descendants(fold.state()).await?;
         for input in below.into_values().flatten() {
             let waits = |one: &&Descendant| {
@@ -161,13 +199,25 @@ impl Engine {
             };
             let Some(child) = descendants.iter().find(waits) else { continue };
             let answers = answers::check(child.run, &child.config, &child.state, vec![input])?;
-            checked.extend(answers.into_iter().map(|(operation, answer)| (child.run, operation, answer)));
+            add(child.run, &child.attempts, answers);
         }
-        for (run, operation, mut answer) in checked {
-            self.bindings().secrets().scrub_answer(&mut answer);
-            self.store().post(run, Message::Answer { operation, answer }).await?;
+        let below = messages.iter().any(|(to, _)| *to != run);
+        for (to, message) in messages {
+            self.store().post(to, message).await?;
+        }
+        if below {
+            self.store().post(run, Message::Look).await?;
         }
         Ok(())
+    }
+
+    /// Lets a run look whether there is now what it waits for, such as a secret: at once where it is performed, else when a
+    /// worker or somebody else goes on with it.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or the journal cannot be written.
+    pub async fn tell_to_look(&self, run: RunId) -> Result<(), PostError> {
+        self.store().post(run, Message::Look).await
     }
 
     /// Gives up operations that a run waits for: a question is answered with a no, a child run is ended, and what has
@@ -279,8 +329,9 @@ impl Engine {
             }
             let config = self.config(summary.run, summary.config).await?;
             let fold = self.fold_from_snapshot(summary.run, &config).await?;
-            let (run, state) = (summary.run, fold.machine.into_state());
-            children.push(Descendant { via, run, config, state });
+            let (run, attempts) = (summary.run, attempts(&fold));
+            let state = fold.machine.into_state();
+            children.push(Descendant { via, run, config, state, attempts });
         }
         Ok(children)
     }
@@ -338,10 +389,34 @@ impl Engine {
         let rebound = self.rebind(run, &config, &fold.modules).await?;
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
         let answers = answers::check(run, &config, fold.state(), own)?;
+        let watches = self.watches_of(summary, &config, fold.state()).await?;
         let (context, events) = self.context(run, config, &summary.session, &summary.tenant, None)?;
         context.answer_children(below);
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
-        Ok((context, events, fold, Orders { rebound, answers }))
+        Ok(Taken { context, events, fold, watches, rebound, answers })
+    }
+
+    /// Those who watch a run that was taken over, after they have seen what is open in it.
+    async fn watches_of(
+        &self,
+        summary: &RunSummary,
+        config: &Arc<AgentConfig>,
+        state: &AgentState,
+    ) -> Result<Watches, EngineError> {
+        let run = summary.run;
+        let mut watches = self.watches(run, summary.parent, config).await?;
+        if watches.is_empty() {
+            return Ok(watches);
+        }
+        // Snapshots are taken right after a step was requested, so what is open now began no earlier.
+        let from = self.store().snapshot(run).await?.map_or(0, |snapshot| snapshot.seq);
+        if from > 0 {
+            watches.found(&self.store().first(run).await?, state);
+        }
+        for record in self.store().read(run, from).await? {
+            watches.found(&record, state);
+        }
+        Ok(watches)
     }
 
     /// Sorts answers into the run's own and those of its child runs, by the operation below which these run. The latter
@@ -389,20 +464,13 @@ impl Engine {
         Ok((own, below))
     }
 
-    fn go_on(
-        &self,
-        run: RunId,
-        context: Arc<RunContext>,
-        events: broadcast::Receiver<RunEvent>,
-        fold: Fold,
-        lease: Lease,
-        orders: Orders,
-    ) -> Result<RunHandle, EngineError> {
+    fn go_on(&self, run: RunId, taken: Taken, lease: Lease) -> Result<RunHandle, EngineError> {
+        let Taken { context, events, fold, watches, rebound, answers } = taken;
         let (stop, stopped) = watch::channel(Stop::Go);
-        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, stopped);
-        driver.rebind(orders.rebound);
+        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
+        driver.rebind(rebound);
         driver.take_up()?;
-        for (operation, answer) in orders.answers {
+        for (operation, answer) in answers {
             driver.answer(operation, answer)?;
         }
         Ok(RunHandle { run, events, stop, task: self.perform(driver) })
@@ -465,11 +533,19 @@ impl Engine {
     }
 }
 
-/// A run that was taken over.
-type Taken = (Arc<RunContext>, broadcast::Receiver<RunEvent>, Fold, Orders);
+/// How many attempts the operations of a run had.
+fn attempts(fold: &Fold) -> BTreeMap<OperationId, u32> {
+    fold.progress.iter().map(|(operation, progress)| (*operation, progress.attempts)).collect()
+}
 
-/// What is to be recorded before a run that was taken over goes on.
-struct Orders {
+/// A run that was taken over.
+struct Taken {
+    context: Arc<RunContext>,
+    events: broadcast::Receiver<RunEvent>,
+    fold: Fold,
+    watches: Watches,
+    /// The modules that are others now, to be recorded before it goes on.
     rebound: BTreeMap<String, String>,
+    /// The answers to be recorded then.
     answers: Vec<(OperationId, Answer)>,
 }

@@ -1,4 +1,4 @@
-//! Secrets: held in a type that cannot be printed, and scrubbed from whatever is recorded.
+//! Known secrets are scrubbed from whatever is recorded.
 //!
 //! Scrubbing compares spellings rather than strings: each character of a secret may stand as itself, percent-encoded,
 //! or escaped as in JSON, in any mixture, because every library leaves other characters alone. The same holds for the
@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
+use segno_secrets::Secret;
+
 use segno_core::{
     AgentRequest, AgentReturn, Answer, Failure, MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError,
     ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
@@ -17,28 +19,6 @@ use segno_core::{
 
 /// What stands in a record where a secret stood.
 const SCRUBBED: &str = "[secret]";
-
-/// A secret value. It has no `Display`, and its `Debug` does not show it.
-#[derive(Clone)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    /// Wraps a value.
-    pub fn new(value: &str) -> Self {
-        Self(value.into())
-    }
-
-    /// The value, for the one place that needs it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
 
 /// A secret that is too short to be told from innocent text, and so could not be kept out of the records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

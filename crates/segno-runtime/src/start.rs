@@ -16,12 +16,13 @@ use segno_store::{
     AcquireError, Body, Created, Lease, NewRecord, NewRun, Parent, RunFilter, Started, digest_bytes,
 };
 
-use crate::attempt::RunContext;
+use crate::attempt::{Heritage, RunContext};
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::fold::Fold;
 use crate::handle::{GateInput, RunEvent, RunHandle, RunReport, Stop};
+use crate::observer::Watches;
 
 /// How deep runs may start runs. An agent that calls itself would never end.
 pub(crate) const DEPTH_MAX: u32 = 8;
@@ -110,6 +111,7 @@ pub(crate) struct Prepared {
     pub(crate) modules: BTreeMap<String, String>,
     pub(crate) context: Arc<RunContext>,
     pub(crate) reader: broadcast::Receiver<RunEvent>,
+    pub(crate) watches: Watches,
 }
 
 /// A run that goes on where another one handed over; this process owns it.
@@ -117,6 +119,7 @@ pub(crate) struct Successor {
     pub(crate) context: Arc<RunContext>,
     pub(crate) lease: Lease,
     pub(crate) fold: Fold,
+    pub(crate) watches: Watches,
 }
 
 impl Engine {
@@ -199,16 +202,15 @@ impl Engine {
             Created::Existing(run) => return self.resume_existing(run).await,
         };
         for (record, seq) in records.into_iter().zip(0..) {
-            for observer in self.observers() {
-                observer.recorded(run, seq, &record);
-            }
+            prepared.watches.began(seq, &record);
             // The handle that is about to be returned holds the receiver.
             let _ = prepared.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
         let mut fold = Fold::at(prepared.config, run, origin);
         fold.carry(0, modules);
         let (stop, stopped) = watch::channel(Stop::Go);
-        let driver = Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, stopped);
+        let driver =
+            Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, prepared.watches, stopped);
         Ok(RunHandle { run, events: prepared.reader, stop, task: self.perform(driver) })
     }
 
@@ -253,10 +255,13 @@ impl Engine {
         let config = Arc::new(config);
         let (context, reader) =
             self.context(run, Arc::clone(&config), &session, request.tenant.as_str(), events)?;
+        // A run that was just made: nobody else has set it.
+        let _ = context.heritage.set(Heritage::of(&started));
+        let watches = self.watches(run, started.parent.map(|parent| parent.run), &config).await?;
         let owner = self.owner(run).await?;
         let mut new = NewRun::new(run, config_json, digest, owner.id(), self.now(), started);
         new.blobs = beginning.blobs;
-        Ok(Prepared { new, config, modules, context, reader })
+        Ok(Prepared { new, config, modules, context, reader, watches })
     }
 
     /// Performs a run, and those that it hands over to, as a task of its own.
@@ -271,12 +276,12 @@ impl Engine {
                 let (mut report, successor) = driver.drive().await?;
                 steps += report.steps;
                 usage.add(&report.usage);
-                let Some(Successor { context, lease, fold }) = successor else {
+                let Some(Successor { context, lease, fold, watches }) = successor else {
                     (report.steps, report.usage, report.before) = (steps, usage, before);
                     return Ok(report);
                 };
                 before.push(report.run);
-                driver = Driver::new(context, Arc::clone(&store), lease, fold, stop);
+                driver = Driver::new(context, Arc::clone(&store), lease, fold, watches, stop);
             }
         })
     }
@@ -288,19 +293,19 @@ impl Engine {
         handoff: &Handoff,
         used: &Usage,
     ) -> Result<Prepared, EngineError> {
-        let started = self.started(context.run).await?;
+        let heritage = context.heritage().await?;
         let beginning = Beginning {
             predecessor: Some(context.run),
             by_handoff: true,
-            parent: started.parent,
-            depth: started.depth,
-            budget: started.budget.map(|budget| budget.without(used)),
-            ask_effects: started.ask_effects,
+            parent: heritage.parent,
+            depth: heritage.depth,
+            budget: heritage.budget.map(|budget| budget.without(used)),
+            ask_effects: heritage.ask_effects,
             ..Beginning::new(
                 successor_run(context.run),
                 handoff.target.clone(),
                 handoff.request.clone(),
-                started.session,
+                heritage.session.clone(),
             )
         };
         self.prepare(beginning, Some(context.events.clone())).await
@@ -320,17 +325,17 @@ impl Engine {
         Box::pin(async move {
             let run = child_run(operation);
             if let Some(known) = self.known(run).await? {
-                return self.resume(known.run, answers).await;
+                return self.take_up(known.run, answers, false).await;
             }
-            let started = self.started(context.run).await?;
-            let depth = started.depth + 1;
+            let heritage = context.heritage().await?;
+            let depth = heritage.depth + 1;
             if depth > DEPTH_MAX {
                 return Err(EngineError::TooDeep { agent: call.agent.clone(), depth });
             }
             let request = AgentRequest {
                 text: call.text.clone(),
                 data: call.data.clone(),
-                tenant: started.request.tenant,
+                tenant: context.tenant.clone(),
                 attachments: Vec::new(),
             };
             let beginning = Beginning {
@@ -338,7 +343,7 @@ impl Engine {
                 depth,
                 budget: Some(call.budget),
                 ask_effects,
-                ..Beginning::new(run, call.agent.clone(), request, started.session)
+                ..Beginning::new(run, call.agent.clone(), request, heritage.session.clone())
             };
             self.begin_run(beginning, None).await
         })
@@ -346,10 +351,9 @@ impl Engine {
 
     /// The first record of a run.
     pub(crate) async fn started(&self, run: RunId) -> Result<Started, EngineError> {
-        let first = self.store().read(run, 0).await?.into_iter().next().map(|record| record.body);
-        match first {
-            Some(Body::Started(started)) => Ok(started),
-            Some(_) | None => Err(crate::fold::FoldError::NoStart { run }.into()),
+        match self.store().first(run).await?.body {
+            Body::Started(started) => Ok(started),
+            _ => Err(crate::fold::FoldError::NoStart { run }.into()),
         }
     }
 }

@@ -465,7 +465,7 @@ impl Call<'_> {
         let bindings = engine.bindings();
         let operation = fresh();
         if let Some(tool) = bindings.tool(name) {
-            let secrets = bindings.secrets().clone();
+            let secrets = bindings.secrets();
             let run = RunId::from_bytes(*fresh().as_bytes());
             let invocation = Invocation { run, operation, attempt: 1, arguments, secrets };
             return tool.call(invocation).await.map_err(|error| no_answer(error.message, error.received));

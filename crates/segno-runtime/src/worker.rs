@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segno_core::{RunId, Timestamp};
+use segno_core::RunId;
 use segno_store::{AcquireError, AppendError};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
-use crate::handle::{RunEnd, RunReport, Stop};
+use crate::handle::{RunEnd, RunHandle, RunReport, Stop};
 
 /// The first pause before a run is taken again that could not go on, or had nothing to go on with.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -57,6 +57,8 @@ pub enum WorkerEvent<'a> {
         /// Why.
         error: &'a EngineError,
     },
+    /// It was told to stop: nothing new starts, and what may not be repeated finishes first.
+    Stopping,
     /// The store cannot be read now; it is tried again.
     Blind {
         /// Why.
@@ -79,16 +81,27 @@ pub struct WorkerReport {
     pub failed: u64,
 }
 
-/// When to try a run again.
+/// What a task came to.
+enum Task {
+    /// A run is this process's, unless it was over when its turn came.
+    Begun(Result<Option<RunHandle>, EngineError>),
+    /// A run was performed.
+    Over(Result<RunReport, EngineError>),
+}
+
+/// A run that is left alone for a while.
 struct Pause {
     until: Instant,
     length: Duration,
+    /// It still belongs to this process, so that no store offers it to anybody.
+    own: bool,
 }
 
 /// The runs that a worker performs, and those that it leaves alone for a while.
 struct Hands {
-    tasks: JoinSet<(RunId, Result<RunReport, EngineError>)>,
-    stops: BTreeMap<RunId, watch::Sender<Stop>>,
+    tasks: JoinSet<Task>,
+    /// The runs of the tasks, and what tells them to stop.
+    under_way: BTreeMap<Id, (RunId, watch::Sender<Stop>)>,
     pauses: BTreeMap<RunId, Pause>,
     report: WorkerReport,
 }
@@ -112,40 +125,43 @@ impl Engine {
         let mut stop = std::pin::pin!(stop);
         let mut hands = Hands {
             tasks: JoinSet::new(),
-            stops: BTreeMap::new(),
+            under_way: BTreeMap::new(),
             pauses: BTreeMap::new(),
             report: WorkerReport::default(),
         };
         loop {
             let now = Instant::now();
-            hands.pauses.retain(|_, pause| pause.until + LONGEST_PAUSE > now);
+            hands.forget(now);
             let room = options.concurrency.saturating_sub(hands.tasks.len());
             if room > 0 {
-                // Those that are left alone for a while are found as well, and must not hide others.
-                let limit = u32::try_from(room.saturating_add(hands.pauses.len())).unwrap_or(u32::MAX);
+                // Those that are left alone for a while are found as well, and must not hide others. All of them may be there
+                // for one of four causes, each of which has a quarter of the limit.
+                let limit = room.saturating_add(hands.pauses.len().saturating_mul(4));
+                let limit = u32::try_from(limit).unwrap_or(u32::MAX);
                 match self.store().takeable(&owner, self.now(), limit).await {
                     Ok(runs) => {
-                        // A run that could not go on here is still this process's own, so that it is not found.
-                        let known = hands.pauses.keys().copied().collect::<Vec<_>>();
-                        let all: BTreeSet<RunId> = known.into_iter().chain(runs).collect();
-                        let free = all.into_iter().filter(|run| hands.may_take(*run, now)).take(room);
-                        for run in free.collect::<Vec<_>>() {
-                            hands.take(self, run, &mut tell);
+                        let own = hands.pauses.iter().filter(|(_, pause)| pause.own).map(|(run, _)| *run);
+                        // In the store's order, which is fair to all causes.
+                        let found: Vec<RunId> =
+                            own.chain(runs).filter(|run| hands.may_take(*run, now)).collect();
+                        let mut taken = BTreeSet::new();
+                        for run in found.into_iter().filter(|run| taken.insert(*run)).take(room) {
+                            hands.take(self, run);
                         }
                     }
                     Err(error) => tell(WorkerEvent::Blind { error: &error.into() }),
                 }
             }
-            if options.until_idle && hands.tasks.is_empty() {
+            if options.until_idle && hands.are_idle() {
                 return Ok(hands.report);
             }
             let until = now + options.poll.min(self.until_wake().await);
             loop {
                 tokio::select! {
                     biased;
-                    () = &mut stop => return Ok(hands.leave(self, &mut tell).await),
-                    Some(joined) = hands.tasks.join_next() => {
-                        hands.done(joined, self.now(), &mut tell);
+                    () = &mut stop => return Ok(hands.leave(&mut tell).await),
+                    Some(joined) = hands.tasks.join_next_with_id() => {
+                        hands.done(joined, &mut tell);
                         // There is room again, or nothing is left.
                         if room == 0 || hands.tasks.is_empty() {
                             break;
@@ -159,101 +175,131 @@ impl Engine {
 }
 
 impl Engine {
+    /// Goes on with a run, unless it has ended meanwhile.
+    async fn take_unfinished(&self, run: RunId) -> Result<Option<RunHandle>, EngineError> {
+        if self.last_in_line(run).await?.status.is_end() {
+            return Ok(None);
+        }
+        self.resume(run, Vec::new()).await.map(Some)
+    }
+
     /// The time until the next suspended run wakes.
     async fn until_wake(&self) -> Duration {
         // Trouble with the store is told where runs are looked for.
-        let at = self.store().next_wake().await.ok().flatten();
+        let at = self.store().next_wake(self.now()).await.ok().flatten();
         at.map_or(Duration::MAX, |at| {
-            let left = at.as_millis().saturating_sub(self.now().as_millis());
-            // One whose time has come and that cannot go on is no reason to look all the time.
-            if left == 0 { Duration::MAX } else { Duration::from_millis(left) }
+            Duration::from_millis(at.as_millis().saturating_sub(self.now().as_millis()))
         })
     }
 }
 
 impl Hands {
     fn may_take(&self, run: RunId, now: Instant) -> bool {
-        !self.stops.contains_key(&run) && self.pauses.get(&run).is_none_or(|pause| pause.until <= now)
+        !self.under_way.values().any(|(performed, _)| *performed == run)
+            && self.pauses.get(&run).is_none_or(|pause| pause.until <= now)
     }
 
-    fn take(&mut self, engine: &Engine, run: RunId, tell: &mut impl FnMut(WorkerEvent<'_>)) {
+    /// Nothing is under way, and what could not go on was tried twice.
+    fn are_idle(&self) -> bool {
+        self.tasks.is_empty() && self.pauses.values().all(|pause| !pause.own || pause.length > FIRST_PAUSE)
+    }
+
+    /// Forgets pauses that are long over. One that belongs to this process is remembered here only, and stays.
+    fn forget(&mut self, now: Instant) {
+        self.pauses.retain(|_, pause| pause.own || pause.until + pause.length > now);
+    }
+
+    fn take(&mut self, engine: &Engine, run: RunId) {
         let engine = engine.clone();
-        let (sender, mut stop) = watch::channel(Stop::Go);
-        self.stops.insert(run, sender);
-        self.report.taken += 1;
-        tell(WorkerEvent::Taken { run });
-        self.tasks.spawn(async move {
-            let resumed = async {
-                let handle = engine.resume(run, Vec::new()).await?;
-                let told = handle.stop.clone();
-                let mut finished = std::pin::pin!(handle.finish());
-                let report = tokio::select! {
-                    report = &mut finished => report,
-                    () = async { drop(stop.wait_for(|stop| *stop != Stop::Go).await) } => {
-                        told.send_replace(Stop::Interrupt);
-                        finished.await
+        let task = self.tasks.spawn(async move { Task::Begun(engine.take_unfinished(run).await) });
+        self.under_way.insert(task.id(), (run, watch::Sender::new(Stop::Go)));
+    }
+
+    fn perform(&mut self, handle: RunHandle, run: RunId, stop: watch::Sender<Stop>) {
+        let mut stopped = stop.subscribe();
+        let task = self.tasks.spawn(async move {
+            let told = handle.stop.clone();
+            let mut finished = std::pin::pin!(handle.finish());
+            let report = tokio::select! {
+                report = &mut finished => report,
+                () = async { drop(stopped.wait_for(|stop| *stop != Stop::Go).await) } => {
+                    told.send_replace(Stop::Interrupt);
+                    finished.await
+                }
+            };
+            Task::Over(report.map_err(EngineError::from))
+        });
+        self.under_way.insert(task.id(), (run, stop));
+    }
+
+    fn done(&mut self, joined: Result<(Id, Task), JoinError>, tell: &mut impl FnMut(WorkerEvent<'_>)) {
+        let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let (run, stop) = self.under_way.remove(&id).expect("every task is entered when it is spawned");
+        let result = match joined {
+            Ok((_, Task::Begun(Ok(Some(handle))))) => {
+                self.report.taken += 1;
+                tell(WorkerEvent::Taken { run });
+                return self.perform(handle, run, stop);
+            }
+            // Another process was faster, and has finished.
+            Ok((_, Task::Begun(Ok(None)))) => return,
+            Ok((_, Task::Begun(Err(error)))) => Err(error),
+            Ok((_, Task::Over(result))) => result,
+            Err(error) => Err(RunFailure::Panicked { run, message: error.to_string() }.into()),
+        };
+        let own = match &result {
+            Ok(report) => {
+                let over = match &report.end {
+                    RunEnd::Ended(_) => {
+                        self.report.ended += 1;
+                        true
+                    }
+                    RunEnd::Suspended { .. } => {
+                        self.report.suspended += 1;
+                        false
+                    }
+                    RunEnd::Interrupted => {
+                        self.report.interrupted += 1;
+                        false
                     }
                 };
-                report.map_err(EngineError::from)
-            };
-            (run, resumed.await)
-        });
-    }
-
-    fn done(
-        &mut self,
-        joined: Result<(RunId, Result<RunReport, EngineError>), tokio::task::JoinError>,
-        now: Timestamp,
-        tell: &mut impl FnMut(WorkerEvent<'_>),
-    ) {
-        let (run, result) = match joined {
-            Ok(done) => done,
-            Err(error) => {
-                // A panic of the engine itself: which run it was is not known, so all that are gone are let go of.
-                tracing::error!(%error, "a run stopped by a defect of the engine");
+                tell(WorkerEvent::Left { report });
+                if over {
+                    self.pauses.remove(&run);
+                    return;
+                }
+                false
+            }
+            // Another process has it.
+            Err(
+                EngineError::Acquire(AcquireError::Owned { .. })
+                | EngineError::Run(RunFailure::Append { source: AppendError::Fenced { .. }, .. }),
+            ) => {
+                self.pauses.remove(&run);
                 return;
             }
-        };
-        self.stops.remove(&run);
-        let progressed = match &result {
-            Ok(report) => {
-                match &report.end {
-                    RunEnd::Ended(_) => self.report.ended += 1,
-                    RunEnd::Suspended { .. } => self.report.suspended += 1,
-                    RunEnd::Interrupted => self.report.interrupted += 1,
-                }
-                tell(WorkerEvent::Left { report });
-                match report.end {
-                    RunEnd::Ended(_) => true,
-                    RunEnd::Suspended { wake_at, .. } => wake_at.is_none_or(|at| at > now),
-                    RunEnd::Interrupted => false,
-                }
-            }
-            // Another worker was faster.
-            Err(EngineError::Acquire(AcquireError::Owned { .. })) => return,
-            Err(EngineError::Run(RunFailure::Append { source: AppendError::Fenced { .. }, .. })) => return,
             Err(error) => {
                 self.report.failed += 1;
                 tell(WorkerEvent::Failed { run, error });
-                false
+                true
             }
         };
-        if progressed {
-            self.pauses.remove(&run);
-            return;
-        }
-        // One that could not go on is found again at once, and must not be tried again at once.
-        let length = self.pauses.get(&run).map_or(FIRST_PAUSE, |pause| pause.length * 2).min(LONGEST_PAUSE);
-        self.pauses.insert(run, Pause { until: Instant::now() + length, length });
+        // One that is found again right after it was left has nothing to go on with, whatever it waits for: it is left
+        // alone longer each time. A sound one waits for more than a second.
+        let now = Instant::now();
+        let before = self.pauses.get(&run).filter(|pause| now < pause.until + pause.length);
+        let length = before.map_or(FIRST_PAUSE, |pause| pause.length * 2).min(LONGEST_PAUSE);
+        self.pauses.insert(run, Pause { until: now + length, length, own });
     }
 
     /// Lets go of all runs.
-    async fn leave(mut self, engine: &Engine, tell: &mut impl FnMut(WorkerEvent<'_>)) -> WorkerReport {
-        for stop in self.stops.values() {
+    async fn leave(mut self, tell: &mut impl FnMut(WorkerEvent<'_>)) -> WorkerReport {
+        tell(WorkerEvent::Stopping);
+        for (_, stop) in self.under_way.values() {
             stop.send_replace(Stop::Interrupt);
         }
-        while let Some(joined) = self.tasks.join_next().await {
-            self.done(joined, engine.now(), tell);
+        while let Some(joined) = self.tasks.join_next_with_id().await {
+            self.done(joined, tell);
         }
         self.report
     }

@@ -88,8 +88,8 @@ async fn a_full_queue_is_an_outcome_and_nothing_is_sent() {
         "{}",
         error.message
     );
-    // The third was never sent.
-    assert!(world.count("local.it") <= 2);
+    // The third was never sent; whether the second was depends on whether it waited when the run ended.
+    assert!((1..=2).contains(&world.count("local.it")));
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
 }
 

@@ -24,8 +24,20 @@ pub enum BackupError {
         /// The cause.
         source: io::Error,
     },
+    /// Another process keeps the copy locked.
+    #[error(
+        "another process kept the copy `{}` locked, so it was removed: stop what opens it, then try again",
+        path.display()
+    )]
+    Locked {
+        /// The path.
+        path: PathBuf,
+    },
     /// The copy cannot be opened.
-    #[error("the copy `{}` could not be opened, so it was removed", path.display())]
+    #[error(
+        "the copy `{}` could not be opened, so it was removed: check the disk that it is on, then try again",
+        path.display()
+    )]
     Unopenable {
         /// The path.
         path: PathBuf,
@@ -34,7 +46,8 @@ pub enum BackupError {
     },
     /// The copy is damaged, and so is most likely the journal itself.
     #[error(
-        "the copy `{}` has {} faults, so it was removed; the first: {}", path.display(), checkup.findings.len(),
+        "the copy `{}` has {} faults, so it was removed: examine the journal itself with `doctor`, and keep its older \
+         backups; the first fault: {}", path.display(), checkup.findings.len(),
         checkup.findings.first().map(ToString::to_string).unwrap_or_default()
     )]
     Damaged {

@@ -72,13 +72,18 @@ macro_rules! conformance_tests {
             a_stale_lease_consumes_nothing
             a_run_that_has_ended_takes_no_messages
             an_inbox_is_bounded
+            a_handover_takes_the_messages_that_wait_along
+            the_commit_that_ends_a_run_tells_the_one_that_waits_for_it
             files_are_kept_by_digest
             an_exported_run_enters_another_journal_as_it_was
             an_import_into_any_store_is_whole
+            an_import_does_not_bring_back_what_was_erased
             a_refused_import_adds_nothing
             times_may_go_back
             runs_that_nobody_living_owns_can_be_taken
+            many_runs_of_one_cause_hide_no_others
             the_next_time_to_wake_is_known
+            the_latest_time_is_far_away_and_not_long_ago
             an_erased_run_is_listed_and_not_read
             an_erased_operation_leaves_the_rest
             a_file_that_others_use_is_not_erased
@@ -269,6 +274,7 @@ pub async fn records_come_back_in_the_order_of_their_appends<S: Store>(new: impl
     assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!(records[3].body, noted(3));
     assert_eq!(records[3].link, lease.head());
+    assert_eq!(store.first(lease.run()).await.unwrap(), records[0]);
     for from in 0..=5 {
         let rest = store.read(lease.run(), from).await.unwrap();
         assert_eq!(rest, records[usize::try_from(from).unwrap().min(4)..]);

@@ -1,8 +1,9 @@
 //! What a run's entry repeats of its records, so that listings need not read them, and the proof that it repeats them
 //! rightly.
 //!
-//! No hash covers the entry. What the runtime goes by (whose run it is, of which agent and configuration) is therefore
-//! never trusted before it was compared with the records, which a hash does cover.
+//! The entry's own checksum covers what no record repeats, and all of the entry only once content of the run was erased.
+//! What the runtime goes by (whose run it is, of which agent and configuration) is therefore never trusted before it was
+//! compared with the records, whose chain covers it.
 
 use segno_core::{Digest, RunId, Timestamp};
 

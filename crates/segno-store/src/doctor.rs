@@ -22,9 +22,12 @@ pub struct Checkup {
     pub configs: u64,
     /// Files, and long texts that are kept like files.
     pub files: u64,
+    /// Files that runs refer to and that are not here. That is no damage: they were not sent along, or were erased
+    /// where the run was imported from.
+    pub missing_files: u64,
     /// Snapshots.
     pub snapshots: u64,
-    /// Messages that wait.
+    /// Messages that wait, whether they can be read or not.
     pub messages: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,

@@ -8,6 +8,7 @@ use crate::run::RunStatus;
 
 /// What an erasure did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Erased {
     /// The records whose content is gone now. Those that had lost it before are not counted.
     pub records: u64,

@@ -551,6 +551,12 @@ impl StorageError {
         Self { kind: StorageKind::Unsupported, path: None, cause: None }
     }
 
+    /// Says whether SQLite could not open a file.
+    pub(crate) fn is_unopenable(&self) -> bool {
+        let code = self.cause.as_ref().and_then(|cause| cause.sqlite_error_code());
+        code == Some(rusqlite::ErrorCode::CannotOpen)
+    }
+
     /// The kind of failure.
     pub const fn kind(&self) -> StorageKind {
         self.kind
@@ -580,7 +586,9 @@ impl StorageError {
             }
             StorageKind::Closed => "the journal is closed: open it again".into(),
             StorageKind::Unsupported => "this kind of store cannot do that: use the journal itself".into(),
-            StorageKind::Other => format!("the database of the journal{place} failed"),
+            StorageKind::Other => {
+                format!("the database of the journal{place} failed: examine the journal with `doctor`")
+            }
         }
     }
 }

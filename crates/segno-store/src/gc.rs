@@ -48,7 +48,10 @@ pub struct GcReport {
 #[non_exhaustive]
 pub enum GcError {
     /// Something that says which run needs which cannot be read.
-    #[error("cannot tell which runs are needed, so none more is deleted")]
+    #[error(
+        "cannot tell which runs are needed, so none more is deleted: examine the journal with `doctor`, and restore it \
+         from a backup"
+    )]
     Unreadable(#[source] ReadError),
     /// The storage failed.
     #[error(transparent)]

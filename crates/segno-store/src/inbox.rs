@@ -1,5 +1,8 @@
 //! Messages for the owner of a run, left by anybody: how they are stored and how many may wait.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use segno_core::{Answer, OperationId, RunId};
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +30,14 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Something below it may have changed: a child run has ended, or has an answer.
+    Look,
     /// Somebody answers a question of the run.
     Answer {
         /// The operation that waits.
         operation: OperationId,
+        /// How many attempts it had when it was asked: the answer is none to a question after a later one.
+        attempts: u32,
         /// The answer, checked by whoever sent it.
         answer: Answer,
     },
@@ -115,16 +122,63 @@ impl StoredMessage {
     }
 
     /// Verifies and decodes it.
-    pub(crate) fn open(&self, run: RunId) -> Result<(u64, Message), ReadError> {
+    pub(crate) fn open(&self, run: RunId) -> Opened {
         let number = self.number;
-        if self.checksum != checksum(run, number, &self.bytes) {
-            return Err(ReadError::DamagedMessage { run, number });
-        }
-        match decode("message", &self.bytes) {
-            Ok(message) => Ok((number, message)),
+        let message = if self.is_sound(run) {
             // The bytes are what was written; if they cannot be read, another release wrote them.
-            Err(source) => Err(ReadError::NewerMessage { run, number, source }),
+            decode("message", &self.bytes).map_err(|source| ReadError::NewerMessage { run, number, source })
+        } else {
+            Err(ReadError::DamagedMessage { run, number })
+        };
+        (number, message)
+    }
+
+    fn is_sound(&self, run: RunId) -> bool {
+        self.checksum == checksum(run, self.number, &self.bytes)
+    }
+
+    /// The same message for the run that goes on; none if it is damaged, since a new seal would hide that. What a newer
+    /// release wrote is passed on unread.
+    pub(crate) fn pass_on(self, from: RunId, to: RunId, number: u64) -> Option<Self> {
+        if self.is_sound(from) {
+            return Some(Self::seal(to, number, self.bytes));
         }
+        tracing::warn!(run = %from, number = self.number, "a damaged message is lost with the run that ends");
+        None
+    }
+}
+
+/// The number of a message, and the message or why it cannot be read.
+pub(crate) type Opened = (u64, Result<Message, ReadError>);
+
+/// Which unreadable messages were told already. An owner looks often, and is told once.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<BTreeSet<(RunId, u64)>>);
+
+impl Told {
+    /// Most that are remembered. With more of them they are told again.
+    const MAX: usize = 10_000;
+
+    /// Leaves out those that cannot be read.
+    pub(crate) fn readable(
+        &self,
+        run: RunId,
+        messages: impl IntoIterator<Item = Opened>,
+    ) -> Vec<(u64, Message)> {
+        let readable = messages.into_iter().filter_map(|(number, message)| match message {
+            Ok(message) => Some((number, message)),
+            Err(error) => {
+                let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if told.len() >= Self::MAX {
+                    told.clear();
+                }
+                if told.insert((run, number)) {
+                    tracing::warn!(%run, number, %error, "a message is left unread");
+                }
+                None
+            }
+        });
+        readable.collect()
     }
 }
 
@@ -145,17 +199,32 @@ mod tests {
     #[test]
     fn a_message_of_a_kind_that_this_release_does_not_know_is_of_a_newer_release() {
         let bytes = rmp_serde::to_vec_named(&serde_json::json!({"teleport": {"to": 1}})).unwrap();
-        let error = StoredMessage::seal(RUN, 3, bytes).open(RUN).unwrap_err();
-        assert!(matches!(error, ReadError::NewerMessage { number: 3, .. }), "{error}");
+        let stored = StoredMessage::seal(RUN, 3, bytes);
+        let (_, error) = stored.open(RUN);
+        assert!(matches!(error, Err(ReadError::NewerMessage { number: 3, .. })), "{error:?}");
+        // It is for whoever can read it.
+        let next = RunId::from_bytes([8; 16]);
+        let passed = stored.clone().pass_on(RUN, next, 1).unwrap();
+        assert!(matches!(passed.open(next), (1, Err(ReadError::NewerMessage { .. }))));
+        assert!(Told::default().readable(RUN, [stored.open(RUN)]).is_empty());
+    }
+
+    #[test]
+    fn a_damaged_message_is_not_sealed_anew() {
+        let message = Message::Cancel { by: None, reason: None };
+        let mut stored = StoredMessage::seal(RUN, 3, encode_message(&message).unwrap());
+        stored.bytes[1] ^= 1;
+        assert!(stored.pass_on(RUN, RunId::from_bytes([8; 16]), 1).is_none());
     }
 
     #[test]
     fn a_message_stands_for_its_run_and_its_number() {
         let message = Message::Cancel { by: Some("ada".into()), reason: None };
         let stored = StoredMessage::seal(RUN, 3, encode_message(&message).unwrap());
-        assert_eq!(stored.open(RUN).unwrap(), (3, message));
-        assert!(stored.open(RunId::from_bytes([8; 16])).is_err());
-        assert!(StoredMessage { number: 4, ..stored }.open(RUN).is_err());
+        let (number, opened) = stored.open(RUN);
+        assert_eq!((number, opened.unwrap()), (3, message));
+        assert!(stored.open(RunId::from_bytes([8; 16])).1.is_err());
+        assert!(StoredMessage { number: 4, ..stored }.open(RUN).1.is_err());
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Lease {
     pub(crate) next_seq: u64,
     /// The link of the last record.
     pub(crate) head: Link,
+    /// The run that is told when this one ends.
+    pub(crate) tells: Option<RunId>,
     /// The run's row in a store that numbers its rows; else 0.
     pub(crate) row: i64,
     pub(crate) _hold: Hold,
@@ -42,6 +44,14 @@ impl Lease {
     /// The link of the last record.
     pub const fn head(&self) -> Link {
         self.head
+    }
+
+    /// The same lease, with which the commit that ends the run tells this one to [look](crate::Message::Look), unless it
+    /// has ended: a parent that waits for a child run wakes, whenever the child's process dies. The lease of a run that goes
+    /// on after a handoff tells it too.
+    #[must_use]
+    pub fn telling(self, parent: RunId) -> Self {
+        Self { tells: Some(parent), ..self }
     }
 }
 

@@ -75,6 +75,7 @@ mod pack;
 mod progress;
 mod record;
 mod run;
+mod shares;
 mod snapshot;
 mod sqlite;
 mod store;

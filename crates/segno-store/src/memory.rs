@@ -18,11 +18,12 @@ use crate::copies::Copies;
 use crate::erase::{EraseError, Erased};
 use crate::error::{AcquireError, AppendError, CreateError, Flaw, ReadError, SnapshotError};
 use crate::gc::{GcError, GcOptions, GcReport};
-use crate::inbox::{Message, PostError, StoredMessage};
+use crate::inbox::{Message, PostError, StoredMessage, Told};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
 use crate::record::{NewRecord, Record, RecordKind};
 use crate::run::{Created, Existing, FOUND_MAX, NewRun, RunFilter, RunSummary, Snapshot, prefix_range};
+use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
 
@@ -31,6 +32,8 @@ use crate::store::Store;
 pub struct MemoryStore {
     shelf: Mutex<Shelf>,
     holds: Holds,
+    told: Told,
+    turn: Turn,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +109,14 @@ impl Run {
             }
             result => result,
         }
+    }
+
+    /// Reads the first record, and verifies the copies.
+    fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.read(run, self.rows.len() as u64)?;
+        let first =
+            self.rows.first().ok_or_else(|| Verifier::new(run, 0, Link::default()).damage(Flaw::Missing))?;
+        Verifier::check_first(run, first)
     }
 
     fn verified(&self, run: RunId, from: usize) -> Result<Vec<Record>, ReadError> {
@@ -222,6 +233,7 @@ impl Shelf {
             epoch: 1,
             next_seq,
             head,
+            tells: None,
             row: 0,
             _hold: holds.hold(new.run, 1),
         }))
@@ -263,25 +275,36 @@ impl Store for MemoryStore {
         self.shelf().create(run, &self.holds)
     }
 
-    async fn hand_off(
+    async fn hand_off_with(
         &self,
         lease: &mut Lease,
         records: Vec<NewRecord>,
+        consumed: Vec<u64>,
         successor: NewRun,
     ) -> Result<Created, CreateError> {
         successor.is_handed_off_by(lease.run, &records)?;
         let mut shelf = self.shelf();
         let before = shelf.runs.get(&lease.run).cloned();
-        let head = shelf.append(lease, &records, &[])?;
+        let head = shelf.append(lease, &records, &consumed)?;
         let created = match shelf.runs.get(&lease.run) {
             Some(ended) => successor.goes_on_from(lease.run, &ended.copies),
             None => Err(AppendError::UnknownRun { run: lease.run }.into()),
         };
+        let next = successor.run;
         let created = created.and_then(|()| shelf.create(successor, &self.holds));
         match created {
-            Ok(created) => {
+            Ok(mut created) => {
+                let messages = before.map(|run| run.inbox).unwrap_or_default();
+                shelf.pass_on(
+                    lease.run,
+                    messages.into_iter().filter(|message| !consumed.contains(&message.number)),
+                    next,
+                );
                 lease.next_seq = head.next_seq;
                 lease.head = head.link;
+                if let Created::New(next) = &mut created {
+                    next.tells = lease.tells;
+                }
                 Ok(created)
             }
             Err(error) => {
@@ -298,7 +321,14 @@ impl Store for MemoryStore {
         consumed: Vec<u64>,
     ) -> Result<Vec<u64>, AppendError> {
         let first = lease.next_seq;
-        let head = self.shelf().append(lease, &records, &consumed)?;
+        let mut shelf = self.shelf();
+        let head = shelf.append(lease, &records, &consumed)?;
+        let has_ended = shelf.run(lease.run).is_ok_and(|run| run.copies.progress.status.is_end());
+        if let (Some(parent), true) = (lease.tells, has_ended && !records.is_empty()) {
+            // One that has ended, or for which messages wait already, needs no word.
+            let _ = shelf.post(parent, &Message::Look);
+        }
+        drop(shelf);
         lease.next_seq = head.next_seq;
         lease.head = head.link;
         Ok((first..head.next_seq).collect())
@@ -323,7 +353,7 @@ impl Store for MemoryStore {
         if let Some(dead) = adopted {
             owner.bury(dead);
         }
-        Ok(Lease { run, epoch, next_seq, head, row: 0, _hold: self.holds.hold(run, epoch) })
+        Ok(Lease { run, epoch, next_seq, head, tells: None, row: 0, _hold: self.holds.hold(run, epoch) })
     }
 
     async fn release(&self, lease: Lease) -> Result<(), AppendError> {
@@ -338,6 +368,10 @@ impl Store for MemoryStore {
 
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
         self.shelf().run(run)?.read(run, from)
+    }
+
+    async fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.shelf().run(run)?.first(run)
     }
 
     async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
@@ -370,11 +404,11 @@ impl Store for MemoryStore {
     }
 
     async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
-        Ok(self.shelf().takeable(owner, now, limit))
+        Ok(self.shelf().takeable(owner, now, self.turn.next(), limit))
     }
 
-    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
-        Ok(self.shelf().next_wake())
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError> {
+        Ok(self.shelf().next_wake(after))
     }
 
     async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
@@ -398,7 +432,9 @@ impl Store for MemoryStore {
     }
 
     async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
-        self.shelf().run(run)?.inbox.iter().map(|message| message.open(run)).collect()
+        let shelf = self.shelf();
+        let opened = shelf.run(run)?.inbox.iter().map(|message| message.open(run));
+        Ok(self.told.readable(run, opened))
     }
 
     async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {

@@ -202,6 +202,9 @@ impl std::fmt::Display for RunStatus {
     }
 }
 
+/// The latest time at which a run wakes by itself.
+const LATEST: Timestamp = Timestamp::from_millis(i64::MAX.cast_unsigned());
+
 /// What some records change about a run's status. An end is final: what comes after it changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -225,7 +228,9 @@ impl Progress {
                 Body::Late { .. } => return progress,
                 Body::Suspended { waiting_for, wake_at } => {
                     let waiting = WaitingSet::of(waiting_for, *wake_at);
-                    return Some(Self { status: RunStatus::Suspended, wake_at: *wake_at, waiting });
+                    // The file numbers times up to there. Nobody waits as long, and beyond it a time would come first.
+                    let wake_at = wake_at.map(|at| at.min(LATEST));
+                    return Some(Self { status: RunStatus::Suspended, wake_at, waiting });
                 }
                 Body::Completed { .. } => RunStatus::Completed,
                 Body::Failed { .. } => RunStatus::Failed,

@@ -9,9 +9,9 @@ use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotEr
 use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError};
 use crate::lease::Lease;
-use crate::owner::{Owner, Witness};
+use crate::owner::Owner;
 use crate::record::{NewRecord, Record};
-use crate::run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 
 /// A journal of many runs.
 ///
@@ -33,16 +33,36 @@ pub trait Store: Send + Sync {
 
     /// Ends a run with a handover and creates the run that goes on, in one commit: both or neither.
     ///
-    /// The last of the records is `handed_off` to the successor, which has the run's tenant, session and parent, and
-    /// names it as its predecessor. If the same successor exists already, only the records are appended.
-    ///
     /// # Errors
-    /// When the lease is stale ([`CreateError::Append`]), the successor does not fit or cannot be created, or the
-    /// storage fails.
+    /// As for [`hand_off_with`](Self::hand_off_with).
     async fn hand_off(
         &self,
         lease: &mut Lease,
         records: Vec<NewRecord>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        self.hand_off_with(lease, records, Vec::new(), successor).await
+    }
+
+    /// Ends a run with a handover and creates the run that goes on, as [`hand_off`](Self::hand_off) does; takes these
+    /// messages out of the run's inbox, and moves all others to the successor's. All that is one commit.
+    ///
+    /// The last of the records is `handed_off` to the successor, which has the run's tenant, session and parent, and
+    /// names it as its predecessor. If the same successor exists already, no run is created.
+    ///
+    /// Whatever was posted before the commit is moved, whether the owner has seen it or not, and keeps its order behind
+    /// what the successor has already; it gets new numbers. Whoever posts later learns that the run has ended. A
+    /// damaged message is lost with the inbox of the run that ends, and so are all of them when the successor exists and
+    /// has ended.
+    ///
+    /// # Errors
+    /// When the lease is stale or one of the messages is not in the inbox ([`CreateError::Append`]), the successor does
+    /// not fit or cannot be created, or the storage fails.
+    async fn hand_off_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
         successor: NewRun,
     ) -> Result<Created, CreateError>;
 
@@ -96,6 +116,12 @@ pub trait Store: Send + Sync {
     /// fails.
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError>;
 
+    /// Reads a run's first record, `started`, and verifies it and the run's entry. It is cheap, however long the run is.
+    ///
+    /// # Errors
+    /// As for a [`read`](Self::read) of no records.
+    async fn first(&self, run: RunId) -> Result<Record, ReadError>;
+
     /// Returns a run's line in the listing. It is cheap: the run's entry as it is stored, which is not compared with
     /// the records. Whoever acts on it acquires or reads the run as well.
     ///
@@ -115,38 +141,31 @@ pub trait Store: Send + Sync {
     /// When the storage fails.
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError>;
 
-    /// Finds runs that nobody living owns and that can go on, at most so many, in no order that means anything: running
-    /// ones whose owner is dead or that have none, suspended ones whose time has come, and suspended ones for which
-    /// messages wait. Children are among them. It costs what it finds, however many runs there are besides.
+    /// Finds runs that nobody living owns and that can go on, at most so many. Children are among them.
     ///
-    /// Whoever wants one acquires it; another may have been faster.
+    /// There are four causes: a running one was given back, the owner of a running one died, the time of a suspended
+    /// one has come, or messages that can be read wait for a suspended one. Of each cause at least a quarter of `limit`
+    /// (rounded down) is found if there are as many; what one does not use is left to the others. They are dealt in
+    /// turn, and each call on a store begins with the next cause, so a limit below four hides none for ever either.
+    ///
+    /// Within a cause those come first that were created first, or are due longest; those of one dead owner come
+    /// together. A run that is found and not taken is found again, and keeps its place: whoever leaves some alone
+    /// adds four times their number to what it has room for, and then they hide no other run.
+    ///
+    /// Nothing is looked at but such runs, suspended ones that are due or have messages and are owned or cannot read
+    /// them, and the list of owners, however many runs there are besides. Whoever wants one acquires it; another may
+    /// have been faster.
     ///
     /// # Errors
     /// When the storage fails.
-    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
-        let all = RunFilter { limit: u32::MAX, ..RunFilter::default() };
-        let running = RunFilter { status: Some(RunStatus::Running), ..all.clone() };
-        let due = RunFilter { wake_by: Some(now), ..all };
-        let mut found = self.runs(&running).await?;
-        found.extend(self.runs(&due).await?);
-        let mut witness = Witness::new(owner);
-        let free = found.iter().filter(|run| run.owner.is_none_or(|owner| !witness.sees_alive(owner)));
-        Ok(free.map(|run| run.run).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
-    }
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError>;
 
-    /// Returns when the first suspended run wakes by itself; none if none does. A time that has passed means that one
-    /// can be taken, unless somebody living owns it.
+    /// Returns the first time after this one at which a suspended run wakes by itself; none if none does. Those whose
+    /// time has come by then are [`takeable`](Self::takeable), unless somebody living owns them.
     ///
     /// # Errors
     /// When the storage fails.
-    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
-        let due = RunFilter {
-            wake_by: Some(Timestamp::from_millis(u64::MAX)),
-            limit: u32::MAX,
-            ..RunFilter::default()
-        };
-        Ok(self.runs(&due).await?.iter().filter_map(|run| run.wake_at).min())
-    }
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError>;
 
     /// Erases the content of an ended run, or of one operation of it and those below it: what it was asked, outcomes,
     /// answers, responses, files that no other run uses, the snapshot. When it returns, the bytes are gone.
@@ -194,10 +213,14 @@ pub trait Store: Send + Sync {
     async fn post(&self, run: RunId, message: Message) -> Result<(), PostError>;
 
     /// Returns the messages that wait for the run's owner, in the order in which they were posted. Their numbers go
-    /// up, and none is given twice. It is cheap, since an owner asks often. A run that ends loses what still waits.
+    /// up, and none is given twice. It is cheap, since an owner asks often. A run that ends loses what still waits,
+    /// unless another one [goes on](Self::hand_off_with).
+    ///
+    /// A message that is damaged or of a newer release stays where it is and is left out, with a warning: it must not
+    /// keep the others from their reader. An examination finds it.
     ///
     /// # Errors
-    /// When the run does not exist, a message is damaged or of a newer release, or the storage fails.
+    /// When the run does not exist, or the storage fails.
     async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError>;
 
     /// Takes a copy of these runs, with their configurations and files, all as of one moment and verified as by a

@@ -4,11 +4,12 @@
 use rusqlite::{Connection, params};
 use segno_core::{Digest, Outcome, RunId, ToolReturn};
 use segno_store::conformance::{
-    at, child_of, create, every_kind, new_run, note, portable_run, run_id, snapshot, with_key,
+    at, child_of, create, every_kind, handed_off, new_run, note, portable_run, run_id, snapshot,
+    successor_of, suspended, with_key,
 };
 use segno_store::tamper::tamper;
 use segno_store::{
-    AcquireError, Body, Damage, Flaw, MemoryStore, Message, NewRecord, Owner, PostError, ReadError,
+    AcquireError, Body, Damage, Finding, Flaw, MemoryStore, Message, NewRecord, Owner, PostError, ReadError,
     RunFilter, SqliteStore, Store,
 };
 
@@ -460,33 +461,62 @@ async fn a_run_with_a_damaged_configuration_is_not_exported() {
 }
 
 #[tokio::test]
-async fn a_damaged_message_is_found() {
+async fn a_damaged_message_is_found_and_hides_no_other() {
     let changes = [
         "message = x'00'",
         "message = substr(message, 2)",
         "checksum = x'00'",
         "checksum = zeroblob(16)",
-        "number = number + 1",
+        "number = number + 7",
     ];
+    let message = |by: &str| Message::Cancel { by: Some(by.into()), reason: None };
     for change in changes {
-        let victim = released(Vec::new()).await;
-        let message = Message::Cancel { by: Some("ada".into()), reason: None };
-        victim.store.post(victim.run, message).await.unwrap();
+        let victim = released(vec![suspended(50, None).body]).await;
+        let (store, run, owner) = (&victim.store, victim.run, Owner::in_process());
+        store.post(run, message("ada")).await.unwrap();
+        assert_eq!(store.takeable(&owner, at(99), 9).await.unwrap(), [run]);
         victim.change(&format!("UPDATE inbox SET {change}"));
-        let error = victim.store.inbox(victim.run).await.unwrap_err();
-        assert!(matches!(error, ReadError::DamagedMessage { .. }), "{change}: {error}");
-        assert_eq!(victim.store.read(victim.run, 0).await.unwrap().len(), 2);
+        assert_eq!(store.inbox(run).await.unwrap(), [], "{change}");
+        assert_eq!(store.takeable(&owner, at(99), 9).await.unwrap(), [], "{change}: nothing to go on with");
+        let checkup = store.doctor(|_| ()).await.unwrap();
+        let is_found = |finding: &Finding| matches!(finding, Finding::Run { source: ReadError::DamagedMessage { run: of, .. }, .. } if *of == run);
+        assert!(checkup.findings.len() == 1 && is_found(&checkup.findings[0]), "{change}: {checkup:?}");
+        assert_eq!(store.read(run, 0).await.unwrap().len(), 3);
+        // One behind it is read all the same.
+        store.post(run, message("bob")).await.unwrap();
+        assert_eq!(store.inbox(run).await.unwrap(), [(2, message("bob"))], "{change}");
+        assert_eq!(store.takeable(&owner, at(99), 9).await.unwrap(), [run], "{change}");
+        let mut lease = store.acquire(run, &owner).await.unwrap();
+        store.append_with(&mut lease, vec![note(1), suspended(60, None)], vec![2]).await.unwrap();
+        store.release(lease).await.unwrap();
+        assert_eq!(store.takeable(&owner, at(99), 9).await.unwrap(), [], "{change}");
     }
     // A message for another run is none for this one.
     let victim = released(Vec::new()).await;
     create(&victim.store, new_run(2, &Owner::in_process())).await;
-    let message = Message::Cancel { by: None, reason: None };
-    victim.store.post(victim.run, message.clone()).await.unwrap();
+    victim.store.post(victim.run, message("ada")).await.unwrap();
     victim.change("UPDATE inbox SET run = 2");
-    assert!(matches!(victim.store.inbox(run_id(2)).await, Err(ReadError::DamagedMessage { .. })));
+    assert_eq!(victim.store.inbox(run_id(2)).await.unwrap(), []);
     victim.change("UPDATE run SET status = 77 WHERE id = 1");
-    let error = victim.store.post(victim.run, message).await.unwrap_err();
+    let error = victim.store.post(victim.run, message("ada")).await.unwrap_err();
     assert!(matches!(error, PostError::Unreadable(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_message_does_not_become_a_sound_one_by_a_handover() {
+    let victim = released(Vec::new()).await;
+    let (store, run, owner) = (&victim.store, victim.run, Owner::in_process());
+    for by in ["ada", "bob"] {
+        store.post(run, Message::Cancel { by: Some(by.into()), reason: None }).await.unwrap();
+    }
+    victim.change("UPDATE inbox SET checksum = zeroblob(16) WHERE number = 1");
+    let session = store.summary(run).await.unwrap().session;
+    let mut lease = store.acquire(run, &owner).await.unwrap();
+    let next = successor_of(with_key(new_run(9, &owner), "acme", "l"), run, &session);
+    store.hand_off(&mut lease, vec![handed_off(run_id(9))], next).await.unwrap();
+    let expected = Message::Cancel { by: Some("bob".into()), reason: None };
+    assert_eq!(store.inbox(run_id(9)).await.unwrap(), [(1, expected)]);
+    assert_eq!(store.doctor(|_| ()).await.unwrap().messages, 1);
 }
 
 #[tokio::test]

@@ -173,6 +173,19 @@ async fn a_migration_finds_out_what_suspended_runs_wait_for() {
 }
 
 #[tokio::test]
+async fn a_migration_makes_a_time_that_was_too_late_the_latest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let behind = load_golden(2, &path);
+    behind.execute_batch("UPDATE run SET status = 1, wake_at = -1 WHERE id = 1").unwrap();
+    drop(behind);
+    let store = SqliteStore::open(&path).unwrap();
+    let latest = Some(at(i64::MAX.cast_unsigned()));
+    assert_eq!(store.summary(run_id(1)).await.unwrap().wake_at, latest);
+    assert_eq!(store.next_wake(at(1 << 50)).await.unwrap(), latest);
+}
+
+#[tokio::test]
 async fn what_was_damaged_before_a_migration_is_damage_after_it() {
     let changes = [
         ("body = x'00'", Flaw::Checksum),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use segno_store::conformance::{create, new_run, note, run_id};
+use segno_store::conformance::{create, new_run, note, portable_run, run_id};
 use segno_store::{AcquireError, AppendError, OpenError, Owner, RunFilter, SqliteStore, Store};
 
 fn refusal(path: &Path) -> OpenError {
@@ -119,6 +119,130 @@ async fn an_owner_of_another_process_is_fenced_through_the_file() {
     assert!(matches!(error, AppendError::Fenced { epoch: 1, current: 2, .. }), "{error}");
     assert_eq!(one.read(lease.run(), 0).await.unwrap(), other.read(lease.run(), 0).await.unwrap());
     assert_eq!(std::fs::read_dir(&owners).unwrap().count(), 1, "the dead owner's file is still there");
+}
+
+const CHILD: &str = "SEGNO_OPEN_TEST_FILE";
+
+/// Runs a test of this file again, in a process of its own that finds this path.
+fn in_another_process(name: &str, path: &Path) {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, path)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Says whether this process has a lock on the file; none where nobody tells.
+fn has_lock(path: &Path) -> Option<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+        let (process, file) = (std::process::id().to_string(), format!(":{inode}"));
+        let is_ours = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.get(4) == Some(&process.as_str()) && fields.get(5).is_some_and(|at| at.ends_with(&file))
+        };
+        Some(std::fs::read_to_string("/proc/locks").ok()?.lines().any(is_ours))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        None
+    }
+}
+
+/// POSIX drops all locks that a process has on a file when it closes any handle of it. Without them another process
+/// could take itself for the last one, and delete the log under the feet of this one.
+#[tokio::test]
+async fn whoever_opens_a_journal_twice_in_one_process_keeps_its_locks() {
+    const NAME: &str = "whoever_opens_a_journal_twice_in_one_process_keeps_its_locks";
+    if let Some(path) = std::env::var_os(CHILD) {
+        let (store, owner) = (SqliteStore::open(&path).unwrap(), Owner::in_process());
+        let taken = store.runs(&RunFilter::default()).await.unwrap().len() as u64;
+        assert_eq!(store.read(run_id(1), 0).await.unwrap().len() as u64, taken + 1, "a commit was lost");
+        create(&store, portable_run(taken + 1, &owner)).await;
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let log = path.with_extension("db-wal");
+    let (store, owner) = (SqliteStore::open(&path).unwrap(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    let raw = Connection::open(&path).unwrap();
+    for attempt in 2..8 {
+        match attempt {
+            2 => {}
+            3 => drop(SqliteStore::open(&path).unwrap()),
+            4 => {
+                raw.pragma_update(None, "user_version", 77).unwrap();
+                assert!(matches!(refusal(&path), OpenError::NewerVersion { .. }));
+                raw.pragma_update(None, "user_version", 3).unwrap();
+            }
+            5 => {
+                let other = SqliteStore::open(&path).unwrap();
+                assert!(other.doctor(|_| ()).await.unwrap().is_sound());
+                other.backup(folder.path().join("copy.db"), |_| ()).await.unwrap();
+            }
+            6 => assert!(store.backup(&path, |_| ()).await.is_err(), "the journal itself is no target"),
+            _ => {
+                let archive = store.export(&[run_id(2)]).await.unwrap();
+                store.import(archive).await.unwrap();
+            }
+        }
+        assert_ne!(has_lock(&path), Some(false), "attempt {attempt}: the lock is gone");
+        // The other process connects, writes and closes.
+        in_another_process(NAME, &path);
+        assert!(log.exists(), "attempt {attempt}: the log was deleted while this process used it");
+        store.append(&mut lease, vec![note(attempt)]).await.unwrap();
+    }
+    in_another_process(NAME, &path);
+    store.append(&mut lease, vec![note(8)]).await.unwrap();
+    drop((store, raw));
+    in_another_process(NAME, &path);
+    assert!(!log.exists(), "nobody has it open any more");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 9);
+    assert_eq!(store.runs(&RunFilter::default()).await.unwrap().len(), 9);
+}
+
+/// The same promise as of the source: a path of a journal goes to SQLite and to nobody else.
+#[test]
+fn nothing_in_the_store_opens_the_file_of_a_journal_but_sqlite() {
+    const OPENING: [&str; 8] = [
+        "File::open",
+        "File::create",
+        "File::options",
+        "OpenOptions",
+        "fs::read",
+        "fs::write",
+        "fs::copy",
+        "tokio::fs",
+    ];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            if OPENING.iter().any(|opening| text.contains(opening)) {
+                found.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    // The first only makes the file of a copy, which nobody has open yet; the other has files of its own.
+    assert_eq!(found, ["backup.rs", "owner.rs"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

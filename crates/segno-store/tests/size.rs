@@ -143,7 +143,7 @@ fn ask(path: &std::path::Path) {
         let store = SqliteStore::open(path).unwrap();
         for _ in 0..100 {
             assert_eq!(store.takeable(&owner, Timestamp::from_millis(NOW - 1), 100).await.unwrap(), []);
-            assert!(store.next_wake().await.unwrap().is_some());
+            assert!(store.next_wake(Timestamp::from_millis(0)).await.unwrap().is_some());
         }
         assert_eq!(store.takeable(&owner, Timestamp::from_millis(NOW + 1), 100).await.unwrap().len(), 1);
         println!("resident {}", resident() - before);

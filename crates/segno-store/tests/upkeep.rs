@@ -13,11 +13,11 @@ use std::task::Poll;
 use rusqlite::Connection;
 use segno_core::{Outcome, RunId, ToolReturn};
 use segno_store::conformance::{
-    at, child_of, completed, create, ended, every_kind, long_text, new_run, note, portable_run, run_id,
-    snapshot, suspended, with_key,
+    at, child_of, completed, create, ended, every_kind, in_session, long_text, new_run, note, portable_run,
+    run_id, snapshot, suspended, with_key,
 };
 use segno_store::{
-    BackupError, Body, Checkup, EraseError, Finding, Flaw, GcOptions, GcReport, Message, NewRecord,
+    BackupError, Body, Checkup, EraseError, Finding, Flaw, GcOptions, GcReport, Message, NewRecord, NewRun,
     OpenError, Owner, Progress, ReadError, RunFilter, SqliteStore, StorageKind, Store,
 };
 
@@ -91,7 +91,7 @@ async fn see(store: &SqliteStore, owner: &Owner) -> (Vec<String>, bool) {
     note(format!("{blob:?}"), blob.is_ok(), &mut sound);
     let takeable = store.takeable(owner, at(1_000), 10).await;
     note(format!("{takeable:?}"), takeable.is_ok(), &mut sound);
-    let wake = store.next_wake().await;
+    let wake = store.next_wake(at(0)).await;
     note(format!("{wake:?}"), wake.is_ok(), &mut sound);
     (seen, sound)
 }
@@ -250,6 +250,25 @@ async fn an_examination_says_what_is_damaged_and_what_is_intact() {
             assert!(!finding.to_string().is_empty());
         }
     }
+}
+
+#[tokio::test]
+async fn files_that_are_not_here_are_counted_and_no_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, owner) = (open(folder.path()), Owner::in_process());
+    for number in 1..4 {
+        let mut run = portable_run(if number == 3 { 1 } else { number }, &owner);
+        run.run = run_id(number);
+        run.blobs.retain(|_| number == 2);
+        ended(&store, new_session(run, number), 50).await;
+    }
+    let checkup = expect_sound(&store).await;
+    assert_eq!((checkup.files, checkup.missing_files), (1, 1), "two runs refer to the same missing one");
+}
+
+/// The same run in a session of its own.
+fn new_session(run: NewRun, number: u64) -> NewRun {
+    in_session(run, &format!("session {number}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

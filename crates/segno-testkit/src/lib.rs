@@ -17,6 +17,9 @@
 //! lost, an operation has one outcome, an effect takes place as often as its class allows, a run has one owner, what
 //! ended stays so, limits hold, nothing hangs, and a journal replays.
 //!
+//! [`Soak`] is the other way round: real time and a real disk for many runs at once, to see that memory stays flat and
+//! that every run ends or says what it waits for.
+//!
 //! [`VirtualClock`] and [`Faults`] serve tests of one's own as well.
 
 mod clock;
@@ -29,6 +32,7 @@ mod random;
 mod receiver;
 mod report;
 mod simulation;
+mod soak;
 mod store;
 mod workspace;
 mod world;
@@ -38,3 +42,4 @@ pub use error::SimulationError;
 pub use faults::Faults;
 pub use report::{Counts, Report};
 pub use simulation::Simulation;
+pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample};

@@ -18,7 +18,7 @@ use crate::world::World;
 
 /// What becomes of one call. It follows from the seed, the operation and the attempt, whatever else happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Course {
+pub(crate) enum Course {
     /// The message arrives, and the answer comes.
     Answered,
     /// The tool itself says that it failed; it did nothing.
@@ -53,7 +53,7 @@ impl Course {
     /// What becomes of one that is made again: often nothing is received of it, which says nothing of the one before.
     const AGAIN: [Self; 4] = [Self::LostKnown, Self::LostKnown, Self::LostKnown, Self::Lost];
 
-    fn arrives(self) -> bool {
+    pub(crate) fn arrives(self) -> bool {
         match self {
             Self::Answered | Self::AnswerLost | Self::Silent | Self::Panics => true,
             Self::Refused | Self::LostKnown | Self::Lost | Self::SilentAndLost => false,
@@ -62,15 +62,15 @@ impl Course {
 }
 
 /// One call, decided.
-struct Fate {
-    course: Course,
-    there: Duration,
-    back: Duration,
+pub(crate) struct Fate {
+    pub(crate) course: Course,
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
 }
 
-fn fate(world: &World, operation: OperationId, attempt: u32) -> Fate {
-    let mut random = Random::new(world.seed, &format!("call {operation} {attempt}"));
-    let fails = world.faults().call_fails;
+/// Decides what becomes of a call, when so many of a thousand fail.
+pub(crate) fn fate(seed: u64, fails: u32, operation: OperationId, attempt: u32) -> Fate {
+    let mut random = Random::new(seed, &format!("call {operation} {attempt}"));
     let course = if attempt > 1 && random.chance(fails / 2) {
         random.pick(&Course::AGAIN)
     } else if random.chance(fails) {
@@ -153,7 +153,8 @@ impl Tool for SimulatedTool {
         };
         let call = world.judge(|guarantees| guarantees.call(process, call));
         let guard = UnderWay { world: Arc::clone(world), call: call.clone() };
-        let Fate { course, there, back } = fate(world, call.operation, call.attempt);
+        let Fate { course, there, back } =
+            fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
         let answer = course.arrives().then(|| self.send(call.clone(), there, back));
         let lost = |received| ToolError { message: "the line went dead".into(), received, transient: true };
         let result = match course {
@@ -246,7 +247,8 @@ impl Model for SimulatedModel {
         };
         let call = world.judge(|guarantees| guarantees.call(process, call));
         let _guard = UnderWay { world: Arc::clone(world), call: call.clone() };
-        let Fate { course, there, back } = fate(world, call.operation, call.attempt);
+        let Fate { course, there, back } =
+            fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
         sink.text("hm");
         tokio::time::sleep(there + back).await;
         process.breathe().await;

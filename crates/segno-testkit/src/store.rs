@@ -203,10 +203,11 @@ impl Store for SimulatedStore {
         Ok(created)
     }
 
-    async fn hand_off(
+    async fn hand_off_with(
         &self,
         lease: &mut Lease,
         records: Vec<NewRecord>,
+        consumed: Vec<u64>,
         mut successor: NewRun,
     ) -> Result<Created, CreateError> {
         let fate = self.before::<CreateError>("a handoff").await?;
@@ -215,9 +216,12 @@ impl Store for SimulatedStore {
         let (run, epoch, first) = (lease.run(), lease.epoch(), lease.next_seq());
         // Whoever wants this run to end means the one that goes on.
         let inbox = self.inner.inbox(run).await.unwrap_or_default();
-        let cancelled = inbox.iter().any(|(_, message)| matches!(message, Message::Cancel { .. }));
+        let waits = |(number, message): &(u64, Message)| {
+            matches!(message, Message::Cancel { .. }) && !consumed.contains(number)
+        };
+        let cancelled = inbox.iter().any(waits);
         let (next, ours, theirs) = (successor.run, records.clone(), successor.records.clone());
-        let created = match self.inner.hand_off(lease, records, successor).await {
+        let created = match self.inner.hand_off_with(lease, records, consumed, successor).await {
             Ok(created) => created,
             Err(error) => {
                 if let CreateError::Append(error) = &error {
@@ -315,6 +319,11 @@ impl Store for SimulatedStore {
         self.inner.read(run, from).await
     }
 
+    async fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.read::<ReadError>("first").await?;
+        self.inner.first(run).await
+    }
+
     async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
         self.read::<ReadError>("a run's entry").await?;
         self.inner.summary(run).await
@@ -336,9 +345,9 @@ impl Store for SimulatedStore {
         self.inner.takeable(&owner, now, limit).await
     }
 
-    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError> {
         self.read::<ReadError>("the next time").await?;
-        self.inner.next_wake().await
+        self.inner.next_wake(after).await
     }
 
     async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {

@@ -58,7 +58,7 @@ pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
     Access, DispatchSettings, FileGrant, HttpBinding, MemoryBinding, ModelBinding, Provider, SecretRef,
-    ServerBinding, ServerLimits, Settings,
+    SecretStoreBinding, ServerBinding, ServerLimits, Settings, StoreKey, TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
 pub use workspace::{Loaded, Workspace};

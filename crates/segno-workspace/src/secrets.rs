@@ -51,7 +51,10 @@ pub(crate) fn in_clear(report: &Report, key: &Spanned<DeString<'_>>, value: &Spa
                 format!("`{}` holds a secret in clear, which version control keeps for ever", key.get_ref()),
             )
             .label("expected a reference to the secret")
-            .help("write `{ env = \"NAME\" }` or `{ file = \"PATH\" }`, and replace a secret that was ever committed");
+            .help(
+                "write `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`, and replace a secret that \
+                 was ever committed",
+            );
     }
     report.conceal(key.span(), value.span());
 }

@@ -23,6 +23,13 @@ Commands:
   fmt                  Format both workspaces
   bench <ARGUMENTS…>   Run the benchmarks of the core, then measure durable turns on this disk
   sim <ARGUMENTS…>     Simulate histories with faults: `--seeds N`, `--from SEED`, `--history`
+  crash                Kill processes of real runs wherever they can be killed, and count what took place
+    --instants <N>     So many random instants instead of 100; the tests for every boundary run as well
+    --seed <N>         The same instants again
+  soak <ARGUMENTS…>    Many runs on a real disk with faults, while memory is watched: `--minutes 10`,
+                       `--seconds N`, `--runs 200`, `--seed N`, `--quiet`
+  budget               Measure every budget in one table; a release build, some minutes
+    --suspended <N>    So many suspended runs instead of 100000
   mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and see which the simulation finds
   help                 Print this text
 
@@ -46,6 +53,12 @@ pub(crate) enum Verb {
     Fmt,
     /// Run the benchmarks with these arguments.
     Bench(Vec<OsString>),
+    /// Run the crash tests with this number of instants and this seed, if they are given.
+    Crash(Option<u64>, Option<u64>),
+    /// Soak with these arguments.
+    Soak(Vec<OsString>),
+    /// Measure the budgets, with this number of suspended runs if it is given.
+    Budget(Option<u64>),
     /// Run this example of the simulation with these arguments.
     Simulation(&'static str, Vec<OsString>),
     /// Print the help text.
@@ -70,6 +83,15 @@ impl Verb {
             Some("segno") => return Ok(Self::Segno(arguments)),
             Some("bench") => return Ok(Self::Bench(arguments)),
             Some("sim") => return Ok(Self::Simulation("sim", arguments)),
+            Some("soak") => return Ok(Self::Soak(arguments)),
+            Some("crash") => {
+                let [instants, seed] = numbers("crash", ["--instants", "--seed"], &arguments)?;
+                return Ok(Self::Crash(instants, seed));
+            }
+            Some("budget") => {
+                let [suspended] = numbers("budget", ["--suspended"], &arguments)?;
+                return Ok(Self::Budget(suspended));
+            }
             Some("mutants") => return Ok(Self::Simulation("mutants", arguments)),
             Some("test") => return Ok(Self::Test(stages(&arguments)?)),
             Some("lint") => Self::Lint,
@@ -84,6 +106,25 @@ impl Verb {
         }
         Ok(plain)
     }
+}
+
+/// Reads arguments that are a flag and a number each.
+fn numbers<const N: usize>(
+    command: &str,
+    flags: [&str; N],
+    arguments: &[OsString],
+) -> anyhow::Result<[Option<u64>; N]> {
+    let mut found = [None; N];
+    for pair in arguments.chunks(2) {
+        let place = flags.iter().position(|flag| pair[0] == **flag);
+        let number = pair.get(1).and_then(|number| number.to_str()?.parse().ok());
+        let (Some(place), Some(number)) = (place, number) else {
+            let taken = flags.map(|flag| format!("`{flag} <N>`")).join(", ");
+            bail!("`{command}` takes nothing but {taken}, and got `{}`", pair[0].display());
+        };
+        found[place] = Some(number);
+    }
+    Ok(found)
 }
 
 /// Reads the arguments of `test`.
@@ -126,6 +167,15 @@ mod tests {
     fn an_unknown_stage_is_named_with_what_was_expected() {
         let expected = "`tests` is no stage: expected some of `fmt,guests,clippy,test,doc,doors`";
         assert_eq!(parse(&["test", "--only", "fmt,tests"]), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn a_number_follows_its_flag() {
+        assert_eq!(parse(&["crash", "--seed", "7"]), Ok(Verb::Crash(None, Some(7))));
+        assert_eq!(parse(&["budget", "--suspended", "1000000"]), Ok(Verb::Budget(Some(1_000_000))));
+        assert_eq!(parse(&["budget"]), Ok(Verb::Budget(None)));
+        let expected = "`crash` takes nothing but `--instants <N>`, `--seed <N>`, and got `--instants`";
+        assert_eq!(parse(&["crash", "--instants"]), Err(expected.to_owned()));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod arguments;
 mod build;
 mod doors;
+mod measure;
 mod process;
 mod stage;
 mod toolchain;
@@ -57,6 +58,9 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
                 perform(cargo().args(bench).args(load))?;
             }
         }
+        Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
+        Verb::Soak(arguments) => measure::soak(&arguments)?,
+        Verb::Budget(suspended) => measure::budget(suspended)?,
         Verb::Simulation(example, arguments) => {
             let run = ["run", "--locked", "--quiet", "-p", "segno-testkit", "--example", example, "--"];
             perform(cargo().args(run).args(arguments))?;

@@ -82,6 +82,9 @@ pub(crate) struct CancelArgs {
     /// The run that goes on in this session
     #[arg(long, value_name = "NAME", conflicts_with = "run")]
     pub(crate) session: Option<String>,
+    /// The tenant whose session it is
+    #[arg(long, value_name = "NAME", requires = "session")]
+    pub(crate) tenant: Option<String>,
     /// Give up only this operation: its id, or the first 4 or more digits; the run goes on
     #[arg(long, value_name = "ID")]
     pub(crate) op: Vec<String>,

@@ -5,6 +5,7 @@ mod format;
 mod lineage;
 mod memory;
 mod runs;
+mod secret;
 mod setup;
 mod tools;
 mod upkeep;
@@ -23,7 +24,10 @@ pub(crate) use self::memory::{
     MemoryAddArgs, MemoryArgs, MemoryExportArgs, MemoryImportArgs, MemoryRelateArgs, MemorySearchArgs,
     MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
-pub(crate) use self::runs::{Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, ShowArgs, WaitingArg};
+pub(crate) use self::runs::{
+    AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, WaitingArg,
+};
+pub(crate) use self::secret::{SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::tools::{ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
@@ -85,6 +89,9 @@ pub(crate) enum Verb {
     /// Answer what a suspended run waits for, or go on with an interrupted one
     #[command(after_help = runs::RESUME_EXAMPLES)]
     Resume(ResumeArgs),
+    /// Answer what many runs wait for; says first what would be answered
+    #[command(after_help = runs::ANSWER_EXAMPLES)]
+    Answer(AnswerArgs),
     /// List runs, the newest first
     #[command(after_help = runs::RUNS_EXAMPLES)]
     Runs(RunsArgs),
@@ -130,6 +137,9 @@ pub(crate) enum Verb {
     /// Search what agents remember, add to it, and move it
     #[command(after_help = memory::EXAMPLES)]
     Memory(MemoryArgs),
+    /// Keep secrets in an encrypted file, where no journal and no export has them
+    #[command(after_help = secret::EXAMPLES)]
+    Secret(SecretArgs),
     /// Measure this disk: a durable turn beside a bare commit
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
@@ -168,6 +178,8 @@ impl Verb {
             | Self::Show(_)
             | Self::Replay(_)
             | Self::Memory(_)
+            | Self::Secret(_)
+            | Self::Answer(_)
             | Self::Diff(_)
             | Self::Export(_)
             | Self::Import(_)
@@ -194,6 +206,7 @@ impl Verb {
             Self::Check(check) => check.document.resolve(),
             Self::Run(run) => run.stream.resolve(),
             Self::Resume(resume) => resume.stream.resolve(),
+            Self::Answer(answer) => answer.document.resolve(),
             Self::Runs(runs) => runs.document.resolve(),
             Self::Show(show) => show.document.resolve(),
             Self::Replay(replay) => replay.document.resolve(),
@@ -210,6 +223,7 @@ impl Verb {
             Self::Tools(tools) => tools.verb.format(),
             Self::Bench(bench) => bench.document.resolve(),
             Self::Memory(memory) => memory.verb.format(),
+            Self::Secret(secret) => secret.verb.format(),
             // What they write is a document of its own.
             Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
         }

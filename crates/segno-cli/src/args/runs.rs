@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use clap_complete::ArgValueCandidates;
-use segno_core::AgentName;
+use segno_core::{AgentName, ToolName};
 use segno_store::{RunStatus, Waiting};
 use segno_workspace::Provider;
 
@@ -112,12 +112,24 @@ pub(crate) struct ResumeArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// Let the operation take place
-    #[arg(long, conflicts_with_all = ["deny", "answer"])]
-    pub(crate) approve: bool,
+    #[command(flatten)]
+    pub(crate) settlement: SettlementArgs,
     /// Approve with the arguments in this file (JSON; `-` for standard input)
     #[arg(long, value_name = "FILE", requires = "approve")]
     pub(crate) edit: Option<PathBuf>,
+    /// Which operation, where the run waits for several: its id, or the first 4 or more digits
+    #[arg(long, value_name = "ID")]
+    pub(crate) op: Option<String>,
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+}
+
+/// What somebody answers.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SettlementArgs {
+    /// Let the operation take place
+    #[arg(long, conflicts_with_all = ["deny", "answer"])]
+    pub(crate) approve: bool,
     /// Do not let the operation take place
     #[arg(long, conflicts_with = "answer")]
     pub(crate) deny: bool,
@@ -130,14 +142,40 @@ pub(crate) struct ResumeArgs {
     /// For a question: the answer, a text or JSON as the question asks; `-` for standard input, `@FILE` for a file
     #[arg(long, value_name = "ANSWER|@FILE|-", conflicts_with_all = ["approve", "deny", "answer", "reason"])]
     pub(crate) reply: Option<String>,
-    /// Which operation, where the run waits for several: its id, or the first 4 or more digits
-    #[arg(long, value_name = "ID")]
-    pub(crate) op: Option<String>,
     /// Who answers; recorded
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AnswerArgs {
+    /// Answer what waits for this
+    #[arg(long, value_enum, value_name = "WHAT", required = true)]
+    pub(crate) waiting: QuestionArg,
     #[command(flatten)]
-    pub(crate) stream: StreamArgs,
+    pub(crate) settlement: SettlementArgs,
+    /// Only runs of this agent
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::agents))]
+    pub(crate) agent: Option<AgentName>,
+    /// Only runs of this tenant
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Only calls of this tool
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<ToolName>,
+    /// Answer; without it, only say what would be answered
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+/// What many runs may be answered at once.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum QuestionArg {
+    Approval,
+    Input,
+    InDoubt,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -222,7 +260,18 @@ pub(crate) enum WaitingArg {
     Approval,
     Input,
     InDoubt,
+    Secret,
     Timer,
+}
+
+impl From<QuestionArg> for Waiting {
+    fn from(question: QuestionArg) -> Self {
+        match question {
+            QuestionArg::Approval => Self::Approval,
+            QuestionArg::Input => Self::Input,
+            QuestionArg::InDoubt => Self::InDoubt,
+        }
+    }
 }
 
 impl From<WaitingArg> for Waiting {
@@ -231,6 +280,7 @@ impl From<WaitingArg> for Waiting {
             WaitingArg::Approval => Self::Approval,
             WaitingArg::Input => Self::Input,
             WaitingArg::InDoubt => Self::InDoubt,
+            WaitingArg::Secret => Self::Secret,
             WaitingArg::Timer => Self::Timer,
         }
     }
@@ -252,6 +302,14 @@ Examples:
   segno resume 3fa94c --op 81c2 --answer done          it took place
   segno resume last --reply \"the second one\"           the answer to a question
   segno resume 3fa94c                                  go on with an interrupted run";
+
+pub(super) const ANSWER_EXAMPLES: &str = "\
+The answers are passed on to whoever performs the runs: a worker, or `segno resume RUN`.
+
+Examples:
+  segno answer --waiting approval --approve --agent triage             what would be answered
+  segno answer --waiting approval --approve --agent triage --by ada --yes
+  segno answer --waiting in-doubt --answer not-done --tool pager.page --yes";
 
 pub(super) const RUNS_EXAMPLES: &str = "\
 Examples:

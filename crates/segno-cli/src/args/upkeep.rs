@@ -1,5 +1,6 @@
 //! The arguments of the verbs that keep a journal: workers, pruning, examination, copies, erasure.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
@@ -17,6 +18,9 @@ pub(crate) struct WorkerArgs {
     /// End when nothing can go on any more, instead of waiting for more
     #[arg(long)]
     pub(crate) until_idle: bool,
+    /// Offer metrics for Prometheus at this address, under `/metrics`, such as `127.0.0.1:9464`
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }

@@ -3,7 +3,7 @@
 use segno_core::RunId;
 use segno_runtime::{Cancelled, Engine};
 
-use super::follow::Follow;
+use super::follow::{Follow, passed_on};
 use super::{Context, select};
 use crate::args::{CancelArgs, Format};
 use crate::error::Error;
@@ -12,32 +12,26 @@ use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let engine = context.performer().await?;
     let run = match (&args.run, &args.session) {
         (Some(run), _) => select::run(&engine, run).await?,
-        (None, session) => select::open_in(&engine, session.as_deref().unwrap_or_default()).await?,
+        (None, session) => {
+            let session = session.as_deref().unwrap_or_default();
+            select::open_in(&engine, session, args.tenant.as_deref()).await?
+        }
     };
     if !args.op.is_empty() {
         return give_up(&engine, run, args, context).await;
     }
     let cancelled = engine.cancel(run, args.by.clone(), args.reason.clone()).await?;
-    let (run, word) = match &cancelled {
-        Cancelled::Ended(report) => (report.run, "cancelled"),
-        Cancelled::Requested { run } => (*run, "requested"),
+    let report = match cancelled {
+        Cancelled::Ended(report) => report,
+        Cancelled::Requested { run } => return Ok(passed_on(run, "cancel", "requested", context)),
     };
-    match context.format {
-        Format::Text => {}
-        Format::Json | Format::Jsonl => {
-            context.output.document(&serde_json::json!({ "run_id": run, "cancel": word }));
-        }
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!({ "run_id": report.run, "cancel": "cancelled" }));
     }
-    let run = short(run);
-    match cancelled {
-        Cancelled::Ended(_) => context.output.note(format_args!("run {run} is cancelled")),
-        Cancelled::Requested { .. } => context.output.note(format_args!(
-            "run {run} belongs to another process, which was told: see `segno show {run}`"
-        )),
-    }
+    context.output.note(format_args!("run {} is cancelled", short(report.run)));
     Ok(Exit::Done)
 }
 
@@ -53,23 +47,10 @@ async fn give_up(
         args.op.iter().map(|op| select::operation_of(&inspection, op)).collect();
     let mut follow = Follow::begin(context)?;
     let mut events = Events::new(run);
-    follow.remember(&inspection.records);
-    for record in &inspection.records {
-        events.event(record.into());
-    }
+    follow.catch_up(&inspection.records, &mut events);
     let given_up = engine.give_up(run, operations?, args.by.clone(), args.reason.clone()).await?;
     match given_up {
         Some(handle) => follow.until_over(engine, handle, events, context).await,
-        None => {
-            if context.format != Format::Text {
-                context.output.document(&serde_json::json!({ "run_id": run, "cancel": "requested" }));
-            }
-            context.output.note(format_args!(
-                "run {} belongs to another process, which was told: see `segno show {}`",
-                short(run),
-                short(run)
-            ));
-            Ok(Exit::Done)
-        }
+        None => Ok(passed_on(run, "cancel", "requested", context)),
     }
 }

@@ -55,7 +55,7 @@ struct Chat<'a, 'c> {
 }
 
 pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let engine = context.performer().await?;
     // An agent that is not there is told before anything is said to it.
     engine.agent_config(&args.agent).await?;
     let session = args.session.clone().unwrap_or_else(|| format!("chat-{}", short(fresh())));

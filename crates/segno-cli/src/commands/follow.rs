@@ -41,9 +41,12 @@ impl Follow {
         self.progress.tells_lines() || context.format == Format::Jsonl
     }
 
-    /// Takes note of what earlier processes recorded.
-    pub(super) fn remember(&mut self, records: &[Record]) {
+    /// Takes note of all that earlier processes recorded, so that only what is new is told.
+    pub(super) fn catch_up(&mut self, records: &[Record], events: &mut Events) {
         self.progress.remember(records);
+        for record in records {
+            events.event(record.into());
+        }
     }
 
     /// Waits for the run to begin; a wish to stop gives it up.
@@ -220,4 +223,16 @@ async fn catch_up(engine: &Engine, events: &mut Events, output: &mut Output, end
         }
     }
     Ok(())
+}
+
+/// Tells that the process which performs a run was told.
+pub(super) fn passed_on(run: RunId, key: &str, word: &str, context: &mut Context<'_>) -> Exit {
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!({ "run_id": run, key: word }));
+    }
+    let run = short(run);
+    context
+        .output
+        .note(format_args!("run {run} belongs to another process, which was told: see `segno show {run}`"));
+    Exit::Done
 }

@@ -11,7 +11,7 @@ use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let engine = context.performer().await?;
     let run = select::run(&engine, &args.run).await?;
     if args.at.is_none() && args.set.is_empty() {
         return Err(Error::NoPlaceToFork { run: short(run) });

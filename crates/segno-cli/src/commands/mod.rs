@@ -1,5 +1,6 @@
 //! The verbs.
 
+mod answer;
 pub(crate) mod bench;
 mod cancel;
 mod carry;
@@ -12,20 +13,26 @@ mod fork;
 mod init;
 mod man;
 mod memory;
+mod metrics;
 mod replay;
 mod resume;
 mod run;
 mod runs;
 mod schema;
+mod secret;
 mod select;
 mod show;
+mod telemetry;
 mod tools;
 mod upkeep;
 mod worker;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use segno_runtime::Engine;
+use segno_runtime::{Engine, EngineBuilder, OpenError};
+use segno_telemetry::Telemetry;
+use segno_workspace::{Diagnostic, Loaded, Settings, Workspace};
 
 use crate::args::{Args, Format, Needs, Verb};
 use crate::error::Error;
@@ -47,11 +54,42 @@ struct Context<'a> {
     /// Tell each step as it happens.
     verbose: bool,
     output: &'a mut Output,
+    /// What is told of the runs that are performed.
+    telemetry: Option<Telemetry>,
 }
 
 impl Context<'_> {
     async fn engine(&self) -> Result<Engine, Error> {
         Ok(Engine::open(&self.root).await?)
+    }
+
+    /// An engine that performs runs: what it writes down is told where segno.toml says.
+    async fn performer(&mut self) -> Result<Engine, Error> {
+        let workspace = self.workspace()?;
+        self.build(Engine::builder(), workspace).await
+    }
+
+    /// The workspace, if it has no errors.
+    fn workspace(&self) -> Result<Workspace, Error> {
+        let Loaded { workspace, diagnostics, .. } = Workspace::load(&self.root);
+        let sound = workspace.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
+        let root = self.root.clone();
+        sound.ok_or_else(|| OpenError::Workspace { root, diagnostics }.into())
+    }
+
+    async fn build(&mut self, mut builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
+        if self.telemetry.is_some() || workspace.settings.telemetry.is_some() {
+            builder = builder.observer(Arc::new(self.telemetry(&workspace.settings).await?));
+        }
+        Ok(builder.build(workspace).await?)
+    }
+
+    /// The telemetry of this process; started when it is first asked for.
+    async fn telemetry(&mut self, settings: &Settings) -> Result<Telemetry, Error> {
+        if let Some(telemetry) = &self.telemetry {
+            return Ok(telemetry.clone());
+        }
+        Ok(self.telemetry.insert(telemetry::start(settings).await?).clone())
     }
 
     /// Only reads what was recorded, which a mistake in an agent's file must not hinder.
@@ -77,7 +115,7 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
         Ok(root) => root,
         Err(error) => return failure::show(&error, None, format, output),
     };
-    let mut context = Context { root, named, format, verbose: args.verbose, output };
+    let mut context = Context { root, named, format, verbose: args.verbose, output, telemetry: None };
     let result = match &args.verb {
         Verb::Check(check) if !check.connect => check::files(&mut context),
         verb => with_runtime(verb.needs(), perform(verb, &mut context)),
@@ -111,6 +149,8 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Backup(_)
         | Verb::Erase(_)
         | Verb::Tools(_)
+        | Verb::Answer(_)
+        | Verb::Secret(_)
         | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
     }
@@ -133,11 +173,20 @@ fn with_runtime(needs: Needs, work: impl Future<Output = Result<Exit, Error>>) -
 }
 
 async fn perform(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let result = perform_verb(verb, context).await;
+    if let Some(telemetry) = context.telemetry.take() {
+        telemetry::finish(&telemetry, context.output).await;
+    }
+    result
+}
+
+async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
     match verb {
         Verb::Check(_) => check::connect(context).await,
         Verb::Run(args) => run::run(args, context).await,
         Verb::Chat(args) => chat::chat(args, context).await,
         Verb::Resume(args) => resume::resume(args, context).await,
+        Verb::Answer(args) => answer::answer(args, context).await,
         Verb::Runs(args) => runs::runs(args, context).await,
         Verb::Show(args) => show::show(args, context).await,
         Verb::Replay(args) => replay::replay(args, context).await,
@@ -153,6 +202,7 @@ async fn perform(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> 
         Verb::Erase(args) => upkeep::erase(args, context).await,
         Verb::Tools(args) => tools::tools(args, context).await,
         Verb::Memory(args) => memory::memory(args, context).await,
+        Verb::Secret(args) => secret::secret(args, context).await,
         Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Bench(_) => {
             unreachable!("these need no workspace")
         }

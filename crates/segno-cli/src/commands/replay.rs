@@ -67,7 +67,8 @@ async fn all(engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> 
                 // What was erased on purpose is no fault.
                 (worst, ReplayVerdict::Identical | ReplayVerdict::Erased) => worst,
                 (Exit::Done | Exit::Diverged, ReplayVerdict::Diverged) => Exit::Diverged,
-                _ => Exit::Failed,
+                (_, ReplayVerdict::Diverged)
+                | (_, ReplayVerdict::Damaged | ReplayVerdict::Newer | ReplayVerdict::Failed) => Exit::Failed,
             };
             if text {
                 output.stdout.line(format_args!(
@@ -76,8 +77,9 @@ async fn all(engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> 
                     verdict.as_str(),
                     harmless(&with_short_ids(&words))
                 ));
+            } else {
+                others.push(serde_json::json!({ "run_id": run, "verdict": verdict, "message": words }));
             }
-            others.push(serde_json::json!({ "run_id": run, "verdict": verdict, "message": words }));
         })
         .await?;
     if !text {

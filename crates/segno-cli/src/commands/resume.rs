@@ -1,20 +1,24 @@
 //! `segno resume`: answers what a run waits for, or goes on with an interrupted one.
 
+use std::path::Path;
+
 use segno_core::OperationId;
 use segno_runtime::{EngineError, GateInput, Settlement};
 use segno_store::AcquireError;
 
 use super::{Context, follow, select};
-use crate::args::{Format, ResumeArgs};
+use crate::args::{ResumeArgs, SettlementArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
 use crate::render::journal::Events;
-use crate::render::text::short;
 
 pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let settlement = settlement(args)?;
-    let engine = context.engine().await?;
+    let settlement = settlement(&args.settlement, args.edit.as_deref())?;
+    if settlement.is_none() && args.op.is_some() {
+        return Err(Error::WithoutAnswer { option: "op" });
+    }
+    let engine = context.performer().await?;
     let run = select::run(&engine, &args.run).await?;
     let mut follow = follow::Follow::begin(context)?;
     let mut events = Events::new(run);
@@ -23,25 +27,15 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
     if args.op.is_some() || follow.needs_history(context) {
         let before = engine.inspect(run, None).await?;
         operation = args.op.as_deref().map(|op| select::operation(run, op, &before.waiting)).transpose()?;
-        follow.remember(&before.records);
-        for record in &before.records {
-            events.event(record.into());
-        }
+        follow.catch_up(&before.records, &mut events);
     }
-    let answers = answers(settlement, operation, args.by.as_deref());
+    let answers = answers(settlement, operation, args.settlement.by.as_deref());
     let begun = follow.until_begun(engine.resume(run, answers.clone())).await;
     let handle = match begun {
         // A worker performs it, or another command.
         Err(Error::Engine(EngineError::Acquire(AcquireError::Owned { .. }))) if !answers.is_empty() => {
             engine.pass_on(run, answers).await?;
-            if context.format != Format::Text {
-                context.output.document(&serde_json::json!({ "run_id": run, "answer": "passed_on" }));
-            }
-            let run = short(run);
-            context.output.note(format_args!(
-                "run {run} belongs to another process, which was told: see `segno show {run}`"
-            ));
-            return Ok(Exit::Done);
+            return Ok(follow::passed_on(run, "answer", "passed_on", context));
         }
         begun => begun?,
     };
@@ -58,9 +52,9 @@ fn answers(
 }
 
 /// What somebody answers; `None` to go on without an answer.
-fn settlement(args: &ResumeArgs) -> Result<Option<Settlement>, Error> {
+pub(super) fn settlement(args: &SettlementArgs, edit: Option<&Path>) -> Result<Option<Settlement>, Error> {
     if args.approve {
-        let edited = args.edit.as_deref().map(input::json_file).transpose()?;
+        let edited = edit.map(input::json_file).transpose()?;
         return Ok(Some(Settlement::Approve { edited, reason: args.reason.clone() }));
     }
     if args.deny {
@@ -78,8 +72,7 @@ fn settlement(args: &ResumeArgs) -> Result<Option<Settlement>, Error> {
             None => Err(Error::NotAnAnswer { given: other.to_owned() }),
         },
         None => {
-            let lonely =
-                [("reason", args.reason.is_some()), ("op", args.op.is_some()), ("by", args.by.is_some())];
+            let lonely = [("reason", args.reason.is_some()), ("by", args.by.is_some())];
             match lonely.into_iter().find(|(_, given)| *given) {
                 Some((option, _)) => Err(Error::WithoutAnswer { option }),
                 None => Ok(None),
@@ -98,7 +91,7 @@ mod tests {
     fn parsed(line: &str) -> Result<Option<Settlement>, Error> {
         let args = Args::try_parse_from(line.split(' ')).unwrap();
         match args.verb {
-            Verb::Resume(args) => settlement(&args),
+            Verb::Resume(args) => settlement(&args.settlement, args.edit.as_deref()),
             _ => unreachable!("the line is a resume"),
         }
     }

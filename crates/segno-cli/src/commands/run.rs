@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use segno_core::{AgentRequest, Mind};
-use segno_runtime::{Engine, NewAttachment, OpenError, StartOptions};
-use segno_workspace::{Diagnostic, HttpBinding, ModelBinding, SecretRef, Workspace};
+use segno_runtime::{Engine, NewAttachment, StartOptions};
+use segno_workspace::{HttpBinding, ModelBinding, SecretRef};
 
 use super::{Context, follow, select};
 use crate::args::{Endpoint, RunArgs};
@@ -44,14 +44,8 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
 
 /// The engine for a run, with the endpoint in the place of the agent's model if one is given. The run keeps the model's
 /// name, so that it can be resumed and replayed with or without the endpoint.
-async fn engine(args: &RunArgs, context: &Context<'_>) -> Result<Engine, Error> {
-    let loaded = Workspace::load(&context.root);
-    let (Some(mut workspace), false) =
-        (loaded.workspace, loaded.diagnostics.iter().any(Diagnostic::is_error))
-    else {
-        let root = context.root.clone();
-        return Err(OpenError::Workspace { root, diagnostics: loaded.diagnostics }.into());
-    };
+async fn engine(args: &RunArgs, context: &mut Context<'_>) -> Result<Engine, Error> {
+    let mut workspace = context.workspace()?;
     if let Some(endpoint) = &args.endpoint {
         let own = workspace.agents.get(&args.agent).and_then(|file| match &file.mind {
             Mind::Model(mind) => Some(mind.model.name.clone()),
@@ -64,7 +58,7 @@ async fn engine(args: &RunArgs, context: &Context<'_>) -> Result<Engine, Error> 
         Some(file) => Engine::builder().record(file),
         None => Engine::builder(),
     };
-    Ok(builder.build(workspace).await?)
+    context.build(builder, workspace).await
 }
 
 fn binding(endpoint: &Endpoint) -> HttpBinding {

@@ -1,6 +1,6 @@
 //! Finds the run or the operation that somebody means: by its id, the beginning of it, or as the last one.
 
-use segno_core::{OperationId, RunId};
+use segno_core::{AgentRequest, OperationId, RunId};
 use segno_runtime::{Engine, Inspection, WaitingOperation};
 use segno_store::RunFilter;
 
@@ -34,9 +34,15 @@ pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
     }
 }
 
-/// Finds the run that goes on in a session.
-pub(super) async fn open_in(engine: &Engine, session: &str) -> Result<RunId, Error> {
-    let filter = RunFilter { session: Some(session.to_owned()), roots_only: true, ..RunFilter::default() };
+/// Finds the run that goes on in a session of a tenant, by default of the one that runs have which name none.
+pub(super) async fn open_in(engine: &Engine, session: &str, tenant: Option<&str>) -> Result<RunId, Error> {
+    let tenant = tenant.map_or_else(|| AgentRequest::text("").tenant, str::to_owned);
+    let filter = RunFilter {
+        session: Some(session.to_owned()),
+        tenant: Some(tenant),
+        roots_only: true,
+        ..RunFilter::default()
+    };
     let open = engine.runs(&filter).await?.into_iter().find(|run| !run.status.is_end());
     open.map(|run| run.run).ok_or_else(|| Error::NothingOpen { session: shown(session) })
 }

@@ -144,6 +144,10 @@ async fn open(context: &Context<'_>) -> Result<SqliteStore, Error> {
     let Some(settings) = settings else {
         return Err(OpenError::Workspace { root: context.root.clone(), diagnostics }.into());
     };
+    // Opening makes a new journal where there is none, which is no journal to examine or to copy.
+    if !settings.store.exists() {
+        return Err(Error::NoJournal { path: settings.store });
+    }
     let store = tokio::task::spawn_blocking(move || SqliteStore::open(&settings.store)).await;
     let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })?;
     Ok(store.map_err(OpenError::from)?)

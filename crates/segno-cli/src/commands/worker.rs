@@ -1,6 +1,6 @@
 //! `segno worker`: goes on with runs that nobody performs.
 
-use segno_runtime::{RunEnd, WorkerEvent, WorkerOptions};
+use segno_runtime::{Engine, RunEnd, WorkerEvent, WorkerOptions};
 use serde_json::json;
 
 use super::Context;
@@ -8,11 +8,17 @@ use crate::args::{Format, WorkerArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::document::end;
+use crate::render::failure;
 use crate::render::text::{count, harmless, short};
 use crate::signal::Signals;
 
 pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let workspace = context.workspace()?;
+    let metrics = match args.metrics {
+        Some(address) => Some((address, context.telemetry(&workspace.settings).await?)),
+        None => None,
+    };
+    let engine = context.build(Engine::builder(), workspace).await?;
     let mut signals = Signals::listen().map_err(|source| Error::Signals { source })?;
     let options = WorkerOptions {
         concurrency: usize::from(args.concurrency),
@@ -21,6 +27,10 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
     };
     let format = context.format;
     let output = &mut *context.output;
+    if let Some((address, telemetry)) = metrics {
+        let bound = super::metrics::serve(address, engine.clone(), telemetry).await?;
+        output.note(format_args!("metrics at http://{bound}/metrics"));
+    }
     if !args.until_idle {
         output.note("works until it is told to stop, such as with Ctrl-C");
     }
@@ -38,13 +48,19 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
                 let line = json!({ "event": "left", "run_id": report.run, "status": word });
                 (line, format!("run {} is {word}", short(report.run)))
             }
-            WorkerEvent::Failed { run, error } => (
-                json!({ "event": "failed", "run_id": run, "message": error.to_string() }),
-                format!("run {} cannot go on now: {}", short(run), harmless(&error.to_string())),
-            ),
-            WorkerEvent::Blind { error } => (
-                json!({ "event": "blind", "message": error.to_string() }),
-                format!("the journal cannot be read now: {}", harmless(&error.to_string())),
+            WorkerEvent::Failed { run, error } => {
+                let told = failure::chain(error);
+                let words = format!("run {} cannot go on now: {}", short(run), harmless(&told));
+                (json!({ "event": "failed", "run_id": run, "message": told }), words)
+            }
+            WorkerEvent::Blind { error } => {
+                let told = failure::chain(error);
+                let words = format!("the journal cannot be read now: {}", harmless(&told));
+                (json!({ "event": "blind", "message": told }), words)
+            }
+            WorkerEvent::Stopping => (
+                json!({ "event": "stopping" }),
+                "stopping: what may not be repeated finishes first; once more stops at once".to_owned(),
             ),
         };
         match format {
@@ -53,7 +69,14 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
             Format::Json => {}
         }
     };
-    let report = engine.work(&options, signals.next(), tell).await?;
+    let stop = async move {
+        signals.next().await;
+        tokio::spawn(async move {
+            signals.next().await;
+            std::process::exit(Exit::Interrupted.code().into());
+        });
+    };
+    let report = engine.work(&options, stop, tell).await?;
     let output = &mut *context.output;
     if format == Format::Json {
         output.document(&report);

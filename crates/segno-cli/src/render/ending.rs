@@ -81,7 +81,8 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
             output.note(format_args!("  {line}"));
         }
         let id = short(operation.operation);
-        output.note("go on with one of");
+        let several = !matches!(operation.gate, Gate::Secret { .. });
+        output.note(if several { "go on with one of" } else { "put it into the secret store, and go on" });
         match &operation.gate {
             Gate::Approval => {
                 // With one operation only there is nothing to choose.
@@ -99,6 +100,10 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
                 output.note(format_args!("  {resume}{op} --reply \"…\""));
                 output.note(format_args!("  {resume}{op} --reply @FILE"));
+            }
+            Gate::Secret { name } => {
+                output.note(format_args!("  segno secret put {name}"));
+                output.note(format_args!("  {resume}"));
             }
             Gate::InDoubt { .. } => {
                 output.note(format_args!("  {resume} --op {id} --answer done         it took place"));
@@ -118,7 +123,7 @@ fn headline(operation: &WaitingOperation, width: usize) -> String {
     match (&operation.gate, &operation.tool) {
         (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
         (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
-        (Gate::Input, Some(_)) | (_, None) => brief(&operation.question, width),
+        (Gate::Input | Gate::Secret { .. }, Some(_)) | (_, None) => brief(&operation.question, width),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Errors: one style for all of them.
 
-use std::error::Error as _;
 use std::path::Path;
 
 use segno_core::Violation;
@@ -103,7 +102,7 @@ pub(crate) fn with_short_ids(message: &str) -> String {
 const ID_DIGITS: usize = 32;
 
 /// The message with its causes; a cause that its message repeats is left out.
-fn chain(error: &Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {

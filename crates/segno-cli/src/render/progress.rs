@@ -98,6 +98,9 @@ impl Progress {
             Body::Waiting { gate: Gate::InDoubt { reason } } => {
                 (format!("in doubt: {}", brief(reason, room(output))), Some(Style::Yellow))
             }
+            Body::Waiting { gate: Gate::Secret { name } } => {
+                (format!("waits for the secret `{}`", harmless(name)), Some(Style::Yellow))
+            }
             Body::Attempted { attempt, .. } if *attempt > 1 => {
                 (format!("attempt {attempt}"), Some(Style::Yellow))
             }

@@ -45,6 +45,13 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn more_runs_than_a_tenant_may_have_calls_are_measured_as_well() {
+    let workspace = Workspace::empty();
+    let document = workspace.json(&["bench", "--turns", "10", "--runs", "70"]);
+    assert_eq!((&document["runs"], &document["turns"]), (&70.into(), &10.into()));
+}
+
+#[test]
 fn a_disk_is_measured_and_nothing_is_left_behind() {
     let workspace = Workspace::plain();
     workspace.succeed(&["run", "note", "hello"]);

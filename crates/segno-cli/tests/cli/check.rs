@@ -19,6 +19,7 @@ fn help_names_every_verb() {
           run          Start a run of an agent and follow it to its end
           chat         Talk with an agent: each message is a run, and the session remembers
           resume       Answer what a suspended run waits for, or go on with an interrupted one
+          answer       Answer what many runs wait for; says first what would be answered
           runs         List runs, the newest first
           show         Show what happened in a run: why, what was asked, what came
           replay       Compute a recorded run again from its journal and compare every request; performs
@@ -36,6 +37,7 @@ fn help_names_every_verb() {
           erase        Erase what a run was asked and what came of it; the proof that it ran stays
           tools        List, inspect and call the tools of the workspace
           memory       Search what agents remember, add to it, and move it
+          secret       Keep secrets in an encrypted file, where no journal and no export has them
           bench        Measure this disk: a durable turn beside a bare commit
           schema       Write the JSON Schema of a file kind, for editors
           completions  Write the completion script of a shell; it completes agents and runs too

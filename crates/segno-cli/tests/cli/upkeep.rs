@@ -211,3 +211,43 @@ fn all_runs_are_replayed_and_counted_by_what_came_of_them() {
     assert_eq!(document["verdicts"], serde_json::json!({ "identical": 3 }));
     assert!(workspace.segno(&["replay"]).starts_with("exit code: 2\n"));
 }
+
+#[test]
+fn what_many_runs_wait_for_is_answered_at_once() {
+    let workspace = Workspace::plain();
+    workspace.write("agents/asking.toml", "name = \"asking\"\n\n[[steps]]\nid = \"q\"\nask = \"now?\"\n\n[[steps]]\nrespond = \"{{steps.q}}\"\n");
+    workspace.write(
+        "agents/other.toml",
+        "name = \"other\"\n\n[[steps]]\nask = \"then?\"\n\n[[steps]]\nrespond = \"done\"\n",
+    );
+    for agent in ["asking", "asking", "other"] {
+        assert_eq!(workspace.command(&["run", agent]).output().unwrap().status.code(), Some(4));
+    }
+    let answer = ["answer", "--waiting", "input", "--reply", "yes", "--agent", "asking", "--by", "eve"];
+    photograph!(workspace.segno(&answer), @r"
+        exit code: 0
+        --- stdout
+        RUN           OPERATION     AGENT   QUESTION
+        [SHORT]  [SHORT]  asking  now?
+        [SHORT]  [SHORT]  asking  now?
+        --- stderr
+        2 operations would be answered: `--yes` does it
+        ");
+    assert_eq!(workspace.json(&["worker", "--until-idle"])["taken"], 0);
+    assert_eq!(workspace.json(&[&answer[..], &["--yes"]].concat())["answered"], 2);
+    assert_eq!(workspace.json(&["worker", "--until-idle"])["ended"], 2);
+    let runs = workspace.json(&["runs"]);
+    let status = |agent: &str| {
+        let runs = runs.as_array().unwrap().iter().filter(move |run| run["agent"] == agent);
+        runs.map(|run| run["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((status("asking"), status("other")), (vec!["completed".into(); 2], vec!["suspended".into()]));
+    assert!(workspace.succeed(&["show", runs[1]["run_id"].as_str().unwrap(), "--json"]).contains("\"eve\""));
+    photograph!(workspace.segno(&["answer", "--waiting", "approval", "--yes"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: there is no answer
+          help: say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`
+        ");
+}

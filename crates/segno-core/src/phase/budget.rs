@@ -10,7 +10,8 @@
 //! was reported is counted.
 //!
 //! A request that brought no reply is charged with all that was set aside for it where it may have been received (see
-//! [`charge_failed`]): the provider may have counted it, and nobody says how much.
+//! [`charge_failed`]): the provider may have counted it, and nobody says how much. So is a reply that nobody counted, and
+//! so are completions and child runs that are under way when the run ends.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -19,8 +20,9 @@ use alloc::vec::Vec;
 use super::think;
 use crate::config::{AgentConfig, Budget, ModelSettings};
 use crate::event::{Failure, FailureCode};
-use crate::operation::{ModelCompletion, Request, Reserved};
+use crate::operation::{AgentCall, ModelCompletion, Request, Reserved, Terms};
 use crate::reply::ModelReply;
+use crate::response::Usage;
 use crate::state::AgentState;
 
 /// What a reply may take where the settings name no bound and a limit needs one.
@@ -42,8 +44,9 @@ pub(crate) fn left(config: &AgentConfig, state: &AgentState) -> Budget {
 
 /// Lowers what the child runs among these requests may use, their own limits until now, to a fair share of what is left.
 ///
-/// Those that want the least come first, and each has what it wants or the part of what is left that falls to it: so none
-/// gets less than another but by its own limit, and nothing stays behind that one of them could use.
+/// Those that want the least come first, and each has what it wants or the part of what is left that falls to it, rounded
+/// down: so none gets less than another but by its own limit or by what cannot be divided, and nothing stays behind that
+/// one of them could use. Where a part is not bounded for this run, each keeps its own limit.
 pub(crate) fn share<'r>(requests: impl Iterator<Item = &'r mut Request>, left: Budget) {
     let children = requests.filter_map(|request| match request {
         Request::AgentCall(call) => Some(&mut Arc::make_mut(call).budget),
@@ -190,7 +193,8 @@ pub(crate) fn reserve(
     Ok(Reservation { reserved, max_output_tokens, retries })
 }
 
-/// Counts what a reply took, and what attempts before it may have taken.
+/// Counts what a reply took, and what attempts before it may have taken. One that nobody counted takes what was set aside
+/// for it.
 pub(crate) fn charge(
     state: &mut AgentState,
     settings: &ModelSettings,
@@ -198,8 +202,14 @@ pub(crate) fn charge(
     reply: &ModelReply,
 ) {
     let lost = u64::from(reply.lost_attempts);
-    let input = reply.input_tokens.saturating_add(lost.saturating_mul(completion.reserved.input_tokens));
-    let output = reply.output_tokens.saturating_add(lost.saturating_mul(completion.reserved.output_tokens));
+    let set_aside = completion.reserved;
+    let (input, output) = match (reply.input_tokens, reply.output_tokens) {
+        // No request takes nothing: its provider does not count.
+        (0, 0) => (set_aside.input_tokens, set_aside.output_tokens),
+        counted => counted,
+    };
+    let input = input.saturating_add(lost.saturating_mul(set_aside.input_tokens));
+    let output = output.saturating_add(lost.saturating_mul(set_aside.output_tokens));
     state.usage.model_calls = state.usage.model_calls.saturating_add(1);
     count(state, settings, input, output);
 }
@@ -233,9 +243,28 @@ pub(crate) fn charge_failed(
     count(state, settings, input, output);
 }
 
-/// Counts what a completion may take that nobody waits for any more.
-pub(crate) fn charge_lost(state: &mut AgentState, settings: &ModelSettings, completion: &ModelCompletion) {
-    count(state, settings, completion.reserved.input_tokens, completion.reserved.output_tokens);
+/// Counts what a completion may take that nobody waits for any more: which of its attempts is under way, nobody says.
+pub(crate) fn charge_lost(
+    state: &mut AgentState,
+    settings: &ModelSettings,
+    completion: &ModelCompletion,
+    terms: &Terms,
+) {
+    let attempts = u64::from(terms.retries).saturating_add(1);
+    let Reserved { input_tokens, output_tokens } = completion.reserved;
+    count(state, settings, input_tokens.saturating_mul(attempts), output_tokens.saturating_mul(attempts));
+}
+
+/// Counts what a child run may use that nobody waits for any more, as far as it is bounded. Nobody knows which of its
+/// tokens are received ones: all count as sent.
+pub(crate) fn charge_child(state: &mut AgentState, call: &AgentCall) {
+    let Budget { max_tool_calls, max_tokens, max_cost_nano_usd } = call.budget;
+    state.usage.add(&Usage {
+        tool_calls: max_tool_calls,
+        input_tokens: max_tokens.unwrap_or(0),
+        cost_nano_usd: max_cost_nano_usd.unwrap_or(0),
+        ..Usage::default()
+    });
 }
 
 fn count(state: &mut AgentState, settings: &ModelSettings, input: u64, output: u64) {

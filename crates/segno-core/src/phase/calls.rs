@@ -48,8 +48,8 @@ pub(super) fn begin(
     for (index, call) in calls.into_iter().enumerate() {
         if index >= CALLS_MAX {
             let CallRequest { call_id, name, .. } = call;
-            let refusal =
-                Refusal::new("limit_exceeded", "a reply may hold 128 calls: call it in the next one");
+            let message = alloc::format!("a reply may hold {CALLS_MAX} calls: call it in the next one");
+            let refusal = Refusal::new("limit_exceeded", message);
             slots.push(CallSlot { call_id, name, settled: Some(refusal.into_settled()), fallback: None });
             continue;
         }

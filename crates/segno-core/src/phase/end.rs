@@ -5,10 +5,10 @@ use alloc::string::{String, ToString};
 use serde_json::Value;
 
 use super::{Stop, budget, calls, think};
-use crate::config::{AgentConfig, Mind, ModelSettings};
+use crate::config::AgentConfig;
 use crate::event::Outcome;
 use crate::id::AgentName;
-use crate::operation::{ModelCompletion, Purpose, Request};
+use crate::operation::{Gate, GateState, Purpose, Request};
 use crate::response::{AgentResponse, RunErrorCode, Status};
 use crate::state::{AgentState, Decision, Handoff, Pending, Phase, Then};
 
@@ -53,19 +53,25 @@ pub(crate) fn handed_off(
     Ok(())
 }
 
-/// The run ends while operations are on their way: what has come of them is counted and kept, and what a model call
-/// under way may take is counted too.
+/// The run ends while operations are on their way: what has come of them is counted and kept, and what model calls and
+/// child runs under way may take is counted too.
 pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
     if !matches!(state.phase, Phase::Waiting(_)) {
         return;
     }
     let Phase::Waiting(join) = core::mem::replace(&mut state.phase, Phase::Start) else { return };
     for Pending { operation, outcome } in &join.operations {
-        if let Some(Outcome::AgentReturned(returned)) = outcome {
-            state.usage.add(&returned.usage);
+        if let Request::AgentCall(call) = &operation.request {
+            match outcome {
+                Some(Outcome::AgentReturned(returned)) => state.usage.add(&returned.usage),
+                // It has failed without a run, or waits for a person and has not begun.
+                Some(_) => {}
+                None if operation.gate == GateState::Waiting(Gate::Approval) => {}
+                None => budget::charge_child(state, call),
+            }
         }
         let Request::ModelCompletion(completion) = &operation.request else { continue };
-        let Some(settings) = settings(config, completion) else { continue };
+        let Ok(settings) = completion.settings(config) else { continue };
         match outcome {
             Some(Outcome::ModelReplied(reply)) => {
                 budget::charge(state, settings, completion, reply);
@@ -75,20 +81,11 @@ pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
             }
             Some(Outcome::Failed(failure)) => budget::charge_failed(state, settings, completion, failure),
             Some(_) => {}
-            None => budget::charge_lost(state, settings, completion),
+            None => budget::charge_lost(state, settings, completion, &operation.terms),
         }
     }
     if let Then::Calls { calls } = join.then {
         calls::abandoned(calls, join.operations, state);
-    }
-}
-
-/// The settings under which a completion was requested.
-fn settings<'a>(config: &'a AgentConfig, completion: &'a ModelCompletion) -> Option<&'a ModelSettings> {
-    match (&completion.purpose, &config.mind) {
-        (Purpose::Step(prompt), _) => Some(&prompt.model),
-        (Purpose::Reply | Purpose::Summary { .. }, Mind::Model(mind)) => mind.settings(completion.fallback),
-        (Purpose::Reply | Purpose::Summary { .. }, Mind::Plan(_)) => None,
     }
 }
 

@@ -343,3 +343,128 @@ fn a_model_without_a_price_is_not_asked_where_the_cost_is_limited() {
     let parent = Budget { max_tool_calls: 9, max_tokens: None, max_cost_nano_usd: Some(1_000_000_000) };
     assert_eq!(error(&step(&unpriced, start().within(parent))).code, RunErrorCode::LimitExceeded);
 }
+
+/// The tokens and the cost that a run has used.
+fn used(state: &AgentState) -> (u64, u64, u64) {
+    let Usage { input_tokens, output_tokens, cost_nano_usd, .. } = state.usage();
+    (input_tokens, output_tokens, cost_nano_usd)
+}
+
+#[test]
+fn a_reply_that_nobody_counted_takes_what_was_set_aside_for_it() {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.model.max_output_tokens = Some(100);
+    mind.model.price = Some(Price { input: 1_000_000, output: 2_000_000 });
+    let uncounted = |lost_attempts| {
+        let reply = ModelReply::new(vec![ReplyPart::Text("hello".into())], StopReason::End);
+        Outcome::ModelReplied(ModelReply { lost_attempts, ..reply })
+    };
+    assert_eq!(used(&through(&config, uncounted(0))), (0, 0, 0), "nothing has to hold");
+    config.limits.max_tokens = Some(10_000);
+    let Reserved { input_tokens, output_tokens } = completion(&step(&config, start())).reserved;
+    assert!(input_tokens > 0 && output_tokens == 100);
+    for attempts in [1, 2] {
+        let state = through(&config, uncounted(attempts - 1));
+        let attempts = u64::from(attempts);
+        let cost = (input_tokens + 200) * 1_000 * attempts;
+        assert_eq!(used(&state), (input_tokens * attempts, 100 * attempts, cost));
+    }
+    let counted = ModelReply { input_tokens: 7, ..ModelReply::new(Vec::new(), StopReason::Refusal) };
+    assert_eq!(used(&through(&config, Outcome::ModelReplied(counted))).0, 7, "an empty reply is counted");
+    assert_eq!(used(&through(&config, says("hello"))), (1, 1, 3_000));
+}
+
+#[test]
+fn what_is_under_way_when_the_run_ends_is_charged_with_all_that_was_set_aside() {
+    let mut config = at_once(&[asks_model(), asks_agent("clerk"), asks_agent("scout")]);
+    config.limits.max_tokens = Some(20_000);
+    config.limits.max_cost_nano_usd = Some(900);
+    let Mind::Plan(plan) = &mut config.mind else { panic!("a plan") };
+    let StepAction::Parallel(branches) = &mut plan.steps[0].action else { panic!("branches") };
+    let PlanCall::Model { model, .. } = &mut branches[0].operation.call else { panic!("a completion") };
+    model.price = Some(Price { input: 0, output: 0 });
+    let mut state = step(&config, start());
+    let [(attempts, tokens)] = attempts(&state)[..] else { panic!("a completion") };
+    assert_eq!(attempts, 3);
+    let [clerk, scout] = budgets(&state)[..] else { panic!("two child runs") };
+    assert_eq!((clerk.max_cost_nano_usd, scout.max_cost_nano_usd), (Some(450), Some(450)));
+    let calls = clerk.max_tool_calls + scout.max_tool_calls;
+    assert_eq!((state.usage().tool_calls, calls), (2, 62));
+    let stopped = |state: &AgentState| {
+        let mut state = state.clone();
+        state.resume(Event::signal(AT, Signal::Cancel)).expect("a signal");
+        end(&step(&config, state)).usage
+    };
+    let usage = stopped(&state);
+    let children = clerk.max_tokens.unwrap() + scout.max_tokens.unwrap();
+    assert_eq!((usage.tokens(), usage.cost_nano_usd), (attempts * tokens + children, 900));
+    assert_eq!(usage.tool_calls, 64, "no more than the limit");
+    assert!(usage.tokens() <= 20_000);
+    // What has come by then is counted as it was reported.
+    let ids: Vec<OperationId> = operations(&state).iter().map(|operation| operation.id).collect();
+    let failed = Failure::new(FailureCode::Unavailable, "there is no room for another run");
+    state.resume(Event::outcome(AT, ids[0], says("hello"))).unwrap();
+    state.resume(Event::outcome(AT, ids[1], Outcome::Failed(failed))).unwrap();
+    let usage = stopped(&state);
+    assert_eq!((usage.tokens(), usage.cost_nano_usd), (2 + scout.max_tokens.unwrap(), 450));
+    assert_eq!(usage.tool_calls, 2 + scout.max_tool_calls);
+}
+
+#[test]
+fn a_child_run_that_waits_for_a_person_has_used_nothing() {
+    let mut config = model();
+    let agent: AgentName = "scout".parse().unwrap();
+    let budget = Budget { max_tool_calls: 9, max_tokens: Some(1_000), max_cost_nano_usd: None };
+    config.agents.insert(agent.clone(), Callee { budget });
+    let tool =
+        Tool { kind: ToolKind::Agent { agent }, approve: true, ..Tool::new("looks".into(), json!({})) };
+    config.tools.tools.insert("agents.scout".parse().unwrap(), tool);
+    let arguments = json!({"text": "look"});
+    let call = CallRequest {
+        call_id: "a".into(),
+        name: "agents.scout".into(),
+        arguments: arguments.to_string(),
+        verdict: Verdict::Valid { arguments },
+    };
+    let state = through(&config, reply(vec![ReplyPart::Call(call)], StopReason::ToolCalls));
+    let id = state.pending()[0].operation.id;
+    let usage = |approved: bool| {
+        let mut state = state.clone();
+        if approved {
+            let answer = Answer::Approved { edited: None, reason: None, by: None };
+            state.resume(Event::answer(AT, id, answer)).expect("an approval");
+        }
+        state.resume(Event::signal(AT, Signal::Deadline)).expect("a signal");
+        let usage = end(&step(&config, state)).usage;
+        (usage.tokens(), usage.tool_calls)
+    };
+    assert_eq!(usage(false), (2, 1));
+    assert_eq!(usage(true), (1_002, 10));
+}
+
+#[test]
+fn results_that_wait_for_a_tool_that_stands_in_count_towards_the_state() {
+    let mut config = model();
+    config.limits.max_state_bytes = 20_000;
+    let score: ToolName = "risk.score".parse().unwrap();
+    let guess: ToolName = "risk.guess".parse().unwrap();
+    let plain = config.tools.tools[&score].clone();
+    config.tools.tools.insert(guess.clone(), plain.clone());
+    let unsteady = Tool { on_failure: Some(OnFailure::Fallback(guess)), ..plain };
+    config.tools.tools.insert("risk.unsteady".parse().unwrap(), unsteady);
+    let calls = vec![call("risk.score"), call("risk.unsteady")];
+    let text = |bytes: usize| ToolReturn { text: "x".repeat(bytes), ..ToolReturn::default() };
+    for (bytes, fits) in [(9_000, true), (11_000, false)] {
+        let mut state = through(&config, reply(calls.clone(), StopReason::ToolCalls));
+        let ids: Vec<OperationId> = operations(&state).iter().map(|operation| operation.id).collect();
+        state.resume(Event::outcome(AT, ids[0], Outcome::ToolReturned(text(10_000)))).unwrap();
+        let failed = Failure::new(FailureCode::Unavailable, "it is away");
+        state.resume(Event::outcome(AT, ids[1], Outcome::Failed(failed))).unwrap();
+        let state = answered(&config, step(&config, state), Outcome::ToolReturned(text(bytes)));
+        assert_eq!(!state.is_over(), fits, "{:?}", state.decisions());
+        if !fits {
+            assert!(error(&state).message.contains("limits.max_state"), "{}", error(&state).message);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Single cases that once went wrong, or would hurt most: gates, hostile values, limits at their ends.
 
 mod bounds;
+mod gates;
 
 use segno_core::*;
 use serde_json::{Value, json};
@@ -83,50 +84,6 @@ fn nested(depth: usize) -> Value {
 
 fn invalid() -> Outcome {
     Outcome::Failed(Failure::new(FailureCode::InvalidArguments, "`to` is missing"))
-}
-
-#[test]
-fn an_in_doubt_gate_does_not_replace_an_approval() {
-    let (_, mut state) = gated_pair();
-    let before = state.clone();
-    let id = state.pending()[1].operation.id;
-    let gate = Gate::InDoubt { reason: "connection lost".into() };
-    assert_eq!(state.resume(Event::gated(AT, id, gate)), Err(ResumeError::Gated { operation: id }));
-    assert_eq!(state, before);
-}
-
-#[test]
-fn the_same_gate_again_is_ignored() {
-    let (_, mut state) = gated_pair();
-    let id = state.pending()[0].operation.id;
-    let gate = Gate::InDoubt { reason: "connection lost".into() };
-    state.resume(Event::gated(AT, id, gate.clone())).unwrap();
-    let before = state.clone();
-    state.resume(Event::gated(AT, id, gate)).unwrap();
-    assert_eq!(state, before);
-}
-
-#[test]
-fn an_answer_does_not_undo_an_outcome() {
-    let (_, mut state) = gated_pair();
-    let id = state.pending()[1].operation.id;
-    state.resume(Event::outcome(AT, id, invalid())).unwrap();
-    let before = state.clone();
-    for answer in
-        [Answer::Approved { edited: None, reason: None, by: None }, Answer::Denied { reason: None, by: None }]
-    {
-        let taken = state.resume(Event::answer(AT, id, answer));
-        assert_eq!(taken, Err(ResumeError::Conflict { operation: id }));
-        assert_eq!(state, before);
-    }
-}
-
-#[test]
-fn an_operation_in_doubt_has_no_invalid_arguments() {
-    let (_, mut state) = gated_pair();
-    let id = state.pending()[0].operation.id;
-    state.resume(Event::gated(AT, id, Gate::InDoubt { reason: "connection lost".into() })).unwrap();
-    assert_eq!(state.resume(Event::outcome(AT, id, invalid())), Err(ResumeError::Gated { operation: id }));
 }
 
 #[test]
@@ -296,23 +253,6 @@ fn a_tool_is_found_by_its_own_name_first() {
 fn the_calls_of_a_withheld_reply_are_not_performed() {
     let state = through(&model(), reply(vec![call("risk__score")], StopReason::Refusal));
     assert_eq!(end(&state).error.as_ref().map(|error| error.code), Some(RunErrorCode::ModelFailed));
-}
-
-#[test]
-fn an_approved_call_that_is_then_in_doubt_starts_again_without_a_second_approval() {
-    let (config, mut state) = gated_pair();
-    let [first, second] = [0, 1].map(|index| state.pending()[index].operation.id);
-    let returned = Outcome::ToolReturned(ToolReturn::structured(json!("sent")));
-    state.resume(Event::outcome(AT, first, returned.clone())).unwrap();
-    state
-        .resume(Event::answer(AT, second, Answer::Approved { edited: None, reason: None, by: None }))
-        .unwrap();
-    state.resume(Event::gated(AT, second, Gate::InDoubt { reason: "connection lost".into() })).unwrap();
-    assert!(matches!(execute_agent_step(&config, state.clone()), Ok(AgentAction::RequestApproval { .. })));
-    state.resume(Event::answer(AT, second, Answer::NotDone { by: None })).unwrap();
-    assert!(matches!(execute_agent_step(&config, state.clone()), Ok(AgentAction::RequestToolCall { .. })));
-    state.resume(Event::outcome(AT, second, returned)).unwrap();
-    assert_eq!(end(&step(&config, state)).answer.as_deref(), Some("sent sent"));
 }
 
 #[test]

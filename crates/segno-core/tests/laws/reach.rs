@@ -25,6 +25,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
                 GateState::Waiting(Gate::Approval) => "approval",
                 GateState::Waiting(Gate::Input) => "input",
                 GateState::Waiting(Gate::InDoubt { .. }) => "in doubt",
+                GateState::Waiting(Gate::Secret { .. }) => "missing secret",
                 GateState::Answered => "answered",
             });
             reached.extend(gates.map(ToOwned::to_owned));
@@ -90,6 +91,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         "memory search",
         "memory traverse",
         "memory_failed",
+        "missing secret",
         "model completion",
         "model_failed",
         "open",

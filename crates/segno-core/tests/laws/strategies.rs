@@ -377,13 +377,18 @@ fn course() -> impl Strategy<Value = Course> {
         4 => json_value().prop_map(|value| Answer::Given { value, by: None }),
         1 => prop::option::of(text()).prop_map(|reason| Answer::Denied { reason, by: None }),
     ];
-    let at_gates = (prop::bool::weighted(0.1), approval(), doubts, given);
+    let missing = prop::bool::weighted(0.1);
+    let at_gates = (prop::bool::weighted(0.1), approval(), missing, doubts, given);
     let outcomes = (reply, found, created, traversed, returned, agent, timer);
     (at_gates, outcomes).prop_map(
-        |((invalid, approval, doubts, given), (reply, found, created, traversed, returned, agent, timer))| {
+        |(
+            (invalid, approval, missing, doubts, given),
+            (reply, found, created, traversed, returned, agent, timer),
+        )| {
             Course {
                 invalid,
                 approval,
+                missing,
                 doubts,
                 reply,
                 found,
@@ -574,7 +579,8 @@ pub(crate) fn stray() -> impl Strategy<Value = (Option<usize>, News)> {
     let gate = prop_oneof![
         Just(Gate::Approval),
         Just(Gate::Input),
-        text().prop_map(|reason| Gate::InDoubt { reason })
+        text().prop_map(|reason| Gate::InDoubt { reason }),
+        text().prop_map(|name| Gate::Secret { name })
     ];
     let answer = prop_oneof![
         2 => approval(),

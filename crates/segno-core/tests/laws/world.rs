@@ -29,6 +29,8 @@ pub(crate) struct Course {
     pub(crate) approval: Answer,
     /// In-doubt gates that open on it once it has started, each with its answer.
     pub(crate) doubts: Vec<Answer>,
+    /// The secret that it needs is missing at first.
+    pub(crate) missing: bool,
     pub(crate) reply: Outcome,
     pub(crate) found: Outcome,
     pub(crate) created: Outcome,
@@ -80,6 +82,11 @@ impl World {
         }
         if operation.gate == GateState::Waiting(Gate::Input) {
             return vec![News::Answered { operation: id, answer: course.given.clone() }];
+        }
+        if course.missing {
+            let answer = Answer::Approved { edited: None, reason: None, by: None };
+            news.push(News::Gated { operation: id, gate: Gate::Secret { name: "crm.token".into() } });
+            news.push(News::Answered { operation: id, answer });
         }
         for answer in &course.doubts {
             news.push(News::Gated {

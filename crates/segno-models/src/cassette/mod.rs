@@ -38,7 +38,7 @@ use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKi
 #[non_exhaustive]
 pub enum CassetteError {
     /// The file cannot be read.
-    #[error("cannot read the cassette `{}`: {source}", path.display())]
+    #[error("cannot read the cassette `{}`: {source}; correct its path, or record it first", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -46,7 +46,10 @@ pub enum CassetteError {
         source: io::Error,
     },
     /// The file cannot be written.
-    #[error("cannot write the cassette `{}`: {source}", path.display())]
+    #[error(
+        "cannot write the cassette `{}`: {source}; see that its folder exists, has room and may be written to",
+        path.display()
+    )]
     Write {
         /// The file.
         path: PathBuf,
@@ -58,6 +61,14 @@ pub enum CassetteError {
     Busy {
         /// The file.
         path: PathBuf,
+    },
+    /// The file system has no locks, so nothing would keep a second recorder out.
+    #[error("the cassette `{}` cannot be locked: {source}; record to a local file", path.display())]
+    NoLock {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
     },
     /// The file is larger than any cassette should be.
     #[error("the cassette `{}` has more than 64 MiB; record shorter runs", path.display())]
@@ -74,7 +85,7 @@ pub enum CassetteError {
         found: u32,
     },
     /// A line is not what a cassette has there.
-    #[error("the cassette `{}`, line {line}: {message}", path.display())]
+    #[error("the cassette `{}`, line {line}: {message}; correct the line, or record it again", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -103,8 +114,8 @@ impl Recording {
     /// Opens a file to add to, or begins one. Nothing is written to it before the first exchange succeeds.
     ///
     /// # Errors
-    /// Fails if another recorder has the file, if its folder cannot be written to, or if it cannot be read or is no
-    /// cassette.
+    /// Fails if another recorder has the file, if its folder cannot be written to or has no locks, or if it cannot be
+    /// read or is no cassette.
     pub fn open(path: impl Into<PathBuf>) -> Result<Arc<Self>, CassetteError> {
         let path = path.into();
         let lock = Lock::take(&path)?;

@@ -243,6 +243,8 @@ pub(super) struct AnthropicReader {
     blocks: BTreeMap<usize, Block>,
     usage: Map<String, Value>,
     stop: Option<StopReason>,
+    /// Whether the usage of the whole reply has come.
+    counted: bool,
     done: bool,
 }
 
@@ -255,6 +257,7 @@ impl Reader for AnthropicReader {
             Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, output)?,
             Event::ContentBlockDelta { index, delta } => self.add(index, &delta, output)?,
             Event::MessageDelta { delta, usage } => {
+                self.counted |= usage["output_tokens"].is_u64();
                 self.add_usage(usage);
                 let stop = delta.stop_reason.map(|reason| match reason.as_str() {
                     "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
@@ -271,12 +274,13 @@ impl Reader for AnthropicReader {
         Ok(self.done)
     }
 
+    /// The stop reason and the usage come after all blocks, so only the marker can be missing.
     fn is_complete(&self) -> bool {
-        self.done
+        self.stop.is_some() && self.counted
     }
 
     fn finish(self: Box<Self>, _hidden: Hidden<'_>) -> Result<Draft, ModelError> {
-        if !self.done {
+        if !self.done && !self.is_complete() {
             return Err(protocol(format!("the stream ended before `{MARKER}`")));
         }
         let Some(stop) = self.stop else {

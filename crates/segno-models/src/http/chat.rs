@@ -265,7 +265,7 @@ impl Reader for ChatReader {
 
     /// With the end and the usage after it only the marker can be missing, which some servers leave out.
     fn is_complete(&self) -> bool {
-        self.done || (self.stop.is_some() && self.counted)
+        self.stop.is_some() && self.counted
     }
 
     fn finish(self: Box<Self>, _hidden: Hidden<'_>) -> Result<Draft, ModelError> {

@@ -69,8 +69,14 @@ impl Endpoint {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = self.client.post(self.url.clone()).headers(headers).body(body).send().await;
         let mut response = sent.map_err(|error| {
-            let message = format!("cannot reach `{}`: {}", self.shown, chain(&error.without_url()));
-            ModelError::new(ModelErrorKind::Unavailable, message)
+            let never_sent = error.is_connect();
+            let why = chain(&error.without_url());
+            if never_sent {
+                let message = format!("cannot reach `{}`: {why}", self.shown);
+                return ModelError::new(ModelErrorKind::Unavailable, message);
+            }
+            // The request may have arrived whole, and then it is worked on and paid for.
+            protocol(format!("`{}` did not answer what it was sent: {why}", self.shown))
         })?;
         let status = response.status();
         if status != StatusCode::OK {
@@ -105,7 +111,7 @@ impl Endpoint {
             let Ok(chunk) = tokio::time::timeout(idle, response.chunk()).await else {
                 let message =
                     format!("the endpoint sent nothing for {} s, before `{marker}`", idle.as_secs_f64());
-                return Err(ModelError::new(ModelErrorKind::Unavailable, message));
+                return Err(protocol(message));
             };
             let chunk = chunk.map_err(|error| {
                 protocol(format!("the stream ended before `{marker}`: {}", chain(&error.without_url())))

@@ -10,9 +10,9 @@ const RESERVED: [&str; 8] =
 
 /// Refuses what makes up the request itself, at the top or below it.
 pub(super) fn check(wire: Wire, extra: &Map<String, Value>) -> Result<(), HttpModelError> {
-    for path in RESERVED.iter().chain(reserved(wire)) {
+    for path in reserved(wire) {
         let (name, member) = path.split_once('.').unwrap_or((path, ""));
-        let reserved = || HttpModelError::Reserved { name: (*path).to_owned() };
+        let reserved = || HttpModelError::Reserved { name: path.to_owned() };
         match (extra.get(name), member) {
             (None, _) => {}
             (Some(_), "") => return Err(reserved()),
@@ -49,13 +49,14 @@ pub(super) fn merge(wire: Wire, extra: &Map<String, Value>, body: &mut Value) {
     }
 }
 
-/// The fields that a wire has to itself; after a dot, a member of one.
-fn reserved(wire: Wire) -> &'static [&'static str] {
-    match wire {
+/// The fields that `extra` cannot set over a wire; after a dot, a member of one.
+pub(super) fn reserved(wire: Wire) -> impl Iterator<Item = &'static str> {
+    let own = match wire {
         Wire::OpenaiChat => chat::RESERVED,
         Wire::OpenaiResponses => responses::RESERVED,
         Wire::Anthropic => anthropic::RESERVED,
-    }
+    };
+    RESERVED.iter().chain(own).copied()
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -35,6 +35,8 @@ pub(super) fn from_status(
     let kind = match status.as_u16() {
         429 if said.out_of_quota() => ModelErrorKind::Refused,
         429 => ModelErrorKind::RateLimited,
+        // A gateway gave up waiting, and who is behind it may work on, to be paid for.
+        504 | 524 => ModelErrorKind::Protocol,
         408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
         413 => ModelErrorKind::LimitExceeded,
         _ => ModelErrorKind::Refused,
@@ -59,7 +61,12 @@ pub(super) fn from_status(
 /// An error that an endpoint reports in the middle of its stream.
 pub(super) fn from_event(error: &Value, hidden: Hidden<'_>) -> ModelError {
     let said = Said::from_json(error, hidden);
-    let kind = if said.out_of_quota() { ModelErrorKind::Refused } else { said.kind() };
+    let kind = match said.kind() {
+        _ if said.out_of_quota() => ModelErrorKind::Refused,
+        // It took the request and has begun to reply, which is paid for whatever became of it.
+        ModelErrorKind::Unavailable => ModelErrorKind::Protocol,
+        kind => kind,
+    };
     let code = said.codes.first().map_or(String::new(), |code| format!(" `{code}`"));
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
     ModelError::new(kind, format!("the endpoint reported the error{code} in its stream{words}"))

@@ -135,29 +135,43 @@ impl<'k> Hidden<'k> {
 
     /// How many bytes the key takes at the beginning of a text, if it stands there or the text ends within it.
     fn at(self, text: &[u8]) -> Option<usize> {
-        let mut length = 0;
-        for (index, byte) in self.0.iter().enumerate() {
-            match spelled(*byte, &text[length..]) {
-                Some(more) => length += more,
-                None if length == text.len() && index >= SHORTEST => return Some(length),
-                None => return None,
-            }
+        let begins = |byte: u8| self.0.first() == Some(&byte) || matches!(byte, b'%' | b'\\');
+        if !text.first().is_some_and(|byte| begins(*byte)) {
+            return None;
         }
-        Some(length)
+        // A key may itself hold what looks like an escape, so that a text can be read in several ways: these are the
+        // places where what was read of the key so far may end.
+        let mut ends = vec![0];
+        for (index, byte) in self.0.iter().enumerate() {
+            let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+            let (high, low) = (digit(byte >> 4), digit(byte & 15));
+            let escaped = [b'\\', *byte];
+            let itself = &escaped[1..];
+            let escaped = if byte.is_ascii_alphanumeric() { itself } else { &escaped };
+            let spellings = [itself, escaped, &[b'%', high, low], &[b'\\', b'u', b'0', b'0', high, low]];
+            let mut next = Vec::new();
+            for (end, spelling) in ends.iter().flat_map(|end| spellings.map(|spelling| (*end, spelling))) {
+                let rest = &text[end..];
+                let read = rest.len().min(spelling.len());
+                if !is_spelled(&rest[..read], &spelling[..read]) {
+                    continue;
+                }
+                if read == spelling.len() {
+                    next.push(end + read);
+                } else if index >= SHORTEST {
+                    // The text ends here, perhaps within an escape.
+                    return Some(text.len());
+                }
+            }
+            next.sort_unstable();
+            next.dedup();
+            ends = next;
+        }
+        ends.pop()
     }
 }
 
-/// How many bytes a character takes at the beginning of a text, if it stands there.
-fn spelled(byte: u8, text: &[u8]) -> Option<usize> {
-    let is_code = |digits: &[u8]| {
-        let digits = std::str::from_utf8(digits).ok();
-        digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) == Some(u32::from(byte))
-    };
-    match text {
-        [b'\\', b'u', code @ ..] if code.len() >= 4 && is_code(&code[..4]) => Some(6),
-        [b'%', code @ ..] if code.len() >= 2 && is_code(&code[..2]) => Some(3),
-        [b'\\', escaped, ..] if *escaped == byte && !byte.is_ascii_alphanumeric() => Some(2),
-        [first, ..] if *first == byte => Some(1),
-        _ => None,
-    }
+/// Whether a text is what it should be; the digits of an escape may be of either case.
+fn is_spelled(text: &[u8], expected: &[u8]) -> bool {
+    if expected.len() == 1 { text == expected } else { text.eq_ignore_ascii_case(expected) }
 }

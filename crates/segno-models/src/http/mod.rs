@@ -83,6 +83,12 @@ impl Wire {
         }
     }
 
+    /// The fields of a request's body that [`extra`](HttpModelSettings::extra) cannot set, since they make up the request
+    /// itself. `text.format` stands for the member `format` of the object `text`, to which `extra` can only add.
+    pub fn reserved(self) -> impl Iterator<Item = &'static str> {
+        extra::reserved(self)
+    }
+
     fn path(self) -> &'static [&'static str] {
         match self {
             Self::OpenaiChat => &["chat", "completions"],

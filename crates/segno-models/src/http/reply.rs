@@ -18,7 +18,10 @@ pub(super) trait Reader: Send {
     fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError>;
 
     /// Says whether nothing is missing any more, although the event that ends the stream has not come.
-    fn is_complete(&self) -> bool;
+    /// By default no other event can be the last.
+    fn is_complete(&self) -> bool {
+        false
+    }
 
     /// What the stream amounts to, after its last event or at the end of the body.
     ///

@@ -238,10 +238,6 @@ impl Reader for ResponsesReader {
         Ok(false)
     }
 
-    fn is_complete(&self) -> bool {
-        self.end.is_some()
-    }
-
     fn finish(mut self: Box<Self>, hidden: Hidden<'_>) -> Result<Draft, ModelError> {
         let Some(end) = self.end else {
             return Err(protocol(format!("the stream ended before `{MARKER}`")));

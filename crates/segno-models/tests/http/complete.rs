@@ -100,7 +100,28 @@ async fn a_lost_marker_takes_nothing_with_it_once_the_usage_is_there() {
         // Servers that count as they go have a usage long before the end.
         let early = format!("{usage}{}", event(json!({"choices": [{"delta": {"content": "Hel"}}]})));
         let error = impatient(Wire::OpenaiChat, Answer::events(&early, 4096).end(end)).await.unwrap_err();
-        assert!(matches!(error.kind, ModelErrorKind::Protocol | ModelErrorKind::Unavailable), "{error}");
+        assert_eq!(error.kind, ModelErrorKind::Protocol, "{error}");
+    }
+}
+
+/// What was paid for is not thrown away for the sake of an event that says nothing.
+#[tokio::test]
+async fn a_message_that_lacks_only_its_stop_is_a_reply_once_its_usage_is_there() {
+    let whole = |usage: Value| {
+        let start = event(json!({"type": "message_start", "message": {"usage": {"input_tokens": 9}}}));
+        let block = json!({"type": "text", "text": "Hello"});
+        let block = event(json!({"type": "content_block_start", "index": 0, "content_block": block}));
+        let end = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
+        format!("{start}{block}{}", event(end))
+    };
+    for end in [End::Cut, End::Silence, End::Clean] {
+        let answer = Answer::events(&whole(json!({"output_tokens": 2})), 4096).end(end);
+        let reply = impatient(Wire::Anthropic, answer).await.unwrap();
+        assert_eq!((reply.text().as_str(), reply.stop), ("Hello", StopReason::End), "{end:?}");
+        assert_eq!((reply.input_tokens, reply.output_tokens), (9, 2), "{end:?}");
+        let answer = Answer::events(&whole(Value::Null), 4096).end(end);
+        let error = impatient(Wire::Anthropic, answer).await.unwrap_err();
+        assert_eq!((error.kind, error.retry), (ModelErrorKind::Protocol, Retry::Now), "{error}");
     }
 }
 

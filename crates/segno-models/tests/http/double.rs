@@ -28,6 +28,8 @@ pub(crate) enum End {
     Silence,
     /// More of the last chunk comes for ever.
     Flood,
+    /// The connection is closed before there is any answer.
+    HangUp,
 }
 
 /// One answer.
@@ -148,6 +150,9 @@ async fn serve(
     while let Some(request) = read(&mut stream).await? {
         received.lock().unwrap().push(request);
         let answer = next().expect("more requests than answers");
+        if answer.end == End::HangUp {
+            return stream.shutdown().await;
+        }
         let mut head = format!("HTTP/1.1 {}\r\ntransfer-encoding: chunked\r\n", answer.status);
         for (name, value) in &answer.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -158,7 +163,7 @@ async fn serve(
         }
         match answer.end {
             End::Clean => stream.write_all(b"0\r\n\r\n").await?,
-            End::Cut => return stream.shutdown().await,
+            End::Cut | End::HangUp => return stream.shutdown().await,
             End::Silence => std::future::pending().await,
             End::Flood => loop {
                 write(&mut stream, answer.chunks.last().unwrap()).await?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use segno_core::ModelReply;
+use segno_core::{FailureCode, ModelReply};
 use segno_models::{HttpModel, HttpModelSettings, Model, ModelError, ModelErrorKind, Retry, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -153,11 +153,11 @@ async fn a_used_up_quota_is_no_reason_to_ask_again() {
 #[tokio::test]
 async fn an_error_in_the_stream_is_what_it_says() {
     let cases = [
-        ("overloaded_error", ModelErrorKind::Unavailable),
-        ("server_error", ModelErrorKind::Unavailable),
+        ("overloaded_error", ModelErrorKind::Protocol),
+        ("server_error", ModelErrorKind::Protocol),
         ("rate_limit_error", ModelErrorKind::RateLimited),
         ("429", ModelErrorKind::RateLimited),
-        ("502", ModelErrorKind::Unavailable),
+        ("502", ModelErrorKind::Protocol),
         ("invalid_request_error", ModelErrorKind::Refused),
         ("context_length_exceeded", ModelErrorKind::LimitExceeded),
         ("insufficient_quota", ModelErrorKind::Refused),
@@ -173,7 +173,25 @@ async fn an_error_in_the_stream_is_what_it_says() {
     let error = json!({"code": "server_error", "message": "It broke."});
     let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
     let reply = asked(Wire::OpenaiResponses, Answer::events(&format!("data: {failed}\n\n"), 16)).await;
-    fails(reply, ModelErrorKind::Unavailable, Retry::Now, "It broke.");
+    fails(reply, ModelErrorKind::Protocol, Retry::Now, "It broke.");
+}
+
+/// A provider that took the request may have worked on it: such a failure is no "cannot be reached", which is free.
+#[tokio::test]
+async fn an_attempt_that_was_sent_counts_as_paid_for() {
+    for wire in Wire::ALL {
+        // It hangs up before it answers anything.
+        let reply = asked(wire, Answer::bytes(Vec::new()).end(End::HangUp)).await;
+        assert_eq!(reply.as_ref().unwrap_err().kind.code(), FailureCode::Protocol);
+        fails(reply, ModelErrorKind::Protocol, Retry::Now, "did not answer what it was sent: ");
+        // A gateway stops waiting for it.
+        for status in ["504 Gateway Timeout", "524 A Timeout Occurred"] {
+            let answer = Answer::failure(status, "");
+            fails(asked(wire, answer.clone()).await, ModelErrorKind::Protocol, Retry::Now, &status[..3]);
+            let (pause, later) = (Retry::After(Duration::from_secs(2)), answer.header("retry-after", "2"));
+            fails(asked(wire, later).await, ModelErrorKind::Protocol, pause, &status[..3]);
+        }
+    }
 }
 
 #[tokio::test]
@@ -294,7 +312,7 @@ async fn a_silent_endpoint_is_given_up() {
     for wire in Wire::ALL {
         let answer = Answer::events(&hello(wire)[..20], 64).end(End::Silence);
         let reply = bounded(wire, answer, |settings| settings.idle_timeout = Duration::from_millis(40)).await;
-        fails(reply, ModelErrorKind::Unavailable, Retry::Now, "sent nothing for 0.04 s");
+        fails(reply, ModelErrorKind::Protocol, Retry::Now, "sent nothing for 0.04 s");
     }
 }
 

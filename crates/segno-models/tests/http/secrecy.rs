@@ -95,6 +95,53 @@ async fn a_key_that_the_end_of_what_is_read_cuts_is_scrubbed_as_well() {
     }
 }
 
+/// Asks with a key of its own and says what is told of this answer.
+async fn told(key: &str, said: &str) -> String {
+    let double = Double::start([Answer::failure("400 Bad Request", said)]).await;
+    let revealed = key.to_owned();
+    let ask: std::sync::Arc<dyn segno_models::ApiKey> = std::sync::Arc::new(move || Ok(revealed.clone()));
+    let settings = crate::requests::settings(Wire::OpenaiChat, &double);
+    let model = segno_models::HttpModel::new(settings, Some(ask)).unwrap();
+    segno_models::Model::complete(&model, &plain(json!([])), &()).await.unwrap_err().message
+}
+
+#[tokio::test]
+async fn a_key_that_looks_like_an_escape_is_found_in_every_spelling() {
+    for key in [r"sk-%25-canary", r"sk-\\-canary", r"sk-%2525%25-canary", r"\\\u005c\canary", "%%25%canary"] {
+        let percent: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let code: String = key.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+        let json = serde_json::to_string(key).unwrap();
+        let mixed = key.replace('-', "%2d");
+        let spellings = [key, &percent, &code, json.trim_matches('"'), &key.replace('%', "%25"), &mixed]
+            .map(str::to_owned);
+        for spelled in spellings {
+            let message = told(key, &format!("Wrong key {spelled}!")).await;
+            assert!(message.contains("Wrong key [secret]!"), "{key}, {spelled}: {message}");
+            // The same at the end of what is read, cut anywhere after the first few characters of the key.
+            for cut in 4 * 6..spelled.len() {
+                let message = told(key, &format!("Wrong key {}", &spelled[..cut])).await;
+                assert!(message.contains("Wrong key [secret];"), "{key}, {}: {message}", &spelled[..cut]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_cut_within_an_escape_is_scrubbed_as_well() {
+    let key = "sk-canary-12345-tail";
+    for rest in ["%", "%3", "\\", "\\u", "\\u0", "\\u00", "\\u003"] {
+        let message = told(key, &format!("Wrong key sk-canary-1234{rest}")).await;
+        assert!(message.contains("Wrong key [secret];"), "{rest}: {message}");
+        let message = told(key, &format!("Wrong key sk-canary-1234%2{rest}")).await;
+        assert!(message.contains("sk-canary-1234%2"), "another text: {message}");
+    }
+    assert!(
+        told(key, "Wrong key sk-canary-12345\\").await.contains("Wrong key [secret];"),
+        "a dash may follow"
+    );
+    assert!(told(key, "Wrong key sk-canary-1234\\x").await.contains("sk-canary-1234\\x"), "no escape");
+}
+
 /// Signed and encrypted parts go back untouched, or are refused; plain reasoning is text like any other.
 #[tokio::test]
 async fn plain_reasoning_is_scrubbed() {

@@ -150,6 +150,9 @@ fn extra_fields_cannot_replace_the_request() {
         (Wire::Anthropic, &["output_format"]),
     ];
     for (wire, own) in own {
+        let members: Vec<&str> = wire.reserved().filter(|name| name.contains('.')).collect();
+        let fields: Vec<&str> = wire.reserved().filter(|name| !name.contains('.')).collect();
+        assert_eq!((members.len() <= 1, fields), (true, all.iter().chain(own).copied().collect()));
         for name in all.iter().chain(own) {
             let error = refused(wire, json!({"top_p": 1, *name: 1}));
             let words = format!("`extra` cannot set `{name}`, which makes up the request itself");
@@ -165,6 +168,7 @@ fn an_object_of_ours_takes_members_but_not_our_own() {
         (Wire::OpenaiResponses, "text", "format"),
         (Wire::Anthropic, "output_config", "format"),
     ] {
+        assert!(wire.reserved().any(|path| path == format!("{name}.{own}")), "{wire}");
         let error = refused(wire, json!({name: {own: 1}}));
         let words = format!("`extra` cannot set `{name}.{own}`, which makes up the request itself");
         assert_eq!(error.to_string(), words);

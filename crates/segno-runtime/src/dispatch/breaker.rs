@@ -62,6 +62,12 @@ impl Breaker {
         Verdict::Wait { left, failures: self.failures }
     }
 
+    /// How long it lets nothing through, and after how many failures; none when the next call may go through.
+    pub(crate) fn pause(&self, now: Instant) -> Option<(Duration, u32)> {
+        let left = self.until?.saturating_duration_since(now);
+        (!left.is_zero()).then_some((left, self.failures))
+    }
+
     /// Takes the end of a call; says whether the breaker has opened or closed by it.
     pub(crate) fn ended(&mut self, now: Instant, probe: bool, end: CallEnd) -> Option<Turn> {
         if probe {

@@ -6,21 +6,23 @@
 
 mod breaker;
 mod cache;
+mod room;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use segno_core::{Failure, FailureCode, Outcome, Request};
 use segno_sandbox::Received;
 use segno_workspace::DispatchSettings;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::breaker::{Breaker, BreakerSettings, CallEnd, Turn, Verdict};
 pub(crate) use self::cache::{CacheKey, ResultCache};
+use self::room::{Held, Receiver, Room};
 use crate::policy::AttemptError;
 
 /// Whoever performs effects, seen from here: each has a queue and a breaker of its own.
@@ -64,9 +66,7 @@ pub(crate) struct Dispatcher {
     settings: DispatchSettings,
     /// Limits of single servers and models.
     limits: BTreeMap<Target, usize>,
-    process: Arc<Semaphore>,
-    /// Tenants are named by requests, so that only those with effects under way or waiting are kept.
-    tenants: Mutex<BTreeMap<String, Weak<Semaphore>>>,
+    room: Arc<Room>,
     lanes: Mutex<BTreeMap<Target, Arc<Lane>>>,
     pub(crate) cache: ResultCache,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Dispatcher {
 #[derive(Debug)]
 struct Lane {
     target: Target,
-    permits: Arc<Semaphore>,
+    receiver: Arc<Receiver>,
     waiting: AtomicUsize,
     breaker: Mutex<Breaker>,
 }
@@ -84,20 +84,28 @@ impl Lane {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the breaker.
+    /// Asks the breaker; says whether the call is its probe.
     fn pass(&self) -> Result<bool, AttemptError> {
         match self.breaker().admit(Instant::now()) {
             Verdict::Pass => Ok(false),
             Verdict::Probe => Ok(true),
-            Verdict::Wait { left, failures } => {
-                let message = format!(
-                    "{} is not asked for another {} ms: it failed {failures} times in a row",
-                    self.target,
-                    left.as_millis()
-                );
-                Err(refused(FailureCode::Unavailable, message, Some(left)))
-            }
+            Verdict::Wait { left, failures } => Err(self.refusal(left, failures)),
         }
+    }
+
+    /// Says whether the breaker lets nothing through now.
+    fn closed(&self) -> Result<(), AttemptError> {
+        match self.breaker().pause(Instant::now()) {
+            None => Ok(()),
+            Some((left, failures)) => Err(self.refusal(left, failures)),
+        }
+    }
+
+    fn refusal(&self, left: Duration, failures: u32) -> AttemptError {
+        let (target, left_ms) = (&self.target, left.as_millis());
+        let message =
+            format!("{target} is not asked for another {left_ms} ms: it failed {failures} times in a row");
+        refused(FailureCode::Unavailable, message, Some(left))
     }
 }
 
@@ -107,7 +115,7 @@ pub(crate) struct Permit {
     lane: Arc<Lane>,
     probe: bool,
     end: CallEnd,
-    _held: [OwnedSemaphorePermit; 3],
+    _held: Held,
 }
 
 impl Permit {
@@ -116,6 +124,10 @@ impl Permit {
         self.end = match result {
             Ok(_) => CallEnd::Worked,
             Err(error) if error.transient || error.failure.code == FailureCode::Timeout => CallEnd::Failed,
+            // Nobody was asked: something of our own is missing.
+            Err(error) if error.received == Received::No && error.failure.code != FailureCode::ToolFailed => {
+                CallEnd::Unknown
+            }
             // Whoever refuses is there.
             Err(_) => CallEnd::Worked,
         };
@@ -124,6 +136,9 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.end = CallEnd::Failed;
+        }
         let turn = self.lane.breaker().ended(Instant::now(), self.probe, self.end);
         match turn {
             Some(Turn::Opened { pause, failures }) => {
@@ -150,7 +165,7 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 pub(crate) struct Wait {
     place: Place,
-    order: [Arc<Semaphore>; 3],
+    turn: oneshot::Receiver<Held>,
 }
 
 /// A place is given back when nobody waits on it any more.
@@ -164,29 +179,22 @@ impl Drop for Place {
 }
 
 impl Wait {
-    /// Waits until the effect may start.
+    /// Waits until the effect may start. Nothing is held meanwhile.
     pub(crate) async fn admitted(self) -> Result<Permit, AttemptError> {
-        // Always in this order, so that nobody waits in a circle, and what a tenant waits for keeps no other one waiting.
-        let [tenant, lane, process] = self.order;
-        let held = [acquire(tenant).await?, acquire(lane).await?, acquire(process).await?];
+        let closed = |_| refused(FailureCode::Unavailable, "the engine stops".to_owned(), None);
+        let held = self.turn.await.map_err(closed)?;
         let lane = Arc::clone(&self.place.0);
         let probe = lane.pass()?;
         Ok(Permit { lane, probe, end: CallEnd::Unknown, _held: held })
     }
 }
 
-async fn acquire(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit, AttemptError> {
-    let closed = |_| refused(FailureCode::Unavailable, "the engine stops".to_owned(), None);
-    semaphore.acquire_owned().await.map_err(closed)
-}
-
 impl Dispatcher {
     pub(crate) fn new(settings: DispatchSettings, limits: BTreeMap<Target, usize>) -> Self {
         Self {
-            process: Arc::new(Semaphore::new(settings.concurrency)),
+            room: Room::new(settings.concurrency, settings.tenant_concurrency),
             settings,
             limits,
-            tenants: Mutex::default(),
             lanes: Mutex::default(),
             cache: ResultCache::default(),
         }
@@ -195,16 +203,15 @@ impl Dispatcher {
     /// Asks whether an effect may start.
     pub(crate) fn admit(&self, target: &Target, tenant: &str) -> Admission {
         let lane = self.lane(target);
-        let tenant = self.tenant(tenant);
-        let order = [tenant, Arc::clone(&lane.permits), Arc::clone(&self.process)];
-        let held = order.each_ref().map(|semaphore| Arc::clone(semaphore).try_acquire_owned().ok());
-        if let [Some(one), Some(two), Some(three)] = held {
+        if let Some(held) = self.room.take(&lane.receiver, tenant) {
             return match lane.pass() {
-                Ok(probe) => {
-                    Admission::Now(Permit { lane, probe, end: CallEnd::Unknown, _held: [one, two, three] })
-                }
+                Ok(probe) => Admission::Now(Permit { lane, probe, end: CallEnd::Unknown, _held: held }),
                 Err(error) => Admission::Refused(error),
             };
+        }
+        // One that would be refused in the end does not wait for that.
+        if let Err(error) = lane.closed() {
+            return Admission::Refused(error);
         }
         let place = Place(lane);
         if place.0.waiting.fetch_add(1, Ordering::Relaxed) >= self.settings.queue {
@@ -214,14 +221,15 @@ impl Dispatcher {
             );
             return Admission::Refused(refused(FailureCode::Overloaded, message, None));
         }
-        Admission::Later(Wait { place, order })
+        let turn = self.room.wait(&place.0.receiver, tenant);
+        Admission::Later(Wait { place, turn })
     }
 
     /// What is under way, and what waits.
     pub(crate) fn load(&self) -> Load {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         Load {
-            under_way: self.settings.concurrency.saturating_sub(self.process.available_permits()),
+            under_way: self.room.under_way(),
             queued: lanes.values().map(|lane| lane.waiting.load(Ordering::Relaxed)).sum(),
             open: lanes
                 .values()
@@ -241,23 +249,12 @@ impl Dispatcher {
             };
             Arc::new(Lane {
                 target: target.clone(),
-                permits: Arc::new(Semaphore::new(limit)),
+                receiver: Arc::new(Receiver::new(limit)),
                 waiting: AtomicUsize::new(0),
                 breaker: Mutex::new(Breaker::new(breaker)),
             })
         });
         Arc::clone(lane)
-    }
-
-    fn tenant(&self, tenant: &str) -> Arc<Semaphore> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tenants.get(tenant).and_then(Weak::upgrade) {
-            return known;
-        }
-        tenants.retain(|_, semaphore| semaphore.strong_count() > 0);
-        let semaphore = Arc::new(Semaphore::new(self.settings.tenant_concurrency));
-        tenants.insert(tenant.to_owned(), Arc::downgrade(&semaphore));
-        semaphore
     }
 }
 
@@ -279,7 +276,13 @@ pub(crate) fn target(request: &Request, model: Option<&str>, in_process: bool) -
 }
 
 fn refused(code: FailureCode, message: String, after: Option<Duration>) -> AttemptError {
-    AttemptError { failure: Failure::new(code, message), received: Received::No, transient: true, after }
+    AttemptError {
+        failure: Failure::new(code, message),
+        received: Received::No,
+        transient: true,
+        after,
+        missing: None,
+    }
 }
 
 #[cfg(test)]

@@ -90,15 +90,6 @@ async fn a_full_queue_is_overload_and_nothing_was_sent() {
     later(dispatcher.admit(&server("slow"), "c"));
 }
 
-#[tokio::test]
-async fn tenants_without_effects_are_forgotten() {
-    let dispatcher = dispatcher();
-    for number in 0..100 {
-        drop(now(dispatcher.admit(&server("fast"), &format!("tenant-{number}"))));
-    }
-    assert_eq!(dispatcher.tenants.lock().unwrap().len(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_is_left_alone_for_a_while_and_then_asked_once() {
     let dispatcher = dispatcher();

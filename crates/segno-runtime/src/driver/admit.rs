@@ -26,8 +26,7 @@ impl Driver {
     pub(super) fn ask(&mut self, operation: &Operation) -> Ask {
         let model = match &operation.request {
             Request::ModelCompletion(completion) => {
-                let reading = self.machine.state().reading(&self.context.config, completion);
-                reading.ok().map(|reading| reading.settings.name)
+                completion.settings(&self.context.config).ok().map(|settings| settings.name.as_str())
             }
             _ => None,
         };
@@ -35,7 +34,7 @@ impl Driver {
             Request::ToolCall(call) => self.context.bindings.tool(&call.tool_name).is_some(),
             _ => false,
         };
-        let Some(target) = dispatch::target(&operation.request, model.as_deref(), in_process) else {
+        let Some(target) = dispatch::target(&operation.request, model, in_process) else {
             return Ask::Start;
         };
         match self.context.engine.dispatcher().admit(&target, &self.context.tenant) {

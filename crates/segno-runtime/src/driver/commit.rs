@@ -8,7 +8,7 @@ use segno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
 use super::{Driver, SNAPSHOT_EVERY, is_waiting};
 use crate::error::{EngineError, RunFailure};
-use crate::fold::{Fold, Progress};
+use crate::fold::{Fold, Progress, Suspension};
 use crate::handle::RunEvent;
 use crate::lineage;
 use crate::start::{Prepared, Successor};
@@ -26,7 +26,9 @@ impl Driver {
         if self.outbox.is_empty() && self.consumed.is_empty() {
             return Ok(());
         }
-        self.already_suspended &= self.outbox.is_empty();
+        if !self.outbox.is_empty() {
+            self.suspension = None;
+        }
         let records = std::mem::take(&mut self.outbox);
         let consumed = std::mem::take(&mut self.consumed);
         let copies = self.copies(&records);
@@ -54,12 +56,9 @@ impl Driver {
                 return Err(self.no_handoff(&handoff, error));
             }
         };
-        let Prepared { new, config, modules, context, reader: _reader } = prepared;
+        let Prepared { new, config, modules, context, reader: _reader, mut watches } = prepared;
         let next = new.run;
         let beginning = self.copies(&new.records);
-        // Whoever wants this run to end means the one that goes on.
-        let mut messages = self.look().await;
-        messages.retain(|(number, _)| !self.consumed.contains(number));
         let before = self.outbox.clone();
         let body = Body::HandedOff {
             target: handoff.target.clone(),
@@ -71,7 +70,9 @@ impl Driver {
         let records = std::mem::take(&mut self.outbox);
         let copies = self.copies(&records);
         let first = self.lease.next_seq();
-        let created = match self.store.hand_off(&mut self.lease, records, new).await {
+        // What still waits in the inbox moves on: whoever wants this run to end means the one that goes on.
+        let consumed = self.consumed.clone();
+        let created = match self.store.hand_off_with(&mut self.lease, records, consumed, new).await {
             Ok(created) => created,
             Err(error) => {
                 self.outbox = before;
@@ -79,24 +80,16 @@ impl Driver {
                 return Err(self.no_handoff(&handoff, error.into()));
             }
         };
-        // What was read before went with the inbox of the run that ended.
         self.consumed.clear();
         self.tell((first..).take(copies.len()).collect(), copies);
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
-        for (_, message) in messages {
-            if let Err(error) = self.store.post(next, message).await {
-                tracing::warn!(run = %next, %error, "a message for the run before could not be passed on");
-            }
-        }
         if let Created::New(lease) = created {
             for (record, seq) in beginning.iter().zip(0..) {
-                for observer in self.context.engine.observers() {
-                    observer.recorded(next, seq, record);
-                }
+                watches.began(seq, record);
             }
             let mut fold = Fold::at(config, next, origin);
             fold.carry(0, modules);
-            self.successor = Some(Successor { context, lease, fold });
+            self.successor = Some(Successor { context, lease, fold, watches });
         }
         Ok(())
     }
@@ -116,15 +109,13 @@ impl Driver {
 
     /// Copies for whoever listens.
     pub(super) fn copies(&self, records: &[NewRecord]) -> Vec<NewRecord> {
-        let anybody = self.context.events.receiver_count() > 0 || !self.context.engine.observers().is_empty();
+        let anybody = self.context.events.receiver_count() > 0 || !self.watches.is_empty();
         if anybody { records.to_vec() } else { Vec::new() }
     }
 
-    pub(super) fn tell(&self, seqs: Vec<u64>, copies: Vec<NewRecord>) {
+    pub(super) fn tell(&mut self, seqs: Vec<u64>, copies: Vec<NewRecord>) {
         for (seq, record) in seqs.into_iter().zip(copies) {
-            for observer in self.context.engine.observers() {
-                observer.recorded(self.context.run, seq, &record);
-            }
+            self.watches.recorded(seq, &record, self.machine.state());
             // Whoever listened may have gone meanwhile.
             let _ = self.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
@@ -132,30 +123,34 @@ impl Driver {
 
     /// Writes down that the run waits, unless that is the last thing the journal says already.
     pub(super) fn suspend(&mut self) {
-        if self.already_suspended {
-            return;
-        }
-        let at = self.now();
-        self.progress.values_mut().for_each(|progress| progress.pause(at));
         let waiting_for = self.waiting().into_iter().map(|waiting| WaitingFor {
             kind: waiting.kind().to_owned(),
             operation: waiting.operation,
             question: waiting.question,
         });
-        let body = Body::Suspended { waiting_for: waiting_for.collect(), wake_at: self.wake_at() };
-        self.outbox.push(NewRecord::new(at, body));
+        let suspension = Suspension { waiting_for: waiting_for.collect(), wake_at: self.wake_at() };
+        if self.suspension.as_ref() == Some(&suspension) {
+            return;
+        }
+        let at = self.now();
+        self.progress.values_mut().for_each(|progress| progress.pause(at));
+        let Suspension { waiting_for, wake_at } = suspension;
+        self.outbox.push(NewRecord::new(at, Body::Suspended { waiting_for, wake_at }));
     }
 
     /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.
     pub(super) async fn snapshot(&mut self) {
         let state = self.machine.state();
+        if state.step() < self.snapshot_step + SNAPSHOT_EVERY {
+            return;
+        }
         let fresh = self.queue.is_empty()
             && state.pending().iter().all(|pending| {
                 let first = |one: &Progress| one.started && one.attempts == 1;
                 let started = self.progress.get(&pending.operation.id).is_some_and(first);
                 pending.outcome.is_none() && (started || is_waiting(&pending.operation))
             });
-        if !fresh || state.step() < self.snapshot_step + SNAPSHOT_EVERY {
+        if !fresh {
             return;
         }
         self.snapshot_step = state.step();

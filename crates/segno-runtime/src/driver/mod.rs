@@ -27,8 +27,9 @@ use tokio::time::Instant;
 use crate::attempt::RunContext;
 use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
-use crate::fold::{Advance, End, Fold, Machine, Progress};
+use crate::fold::{Advance, End, Fold, Machine, Progress, Suspension};
 use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
+use crate::observer::Watches;
 use crate::policy;
 use crate::policy::{AttemptError, Situation};
 use crate::start::{Successor, child_run};
@@ -49,6 +50,7 @@ pub(crate) struct Driver {
     context: Arc<RunContext>,
     store: Arc<dyn Store>,
     lease: Lease,
+    watches: Watches,
     schemas: Schemas,
     machine: Machine,
     progress: BTreeMap<OperationId, Progress>,
@@ -76,6 +78,8 @@ pub(crate) struct Driver {
     orphans: Vec<RunId>,
     /// Why the run cannot go on here.
     trouble: Option<EngineError>,
+    /// Somebody says that there is something new: a secret may be there that was missing.
+    told: bool,
     /// When to look for messages of other processes again.
     next_look: Instant,
     /// The end is a handoff that the next commit makes, together with the run that goes on.
@@ -90,7 +94,8 @@ pub(crate) struct Driver {
     active_before: Duration,
     /// The modules of tool servers; a snapshot carries them.
     modules: BTreeMap<String, String>,
-    already_suspended: bool,
+    /// What the journal says last that the run waits for, if that is what it says last.
+    suspension: Option<Suspension>,
     snapshot_step: u64,
 }
 
@@ -151,6 +156,8 @@ enum Input {
         cause: AttemptCause,
         result: Result<Permit, AttemptError>,
     },
+    /// A child run was ended, and its parent may take notice.
+    ChildEnded { operation: OperationId, attempt: u32 },
     /// A child run is suspended.
     Paused { operation: OperationId, paused: Paused },
     /// A child run cannot be performed here now.
@@ -175,6 +182,7 @@ impl Driver {
         store: Arc<dyn Store>,
         lease: Lease,
         fold: Fold,
+        watches: Watches,
         stop: watch::Receiver<Stop>,
     ) -> Self {
         let schemas = Schemas::compile(&context.toolbox);
@@ -184,6 +192,7 @@ impl Driver {
             context,
             store,
             lease,
+            watches,
             schemas,
             progress: fold.progress,
             outbox: Vec::new(),
@@ -199,6 +208,7 @@ impl Driver {
             why: Why::default(),
             orphans: Vec::new(),
             trouble: None,
+            told: true,
             next_look: Instant::now() + INBOX_EVERY,
             handing: None,
             successor: None,
@@ -208,7 +218,7 @@ impl Driver {
             began: Instant::now(),
             active_before,
             modules: fold.modules,
-            already_suspended: fold.suspended,
+            suspension: fold.suspended,
             snapshot_step: step,
             machine: fold.machine,
         }
@@ -220,7 +230,11 @@ impl Driver {
             self.missing().filter(|operation| !is_waiting(operation)).cloned().collect();
         for operation in open {
             let progress = self.progress.get(&operation.id).copied().unwrap_or_default();
-            let next = progress.attempts + 1;
+            // An attempt that was put off has its number already, and did not begin.
+            let (begun, next) = match progress.started {
+                true => (progress.attempts, progress.attempts + 1),
+                false => (progress.attempts.saturating_sub(1), progress.attempts.max(1)),
+            };
             if matches!(operation.request, Request::Timer(_)) {
                 // A time that comes is no attempt.
                 self.starting.push((operation.id, progress.attempts.max(1)));
@@ -239,21 +253,16 @@ impl Driver {
                 self.queue.push_back((operation.id, AttemptCause::Queued));
                 continue;
             }
-            if !progress.started {
-                // An attempt that was put off has its number already.
-                self.admit(operation.id, progress.attempts.max(1), AttemptCause::Recovered)?;
+            if !progress.started && !progress.doubtful {
+                self.admit(operation.id, next, AttemptCause::Recovered)?;
                 continue;
             }
-            match policy::recover(
-                operation.id,
-                &operation.terms,
-                situation(self.now(), &progress, progress.attempts),
-            ) {
+            match policy::recover(operation.id, &operation.terms, situation(self.now(), &progress, begun)) {
                 policy::Verdict::Again(_) => self.admit(operation.id, next, AttemptCause::Recovered)?,
                 policy::Verdict::Fail(failure) => {
                     self.record_outcome(operation.id, Outcome::Failed(failure))?;
                 }
-                policy::Verdict::Ask(reason) => self.open_gate(operation.id, reason)?,
+                policy::Verdict::Ask(reason) => self.open_doubt(operation.id, reason)?,
             }
         }
         self.fill()?;
@@ -299,6 +308,9 @@ impl Driver {
         }
         self.go_on()?;
         loop {
+            if std::mem::take(&mut self.told) && self.ended.is_none() {
+                self.look_for_secrets().await?;
+            }
             self.commit().await?;
             self.launch();
             if self.stopping || self.ended.is_some() {
@@ -313,6 +325,8 @@ impl Driver {
                     if self.ended.is_some()
                         || !self.outbox.is_empty()
                         || !self.consumed.is_empty()
+                        || !self.starting.is_empty()
+                        || self.told
                         || self.wake()
                     {
                         continue;

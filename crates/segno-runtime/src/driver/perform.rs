@@ -169,8 +169,13 @@ impl Driver {
                 }
                 let message = format!("the tool panicked: {}", words_of(error));
                 let failure = Failure::new(FailureCode::Internal, message);
-                let error =
-                    AttemptError { failure, received: Received::Possibly, transient: false, after: None };
+                let error = AttemptError {
+                    failure,
+                    received: Received::Possibly,
+                    transient: false,
+                    after: None,
+                    missing: None,
+                };
                 Input::Attempted { operation, attempt, result: Err(error) }
             }
         }
@@ -209,6 +214,10 @@ impl Driver {
             Input::Admitted { operation, attempt, cause, result } => {
                 self.admitted(operation, attempt, cause, result)
             }
+            Input::ChildEnded { operation, attempt } => {
+                self.look_at_child(operation, attempt);
+                Ok(())
+            }
             Input::Paused { operation, paused } => {
                 self.paused.insert(operation, paused);
                 Ok(())
@@ -221,7 +230,13 @@ impl Driver {
                             self.why = Why { by, reason };
                             self.cancel()?;
                         }
-                        Message::Answer { operation, answer } => self.take_answer(operation, answer)?,
+                        Message::Look => {
+                            self.told = true;
+                            self.look_at_children();
+                        }
+                        Message::Answer { operation, attempts, answer } => {
+                            self.take_answer(operation, attempts, answer)?;
+                        }
                         Message::GiveUp { operations, by, reason } => {
                             self.give_up_operations(&operations, by.as_ref(), reason.as_ref())?;
                         }

@@ -168,12 +168,16 @@ impl Driver {
         outcome
     }
 
-    pub(super) fn open_gate(&mut self, operation: OperationId, reason: String) -> Result<(), RunFailure> {
-        let at = self.now();
+    /// Asks whether an effect took place.
+    pub(super) fn open_doubt(&mut self, operation: OperationId, reason: String) -> Result<(), RunFailure> {
         let mut reason = reason;
         self.context.bindings.secrets().text(&mut reason);
+        self.open_gate(operation, Gate::InDoubt { reason })
+    }
+
+    fn open_gate(&mut self, operation: OperationId, gate: Gate) -> Result<(), RunFailure> {
+        let at = self.now();
         self.progress.entry(operation).or_default().pause(at);
-        let gate = Gate::InDoubt { reason };
         self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
         self.resume(Event::gated(at, operation, gate))
     }
@@ -217,6 +221,11 @@ impl Driver {
         let cause = AttemptCause::Failed { code, possibly_received };
         let mut now = situation(self.now(), &progress, attempt);
         now.doubtful |= doubt;
+        if let Some(name) = &error.missing
+            && !now.doubtful
+        {
+            return self.open_gate(id, Gate::Secret { name: name.clone() });
+        }
         match policy::after(id, &operation.terms, now, error) {
             policy::Verdict::Again(_) if self.stopping => {
                 self.attempt(id, attempt + 1, cause);
@@ -233,7 +242,7 @@ impl Driver {
                 Ok(())
             }
             policy::Verdict::Fail(failure) => self.record_outcome(id, Outcome::Failed(failure)),
-            policy::Verdict::Ask(reason) => self.open_gate(id, reason),
+            policy::Verdict::Ask(reason) => self.open_doubt(id, reason),
         }
     }
 

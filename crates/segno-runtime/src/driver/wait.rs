@@ -10,7 +10,7 @@ use crate::error::RunFailure;
 use crate::handle::WaitingOperation;
 use crate::start::child_run;
 
-/// Who answers when nobody does.
+/// Who answers when no person does.
 const NOBODY: &str = "segno";
 
 impl Driver {
@@ -63,8 +63,10 @@ impl Driver {
                 let asked = self.progress.get(&operation.id)?.asked;
                 Some((operation.id, Timestamp::from_millis(asked.saturating_add(limit?))))
             }
-            // Whether something took place does not become clear by waiting.
-            GateState::Waiting(Gate::InDoubt { .. }) | GateState::Open | GateState::Answered => None,
+            // Whether something took place does not become clear by waiting; and a secret that is missing is no answer.
+            GateState::Waiting(Gate::InDoubt { .. } | Gate::Secret { .. })
+            | GateState::Open
+            | GateState::Answered => None,
         })
     }
 
@@ -83,11 +85,54 @@ impl Driver {
         Ok(())
     }
 
+    /// Lets operations go on whose secret is there now.
+    pub(super) async fn look_for_secrets(&mut self) -> Result<(), RunFailure> {
+        let waiting = self.missing().filter_map(|operation| match &operation.gate {
+            GateState::Waiting(Gate::Secret { name }) => Some((operation.id, name.clone())),
+            _ => None,
+        });
+        for (operation, name) in waiting.collect::<Vec<_>>() {
+            // Trouble with the store is told by the attempt that needs the secret.
+            if self.context.bindings.is_stored(&name, self.now()).await {
+                let reason = Some("the secret is there".to_owned());
+                let answer = Answer::Approved { edited: None, reason, by: Some(NOBODY.to_owned()) };
+                self.answer(operation, answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up a child run again that nobody performs here, to see how it stands.
+    pub(super) fn look_at_child(&mut self, operation: OperationId, attempt: u32) {
+        let performed = self.running.values().any(|running| running.operation == operation);
+        let starting = self.starting.iter().any(|(starting, _)| *starting == operation);
+        if self.ended.is_none() && !performed && !starting && self.is_missing(operation) {
+            self.paused.remove(&operation);
+            self.starting.push((operation, attempt.max(1)));
+        }
+    }
+
+    /// Takes up all child runs again that are suspended.
+    pub(super) fn look_at_children(&mut self) {
+        for operation in self.paused.keys().copied().collect::<Vec<_>>() {
+            let attempt = self.progress.get(&operation).map_or(1, |progress| progress.attempts);
+            self.look_at_child(operation, attempt);
+        }
+    }
+
     /// Takes an answer that another process passed on. One that comes too late is dropped: somebody else was faster.
-    pub(super) fn take_answer(&mut self, operation: OperationId, answer: Answer) -> Result<(), RunFailure> {
+    pub(super) fn take_answer(
+        &mut self,
+        operation: OperationId,
+        attempts: u32,
+        answer: Answer,
+    ) -> Result<(), RunFailure> {
         let gate = self.missing().find(|missing| missing.id == operation).map(|missing| &missing.gate);
         let fits = match (gate, &answer) {
-            (Some(GateState::Waiting(Gate::Approval)), Answer::Approved { .. } | Answer::Denied { .. })
+            (
+                Some(GateState::Waiting(Gate::Approval | Gate::Secret { .. })),
+                Answer::Approved { .. } | Answer::Denied { .. },
+            )
             | (Some(GateState::Waiting(Gate::Input)), Answer::Given { .. } | Answer::Denied { .. })
             | (
                 Some(GateState::Waiting(Gate::InDoubt { .. })),
@@ -102,7 +147,9 @@ impl Driver {
                 | Answer::NotDone { .. },
             ) => false,
         };
-        if !fits {
+        // What was in doubt after one attempt says nothing of a later one.
+        let same = self.progress.get(&operation).is_some_and(|progress| progress.attempts == attempts);
+        if !(fits && same) {
             tracing::info!(run = %self.context.run, %operation, "an answer came too late");
             return Ok(());
         }
@@ -122,7 +169,7 @@ impl Driver {
             let Some(operation) = self.missing().find(|operation| operation.id == *id) else { continue };
             let progress = self.progress.get(id).copied().unwrap_or_default();
             match (&operation.gate, &operation.request) {
-                (GateState::Waiting(Gate::Approval | Gate::Input), _) => {
+                (GateState::Waiting(Gate::Approval | Gate::Input | Gate::Secret { .. }), _) => {
                     let reason = Some(reason.cloned().unwrap_or_else(|| "it was given up".to_owned()));
                     self.answer(*id, Answer::Denied { reason, by: by.cloned() })?;
                 }
@@ -130,11 +177,14 @@ impl Driver {
                 (GateState::Open | GateState::Answered, Request::AgentCall(_)) if progress.started => {
                     let (engine, child) = (self.context.engine.clone(), child_run(*id));
                     let (by, reason) = (by.cloned(), reason.cloned());
-                    self.spawn(Running::idle(*id, progress.attempts), async move {
+                    // It must not be taken up while it is being ended.
+                    self.starting.retain(|(starting, _)| starting != id);
+                    let (operation, attempt) = (*id, progress.attempts);
+                    self.spawn(Running::idle(operation, attempt), async move {
                         if let Err(error) = engine.cancel(child, by, reason).await {
                             tracing::debug!(%child, %error, "a child run is over, or could not be ended");
                         }
-                        Input::GivenUp
+                        Input::ChildEnded { operation, attempt }
                     });
                 }
                 (GateState::Open | GateState::Answered, _) => {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-use crate::receiver::{Call, Message, line, say};
-use crate::store::{Boundary, Trouble, TroubledStore};
+use crate::receiver::{Call, Message, Reply, line, say};
+use crate::store::{Boundary, RECEIPTS, Trouble, TroubledStore};
 
 /// The environment variable that holds a process's orders.
 pub(crate) const ORDERS: &str = "SEGNO_CRASH_ORDERS";
@@ -89,7 +89,8 @@ pub(crate) async fn open(
     let dir = workspace.join(".segno");
     std::fs::create_dir_all(&dir).unwrap();
     let owner = Owner::claim(&dir.join("owners")).unwrap();
-    let store = TroubledStore::new(SqliteStore::open(dir.join("segno.db")).unwrap(), trouble, boundary);
+    let store = SqliteStore::open(dir.join("segno.db")).unwrap();
+    let store = TroubledStore::new(store, trouble, boundary, workspace.join(RECEIPTS));
     with_tools(receiver).store(store, owner).open(workspace).await.unwrap()
 }
 
@@ -132,7 +133,7 @@ struct Remote {
 }
 
 impl Remote {
-    async fn ask(&self, call: Call) -> std::io::Result<Value> {
+    async fn ask(&self, call: Call) -> std::io::Result<Reply> {
         let mut stream = BufReader::new(UnixStream::connect(&self.receiver).await?);
         stream.write_all(line(&Message::Call(call)).as_bytes()).await?;
         let mut reply = String::new();
@@ -164,11 +165,11 @@ impl Tool for Remote {
             attempt: invocation.attempt,
             n: invocation.arguments["n"].as_u64().expect("the schema asks for it"),
         };
-        let reply = self.ask(call).await.map_err(|error| ToolError {
-            message: error.to_string(),
-            received: Received::Possibly,
-            transient: true,
-        })?;
-        Ok(ToolReturn::structured(reply))
+        let failed = |message, received| ToolError { message, received, transient: true };
+        match self.ask(call).await {
+            Ok(Reply::Done(result)) => Ok(ToolReturn::structured(result)),
+            Ok(Reply::Refused) => Err(failed("not now".to_owned(), Received::No)),
+            Err(error) => Err(failed(error.to_string(), Received::Possibly)),
+        }
     }
 }

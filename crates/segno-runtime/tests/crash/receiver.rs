@@ -31,6 +31,26 @@ pub(crate) enum Message {
     Mark,
 }
 
+/// What is answered to a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// The effect has taken place.
+    Done(Value),
+    /// It has not, and will not by this call.
+    Refused,
+}
+
+/// What becomes of the first call for an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// The receiver says that it does not do it.
+    Refused,
+    /// Nothing takes place, and the line goes dead.
+    Lost,
+    /// The effect takes place, and the line goes dead.
+    Unanswered,
+}
+
 /// One attempt of an effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Call {
@@ -55,12 +75,25 @@ pub(crate) struct Ledger {
     pub(crate) calls: Vec<Call>,
     /// How often each effect has taken place.
     pub(crate) effects: BTreeMap<u64, u32>,
+    /// How often each operation was acted on; a keyed one that is known is acted on and has no further effect.
+    acted: BTreeMap<OperationId, u32>,
     /// The keys of the keyed calls.
     keys: BTreeSet<OperationId>,
 }
 
 impl Ledger {
-    fn enter(&mut self, call: Call) {
+    /// Writes down a call; says what becomes of it.
+    fn enter(&mut self, call: Call, first: Option<Mishap>) -> Option<Mishap> {
+        let mishap = first.filter(|_| self.calls.iter().all(|known| known.n != call.n));
+        if matches!(mishap, None | Some(Mishap::Unanswered)) {
+            self.act(&call);
+        }
+        self.calls.push(call);
+        mishap
+    }
+
+    fn act(&mut self, call: &Call) {
+        *self.acted.entry(call.operation).or_default() += 1;
         let effects = self.effects.entry(call.n).or_default();
         match call.class {
             // Reading again has no effect, and setting again what is set is the same effect.
@@ -69,7 +102,11 @@ impl Ledger {
             // No tool is composite: it would count as the most careful class.
             EffectClass::Unsafe | EffectClass::Composite => *effects += 1,
         }
-        self.calls.push(call);
+    }
+
+    /// How often the receiver acted on an operation.
+    pub(crate) fn acted(&self, operation: OperationId) -> u32 {
+        self.acted.get(&operation).copied().unwrap_or_default()
     }
 
     /// The calls of one operation.
@@ -87,6 +124,7 @@ pub(crate) struct Receiver {
 
 struct Shared {
     ledger: Mutex<Ledger>,
+    mishaps: &'static [(u64, Mishap)],
     arrived: Condvar,
     /// Calls that are never answered: whoever makes one waits until it dies.
     held: Mutex<BTreeSet<u64>>,
@@ -96,11 +134,12 @@ struct Shared {
 }
 
 impl Receiver {
-    pub(crate) fn listen(path: &Path) -> Self {
+    pub(crate) fn listen(path: &Path, mishaps: &'static [(u64, Mishap)]) -> Self {
         let listener = UnixListener::bind(path).unwrap();
         let (hello, hellos) = mpsc::channel();
         let shared = Arc::new(Shared {
             ledger: Mutex::default(),
+            mishaps,
             arrived: Condvar::new(),
             held: Mutex::default(),
             handlers: Mutex::default(),
@@ -131,12 +170,12 @@ impl Receiver {
         self.shared.held.lock().unwrap().clear();
     }
 
-    /// Waits until this effect has been received.
+    /// Waits until a call for this effect has been received.
     pub(crate) fn wait_for(&self, n: u64) {
         let ledger = self.shared.ledger.lock().unwrap();
-        let missing = |ledger: &mut Ledger| !ledger.effects.contains_key(&n);
+        let missing = |ledger: &mut Ledger| ledger.calls.iter().all(|call| call.n != n);
         let (_ledger, waited) = self.shared.arrived.wait_timeout_while(ledger, PATIENCE, missing).unwrap();
-        assert!(!waited.timed_out(), "effect {n} was never received");
+        assert!(!waited.timed_out(), "effect {n} was never asked for");
     }
 
     /// What has arrived once everything that dead processes sent is taken in.
@@ -208,9 +247,10 @@ impl Shared {
             Message::Mark => "\n".to_owned(),
             Message::Call(call) => {
                 std::thread::sleep(WAY);
-                let reply = format!("{}\n", call.reply());
+                let done = Reply::Done(call.reply());
                 let held = self.held.lock().unwrap().contains(&call.n);
-                self.ledger.lock().unwrap().enter(call);
+                let first = self.mishaps.iter().find(|(n, _)| *n == call.n).map(|(_, mishap)| *mishap);
+                let mishap = self.ledger.lock().unwrap().enter(call, first);
                 self.arrived.notify_all();
                 if held {
                     // Nothing more comes: this ends when the caller does.
@@ -218,7 +258,12 @@ impl Shared {
                     return;
                 }
                 std::thread::sleep(WAY);
-                reply
+                let reply = match mishap {
+                    None => done,
+                    Some(Mishap::Refused) => Reply::Refused,
+                    Some(Mishap::Lost | Mishap::Unanswered) => return,
+                };
+                format!("{}\n", serde_json::to_string(&reply).unwrap())
             }
         };
         // The caller may be dead by now.

@@ -1,16 +1,22 @@
-//! A store that dies, or fails, at one of its commits.
+//! A store that dies, or fails, at one of its commits, and that leaves a receipt for each record that it acknowledged.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segno_core::{Digest, RunId};
+use segno_core::{Digest, RunId, Timestamp};
 use segno_store::{
-    AcquireError, AppendError, Archive, CreateError, Created, ImportError, Imported, Lease, Message,
+    AcquireError, AppendError, Archive, Body, CreateError, Created, ImportError, Imported, Lease, Message,
     NewRecord, NewRun, OpenError, Owner, PostError, ReadError, Record, RunFilter, RunSummary, Snapshot,
     SnapshotError, SqliteStore, StorageError, Store,
 };
 use serde::{Deserialize, Serialize};
+
+/// The file with the receipts, in the folder of the workspace.
+pub(crate) const RECEIPTS: &str = "receipts";
 
 /// Longer than an effect is on its way.
 const PAUSE: Duration = Duration::from_millis(3);
@@ -55,27 +61,59 @@ impl Trouble {
     }
 }
 
+/// A record that a process was told is in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Receipt {
+    pub(crate) run: RunId,
+    pub(crate) seq: u64,
+    pub(crate) body: Body,
+}
+
+/// The receipts of all processes so far. A line that its process did not finish is none.
+pub(crate) fn receipts(file: &Path) -> Vec<Receipt> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// The real store, with trouble at one boundary.
 pub(crate) struct TroubledStore {
     inner: SqliteStore,
     trouble: Trouble,
     boundary: Option<Boundary>,
     commits: AtomicU32,
+    receipts: File,
 }
 
 impl TroubledStore {
-    pub(crate) fn new(inner: SqliteStore, trouble: Trouble, boundary: Option<Boundary>) -> Self {
-        Self { inner, trouble, boundary, commits: AtomicU32::new(0) }
+    pub(crate) fn new(
+        inner: SqliteStore,
+        trouble: Trouble,
+        boundary: Option<Boundary>,
+        receipts: PathBuf,
+    ) -> Self {
+        let receipts = OpenOptions::new().create(true).append(true).open(receipts).unwrap();
+        Self { inner, trouble, boundary, commits: AtomicU32::new(0), receipts }
     }
 
-    /// Does the commit's own work between its two boundaries.
+    /// Does the commit's own work between its two boundaries. `receipts` says what was acknowledged.
     async fn commit<T, E: From<StorageError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
+        receipts: impl FnOnce(&T) -> Vec<Receipt>,
     ) -> Result<T, E> {
         let commit = self.commits.fetch_add(1, Ordering::SeqCst);
         self.reach(Boundary { commit, side: Side::Before }).await?;
         let result = work.await;
+        if let Ok(done) = &result {
+            let lines = receipts(done).into_iter().map(|receipt| {
+                let mut line = serde_json::to_string(&receipt).unwrap();
+                line.push('\n');
+                line
+            });
+            // All at once, so that no process leaves half a line.
+            (&self.receipts).write_all(lines.collect::<String>().as_bytes()).unwrap();
+        }
         self.reach(Boundary { commit, side: Side::After }).await?;
         result
     }
@@ -104,16 +142,22 @@ impl TroubledStore {
 #[async_trait]
 impl Store for TroubledStore {
     async fn create(&self, run: NewRun) -> Result<Created, CreateError> {
-        self.commit(self.inner.create(run)).await
+        let begun = begun(&run);
+        self.commit(self.inner.create(run), |created| match created {
+            Created::New(_) => begun,
+            Created::Existing(_) => Vec::new(),
+        })
+        .await
     }
 
-    async fn hand_off(
+    async fn hand_off_with(
         &self,
         lease: &mut Lease,
         records: Vec<NewRecord>,
+        consumed: Vec<u64>,
         successor: NewRun,
     ) -> Result<Created, CreateError> {
-        self.commit(self.inner.hand_off(lease, records, successor)).await
+        self.commit(self.inner.hand_off_with(lease, records, consumed, successor), |_| Vec::new()).await
     }
 
     async fn append_with(
@@ -122,19 +166,28 @@ impl Store for TroubledStore {
         records: Vec<NewRecord>,
         consumed: Vec<u64>,
     ) -> Result<Vec<u64>, AppendError> {
-        self.commit(self.inner.append_with(lease, records, consumed)).await
+        let run = lease.run();
+        let bodies: Vec<Body> = records.iter().map(|record| record.body.clone()).collect();
+        self.commit(self.inner.append_with(lease, records, consumed), |seqs| {
+            seqs.iter().zip(bodies).map(|(seq, body)| Receipt { run, seq: *seq, body }).collect()
+        })
+        .await
     }
 
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
-        self.commit(self.inner.acquire(run, owner)).await
+        self.commit(self.inner.acquire(run, owner), |_| Vec::new()).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), AppendError> {
-        self.commit(self.inner.release(lease)).await
+        self.commit(self.inner.release(lease), |_| Vec::new()).await
     }
 
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
         self.inner.read(run, from).await
+    }
+
+    async fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.inner.first(run).await
     }
 
     async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
@@ -147,6 +200,14 @@ impl Store for TroubledStore {
 
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {
         self.inner.find_runs(prefix).await
+    }
+
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
+        self.inner.takeable(owner, now, limit).await
+    }
+
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError> {
+        self.inner.next_wake(after).await
     }
 
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {
@@ -174,10 +235,16 @@ impl Store for TroubledStore {
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
-        self.commit(self.inner.save_snapshot(lease, snapshot)).await
+        self.commit(self.inner.save_snapshot(lease, snapshot), |_| Vec::new()).await
     }
 
     async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
         self.inner.snapshot(run).await
     }
+}
+
+/// The first records of a run.
+fn begun(run: &NewRun) -> Vec<Receipt> {
+    let first = (0..).zip(&run.records);
+    first.map(|(seq, record)| Receipt { run: run.run, seq, body: record.body.clone() }).collect()
 }

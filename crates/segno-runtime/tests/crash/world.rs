@@ -8,74 +8,14 @@ use std::time::{Duration, Instant};
 
 use segno_core::{AgentResponse, Answer, Digest, OperationId, RunId, Status};
 use segno_runtime::{Engine, EngineError, Inspection, RunEnd, RunFailure};
-use segno_store::{AcquireError, AppendError, Body, CreateError, Record, RunFilter, Start};
+use segno_store::{AcquireError, AppendError, Body, CreateError, Record, RunFilter, RunSummary, Start};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::process::{self, ENDED, ORDERS, Orders, SUSPENDED, Task, Word};
 use crate::receiver::{Ledger, Receiver};
-use crate::store::{Boundary, Trouble};
-
-/// Reads, sets, keyed and unsafe effects, one after another and at once, with and without a gate, and the memory.
-/// Each effect has a number of its own, and uses what came before it.
-const AGENT: &str = r#"
-name = "a"
-version = "1.0.0"
-description = "One effect of each class, and more."
-
-[tools]
-allow = ["local.*"]
-
-[[steps]]
-id = "look"
-tool = "local.read"
-with = { n = 1 }
-
-[[steps]]
-id = "pay"
-tool = "local.unsafe"
-with = { n = "{{steps.look.n + 1}}" }
-
-[[steps]]
-parallel = [
-  { id = "set", tool = "local.idempotent", with = { n = "{{steps.pay.n + 1}}" } },
-  { id = "order", tool = "local.keyed", with = { n = "{{steps.pay.n + 2}}" } },
-  { id = "ship", tool = "local.unsafe", with = { n = 5 } },
-  { memory_create = { entity = "crash one", content = "a first observation, {{steps.pay.receipt}}" } },
-]
-
-[[steps]]
-memory_create = { entity = "crash two", content = "a second observation, {{steps.order.receipt}}" }
-
-[[steps]]
-parallel = [
-  { id = "again", tool = "local.read", with = { n = 6 } },
-  { id = "refund", tool = "local.unsafe", with = { n = 7 }, approve = true },
-  { id = "bill", tool = "local.keyed", with = { n = "{{steps.order.n * 2}}" }, approve = true },
-]
-
-[[steps]]
-id = "found"
-memory_search = { query = "observation", limit = 100 }
-
-[[steps]]
-respond = """
-{{steps.look.receipt}}, {{steps.pay.receipt}}, {{steps.set.receipt}}, {{steps.order.receipt}}, {{steps.again.receipt}}, \
-{{steps.refund.receipt}}, {{steps.bill.receipt}}; {{steps.found.length}} observations"""
-"#;
-
-/// What a run of [`AGENT`] answers when nothing is lost and nothing doubled.
-const ANSWER: &str =
-    "receipt 1, receipt 2, receipt 3, receipt 4, receipt 6, receipt 7, receipt 8; 2 observations";
-
-/// The effect whose result no later step reads: a person says only that it was done.
-const UNREAD: u64 = 5;
-
-/// The effects that wait for an approval.
-pub(crate) const GATED: [u64; 2] = [7, 8];
-
-/// All effects of a run.
-const EFFECTS: u64 = 8;
+use crate::scenario::Scenario;
+use crate::store::{Boundary, RECEIPTS, Trouble, receipts};
 
 /// More lives than any run needs.
 const LIVES_MAX: usize = 100;
@@ -100,12 +40,12 @@ pub(crate) enum Life {
     },
 }
 
-/// What a run that ended has left behind, apart from ids and times.
+/// What a run that ended and those below it have left behind, apart from ids and times.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Course {
-    response: AgentResponse,
-    requests: Vec<(u64, Vec<u32>, String, Digest)>,
-}
+pub(crate) struct Course(Vec<(AgentResponse, Vec<Asked>)>);
+
+/// An operation: its step, its place, what it is, and its digest.
+type Asked = (u64, Vec<u32>, String, Digest);
 
 /// How often the person was asked, and said what.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -116,6 +56,7 @@ pub(crate) struct Said {
 }
 
 pub(crate) struct World {
+    scenario: &'static Scenario,
     dir: TempDir,
     runtime: Runtime,
     /// Reads the journal; it owns no run unless a test says so.
@@ -128,32 +69,49 @@ pub(crate) struct World {
 /// What was true at the last look, and must stay true.
 #[derive(Default)]
 struct Witness {
-    records: Vec<Record>,
+    records: BTreeMap<RunId, Vec<Record>>,
     /// Operations that had their outcome, and the calls that they had made.
     settled: BTreeMap<OperationId, usize>,
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(scenario: &'static Scenario) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("agents")).unwrap();
         std::fs::write(dir.path().join("segno.toml"), "").unwrap();
-        std::fs::write(dir.path().join("agents/a.toml"), AGENT).unwrap();
-        let receiver = Receiver::listen(&dir.path().join("receiver"));
+        for (name, text) in scenario.agents {
+            std::fs::write(dir.path().join(format!("agents/{name}.toml")), text).unwrap();
+        }
+        let receiver = Receiver::listen(&dir.path().join("receiver"), scenario.mishaps);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reader = runtime.block_on(process::with_tools(receiver.path()).open(dir.path())).unwrap();
-        Self { dir, runtime, reader, receiver, witness: RefCell::default(), said: RefCell::default() }
+        Self {
+            scenario,
+            dir,
+            runtime,
+            reader,
+            receiver,
+            witness: RefCell::default(),
+            said: RefCell::default(),
+        }
     }
 
     pub(crate) fn said(&self) -> Said {
         *self.said.borrow()
     }
 
+    /// All runs, the one that was started before those below it.
+    fn runs(&self) -> Vec<RunSummary> {
+        let mut runs = self.runtime.block_on(self.reader.runs(&RunFilter::default())).unwrap();
+        runs.sort_by_key(|summary| summary.parent.is_some());
+        let started = runs.iter().filter(|summary| summary.parent.is_none()).count();
+        assert!(started <= 1 && runs.len() <= self.scenario.runs, "one start made {runs:#?}");
+        runs
+    }
+
     /// The run, if there is one yet.
     pub(crate) fn run(&self) -> Option<RunId> {
-        let runs = self.runtime.block_on(self.reader.runs(&RunFilter::default())).unwrap();
-        assert!(runs.len() <= 1, "one start made {} runs", runs.len());
-        runs.first().map(|summary| summary.run)
+        self.runs().first().map(|summary| summary.run)
     }
 
     pub(crate) fn inspect(&self, run: RunId) -> Inspection {
@@ -186,12 +144,13 @@ impl World {
         let ledger = self.receiver.ledger();
         let mut said = self.said.borrow_mut();
         let answers = inspection.waiting.iter().map(|waiting| {
+            let done = ledger.acted(waiting.operation) > 0;
             let word = match (waiting.kind(), ledger.calls_of(waiting.operation).next()) {
                 ("approval", None) => Word::Approve,
                 ("approval", Some(call)) => panic!("effect {} did not wait for its approval", call.n),
-                (_, Some(call)) if call.n == UNREAD => Word::Done,
-                (_, Some(call)) => Word::DoneWith(call.reply()),
-                (_, None) => Word::NotDone,
+                (_, Some(call)) if done && self.scenario.unread.contains(&call.n) => Word::Done,
+                (_, Some(call)) if done => Word::DoneWith(call.reply()),
+                (_, _) => Word::NotDone,
             };
             match word {
                 Word::Approve => said.approved += 1,
@@ -268,16 +227,21 @@ impl World {
     /// Checks what must be true at any time between two processes.
     pub(crate) fn look(&self) {
         let ledger = self.receiver.settle();
-        let records = match self.run() {
-            Some(run) => self.inspect(run).records,
-            None => Vec::new(),
-        };
+        let runs = self.runs().into_iter().map(|summary| summary.run);
+        let journals: BTreeMap<RunId, Vec<Record>> =
+            runs.map(|run| (run, self.inspect(run).records)).collect();
         let mut witness = self.witness.borrow_mut();
-        assert!(
-            records.starts_with(&witness.records),
-            "a record is lost: {:#?} became {records:#?}",
-            witness.records
-        );
+        for (run, before) in &witness.records {
+            let now = journals.get(run).map(Vec::as_slice).unwrap_or_default();
+            assert!(now.starts_with(before), "a record is lost: {before:#?} became {now:#?}");
+        }
+        for receipt in receipts(&self.dir.path().join(RECEIPTS)) {
+            let records = journals.get(&receipt.run).map(Vec::as_slice).unwrap_or_default();
+            let found = records.iter().find(|record| record.seq == receipt.seq);
+            let kept = found.is_some_and(|record| record.body == receipt.body);
+            assert!(kept, "what was acknowledged is lost: {receipt:?}, of {records:#?}");
+        }
+        let records: Vec<&Record> = journals.values().flatten().collect();
         check_intents(&records, &ledger);
         for (operation, calls) in &witness.settled {
             let now = ledger.calls_of(*operation).count();
@@ -292,29 +256,36 @@ impl World {
             .filter_map(|record| record.operation)
             .map(|operation| (operation, ledger.calls_of(operation).count()))
             .collect();
-        witness.records = records;
+        witness.records = journals;
     }
 
     /// Checks a run that has ended against the promises of the classes, and returns its course.
     pub(crate) fn course(&self) -> Course {
         let ledger = self.receiver.settle();
-        let once: BTreeMap<u64, u32> = (1..=EFFECTS).map(|n| (n, 1)).collect();
+        let once: BTreeMap<u64, u32> = self.scenario.effects.iter().map(|n| (*n, 1)).collect();
         assert_eq!(ledger.effects, once, "{:#?}", ledger.calls);
-        let run = self.run().expect("a run that has ended");
-        let inspection = self.inspect(run);
-        let response = inspection.response.expect("a run that has ended");
-        assert_eq!(response.status, Status::Completed, "{response:?}");
-        assert_eq!(response.answer.as_deref(), Some(ANSWER));
-        let replay = self.runtime.block_on(self.reader.replay(run)).unwrap();
-        assert!(replay.identical, "{replay:?}");
+        let runs = self.runs();
+        assert_eq!(runs.len(), self.scenario.runs, "{runs:#?}");
+        let course = Course(runs.iter().map(|summary| self.course_of(summary.run)).collect());
+        let response = &course.0[0].0;
+        assert_eq!(response.answer.as_deref(), Some(self.scenario.answer));
         // It is at its end for everybody, and whoever asks is told so at once.
         let again = self.runtime.block_on(process::advance(&self.reader, Task::Start)).unwrap();
         assert_eq!(again, RunEnd::Ended(response.clone()));
-        let requests = inspection.records.into_iter().filter_map(|record| match record.body {
+        course
+    }
+
+    fn course_of(&self, run: RunId) -> (AgentResponse, Vec<Asked>) {
+        let inspection = self.inspect(run);
+        let response = inspection.response.expect("a run that has ended");
+        assert_eq!(response.status, Status::Completed, "{response:?}");
+        let replay = self.runtime.block_on(self.reader.replay(run)).unwrap();
+        assert!(replay.identical, "{replay:?}");
+        let asked = inspection.records.into_iter().filter_map(|record| match record.body {
             Body::Requested { step, ordinal, label, digest, .. } => Some((step, ordinal, label, digest)),
             _ => None,
         });
-        Course { requests: requests.collect(), response }
+        (response, asked.collect())
     }
 
     /// Goes on with the run in this process, which has the reader's engine.
@@ -331,7 +302,7 @@ pub(crate) fn kill(mut child: Child) {
 }
 
 /// Every attempt that was received is in the journal, and no attempt was made twice.
-fn check_intents(records: &[Record], ledger: &Ledger) {
+fn check_intents(records: &[&Record], ledger: &Ledger) {
     let mut intents = BTreeSet::new();
     for record in records {
         let Some(operation) = record.operation else { continue };

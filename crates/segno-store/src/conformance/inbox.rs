@@ -106,3 +106,87 @@ pub async fn an_inbox_is_bounded<S: Store + 'static>(new: impl Fn() -> S) {
     store.post(run, cancel("x")).await.unwrap();
     assert_eq!(store.inbox(run).await.unwrap().last(), Some(&(1_001, cancel("x"))));
 }
+
+/// The title says it.
+pub async fn a_handover_takes_the_messages_that_wait_along<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut lease = create(&store, in_session(new_run(1, &owner), "s")).await;
+    let (first, second) = (lease.run(), run_id(2));
+    for reason in ["a", "b", "c", "d"] {
+        store.post(first, cancel(reason)).await.unwrap();
+    }
+    store.append_with(&mut lease, vec![note(1)], vec![1]).await.unwrap();
+    let next = || successor_of(new_run(2, &owner), first, "s");
+    // One that is refused moves nothing.
+    let records = || vec![handed_off(second)];
+    let error = store.hand_off_with(&mut lease, records(), vec![3, 1], next()).await.unwrap_err();
+    assert!(matches!(error, CreateError::Append(AppendError::UnknownMessage { number: 1, .. })), "{error}");
+    assert_eq!(store.inbox(first).await.unwrap(), [(2, cancel("b")), (3, cancel("c")), (4, cancel("d"))]);
+    assert!(matches!(store.summary(second).await, Err(ReadError::UnknownRun { .. })));
+    // What was taken is gone, the rest is there for the run that goes on.
+    let created = store.hand_off_with(&mut lease, records(), vec![3], next()).await.unwrap();
+    let Created::New(mut second_lease) = created else { panic!("{created:?}") };
+    assert_eq!(store.inbox(first).await.unwrap(), []);
+    assert_eq!(store.inbox(second).await.unwrap(), [(1, cancel("b")), (2, cancel("d"))]);
+    let error = store.post(first, cancel("e")).await.unwrap_err();
+    assert!(matches!(error, PostError::Ended { status: RunStatus::HandedOff, .. }), "{error}");
+    store.post(second, cancel("e")).await.unwrap();
+    store.append_with(&mut second_lease, vec![note(1)], vec![2]).await.unwrap();
+    assert_eq!(store.inbox(second).await.unwrap(), [(1, cancel("b")), (3, cancel("e"))]);
+    store.release(second_lease).await.unwrap();
+    assert_eq!(store.acquire(second, &owner).await.unwrap().next_seq(), 2);
+
+    // A successor that is there already keeps what it has, and loses what comes once it has ended.
+    for (number, is_over) in [(10, false), (20, true)] {
+        let mut root = create(&store, in_session(new_run(number, &owner), "t")).await;
+        let child = |child: u64| child_of(in_session(new_run(number + child, &owner), "t"), run_id(number));
+        let mut from = create(&store, child(1)).await;
+        let goes_on = || child_of(successor_of(new_run(number + 2, &owner), from.run(), "t"), run_id(number));
+        let (goes_on, again) = (goes_on(), goes_on());
+        let mut to = create(&store, goes_on).await;
+        store.post(to.run(), cancel("own")).await.unwrap();
+        if is_over {
+            store.append(&mut to, vec![completed(50)]).await.unwrap();
+        }
+        store.post(from.run(), cancel("passed on")).await.unwrap();
+        let created = store.hand_off(&mut from, vec![handed_off(to.run())], again).await.unwrap();
+        assert!(matches!(created, Created::Existing(run) if run == to.run()), "{created:?}");
+        assert_eq!(store.inbox(from.run()).await.unwrap(), []);
+        let expected = if is_over { vec![] } else { vec![(1, cancel("own")), (2, cancel("passed on"))] };
+        assert_eq!(store.inbox(to.run()).await.unwrap(), expected);
+        store.append(&mut root, vec![completed(60)]).await.unwrap();
+    }
+}
+
+/// The title says it.
+pub async fn the_commit_that_ends_a_run_tells_the_one_that_waits_for_it<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut parent_lease = create(&store, new_run(1, &owner)).await;
+    let parent = parent_lease.run();
+    let child = |number| in_session(child_of(new_run(number, &owner), parent), "s");
+    // Nobody is told of what goes on, or of a run whose lease tells nobody.
+    let mut silent = create(&store, child(2)).await;
+    store.append(&mut silent, vec![completed(9)]).await.unwrap();
+    let mut lease = create(&store, child(3)).await.telling(parent);
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap(), []);
+    // A handoff is no end to whoever waits, but that of the run after it is.
+    let next = child_of(successor_of(new_run(4, &owner), run_id(3), "s"), parent);
+    let created = store.hand_off(&mut lease, vec![handed_off(run_id(4))], next).await.unwrap();
+    let Created::New(mut lease) = created else { panic!("{created:?}") };
+    assert_eq!(store.inbox(parent).await.unwrap(), []);
+    store.append(&mut lease, vec![completed(10)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap(), [(1, Message::Look)]);
+    // What comes late ends it no second time.
+    let late = Body::Late { outcome: Outcome::TimerFired };
+    store
+        .append(&mut lease, vec![NewRecord::of(at(11), OperationId::from_bytes([1; 16]), late)])
+        .await
+        .unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap().len(), 1);
+    // One that has ended needs no word.
+    let mut last = create(&store, child(5)).await.telling(parent);
+    store.append(&mut parent_lease, vec![completed(12)]).await.unwrap();
+    store.append(&mut last, vec![completed(13)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap(), []);
+}

@@ -104,6 +104,30 @@ pub async fn an_exported_run_enters_another_journal_as_it_was<S: Store>(new: imp
     assert_eq!(imported.known, runs[..2]);
 }
 
+/// The title says it.
+pub async fn an_import_does_not_bring_back_what_was_erased<S: Store>(new: impl Fn() -> S) {
+    let (store, elsewhere, owner) = (new(), new_elsewhere(), Owner::in_process());
+    for number in [11, 12, 13] {
+        ended(&elsewhere, portable_run(number, &owner), 50).await;
+    }
+    let all = elsewhere.export(&[run_id(11), run_id(12), run_id(13)]).await.unwrap();
+    let file = |number: u64| portable_run(number, &Owner::in_process()).blobs.remove(0);
+    for number in [11, 12] {
+        ended(&store, portable_run(number, &owner), 50).await;
+    }
+    let own = store.export(&[run_id(11)]).await.unwrap();
+    store.erase(run_id(11), None).await.unwrap();
+    assert_eq!(store.import(own).await.unwrap().known, [run_id(11)]);
+    assert_eq!(store.blob(file(11).0).await.unwrap(), None);
+    // Neither does one that adds something else.
+    let imported = store.import(all).await.unwrap();
+    assert_eq!((imported.added, imported.known), (vec![run_id(13)], vec![run_id(11), run_id(12)]));
+    assert_eq!(store.blob(file(11).0).await.unwrap(), None);
+    for number in [12, 13] {
+        assert_eq!(store.blob(file(number).0).await.unwrap(), Some(file(number).1));
+    }
+}
+
 /// Runs move between kinds of stores, so the other end of a test is always the twin in memory.
 fn new_elsewhere() -> crate::MemoryStore {
     crate::MemoryStore::new()

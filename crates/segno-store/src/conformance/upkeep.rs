@@ -91,22 +91,108 @@ pub async fn runs_that_nobody_living_owns_can_be_taken<S: Store>(new: impl Fn() 
 }
 
 /// The title says it.
+pub async fn many_runs_of_one_cause_hide_no_others<S: Store>(new: impl Fn() -> S) {
+    const CAUSES: usize = 4;
+    let (store, worker) = (new(), Owner::in_process());
+    // Many of one cause, and two of each other one.
+    for many in 0..CAUSES {
+        let dead = Owner::in_process();
+        let mut causes = [const { Vec::new() }; CAUSES];
+        for (cause, runs) in causes.iter_mut().enumerate() {
+            for place in 0..if cause == many { 40 } else { 2 } {
+                let owner = if cause == 1 { &dead } else { &worker };
+                let mut lease =
+                    create(&store, new_run((many * 10 + cause) as u64 * 100 + place, owner)).await;
+                // The one that is created last is due longest.
+                let wake_at = (cause == 2).then_some(100 - place);
+                if cause >= 2 {
+                    store.append(&mut lease, vec![suspended(50, wake_at)]).await.unwrap();
+                }
+                if cause == 3 {
+                    store.post(lease.run(), Message::Look).await.unwrap();
+                }
+                runs.push(lease.run());
+                if cause != 1 {
+                    store.release(lease).await.unwrap();
+                }
+            }
+        }
+        drop(dead);
+        causes[2].reverse();
+        let take = async |limit: u32| store.takeable(&worker, at(100), limit).await.unwrap();
+        for limit in [8, 11, 46, 100] {
+            let found = take(limit).await;
+            assert_eq!(found.len(), limit.min(46) as usize);
+            for (cause, runs) in causes.iter().enumerate() {
+                let of: Vec<RunId> = found.iter().copied().filter(|run| runs.contains(run)).collect();
+                assert!(of.len() >= 2, "{many}, {cause}: {of:?}");
+                assert_eq!(
+                    of,
+                    runs[..of.len()],
+                    "{many}, {cause}: those that have waited longest come first"
+                );
+            }
+        }
+        // Even one at a time, though nobody takes what is found.
+        let mut seen = BTreeSet::new();
+        for _ in 0..CAUSES {
+            let found = take(1).await;
+            seen.extend(causes.iter().position(|runs| runs.contains(&found[0])));
+        }
+        assert_eq!(seen.len(), CAUSES, "{many}: {seen:?}");
+        for run in causes.iter().flatten() {
+            let mut lease = store.acquire(*run, &worker).await.unwrap();
+            store.append(&mut lease, vec![completed(200)]).await.unwrap();
+        }
+        assert_eq!(take(100).await, []);
+    }
+}
+
+/// The title says it.
 pub async fn the_next_time_to_wake_is_known<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
-    assert_eq!(store.next_wake().await.unwrap(), None);
+    assert_eq!(store.next_wake(at(0)).await.unwrap(), None);
     let mut leases = Vec::new();
     for (number, wake_at) in [(1, Some(300)), (2, Some(200)), (3, None)] {
         let mut lease = create(&store, new_run(number, &owner)).await;
         store.append(&mut lease, vec![suspended(50, wake_at)]).await.unwrap();
         leases.push(lease);
     }
+    // Those whose time has come are not waited for.
+    for (after, expected) in
+        [(0, Some(200)), (199, Some(200)), (200, Some(300)), (299, Some(300)), (300, None), (u64::MAX, None)]
+    {
+        assert_eq!(store.next_wake(at(after)).await.unwrap(), expected.map(at), "after {after}");
+    }
     for expected in [Some(at(200)), Some(at(300)), None] {
-        assert_eq!(store.next_wake().await.unwrap(), expected);
+        assert_eq!(store.next_wake(at(0)).await.unwrap(), expected);
         let earliest = leases
             .iter_mut()
             .find(|lease| lease.run() == run_id(if expected == Some(at(200)) { 2 } else { 1 }));
         store.append(earliest.unwrap(), vec![note(1)]).await.unwrap();
     }
+}
+
+/// The title says it.
+pub async fn the_latest_time_is_far_away_and_not_long_ago<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    for (number, wake_at) in (1..).zip([i64::MAX.cast_unsigned(), i64::MAX.cast_unsigned() + 1, u64::MAX]) {
+        let mut lease = create(&store, new_run(number, &owner)).await;
+        let run = lease.run();
+        store.append(&mut lease, vec![suspended(50, Some(wake_at))]).await.unwrap();
+        store.release(lease).await.unwrap();
+        assert_eq!(store.takeable(&owner, at(1 << 50), 9).await.unwrap(), []);
+        let latest = at(i64::MAX.cast_unsigned());
+        assert_eq!(store.next_wake(at(0)).await.unwrap(), Some(latest));
+        assert_eq!(store.summary(run).await.unwrap().wake_at, Some(latest));
+        let records = store.read(run, 0).await.unwrap();
+        assert!(
+            matches!(records[1].body, Body::Suspended { wake_at: Some(at), .. } if at.as_millis() == wake_at)
+        );
+        let mut lease = store.acquire(run, &owner).await.unwrap();
+        store.append(&mut lease, vec![completed(60)]).await.unwrap();
+    }
+    assert_eq!(store.next_wake(at(0)).await.unwrap(), None);
 }
 
 /// The title says it.
@@ -203,6 +289,16 @@ pub async fn a_file_that_others_use_is_not_erased<S: Store>(new: impl Fn() -> S)
     let erased = store.erase(other, None).await.unwrap();
     assert_eq!((erased.files, erased.shared_files), (1, 0));
     assert_eq!(store.blob(digest).await.unwrap(), None);
+    // What is not here stays nowhere.
+    let without = |number: u64| {
+        let mut run = sharing(number);
+        run.blobs.clear();
+        run
+    };
+    let one = ended(&store, without(3), 50).await;
+    ended(&store, without(4), 50).await;
+    let erased = store.erase(one, None).await.unwrap();
+    assert_eq!((erased.files, erased.shared_files), (0, 0));
 }
 
 /// The title says it.

@@ -11,24 +11,35 @@ use crate::gc::{GcOptions, GcReport};
 use crate::owner::{Owner, Witness};
 use crate::record::{Body, RecordKind};
 use crate::run::RunStatus;
+use crate::shares::deal;
 
 impl Shelf {
-    pub(super) fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Vec<RunId> {
+    pub(super) fn takeable(&self, owner: &Owner, now: Timestamp, turn: usize, limit: u32) -> Vec<RunId> {
         let mut witness = Witness::new(owner);
-        let can_go_on = |run: &Run| match run.copies.progress.status {
-            RunStatus::Running => true,
-            RunStatus::Suspended => {
-                run.copies.progress.wake_at.is_some_and(|at| at <= now) || !run.inbox.is_empty()
-            }
-            RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled | RunStatus::HandedOff => false,
+        let free = |(_, run): &(&RunId, &Run)| run.owner.is_none_or(|owner| !witness.sees_alive(owner));
+        let mut free: Vec<(&RunId, &Run)> = self.runs.iter().filter(free).collect();
+        free.sort_unstable_by_key(|(_, run)| run.number);
+        let those = |can_go_on: &dyn Fn(&RunId, &Run) -> bool| {
+            free.iter().filter(|(id, run)| can_go_on(id, run)).map(|(id, _)| **id).collect::<Vec<_>>()
         };
-        let runs = self.runs.iter().filter(|(_, run)| can_go_on(run));
-        let free = runs.filter(|(_, run)| run.owner.is_none_or(|owner| !witness.sees_alive(owner)));
-        free.map(|(id, _)| *id).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
+        let status = |run: &Run| run.copies.progress.status;
+        let wake_at = |run: &Run| run.copies.progress.wake_at.filter(|at| *at <= now);
+        let mut due = those(&|_, run| wake_at(run).is_some());
+        due.sort_by_key(|id| self.runs.get(id).and_then(wake_at));
+        let causes = [
+            those(&|_, run| status(run) == RunStatus::Running && run.owner.is_none()),
+            those(&|_, run| status(run) == RunStatus::Running && run.owner.is_some()),
+            due,
+            those(&|id, run| {
+                status(run) == RunStatus::Suspended
+                    && run.inbox.iter().any(|message| message.open(*id).1.is_ok())
+            }),
+        ];
+        deal(causes, turn, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    pub(super) fn next_wake(&self) -> Option<Timestamp> {
-        self.runs.values().filter_map(|run| run.copies.progress.wake_at).min()
+    pub(super) fn next_wake(&self, after: Timestamp) -> Option<Timestamp> {
+        self.runs.values().filter_map(|run| run.copies.progress.wake_at).filter(|at| *at > after).min()
     }
 
     pub(super) fn erase(&mut self, id: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
@@ -65,7 +76,7 @@ impl Shelf {
         run.inbox.clear();
         for digest in files {
             if self.runs.values().any(|run| run.files.contains(&digest)) {
-                erased.shared_files += 1;
+                erased.shared_files += u64::from(self.blobs.contains_key(&digest));
             } else if self.blobs.remove(&digest).is_some() {
                 erased.files += 1;
             }

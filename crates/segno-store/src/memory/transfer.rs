@@ -35,6 +35,20 @@ impl Shelf {
         Ok(())
     }
 
+    /// Moves what waited for a run that has just ended to the one that goes on.
+    pub(super) fn pass_on(&mut self, from: RunId, messages: impl Iterator<Item = StoredMessage>, to: RunId) {
+        let Some(run) = self.runs.get_mut(&to) else { return };
+        if run.copies.progress.status.is_end() {
+            return;
+        }
+        for message in messages {
+            if let Some(passed) = message.pass_on(from, to, run.posted + 1) {
+                run.posted += 1;
+                run.inbox.push(passed);
+            }
+        }
+    }
+
     pub(super) fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
         let (mut configs, mut blobs) = (BTreeMap::new(), BTreeMap::new());
         let mut exported = Vec::new();
@@ -77,7 +91,9 @@ impl Shelf {
         for (digest, json) in archive.configs {
             self.configs.entry(digest).or_insert(json);
         }
-        for (digest, bytes) in archive.blobs {
+        // What was erased here is referred to no more, and must not come back.
+        let used: BTreeSet<Digest> = self.runs.values().flat_map(|run| run.files.iter().copied()).collect();
+        for (digest, bytes) in archive.blobs.into_iter().filter(|(digest, _)| used.contains(digest)) {
             self.blobs.entry(digest).or_insert(bytes);
         }
         Ok(imported)

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -15,8 +15,10 @@ use crate::progress::Progress;
 
 /// Pages of one step: 4 MiB.
 const PAGES: i32 = 1024;
-/// How long to wait when the copy is locked, which only a stranger can do.
+/// How long to wait between two attempts when the copy is locked, which only a stranger can do.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long to try then, without one more page. Whoever looks at a file by accident is done long before.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Copies the journal as it is now to a new file, and examines the copy.
 pub(super) fn backup(
@@ -32,7 +34,7 @@ pub(super) fn backup(
         }
         Err(error) => return Err(BackupError::Target { path: path(), source: error }),
     }
-    let result = copy(source, target, progress).and_then(|()| check(target));
+    let result = copy(source, target, PATIENCE, progress).and_then(|()| check(target));
     if result.is_err() {
         for name in ["", "-wal", "-shm"] {
             let mut file = target.as_os_str().to_owned();
@@ -44,9 +46,16 @@ pub(super) fn backup(
     result
 }
 
-fn copy(source: &Connection, target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), BackupError> {
+fn copy(
+    source: &Connection,
+    target: &Path,
+    patience: Duration,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), BackupError> {
     let at_target = |error| BackupError::Storage(StorageError::new(target.to_str(), error));
     let mut copy = Connection::open(target).map_err(at_target)?;
+    // The loop below waits by itself.
+    copy.busy_timeout(Duration::ZERO).map_err(at_target)?;
     // One read transaction for all steps, so that what others commit meanwhile does not make it begin anew.
     let snapshot = source
         .unchecked_transaction()
@@ -56,6 +65,7 @@ fn copy(source: &Connection, target: &Path, progress: &mut dyn FnMut(Progress)) 
         })
         .map_err(|error| BackupError::Storage(StorageError::new(source.path(), error)))?;
     let backup = Backup::new(&snapshot, &mut copy).map_err(at_target)?;
+    let mut deadline = Instant::now() + patience;
     loop {
         let step = backup.step(PAGES).map_err(at_target)?;
         let state = backup.progress();
@@ -63,8 +73,9 @@ fn copy(source: &Connection, target: &Path, progress: &mut dyn FnMut(Progress)) 
         progress(Progress { done: (total - rest).cast_unsigned(), total: total.cast_unsigned() });
         match step {
             StepResult::Done => return Ok(()),
-            StepResult::More => {}
-            _ => std::thread::sleep(PAUSE),
+            StepResult::More => deadline = Instant::now() + patience,
+            _ if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            _ => return Err(BackupError::Locked { path: target.to_owned() }),
         }
     }
 }
@@ -77,4 +88,23 @@ fn check(target: &Path) -> Result<(), BackupError> {
         return Ok(());
     }
     Err(BackupError::Damaged { path: target.to_owned(), checkup: Box::new(checkup) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_a_stranger_keeps_locked_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("journal.db"), folder.path().join("copy.db"));
+        let source = open::open_writer(&path).unwrap();
+        let stranger = Connection::open(&target).unwrap();
+        stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let error = copy(&source, &target, Duration::from_millis(20), &mut |_| ()).unwrap_err();
+        assert!(matches!(&error, BackupError::Locked { path } if *path == target), "{error}");
+        stranger.execute_batch("ROLLBACK").unwrap();
+        copy(&source, &target, PATIENCE, &mut |_| ()).unwrap();
+        check(&target).unwrap();
+    }
 }

@@ -1,6 +1,7 @@
 //! The examination of the whole file, in one read transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 use rusqlite::{Connection, params};
@@ -153,6 +154,13 @@ fn blobs(connection: &Connection, checkup: &mut Checkup) -> Result<(), rusqlite:
             checkup.findings.push(Finding::File { digest });
         }
     }
+    let missing: i64 = connection.query_row(
+        "SELECT count(DISTINCT digest) FROM reference
+         WHERE place < 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.digest = reference.digest)",
+        [],
+        |row| row.get(0),
+    )?;
+    checkup.missing_files = missing.cast_unsigned();
     Ok(())
 }
 
@@ -201,27 +209,40 @@ fn run_of(
 ) -> Result<(), Fault<ReadError>> {
     let entry = entry(connection, run)?;
     let mut verifier = Verifier::new(run, 0, Link::default());
-    let mut records: Vec<Option<Record>> = Vec::new();
+    // With the content of one record the comparison with all of them is gone, so the others are not kept either.
+    let (mut records, mut first, mut is_complete) = (Vec::new(), None, true);
     let mut times = None;
     {
-        let (first, last) = rows::keys(id, 0);
+        let (begin, end) = rows::keys(id, 0);
         let sql = format!("SELECT {} FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key", rows::COLUMNS);
         let mut statement = connection.prepare_cached(&sql)?;
-        let mut found = statement.query([first, last])?;
+        let mut found = statement.query([begin, end])?;
         while let Some(row) = found.next()? {
             let row = rows::load(connection, row)?.map_err(|flaw| Fault::Refused(verifier.damage(flaw)))?;
             let record = verifier.check_any(&row).map_err(Fault::Refused)?;
             checkup.records += 1;
             checkup.erased += u64::from(record.is_none());
             times = Some((times.map_or(row.at, |(first, _)| first), row.at));
-            records.push(record);
+            match record {
+                Some(record) => {
+                    if record.seq == 0 {
+                        first = Some(record.clone());
+                    }
+                    if is_complete {
+                        records.push(record);
+                    }
+                }
+                None => {
+                    is_complete = false;
+                    records = Vec::new();
+                }
+            }
         }
     }
     verifier.finish(entry.head).map_err(Fault::Refused)?;
-    let complete: Option<Vec<Record>> = records.iter().cloned().collect();
-    match (&complete, records.first()) {
-        (Some(complete), Some(Some(first))) => {
-            entry.copies.check(run, first, complete).map_err(Fault::Refused)?;
+    match &first {
+        Some(first) if is_complete => {
+            entry.copies.check(run, first, &records).map_err(Fault::Refused)?;
         }
         // With the content the proof of what the entry repeats of it is gone, but for the times. The seal covers it.
         _ => {
@@ -237,12 +258,17 @@ fn run_of(
             }
         }
     }
-    if let Some(Some(first)) = records.first() {
+    drop(records);
+    if let Some(first) = &first {
         references(connection, checkup, run, id, first)?;
     }
     let config = entry.copies.config;
     read::config(connection, config)?;
-    checkup.messages += inbox::read(connection, run)?.len() as u64;
+    inbox::visit(connection, run, id, |(_, message)| {
+        checkup.messages += 1;
+        checkup.findings.extend(message.err().map(|source| Finding::Run { run, source }));
+        ControlFlow::Continue(())
+    })?;
     let mut statement =
         connection.prepare_cached("SELECT seq, state, checksum FROM snapshot WHERE run = ?1")?;
     let mut snapshots = statement.query([id])?;

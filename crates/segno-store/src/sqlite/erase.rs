@@ -29,15 +29,17 @@ pub(super) fn erase(
     }
     let keys = select(connection, run, id, operation)?;
     let mut erased = Erased::default();
+    let mut files = BTreeSet::new();
     for key in keys {
         connection
             .prepare_cached("UPDATE record SET form = ?2, body = NULL WHERE key = ?1")?
             .execute(params![key, Form::Erased as u8])?;
         erased.records += 1;
-        let dropped = drop_references(connection, key, key)?;
-        erased.files += dropped.files;
-        erased.shared_files += dropped.shared;
+        drop_references(connection, key, key, &mut files)?;
     }
+    let dropped = delete_all_unused(connection, &files)?;
+    erased.files = dropped.files;
+    erased.shared_files = dropped.shared;
     connection.prepare_cached("DELETE FROM snapshot WHERE run = ?1")?.execute([id])?;
     connection.prepare_cached("DELETE FROM inbox WHERE run = ?1")?.execute([id])?;
     rows::reseal(connection, id)?;
@@ -93,27 +95,42 @@ pub(super) struct Dropped {
     pub(super) shared: u64,
 }
 
-/// Forgets which files these records use, and deletes those that nobody uses any more.
+/// Forgets which files these records use, and says which they were.
 pub(super) fn drop_references(
     connection: &Connection,
     first: i64,
     last: i64,
+    files: &mut BTreeSet<Vec<u8>>,
+) -> Result<(), rusqlite::Error> {
+    let mut statement =
+        connection.prepare_cached("DELETE FROM reference WHERE record BETWEEN ?1 AND ?2 RETURNING digest")?;
+    let mut rows = statement.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        files.insert(row.get(0)?);
+    }
+    Ok(())
+}
+
+/// Deletes those of these files that nobody uses any more.
+pub(super) fn delete_all_unused(
+    connection: &Connection,
+    files: &BTreeSet<Vec<u8>>,
 ) -> Result<Dropped, rusqlite::Error> {
-    let digests = connection
-        .prepare_cached("SELECT DISTINCT digest FROM reference WHERE record BETWEEN ?1 AND ?2")?
-        .query_map([first, last], |row| row.get::<_, Vec<u8>>(0))?
-        .collect::<Result<Vec<_>, _>>()?;
-    connection
-        .prepare_cached("DELETE FROM reference WHERE record BETWEEN ?1 AND ?2")?
-        .execute([first, last])?;
     let mut dropped = Dropped::default();
-    for digest in digests {
-        match delete_unused(connection, &digest)? {
+    for digest in files {
+        match delete_unused(connection, digest)? {
             Some(bytes) => {
                 dropped.files += 1;
                 dropped.bytes += bytes;
             }
-            None => dropped.shared += 1,
+            // One that is not here at all is nobody's.
+            None => {
+                dropped.shared += u64::from(
+                    connection
+                        .prepare_cached("SELECT EXISTS (SELECT 1 FROM blob WHERE digest = ?1)")?
+                        .query_row([digest], |row| row.get::<_, bool>(0))?,
+                );
+            }
         }
     }
     Ok(dropped)

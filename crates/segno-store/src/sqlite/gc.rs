@@ -8,15 +8,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::{Connection, OptionalExtension, params};
 use segno_core::RunId;
 
-use super::erase::{delete_unused, drop_references};
+use super::erase::{delete_all_unused, delete_unused, drop_references};
 use super::{Fault, rows};
 use crate::codec::decode_body;
 use crate::error::{Damage, Flaw, ReadError};
 use crate::gc::{GcError, GcOptions, GcReport};
 use crate::record::Body;
 
-/// Most records that one transaction deletes: some milliseconds, so that nobody waits long.
+/// Most records, files or configurations that one transaction deletes: some milliseconds, so that nobody waits long.
 const BATCH: usize = 1_000;
+/// Most bytes of them, about, since whatever is deleted is overwritten.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// What one transaction may still do.
+#[derive(Debug)]
+struct Room {
+    rows: usize,
+    bytes: u64,
+}
+
+impl Room {
+    const fn new() -> Self {
+        Self { rows: BATCH, bytes: BATCH_BYTES }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.rows == 0 || self.bytes == 0
+    }
+
+    const fn take(&mut self, bytes: u64) {
+        self.rows = self.rows.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
 
 /// What is to be deleted.
 #[derive(Debug, Default)]
@@ -33,7 +57,7 @@ type Session = (String, String);
 
 /// Finds what may be deleted.
 pub(super) fn plan(connection: &Connection, options: &GcOptions) -> Result<Plan, Fault<ReadError>> {
-    let before = options.before.as_millis().cast_signed();
+    let before = before(options);
     let mut sessions: BTreeMap<Session, Vec<i64>> = BTreeMap::new();
     let mut doomed: BTreeMap<i64, Session> = BTreeMap::new();
     {
@@ -81,6 +105,11 @@ pub(super) fn plan(connection: &Connection, options: &GcOptions) -> Result<Plan,
     };
     plan.report = account(connection, &doomed)?;
     Ok(plan)
+}
+
+/// The time before which runs must have ended, as the file numbers it.
+fn before(options: &GcOptions) -> i64 {
+    i64::try_from(options.before.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn session_of(connection: &Connection, run: RunId) -> Result<Option<(i64, Session)>, rusqlite::Error> {
@@ -217,25 +246,27 @@ pub(super) struct Work {
     pub(super) report: GcReport,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 enum Stage {
     /// Records of runs that are gone.
+    #[default]
     Rest,
     Runs,
     /// Files, after the one in this row.
     Files(i64),
-    Configs,
+    /// Configurations, after the one with this digest.
+    Configs(Vec<u8>),
     Done,
 }
 
 impl Work {
     pub(super) fn new(options: GcOptions, plan: Plan) -> Self {
-        Self { options, plan, stage: Stage::Rest, report: GcReport::default() }
+        Self { options, plan, stage: Stage::default(), report: GcReport::default() }
     }
 
     /// Does one transaction's worth. Says whether there is more.
     pub(super) fn perform(&mut self, connection: &Connection) -> Result<bool, Fault<GcError>> {
-        self.stage = match self.stage {
+        self.stage = match std::mem::take(&mut self.stage) {
             Stage::Rest => {
                 if self.delete_rest(connection)? {
                     Stage::Rest
@@ -249,12 +280,12 @@ impl Work {
             }
             Stage::Files(after) => match self.delete_files(connection, after)? {
                 Some(last) => Stage::Files(last),
-                None => Stage::Configs,
+                None => Stage::Configs(Vec::new()),
             },
-            Stage::Configs => {
-                self.delete_configs(connection)?;
-                Stage::Done
-            }
+            Stage::Configs(after) => match self.delete_configs(connection, &after)? {
+                Some(last) => Stage::Configs(last),
+                None => Stage::Done,
+            },
             Stage::Done => Stage::Done,
         };
         Ok(!matches!(self.stage, Stage::Done))
@@ -268,20 +299,20 @@ impl Work {
             .query_row([], |row| row.get(0))
             .optional()?;
         let Some(id) = id else { return Ok(false) };
-        if self.delete_records(connection, id, BATCH)? < BATCH {
+        if self.delete_records(connection, id, &mut Room::new())? {
             connection.prepare_cached("DELETE FROM doomed WHERE run = ?1")?.execute([id])?;
         }
         Ok(true)
     }
 
     fn delete_runs(&mut self, connection: &Connection) -> Result<(), Fault<GcError>> {
-        let before = self.options.before.as_millis().cast_signed();
+        let before = before(&self.options);
         let mut needed = BTreeSet::new();
         for (_, source) in forks(connection, self.plan.last_fork).map_err(Fault::within)? {
             needed.extend(session_of(connection, source)?.map(|(_, session)| session));
         }
-        let mut room = BATCH;
-        while room > 0
+        let mut room = Room::new();
+        while !room.is_empty()
             && let Some(id) = self.plan.runs.pop()
         {
             let session: Option<Session> = connection
@@ -295,49 +326,66 @@ impl Work {
             if needed.contains(&session) || goes_on(connection, &session, before)? {
                 continue;
             }
-            room = room.saturating_sub(self.delete_run(connection, id, room)?.max(1));
+            self.delete_run(connection, id, &mut room)?;
         }
         Ok(())
     }
 
-    /// Deletes a run and at most so many of its records; the rest of them are left for later.
+    /// Deletes a run and as many of its records as there is room for; the rest of them are left for later.
     fn delete_run(
         &mut self,
         connection: &Connection,
         id: i64,
-        room: usize,
-    ) -> Result<usize, rusqlite::Error> {
+        room: &mut Room,
+    ) -> Result<(), rusqlite::Error> {
         let snapshot: Option<i64> = connection
             .prepare_cached("DELETE FROM snapshot WHERE run = ?1 RETURNING length(state)")?
             .query_row([id], |row| row.get(0))
             .optional()?;
         self.report.snapshots += u64::from(snapshot.is_some());
-        self.report.bytes += snapshot.unwrap_or_default().cast_unsigned();
+        let bytes = snapshot.unwrap_or_default().cast_unsigned();
+        self.report.bytes += bytes;
+        room.take(bytes);
         connection.prepare_cached("DELETE FROM inbox WHERE run = ?1")?.execute([id])?;
         connection.prepare_cached("DELETE FROM run WHERE id = ?1")?.execute([id])?;
         self.report.runs += 1;
-        let deleted = self.delete_records(connection, id, room)?;
-        if deleted == room {
+        if !self.delete_records(connection, id, room)? {
             connection.prepare_cached("INSERT INTO doomed (run) VALUES (?1)")?.execute([id])?;
         }
-        Ok(deleted)
+        Ok(())
     }
 
+    /// Deletes the first records of a run, as many as there is room for, with the files that only they use. Says
+    /// whether none is left.
     fn delete_records(
         &mut self,
         connection: &Connection,
         id: i64,
-        most: usize,
-    ) -> Result<usize, rusqlite::Error> {
+        room: &mut Room,
+    ) -> Result<bool, rusqlite::Error> {
         let (first, end) = rows::keys(id, 0);
-        let last: Option<i64> = connection
-            .prepare_cached(
-                "SELECT key FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT 1 OFFSET ?3",
-            )?
-            .query_row(params![first, end, most as i64 - 1], |row| row.get(0))
-            .optional()?;
-        let last = last.unwrap_or(end);
-        let dropped = drop_references(connection, first, last)?;
+        let mut last = first - 1;
+        let all = {
+            let mut statement = connection.prepare_cached(
+                "SELECT key, coalesce(length(body), 0)
+                    + (SELECT coalesce(sum(length(bytes)), 0) FROM reference JOIN blob USING (digest)
+                       WHERE reference.record = record.key)
+                 FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key",
+            )?;
+            let mut found = statement.query([first, end])?;
+            loop {
+                let Some(row) = found.next()? else { break true };
+                if room.is_empty() {
+                    break false;
+                }
+                last = row.get(0)?;
+                room.take(row.get::<_, i64>(1)?.cast_unsigned());
+            }
+        };
+        let last = if all { end } else { last };
+        let mut files = BTreeSet::new();
+        drop_references(connection, first, last, &mut files)?;
+        let dropped = delete_all_unused(connection, &files)?;
         self.report.files += dropped.files;
         self.report.bytes += dropped.bytes;
         let bytes: i64 = connection
@@ -348,7 +396,7 @@ impl Work {
             .execute([first, last])?;
         self.report.bytes += bytes.cast_unsigned();
         self.report.records += deleted as u64;
-        Ok(deleted)
+        Ok(all)
     }
 
     fn delete_files(&mut self, connection: &Connection, after: i64) -> Result<Option<i64>, rusqlite::Error> {
@@ -358,25 +406,99 @@ impl Work {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
             })?
             .collect::<Result<Vec<_>, _>>()?;
-        for (_, digest) in &files {
-            if let Some(bytes) = delete_unused(connection, digest)? {
-                self.report.files += 1;
-                self.report.bytes += bytes;
+        let (mut room, mut last) = (Room::new(), None);
+        for (rowid, digest) in files {
+            if room.is_empty() {
+                break;
             }
+            let deleted = delete_unused(connection, &digest)?;
+            self.report.files += u64::from(deleted.is_some());
+            self.report.bytes += deleted.unwrap_or_default();
+            room.take(deleted.unwrap_or_default());
+            last = Some(rowid);
         }
-        Ok(files.last().map(|(rowid, _)| *rowid))
+        Ok(last)
     }
 
-    fn delete_configs(&mut self, connection: &Connection) -> Result<(), rusqlite::Error> {
-        let mut statement = connection.prepare_cached(
-            "DELETE FROM config WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.config = config.digest)
-             RETURNING length(json)",
-        )?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            self.report.configs += 1;
-            self.report.bytes += row.get::<_, i64>(0)?.cast_unsigned();
+    fn delete_configs(
+        &mut self,
+        connection: &Connection,
+        after: &[u8],
+    ) -> Result<Option<Vec<u8>>, rusqlite::Error> {
+        let configs = connection
+            .prepare_cached("SELECT digest FROM config WHERE digest > ?1 ORDER BY digest LIMIT ?2")?
+            .query_map(params![after, BATCH as i64], |row| row.get::<_, Vec<u8>>(0))?
+            .collect::<Result<Vec<_>, _>>()?;
+        let (mut room, mut last) = (Room::new(), None);
+        for digest in configs {
+            if room.is_empty() {
+                break;
+            }
+            let deleted: Option<i64> = connection
+                .prepare_cached(
+                    "DELETE FROM config WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM run WHERE run.config = ?1)
+                     RETURNING length(json)",
+                )?
+                .query_row([&digest], |row| row.get(0))
+                .optional()?;
+            let bytes = deleted.unwrap_or_default().cast_unsigned();
+            self.report.configs += u64::from(deleted.is_some());
+            self.report.bytes += bytes;
+            room.take(bytes);
+            last = Some(digest);
         }
-        Ok(())
+        Ok(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_core::Timestamp;
+
+    use super::*;
+
+    /// Row counts of what a pruning deletes.
+    fn left(connection: &Connection) -> [i64; 3] {
+        ["record", "blob", "config"].map(|table| {
+            connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        })
+    }
+
+    #[test]
+    fn no_transaction_of_a_pruning_deletes_much_more_than_its_share() {
+        const LARGE: i64 = 512 << 10;
+        let folder = tempfile::tempdir().unwrap();
+        let connection = super::super::open::open_writer(&folder.path().join("journal.db")).unwrap();
+        // Records with large bodies, records with large files, files of nobody, configurations of nobody.
+        let fill = format!(
+            "INSERT INTO doomed (run) VALUES (1);
+             WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 29)
+             INSERT INTO record (key, at, kind, form, body, checksum, link)
+                SELECT (1 << 32) + n, 1, 4, 0, zeroblob(iif(n < 15, {LARGE}, 1)), x'', x'' FROM n;
+             WITH RECURSIVE n(n) AS (SELECT 15 UNION ALL SELECT n + 1 FROM n WHERE n < 44)
+             INSERT INTO blob (digest, form, bytes) SELECT CAST(n AS BLOB), 0, zeroblob({LARGE}) FROM n;
+             INSERT INTO reference (record, place, digest)
+                SELECT key, 0, CAST(key - (1 << 32) AS BLOB) FROM record WHERE length(body) = 1;
+             WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2500)
+             INSERT INTO config (digest, json, checksum)
+                SELECT CAST(n AS BLOB), iif(n < 20, hex(zeroblob({LARGE} / 2)), '{{}}'), x'' FROM n;"
+        );
+        connection.execute_batch(&fill).unwrap();
+        assert_eq!(left(&connection), [30, 30, 2500]);
+        let mut work = Work::new(GcOptions::new(Timestamp::from_millis(0)), Plan::default());
+        let (mut steps, mut before) = (0, left(&connection));
+        let most = i64::try_from(BATCH_BYTES).unwrap() / LARGE + 1;
+        while work.perform(&connection).unwrap_or_else(|_| panic!("a step failed")) {
+            let after = left(&connection);
+            let [records, files, configs] = [0, 1, 2].map(|table| before[table] - after[table]);
+            assert!(records <= most && files <= most && configs <= 1_000, "{before:?} {after:?}");
+            steps += 1;
+            before = after;
+        }
+        assert_eq!(left(&connection), [0, 0, 0]);
+        let GcReport { records, files, configs, bytes, .. } = work.report;
+        assert_eq!((records, files, configs), (30, 30, 2500));
+        assert_eq!(bytes, (15 + 30 + 19) * LARGE.cast_unsigned() + 15 + 2 * (2500 - 19));
+        assert!(steps >= 4 + 2 + 4, "{steps} steps");
     }
 }

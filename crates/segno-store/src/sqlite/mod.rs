@@ -35,12 +35,13 @@ use crate::error::{
     AcquireError, AppendError, CreateError, OpenError, ReadError, SnapshotError, StorageError,
 };
 use crate::gc::{GcError, GcOptions, GcReport};
-use crate::inbox::{Message, PostError, encode_message};
+use crate::inbox::{Message, PostError, Told, encode_message};
 use crate::lease::{Holds, Lease};
 use crate::owner::Owner;
 use crate::progress::Progress;
 use crate::record::{NewRecord, Record};
 use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
 
@@ -62,6 +63,8 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     writer: Writer,
     holds: Holds,
+    told: Told,
+    turn: Turn,
 }
 
 impl SqliteStore {
@@ -79,7 +82,8 @@ impl SqliteStore {
         let connection = open::open_writer(&path)?;
         let writer = Writer::start(connection, &path)?;
         let readers = Readers { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) };
-        Ok(Self { readers: Arc::new(readers), writer, holds: Holds::default() })
+        let holds = Holds::default();
+        Ok(Self { readers: Arc::new(readers), writer, holds, told: Told::default(), turn: Turn::default() })
     }
 
     /// The file.
@@ -130,24 +134,28 @@ impl Store for SqliteStore {
         self.writer.call(move |connection| write::create(connection, &run, &rows, &blobs, &holds)).await
     }
 
-    async fn hand_off(
+    async fn hand_off_with(
         &self,
         lease: &mut Lease,
         records: Vec<NewRecord>,
+        consumed: Vec<u64>,
         mut successor: NewRun,
     ) -> Result<Created, CreateError> {
         successor.started()?;
         successor.check_blobs()?;
         successor.is_handed_off_by(lease.run, &records)?;
         let (rows, blobs) = pack(&mut successor)?;
-        let append = Append::new(lease, &records, Vec::new())?;
+        let append = Append::new(lease, &records, consumed)?;
         let (end, head, holds) = (append.end(), append.head, self.holds.clone());
         let call = self
             .writer
             .call(move |connection| write::hand_off(connection, &append, &successor, &rows, &blobs, &holds));
-        let created = call.await?;
+        let mut created = call.await?;
         lease.next_seq = end;
         lease.head = head;
+        if let Created::New(next) = &mut created {
+            next.tells = lease.tells;
+        }
         Ok(created)
     }
 
@@ -183,6 +191,10 @@ impl Store for SqliteStore {
         self.readers.call(move |connection| read::records(connection, run, from)).await
     }
 
+    async fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.readers.call(move |connection| read::first_record(connection, run)).await
+    }
+
     async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
         self.readers.call(move |connection| read::summary(connection, run)).await
     }
@@ -198,12 +210,12 @@ impl Store for SqliteStore {
     }
 
     async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
-        let owner = owner.clone();
-        self.readers.call(move |connection| take::takeable(connection, &owner, now, limit)).await
+        let (owner, turn) = (owner.clone(), self.turn.next());
+        self.readers.call(move |connection| take::takeable(connection, &owner, now, turn, limit)).await
     }
 
-    async fn next_wake(&self) -> Result<Option<Timestamp>, ReadError> {
-        self.readers.call(take::next_wake).await
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError> {
+        self.readers.call(move |connection| take::next_wake(connection, after)).await
     }
 
     async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
@@ -249,7 +261,8 @@ impl Store for SqliteStore {
     }
 
     async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
-        self.readers.call(move |connection| inbox::read(connection, run)).await
+        let opened = self.readers.call(move |connection| inbox::read(connection, run)).await?;
+        Ok(self.told.readable(run, opened))
     }
 
     async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {

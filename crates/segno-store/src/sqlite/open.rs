@@ -1,7 +1,9 @@
 //! Opening the file: is it ours, of which version, and with which settings.
+//!
+//! Nobody but SQLite may open the file: POSIX drops all locks that a process has on a file as soon as it closes any
+//! handle of it. Another store of this process would lose its locks, and another process could then delete the log
+//! with commits that were acknowledged.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,12 +40,20 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    let read_only = connection.is_readonly(MAIN_DB).map_err(failed)?;
     let found = {
         // One transaction, since another process may be changing the schema.
         let transaction = connection.unchecked_transaction().map_err(failed)?;
-        check(&transaction, path)?
+        check(&transaction, path)
     };
-    if connection.is_readonly(MAIN_DB).map_err(failed)? {
+    let found = match found {
+        // SQLite only says that it could not make the files beside it.
+        Err(OpenError::Inaccessible { path, source }) if read_only && source.is_unopenable() => {
+            return Err(OpenError::ReadOnly { path });
+        }
+        found => found?,
+    };
+    if read_only {
         return Err(OpenError::ReadOnly { path: path.to_owned() });
     }
     // WAL: readers never wait, and a commit is one flush. FULL: that flush happens before the commit is acknowledged.
@@ -85,16 +95,11 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// Says whether the file is missing, empty or begins like a database. SQLite itself would take a file of a few bytes
-/// for an empty one and write over it.
+/// Says whether SQLite itself finds out whether the file is a database. Only a file of one byte it takes for an empty
+/// one (since it once wrote such files for empty ones), and would write over it.
 fn may_be_database(path: &Path) -> bool {
-    const MAGIC: &[u8] = b"SQLite format 3\0";
-    let mut start = Vec::new();
-    match File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start)) {
-        Ok(_) => start.is_empty() || start == MAGIC,
-        // Whatever is wrong is told when the file is opened.
-        Err(_) => true,
-    }
+    // Whatever else is wrong is told when the file is opened.
+    !std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == 1)
 }
 
 /// Returns the file's version, 0 for a new one; refuses one that is not a journal that this release knows.
@@ -141,20 +146,11 @@ pub(super) fn model() -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// Says whether the file may not be written. SQLite only says that it could not make the files beside it.
-fn is_read_only(path: &Path) -> bool {
-    match File::options().write(true).open(path) {
-        Ok(_) => false,
-        Err(error) => matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied),
-    }
-}
-
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
         Some(ErrorCode::ReadOnly) => OpenError::ReadOnly { path },
-        Some(ErrorCode::CannotOpen) if is_read_only(&path) => OpenError::ReadOnly { path },
         _ => {
             let source = StorageError::new(path.to_str(), error);
             OpenError::Inaccessible { path, source }

@@ -24,6 +24,12 @@ pub(super) fn records(connection: &Connection, run: RunId, from: u64) -> Result<
     read(connection, run, &entry, from)
 }
 
+/// Reads a run's first record, and verifies its entry.
+pub(super) fn first_record(connection: &Connection, run: RunId) -> Result<Record> {
+    let entry = verify(connection, run)?;
+    first(connection, run, &entry)
+}
+
 /// Verifies a run's entry by its first and its last records.
 pub(super) fn verify(connection: &Connection, run: RunId) -> Result<Entry> {
     let entry = entry(connection, run)?;

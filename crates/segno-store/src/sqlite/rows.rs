@@ -272,6 +272,12 @@ pub(super) fn is_sealed(
     Ok(seal(row, first, false)? == Some(stored) || seal(row, first, true)? == Some(stored))
 }
 
+/// Asks whether content of a run was erased. The number of the form is spelled as the index says it: an ended run may
+/// be long, and it is sealed anew each time that it is released.
+const HAS_ERASED: &str =
+    "SELECT EXISTS (SELECT 1 FROM record INDEXED BY record_erased WHERE key BETWEEN ?1 AND ?2 AND form = 3)";
+const _: () = assert!(Form::Erased as u8 == 3, "the index and the question say 3");
+
 /// Seals a run's entry after a change of what the seal covers.
 pub(super) fn reseal(connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
     let (first, last) = keys(run, 0);
@@ -279,14 +285,26 @@ pub(super) fn reseal(connection: &Connection, run: i64) -> Result<(), rusqlite::
     let sealed = connection.prepare_cached(&sql)?.query_row([run], |row| {
         // Only of ended runs something is erased.
         let erased = row.get::<_, i64>(11)? >= 2
-            && connection
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM record WHERE key BETWEEN ?1 AND ?2 AND form = ?3)",
-                )?
-                .query_row(params![first, last, Form::Erased as u8], |row| row.get(0))?;
+            && connection.prepare_cached(HAS_ERASED)?.query_row([first, last], |row| row.get(0))?;
         seal(row, 0, erased)
     })?;
     let sealed = sealed.map(|seal| seal.as_bytes().to_vec()).unwrap_or_default();
     connection.prepare_cached("UPDATE run SET seal = ?2 WHERE id = ?1")?.execute(params![run, sealed])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_content_was_erased_is_asked_of_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = super::super::open::open_writer(&folder.path().join("journal.db")).unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {HAS_ERASED}");
+        let mut statement = connection.prepare(&sql).unwrap();
+        let plan = statement.query_map([1, 2], |row| row.get::<_, String>(3)).unwrap();
+        let plan = plan.collect::<Result<Vec<_>, _>>().unwrap().join("; ");
+        assert!(plan.contains("INDEX record_erased") && !plan.contains("SCAN record"), "{plan}");
+    }
 }

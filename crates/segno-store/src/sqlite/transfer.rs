@@ -7,7 +7,7 @@ use segno_core::{Digest, RunId};
 
 use super::Fault;
 use super::read::{self, damaged_row};
-use super::rows::{PackedFile, Stored, insert_blob, pack_files};
+use super::rows::{PackedFile, Stored, pack_files};
 use super::write::{NewEntry, insert_config, insert_run, open_root};
 use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
 use crate::error::ReadError;
@@ -84,7 +84,14 @@ pub(super) fn import(connection: &Connection, archive: &Packed) -> Result<Import
         insert_config(connection, *digest, json)?;
     }
     for (digest, form, bytes) in &archive.blobs {
-        insert_blob(connection, *digest, *form, bytes)?;
+        // What was erased here is referred to no more, and must not come back.
+        connection
+            .prepare_cached(
+                "INSERT INTO blob (digest, form, bytes)
+                 SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM reference WHERE reference.digest = ?1)
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![digest.as_bytes(), *form as u8, bytes])?;
     }
     Ok(imported)
 }

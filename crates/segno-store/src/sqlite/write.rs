@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use segno_core::{Digest, RunId};
 
 use super::Fault;
+use super::inbox;
 use super::read::{self, Entry};
 use super::rows::{PackedFile, Stored, insert, insert_blob, reseal};
 use crate::bytes::Link;
@@ -43,7 +44,15 @@ pub(super) fn create(
     let entry = NewEntry { run: new.run, request_digest: new.request_digest, copies: &copies, head, rows };
     let row = insert_run(connection, &entry, Some(new.owner))?;
     let Head { next_seq, link: head } = head;
-    Ok(Created::New(Lease { run: new.run, epoch: 1, next_seq, head, row, _hold: holds.hold(new.run, 1) }))
+    Ok(Created::New(Lease {
+        run: new.run,
+        epoch: 1,
+        next_seq,
+        head,
+        tells: None,
+        row,
+        _hold: holds.hold(new.run, 1),
+    }))
 }
 
 /// Finds the root run that goes on in the session of another one.
@@ -126,13 +135,15 @@ pub(super) fn hand_off(
     blobs: &[PackedFile],
     holds: &Holds,
 ) -> Result<Created, Fault<CreateError>> {
-    append(connection, ended).map_err(Fault::within)?;
+    append_rows(connection, ended).map_err(Fault::within)?;
     let entry = read::entry(connection, ended.run).map_err(|fault| match fault {
         Fault::Refused(error) => Fault::Refused(CreateError::Predecessor(error)),
         Fault::Storage(error) => Fault::Storage(error),
     })?;
     successor.goes_on_from(ended.run, &entry.copies).map_err(Fault::Refused)?;
-    create(connection, successor, rows, blobs, holds)
+    let created = create(connection, successor, rows, blobs, holds)?;
+    inbox::pass_on(connection, ended.run, ended.row, successor.run)?;
+    Ok(created)
 }
 
 fn find_existing(connection: &Connection, new: &NewRun) -> Result<Option<Existing>, rusqlite::Error> {
@@ -168,17 +179,19 @@ pub(super) struct Append {
     pub(super) progress: Option<Progress>,
     /// The numbers of the messages that leave the inbox.
     pub(super) consumed: Vec<u64>,
+    /// The run that is told if this one ends.
+    pub(super) tells: Option<RunId>,
 }
 
 impl Append {
     /// Prepares records to follow the lease's last one.
     pub(super) fn new(lease: &Lease, records: &[NewRecord], consumed: Vec<u64>) -> Result<Self, RecordError> {
-        let Lease { run, row, epoch, next_seq, head, .. } = *lease;
+        let Lease { run, row, epoch, next_seq, head, tells, .. } = *lease;
         let rows = seal(run, next_seq, head, records)?;
         let head = rows.last().map_or(head, |row| row.link);
         let progress = Progress::of(records.iter().map(|record| &record.body));
         let rows = Stored::all(rows);
-        Ok(Self { run, row, epoch, next_seq, rows, head, progress, consumed })
+        Ok(Self { run, row, epoch, next_seq, rows, head, progress, consumed, tells })
     }
 
     /// The number of the run's records after it.
@@ -187,8 +200,20 @@ impl Append {
     }
 }
 
-/// Appends rows, if the lease still holds.
+/// Appends rows, if the lease still holds. A run that ends with them loses what still waits for it.
 pub(super) fn append(connection: &Connection, append: &Append) -> Result<(), Fault<AppendError>> {
+    append_rows(connection, append)?;
+    if append.progress.is_some_and(|progress| progress.status.is_end()) {
+        inbox::clear(connection, append.row)?;
+        if let Some(parent) = append.tells {
+            inbox::tell(connection, parent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends rows, if the lease still holds, and takes the consumed messages out of the inbox.
+fn append_rows(connection: &Connection, append: &Append) -> Result<(), Fault<AppendError>> {
     if append.rows.is_empty() && append.consumed.is_empty() {
         return Ok(());
     }
@@ -203,9 +228,6 @@ pub(super) fn append(connection: &Connection, append: &Append) -> Result<(), Fau
         if changed == 0 {
             return Err(Fault::Refused(AppendError::UnknownMessage { run: append.run, number: *number }));
         }
-    }
-    if append.progress.is_some_and(|progress| progress.status.is_end()) {
-        connection.prepare_cached("DELETE FROM inbox WHERE run = ?1")?.execute([append.row])?;
     }
     Ok(())
 }
@@ -319,7 +341,7 @@ pub(super) fn acquire(
         epoch.cast_signed()
     ])?;
     reseal(connection, row)?;
-    let lease = Lease { run, epoch, next_seq, head, row, _hold: holds.hold(run, epoch) };
+    let lease = Lease { run, epoch, next_seq, head, tells: None, row, _hold: holds.hold(run, epoch) };
     Ok(Acquired { lease, from: by.filter(|by| *by != owner.id()) })
 }
 

@@ -183,8 +183,8 @@ fn alone(connection: &Connection, mut work: Box<dyn Work>) {
     work.finish(done);
 }
 
-/// Takes all that is queued, up to work that stands alone, which it returns, and gives the callers that were just answered one chance to queue more: a flush costs
-/// far more than that.
+/// Takes all that is queued, up to work that stands alone, which it returns. The callers that were just answered get one
+/// chance to queue more: a flush costs far more than that.
 fn gather(
     queue: &mut mpsc::Receiver<Box<dyn Work>>,
     batch: &mut Vec<Box<dyn Work>>,

@@ -65,7 +65,8 @@ CREATE TABLE record (
     key INTEGER PRIMARY KEY,
     at INTEGER NOT NULL,
     kind INTEGER NOT NULL,
-    -- How the body is stored: 0 as it is, 1 and 2 compressed, 3 erased.
+    -- How the body is stored: 0 as it is, 1 and 2 compressed with a dictionary (2 without the parts that are
+    -- kept by themselves), 3 erased, 4 compressed without one.
     form INTEGER NOT NULL,
     operation BLOB,
     parent BLOB,
@@ -74,6 +75,7 @@ CREATE TABLE record (
     link BLOB NOT NULL
 ) STRICT;
 CREATE INDEX record_forked ON record (key) WHERE kind = 9;
+CREATE INDEX record_erased ON record (key) WHERE form = 3;
 CREATE TABLE reference (
     record INTEGER NOT NULL,
     place INTEGER NOT NULL,

@@ -370,6 +370,7 @@ impl Guarantees {
                     Gate::Approval => Question::Approval,
                     Gate::Input => Question::Input,
                     Gate::InDoubt { .. } => Question::InDoubt,
+                    Gate::Secret { .. } => return Err("nothing here needs a secret".into()),
                 };
                 if op.gate.replace(question).is_some() {
                     return Err("it waited already".into());

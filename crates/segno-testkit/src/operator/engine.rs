@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use segno_core::RunId;
-use segno_runtime::{Engine, EngineError, Observer, RunEvent, RunFailure, RunHandle};
+use segno_core::{Request, RunId};
+use segno_runtime::{Engine, EngineError, Observer, RunEvent, RunFailure, RunHandle, Watch, Watched};
 use segno_store::{
     AcquireError, AppendError, CreateError, MemoryStore, NewRecord, Owner, PostError, ReadError,
 };
@@ -61,8 +61,20 @@ impl Host {
 struct Witness(Arc<World>);
 
 impl Observer for Witness {
-    fn recorded(&self, run: RunId, seq: u64, record: &NewRecord) {
-        self.0.judge(|guarantees| guarantees.told(run, seq, record));
+    fn watch(&self, run: &Watched) -> Box<dyn Watch> {
+        Box::new(WitnessOf { run: run.run, world: Arc::clone(&self.0) })
+    }
+}
+
+/// Sees what it says of one run.
+struct WitnessOf {
+    run: RunId,
+    world: Arc<World>,
+}
+
+impl Watch for WitnessOf {
+    fn recorded(&mut self, seq: u64, record: &NewRecord, _request: Option<&Request>) {
+        self.world.judge(|guarantees| guarantees.told(self.run, seq, record));
     }
 }
 

@@ -24,9 +24,19 @@ pub(crate) static FILE: Shape = Shape::new(
             "Secrets by name; never the secrets themselves.",
         ),
         Key::new(
+            "secret_store",
+            Form::Table(&SECRET_STORE),
+            "Where secrets are kept that stand nowhere else.",
+        ),
+        Key::new(
             "dispatch",
             Form::Table(&DISPATCH),
             "How much a process does at once, and when it leaves somebody alone who fails.",
+        ),
+        Key::new(
+            "telemetry",
+            Form::Table(&TELEMETRY),
+            "Where traces of runs are sent; nowhere without this section.",
         ),
     ],
 );
@@ -69,7 +79,7 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
         Key::new(
             "api_key",
             Form::Table(&SECRET),
-            "Where the key is found: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.",
+            "Where the key is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
         ),
         Key::new("extra", Form::Open, "Further fields of the request's body, such as `reasoning`."),
         Key::new(
@@ -113,10 +123,40 @@ static PRICE_TABLE: Shape = Shape::new(
 
 pub(super) static SECRET: Shape = Shape {
     what: "a secret",
-    one_of: &["env", "file"],
+    one_of: &["env", "file", "store"],
     keys: &[
         Key::new("env", Form::Text, "The environment variable that holds it."),
         Key::new("file", Form::Text, "The file that holds it."),
+        Key::new(
+            "store",
+            Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$"),
+            "Its name in the secret store; `segno secret put NAME` puts it there.",
+        ),
+    ],
+};
+
+static SECRET_STORE: Shape = Shape::new(
+    "`[secret_store]`",
+    &[
+        Key::new(
+            "path",
+            Form::Text,
+            "The encrypted file that keeps secrets; `.segno/secrets.db` by default.",
+        ),
+        Key::new(
+            "key",
+            Form::Table(&STORE_KEY),
+            "Where its key is found; `{ file = \".segno/secrets.key\" }` by default.",
+        ),
+    ],
+);
+
+static STORE_KEY: Shape = Shape {
+    what: "the key of the secret store",
+    one_of: &["env", "file"],
+    keys: &[
+        Key::new("env", Form::Text, "The environment variable that holds it."),
+        Key::new("file", Form::Text, "The file that holds it, which only its owner may read."),
     ],
 };
 
@@ -148,6 +188,38 @@ static DISPATCH: Shape = Shape::new(
             "breaker_cool_down",
             Form::Duration,
             "How long it is left alone at first, doubled by each further failure; `10s` by default.",
+        ),
+    ],
+);
+
+static TELEMETRY: Shape = Shape::new(
+    "`[telemetry]`",
+    &[
+        Key::new(
+            "endpoint",
+            Form::Text,
+            "The collector, for OTLP over HTTP; spans go to `/v1/traces` below it.",
+        )
+        .required("add `endpoint = \"http://127.0.0.1:4318\"`, the address of a collector"),
+        Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether it may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
+        Key::new(
+            "headers",
+            Form::Map(&Form::Table(&SECRET)),
+            "Headers of each request, such as the collector's key: where their values are found.",
+        ),
+        Key::new(
+            "resource",
+            Form::Map(&Form::Text),
+            "What the spans are of, such as `\"deployment.environment.name\" = \"staging\"`.",
+        ),
+        Key::new(
+            "content",
+            Form::Boolean,
+            "Whether spans carry what people, models and tools said; `false` by default.",
         ),
     ],
 );

@@ -7,6 +7,7 @@ mod paths;
 mod read;
 mod secrets;
 mod servers;
+mod telemetry;
 mod url;
 
 use std::collections::BTreeMap;
@@ -35,8 +36,25 @@ pub struct Settings {
     pub memory: MemoryBinding,
     /// The secrets by name, `[secrets]`. Their values are scrubbed from whatever is recorded.
     pub secrets: BTreeMap<String, SecretRef>,
+    /// Where secrets are kept that stand nowhere else.
+    pub secret_store: SecretStoreBinding,
     /// How many effects a process performs at once, and when it leaves somebody alone who fails.
     pub dispatch: DispatchSettings,
+    /// Where traces of runs are sent; nowhere when absent.
+    pub telemetry: Option<TelemetrySettings>,
+}
+
+/// Where traces of runs are sent, `[telemetry]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// The collector's address, for OTLP over HTTP. `https`, or `http` to this machine or where the file allows it.
+    pub endpoint: String,
+    /// Headers of each request: where their values are found.
+    pub headers: BTreeMap<String, SecretRef>,
+    /// Attributes of the resource that the spans are of.
+    pub resource: BTreeMap<String, String>,
+    /// Whether spans carry what people, models and tools said; `false` by default.
+    pub content: bool,
 }
 
 /// How many effects a process performs at once, and when it leaves somebody alone who fails, `[dispatch]`.
@@ -205,6 +223,24 @@ impl Default for ServerLimits {
     }
 }
 
+/// Where secrets are kept that stand nowhere else, `[secret_store]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretStoreBinding {
+    /// The encrypted file; `.segno/secrets.db` by default.
+    pub path: PathBuf,
+    /// Where its key is found; the file `.segno/secrets.key` by default.
+    pub key: StoreKey,
+}
+
+/// Where the key of the secret store is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreKey {
+    /// In an environment variable, `{ env = "NAME" }`.
+    Env(String),
+    /// In a file that only its owner may read, `{ file = "PATH" }`.
+    File(PathBuf),
+}
+
 /// Where a secret is found when it is needed. The value itself never stands in a file of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretRef {
@@ -212,4 +248,6 @@ pub enum SecretRef {
     Env(String),
     /// In a file, `{ file = "PATH" }`.
     File(PathBuf),
+    /// In the secret store under this name, `{ store = "NAME" }`.
+    Store(String),
 }

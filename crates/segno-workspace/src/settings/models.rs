@@ -91,22 +91,30 @@ fn extra(model: &Section<'_>, provider: Provider) -> Option<serde_json::Map<Stri
         return wrong_type(model.report, "extra", value, "a table");
     };
     let mut is_valid = true;
-    let refused = provider.refused();
-    for (key, value) in table {
-        let name = key.get_ref().as_ref();
-        let within = value.get_ref().as_table().into_iter().flatten();
-        let within = within.map(|(member, _)| (format!("{name}.{}", member.get_ref()), member.span()));
-        for (path, span) in std::iter::once((name.to_owned(), key.span())).chain(within) {
-            if !RESERVED.contains(&path.as_str()) && !refused.contains(&path.as_str()) {
+    for path in provider.reserved() {
+        let (name, member) = path.split_once('.').map_or((path, None), |(name, member)| (name, Some(member)));
+        let Some((key, value)) = table.get_key_value(name) else { continue };
+        let span = match (member, value.get_ref().as_table()) {
+            (None, _) => key.span(),
+            (Some(member), Some(members)) => match members.get_key_value(member) {
+                Some((key, _)) => key.span(),
+                None => continue,
+            },
+            (Some(_), None) => {
+                is_valid = false;
+                model
+                    .report
+                    .error(Code::InvalidValue, value.span(), format!("`extra` cannot replace `{name}`"))
+                    .label("expected a table: its members are merged with those of the request");
                 continue;
             }
-            is_valid = false;
-            model
-                .report
-                .error(Code::InvalidValue, span, format!("`extra` cannot set `{path}`"))
-                .label("it makes up the request itself")
-                .help("take it out: the agent file says what is asked, and how");
-        }
+        };
+        is_valid = false;
+        model
+            .report
+            .error(Code::InvalidValue, span, format!("`extra` cannot set `{path}`"))
+            .label("it makes up the request itself")
+            .help("take it out: the agent file says what is asked, and how");
     }
     match json(model.report, "extra", value, &mut |_, _| {})? {
         serde_json::Value::Object(extra) if is_valid => Some(extra),
@@ -121,9 +129,10 @@ fn price(model: &Section<'_>) -> Option<Price> {
 }
 
 impl Provider {
-    /// Fields of a body that this wire format sets itself, besides those of all.
-    fn refused(self) -> &'static [&'static str] {
-        match self {
+    /// The fields of a request's body that [`extra`](HttpBinding::extra) cannot set over this wire format, since they make
+    /// up the request itself. `text.format` stands for the member `format` of `text`, which has to be a table.
+    pub fn reserved(self) -> impl Iterator<Item = &'static str> {
+        let own: &[&str] = match self {
             Self::Openai => {
                 &["response_format", "functions", "function_call", "n", "stream_options.include_usage"]
             }
@@ -131,7 +140,8 @@ impl Provider {
                 &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"]
             }
             Self::Anthropic => &["output_format", "output_config.format"],
-        }
+        };
+        RESERVED.iter().chain(own).copied()
     }
 
     /// The environment variable that usually holds the key.

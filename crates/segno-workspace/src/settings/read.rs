@@ -5,7 +5,10 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use super::paths::Paths;
-use super::{FILE, MemoryBinding, Settings, dispatch, models, secrets, servers};
+use super::{
+    FILE, MemoryBinding, SecretStoreBinding, Settings, StoreKey, dispatch, models, secrets, servers,
+    telemetry,
+};
 use crate::report::Report;
 use crate::section::Section;
 
@@ -48,11 +51,27 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
                 .map(|memory| paths.files(&memory, "seeds", "write the file, or take it out of the list"))
                 .unwrap_or_default(),
         },
-        secrets: secrets::read(&file, &paths),
+        secrets: secrets::read(&file, "secrets", "the secret", &paths),
+        secret_store: secret_store(&file, &paths, root),
         dispatch: dispatch::read(&file),
+        telemetry: telemetry::read(&file, &paths),
     };
     SettingsRead { settings, store_is_known }
 }
 
+fn secret_store(file: &Section<'_>, paths: &Paths<'_>, root: &Path) -> SecretStoreBinding {
+    let section = file.section("secret_store");
+    let path = section.as_ref().and_then(|section| paths.path(section, "path"));
+    let key = section.as_ref().filter(|section| section.has("key"));
+    SecretStoreBinding {
+        path: path.map_or_else(|| root.join(DEFAULT_SECRETS), |path| path.value),
+        key: key
+            .and_then(|section| secrets::key(section, paths))
+            .unwrap_or_else(|| StoreKey::File(root.join(DEFAULT_KEY))),
+    }
+}
+
 const DEFAULT_STORE: &str = ".segno/segno.db";
 const DEFAULT_MEMORY: &str = ".segno/memory.db";
+const DEFAULT_SECRETS: &str = ".segno/secrets.db";
+const DEFAULT_KEY: &str = ".segno/secrets.key";

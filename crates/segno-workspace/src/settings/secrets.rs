@@ -1,27 +1,34 @@
-//! Reads `[secrets]`: references, never values.
+//! Reads references to secrets, never values.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use toml::de::DeValue;
 
-use super::SecretRef;
 use super::keys::SECRET;
 use super::paths::Paths;
+use super::{SecretRef, StoreKey};
 use crate::code::Code;
 use crate::section::{Section, wrong_type};
 
-pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, SecretRef> {
+/// Reads a table of references by name; `what` goes before a name, such as `the secret`.
+pub(crate) fn read(
+    section: &Section<'_>,
+    key: &str,
+    what: &str,
+    paths: &Paths<'_>,
+) -> BTreeMap<String, SecretRef> {
     let mut secrets = BTreeMap::new();
-    let Some(table) = file.get("secrets").and_then(|value| value.get_ref().as_table()) else {
-        // Says so where `secrets` is something else than a table.
-        file.tables("secrets");
+    let Some(table) = section.get(key).and_then(|value| value.get_ref().as_table()) else {
+        // Says so where something else than a table is there.
+        section.tables(key);
         return secrets;
     };
     for (name, value) in table {
         match value.get_ref() {
             DeValue::String(_) => crate::secrets::in_clear(paths.report, name, value),
             DeValue::Table(_) => {
-                let what = format!("the secret `{}`", name.get_ref());
+                let what = format!("{what} `{}`", name.get_ref());
                 let reference = Section::of(paths.report, name.get_ref(), value, &what, &SECRET);
                 if let Some(secret) =
                     reference.and_then(|reference| self::reference(&reference, paths, &what))
@@ -34,7 +41,7 @@ pub(crate) fn read(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, Se
                     paths.report,
                     name.get_ref(),
                     value,
-                    "`{ env = \"NAME\" }` or `{ file = \"PATH\" }`",
+                    "`{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`",
                 );
             }
         }
@@ -51,25 +58,82 @@ pub(super) fn at(section: &Section<'_>, key: &str, paths: &Paths<'_>, what: &str
 }
 
 fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {
-    let (env, file) = (section.get("env").is_some(), section.get("file").is_some());
-    if env == file {
-        let problem = if env { "both `env` and `file`" } else { "neither `env` nor `file`" };
-        paths
-            .report
-            .error(Code::InvalidValue, section.span.clone(), format!("{what} has {problem}"))
-            .help("write `{ env = \"NAME\" }` or `{ file = \"PATH\" }`");
-        return None;
+    let places = ["env", "file", "store"];
+    let given: Vec<&str> = places.into_iter().filter(|place| section.get(place).is_some()).collect();
+    match given[..] {
+        ["env"] => variable(section).map(SecretRef::Env),
+        ["file"] => paths.path(section, "file").map(|path| SecretRef::File(path.value)),
+        ["store"] => section.parsed::<StoredName>("store").map(|name| SecretRef::Store(name.value.0)),
+        _ => {
+            let help = "write `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`";
+            one_place(section, &given, &places, what, help);
+            None
+        }
     }
-    if file {
-        return paths.path(section, "file").map(|path| SecretRef::File(path.value));
+}
+
+/// Reads where the key of the secret store is found.
+pub(super) fn key(section: &Section<'_>, paths: &Paths<'_>) -> Option<StoreKey> {
+    let what = "the key of the secret store";
+    let key = section.section_as("key", what)?;
+    let places = ["env", "file"];
+    let given: Vec<&str> = places.into_iter().filter(|place| key.get(place).is_some()).collect();
+    match given[..] {
+        ["env"] => variable(&key).map(StoreKey::Env),
+        ["file"] => paths.path(&key, "file").map(|path| StoreKey::File(path.value)),
+        _ => {
+            one_place(&key, &given, &places, what, "write `{ env = \"NAME\" }` or `{ file = \"PATH\" }`");
+            None
+        }
     }
+}
+
+/// Reports a secret that is in no place or in several.
+fn one_place(section: &Section<'_>, given: &[&str], places: &[&str], what: &str, help: &str) {
+    let quoted = |names: &[&str], last: &str| {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        names.join(last)
+    };
+    let problem = match (given, places) {
+        ([], [first, second]) => format!("neither `{first}` nor `{second}`"),
+        ([], _) => format!("none of {}", quoted(places, ", ")),
+        ([_, _], _) => format!("both {}", quoted(given, " and ")),
+        _ => format!("all of {}", quoted(given, ", ")),
+    };
+    section
+        .report
+        .error(Code::InvalidValue, section.span.clone(), format!("{what} has {problem}"))
+        .help(help);
+}
+
+fn variable(section: &Section<'_>) -> Option<String> {
     let name = section.string("env")?;
     if name.value.is_empty() || name.value.contains(['=', '\0', '$', ' ']) {
-        paths
+        section
             .report
             .error(Code::InvalidValue, name.span, "`env` is not the name of an environment variable")
             .label("expected a name such as `CRM_TOKEN`, without `$`");
         return None;
     }
-    Some(SecretRef::Env(name.value))
+    Some(name.value)
+}
+
+/// The name of a secret in the store.
+struct StoredName(String);
+
+impl FromStr for StoredName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        let fits = text.len() <= 128
+            && text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
+            && text.bytes().all(inside);
+        if fits {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(
+            "not the name of a stored secret: expected 1 to 128 letters, digits, `_`, `-` and `.`, a letter first",
+        )
+    }
 }

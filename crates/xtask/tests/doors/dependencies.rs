@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 12] = [
+const TABLE: [(&str, &[&str]); 14] = [
     ("segno-expr", &[]),
     ("segno-core", &["segno-expr"]),
     ("segno-core-wasm", &["segno-core"]),
@@ -16,32 +16,50 @@ const TABLE: [(&str, &[&str]); 12] = [
     ("segno-models", &["segno-core", "segno-expr"]),
     ("segno-sandbox", &["segno-core"]),
     ("segno-store", &["segno-core"]),
+    ("segno-secrets", &[]),
     ("segno-runtime", &ROOMS),
+    ("segno-telemetry", &["segno-core", "segno-runtime", "segno-store"]),
     ("segno-testkit", &RUNTIME_AND_ROOMS),
-    ("segno-cli", &RUNTIME_AND_ROOMS),
+    ("segno-cli", &EVERYTHING),
     ("xtask", &[]),
 ];
 
 /// What the runtime brings together.
-const ROOMS: [&str; 7] = [
+const ROOMS: [&str; 8] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
     "segno-models",
     "segno-sandbox",
+    "segno-secrets",
     "segno-store",
     "segno-workspace",
 ];
 
 /// What a surface may use: the runtime, and the crates below it for their types.
-const RUNTIME_AND_ROOMS: [&str; 8] = [
+const RUNTIME_AND_ROOMS: [&str; 9] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
     "segno-models",
     "segno-runtime",
     "segno-sandbox",
+    "segno-secrets",
     "segno-store",
+    "segno-workspace",
+];
+
+/// What the binary is made of.
+const EVERYTHING: [&str; 10] = [
+    "segno-core",
+    "segno-expr",
+    "segno-memory",
+    "segno-models",
+    "segno-runtime",
+    "segno-sandbox",
+    "segno-secrets",
+    "segno-store",
+    "segno-telemetry",
     "segno-workspace",
 ];
 

@@ -42,7 +42,12 @@ impl Chat<'_, '_> {
     async fn give_up(&mut self, run: RunId) -> Result<(), Error> {
         self.engine.agent_config(&self.args.agent).await?;
         self.engine.inspect(run, None).await?;
-        match self.engine.cancel(run, None, Some("another message was sent".to_owned())).await {
+        self.end(run, "another message was sent").await
+    }
+
+    /// Ends an unfinished reply, whoever writes it.
+    async fn end(&mut self, run: RunId, reason: &str) -> Result<(), Error> {
+        match self.engine.cancel(run, None, Some(reason.to_owned())).await {
             // It may have ended by itself meanwhile.
             Ok(Cancelled::Ended(_)) | Err(EngineError::Ended { .. }) => {
                 self.open = false;
@@ -176,6 +181,7 @@ impl Chat<'_, '_> {
             Gate::Approval => "[y]es, [n]o or a reason against it: ",
             Gate::Input => "answer: ",
             Gate::InDoubt { .. } => "did it take place, [y]es or [n]o: ",
+            Gate::Secret { .. } => "is it there now, [y]es or [n]o: ",
         };
         loop {
             let Line::Text(line) = self.read(prompt).await else { return None };
@@ -185,12 +191,14 @@ impl Chat<'_, '_> {
                 (_, "") => continue,
                 (_, "/quit" | "/exit") => return None,
                 (Gate::Input, _) => Settlement::Give { value: Value::String(line.to_owned()) },
-                (Gate::Approval, "y" | "yes") => Settlement::Approve { edited: None, reason: None },
-                (Gate::Approval, "n" | "no") => Settlement::Deny { reason: None },
+                (Gate::Approval | Gate::Secret { .. }, "y" | "yes") => {
+                    Settlement::Approve { edited: None, reason: None }
+                }
+                (Gate::Approval | Gate::Secret { .. }, "n" | "no") => Settlement::Deny { reason: None },
                 (Gate::Approval, _) => Settlement::Deny { reason: Some(line.to_owned()) },
                 (Gate::InDoubt { .. }, "y" | "yes") => Settlement::Done { result: None },
                 (Gate::InDoubt { .. }, "n" | "no") => Settlement::NotDone,
-                (Gate::InDoubt { .. }, _) => continue,
+                (Gate::InDoubt { .. } | Gate::Secret { .. }, _) => continue,
             });
         }
     }
@@ -202,7 +210,7 @@ impl Chat<'_, '_> {
             return Ok(());
         };
         if self.open {
-            self.engine.cancel(run, None, Some("it was undone".to_owned())).await?;
+            self.end(run, "it was undone").await?;
         }
         self.last = self.before(run).await?;
         self.part();

@@ -26,7 +26,9 @@ CREATE TABLE run_3 (
 ) STRICT;
 INSERT INTO run_3 (id, run, agent, tenant, session, config, start_key, request_digest, status, wake_at, started_at,
     updated_at, owner, epoch, next_seq, head, parent, posted)
-SELECT id, run, agent, tenant, session, config, start_key, request_digest, status, wake_at, started_at, updated_at,
+SELECT id, run, agent, tenant, session, config, start_key, request_digest, status,
+    -- A time beyond what this type holds had become one before the beginning.
+    CASE WHEN wake_at < 0 THEN 9223372036854775807 ELSE wake_at END, started_at, updated_at,
     owner, epoch, next_seq, head, parent, posted FROM run ORDER BY id;
 DROP TABLE run;
 ALTER TABLE run_3 RENAME TO run;
@@ -52,7 +54,8 @@ CREATE TABLE record (
     key INTEGER PRIMARY KEY,
     at INTEGER NOT NULL,
     kind INTEGER NOT NULL,
-    -- How the body is stored: 0 as it is, 1 and 2 compressed, 3 erased.
+    -- How the body is stored: 0 as it is, 1 and 2 compressed with a dictionary (2 without the parts that are
+    -- kept by themselves), 3 erased, 4 compressed without one.
     form INTEGER NOT NULL,
     operation BLOB,
     parent BLOB,
@@ -61,6 +64,7 @@ CREATE TABLE record (
     link BLOB NOT NULL
 ) STRICT;
 CREATE INDEX record_forked ON record (key) WHERE kind = 9;
+CREATE INDEX record_erased ON record (key) WHERE form = 3;
 
 ALTER TABLE blob ADD COLUMN form INTEGER NOT NULL DEFAULT 0;
 -- Which records use which blobs: parts of their bodies (the place is where they stand in them) and files (below zero).

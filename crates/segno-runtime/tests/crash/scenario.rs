@@ -1,0 +1,179 @@
+//! The agents whose runs are killed, and what a run of them must come to.
+
+use crate::receiver::Mishap;
+use crate::world::Said;
+
+/// A run of the agent `a`, in which each effect has a number of its own.
+pub(crate) struct Scenario {
+    /// The agents, by name.
+    pub(crate) agents: &'static [(&'static str, &'static str)],
+    /// What a run answers when nothing is lost and nothing doubled.
+    pub(crate) answer: &'static str,
+    /// The numbers of all effects.
+    pub(crate) effects: &'static [u64],
+    /// The effects that wait for an approval.
+    pub(crate) gated: &'static [u64],
+    /// The effects whose result no later step reads: a person says only that they were done.
+    pub(crate) unread: &'static [u64],
+    /// What becomes of the first call for an effect.
+    pub(crate) mishaps: &'static [(u64, Mishap)],
+    /// What a person is asked when nothing is killed.
+    pub(crate) said: Said,
+    /// The runs that there are in the end, child runs included.
+    pub(crate) runs: usize,
+}
+
+/// Reads, sets, keyed and unsafe effects, one after another and at once, with and without a gate, and the memory.
+/// Later ones use what came before them.
+pub(crate) const PLAIN: Scenario = Scenario {
+    agents: &[(
+        "a",
+        r#"
+name = "a"
+version = "1.0.0"
+description = "One effect of each class, and more."
+
+[tools]
+allow = ["local.*"]
+
+[[steps]]
+id = "look"
+tool = "local.read"
+with = { n = 1 }
+
+[[steps]]
+id = "pay"
+tool = "local.unsafe"
+with = { n = "{{steps.look.n + 1}}" }
+
+[[steps]]
+parallel = [
+  { id = "set", tool = "local.idempotent", with = { n = "{{steps.pay.n + 1}}" } },
+  { id = "order", tool = "local.keyed", with = { n = "{{steps.pay.n + 2}}" } },
+  { id = "ship", tool = "local.unsafe", with = { n = 5 } },
+  { memory_create = { entity = "crash one", content = "a first observation, {{steps.pay.receipt}}" } },
+]
+
+[[steps]]
+memory_create = { entity = "crash two", content = "a second observation, {{steps.order.receipt}}" }
+
+[[steps]]
+parallel = [
+  { id = "again", tool = "local.read", with = { n = 6 } },
+  { id = "refund", tool = "local.unsafe", with = { n = 7 }, approve = true },
+  { id = "bill", tool = "local.keyed", with = { n = "{{steps.order.n * 2}}" }, approve = true },
+]
+
+[[steps]]
+id = "found"
+memory_search = { query = "observation", limit = 100 }
+
+[[steps]]
+respond = """
+{{steps.look.receipt}}, {{steps.pay.receipt}}, {{steps.set.receipt}}, {{steps.order.receipt}}, {{steps.again.receipt}}, \
+{{steps.refund.receipt}}, {{steps.bill.receipt}}; {{steps.found.length}} observations"""
+"#,
+    )],
+    answer: "receipt 1, receipt 2, receipt 3, receipt 4, receipt 6, receipt 7, receipt 8; 2 observations",
+    effects: &[1, 2, 3, 4, 5, 6, 7, 8],
+    gated: &[7, 8],
+    unread: &[5],
+    mishaps: &[],
+    said: Said { approved: 2, done: 0, not_done: 0 },
+    runs: 1,
+};
+
+/// Everything in one run: tools of each class at once with a child run that has its own, approvals above and below,
+/// and a receiver that refuses some first calls, does not hear others, and does others without a word.
+pub(crate) const EVERYTHING: Scenario = Scenario {
+    agents: &[
+        (
+            "a",
+            r#"
+name = "a"
+version = "1.0.0"
+description = "Everything in one run."
+
+[tools]
+allow = ["local.*"]
+settings = { "local.read" = { retries = 10 }, "local.idempotent" = { retries = 10 }, "local.keyed" = { retries = 10 }, "local.unsafe" = { retries = 10 } }
+
+[[steps]]
+id = "look"
+tool = "local.read"
+with = { n = 1 }
+
+[[steps]]
+parallel = [
+  { id = "set", tool = "local.idempotent", with = { n = "{{steps.look.n + 1}}" } },
+  { id = "order", tool = "local.keyed", with = { n = 3 } },
+  { id = "ship", tool = "local.unsafe", with = { n = 4 } },
+  { id = "pay", tool = "local.unsafe", with = { n = 5 } },
+  { id = "refund", tool = "local.unsafe", with = { n = 6 }, approve = true },
+  { id = "sub", agent = "b", input = "{{steps.look.receipt}}" },
+  { memory_create = { entity = "crash", content = "an observation, {{steps.look.receipt}}" } },
+]
+
+[[steps]]
+id = "bill"
+tool = "local.keyed"
+with = { n = "{{steps.refund.n + 1}}" }
+
+[[steps]]
+id = "found"
+memory_search = { query = "observation", limit = 100 }
+
+[[steps]]
+respond = """
+{{steps.look.receipt}}, {{steps.set.receipt}}, {{steps.order.receipt}}, {{steps.ship.receipt}}, {{steps.pay.receipt}}, \
+{{steps.refund.receipt}}, {{steps.bill.receipt}}; {{steps.sub}}; {{steps.found.length}} observation"""
+"#,
+        ),
+        (
+            "b",
+            r#"
+name = "b"
+version = "1.0.0"
+description = "The child run."
+
+[tools]
+allow = ["local.*"]
+settings = { "local.read" = { retries = 10 }, "local.idempotent" = { retries = 10 }, "local.keyed" = { retries = 10 }, "local.unsafe" = { retries = 10 } }
+
+[[steps]]
+parallel = [
+  { id = "stock", tool = "local.read", with = { n = 11 } },
+  { id = "reserve", tool = "local.keyed", with = { n = 12 } },
+  { id = "pack", tool = "local.unsafe", with = { n = 13 } },
+  { id = "label", tool = "local.unsafe", with = { n = 14 }, approve = true },
+]
+
+[[steps]]
+id = "confirm"
+tool = "local.idempotent"
+with = { n = "{{steps.label.n + 1}}" }
+
+[[steps]]
+respond = """
+asked with {{request.text}}: {{steps.stock.receipt}}, {{steps.reserve.receipt}}, {{steps.pack.receipt}}, \
+{{steps.label.receipt}}, {{steps.confirm.receipt}}"""
+"#,
+        ),
+    ],
+    answer: "receipt 1, receipt 2, receipt 3, receipt 4, receipt 5, receipt 6, receipt 7; asked with receipt 1: \
+             receipt 11, receipt 12, receipt 13, receipt 14, receipt 15; 1 observation",
+    effects: &[1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14, 15],
+    gated: &[6, 14],
+    unread: &[],
+    mishaps: &[
+        (2, Mishap::Lost),
+        (3, Mishap::Unanswered),
+        (4, Mishap::Refused),
+        (5, Mishap::Unanswered),
+        (11, Mishap::Lost),
+        (12, Mishap::Refused),
+        (13, Mishap::Refused),
+    ],
+    said: Said { approved: 2, done: 1, not_done: 0 },
+    runs: 2,
+};

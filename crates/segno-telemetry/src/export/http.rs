@@ -1,0 +1,118 @@
+//! One request to a collector.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url, redirect, retry};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use super::config::{ExportConfig, ExportError};
+
+/// Most bytes that are read of an answer. One that is longer has nothing to say that a counter needs.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// Longest pause that a collector may ask for.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// A client that speaks to one collector.
+pub(super) struct Collector {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+/// Why a batch was not taken.
+pub(super) struct Refusal {
+    /// What happened, for the log.
+    pub(super) reason: String,
+    /// Whether, and when at the earliest, to try again.
+    pub(super) again: Option<Duration>,
+}
+
+impl Collector {
+    pub(super) fn new(config: &ExportConfig) -> Result<Self, ExportError> {
+        let url = config.url()?;
+        let mut headers = config.header_map()?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        let tls =
+            tls(url.scheme() == "https").map_err(|error| ExportError::Client { source: error.into() })?;
+        let client = Client::builder()
+            .user_agent(concat!("segno/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(tls)
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .timeout(config.timeout)
+            .build()
+            .map_err(|error| ExportError::Client { source: error.into() })?;
+        Ok(Self { client, url, headers })
+    }
+
+    /// Sends a request; gives the number of spans that the collector rejected for good.
+    pub(super) async fn send(&self, body: Vec<u8>) -> Result<u64, Refusal> {
+        let sent = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
+        let mut response = sent
+            .map_err(|error| Refusal { reason: chain(&error.without_url()), again: Some(Duration::ZERO) })?;
+        let status = response.status();
+        if !status.is_success() {
+            let again = matches!(
+                status,
+                StatusCode::TOO_MANY_REQUESTS
+                    | StatusCode::BAD_GATEWAY
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::GATEWAY_TIMEOUT
+            );
+            let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+            let after = after.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+            let pause = after.unwrap_or_default().min(MAX_PAUSE);
+            return Err(Refusal { reason: format!("it answered {status}"), again: again.then_some(pause) });
+        }
+        // Taken. What else the collector says is only counted.
+        let answer = read(&mut response).await.unwrap_or_default();
+        let answer = ExportTraceServiceResponse::decode(answer.as_slice()).unwrap_or_default();
+        let rejected = answer.partial_success.map_or(0, |partial| partial.rejected_spans);
+        Ok(u64::try_from(rejected).unwrap_or(0))
+    }
+}
+
+/// The whole answer, unless it is too long or breaks off.
+async fn read(response: &mut Response) -> Option<Vec<u8>> {
+    let mut answer = Vec::new();
+    while let Some(chunk) = response.chunk().await.ok()? {
+        if answer.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return None;
+        }
+        answer.extend_from_slice(&chunk);
+    }
+    Some(answer)
+}
+
+/// TLS with the certificates of the system; none are loaded for an address that needs none.
+fn tls(secure: bool) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = if secure {
+        config.with_platform_verifier()?
+    } else {
+        config.with_root_certificates(RootCertStore::empty())
+    };
+    Ok(config.with_no_client_auth())
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words.push_str(": ");
+        words.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    words
+}

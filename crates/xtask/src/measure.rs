@@ -1,0 +1,93 @@
+//! What takes minutes: kills, soaks, and the table of budgets.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use crate::build;
+use crate::process::{cargo, perform, read, root};
+
+/// The crash tests, as `cargo test` runs them, with everything that they say.
+fn crash_tests(instants: Option<u64>, seed: Option<u64>) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--locked", "-p", "segno-runtime", "--test", "crash", "--", "--nocapture"]);
+    for (name, number) in [("SEGNO_CRASH_INSTANTS", instants), ("SEGNO_CRASH_SEED", seed)] {
+        if let Some(number) = number {
+            command.env(name, number.to_string());
+        }
+    }
+    command
+}
+
+/// Kills processes of real runs.
+///
+/// # Errors
+/// Something was lost or repeated, or the tests could not be built.
+pub(crate) fn crash(instants: Option<u64>, seed: Option<u64>) -> anyhow::Result<()> {
+    perform(&mut crash_tests(instants, seed))
+}
+
+/// Soaks. In the profile of the tests: what is checked there is that nothing breaks or grows, for which the checks of that
+/// profile help and speed does not.
+///
+/// # Errors
+/// A promise did not hold, memory grew, or the program could not be built.
+pub(crate) fn soak(arguments: &[OsString]) -> anyhow::Result<()> {
+    let run = ["run", "--locked", "--quiet", "-p", "segno-testkit", "--example", "soak", "--"];
+    // The C library keeps memory apart for each thread, and the threads of a soak come and go with its processes: with
+    // one arena for all of them, what is measured is what is in use. Other systems ignore it.
+    perform(cargo().args(run).args(arguments).env("MALLOC_ARENA_MAX", "1"))
+}
+
+/// Measures every budget.
+///
+/// # Errors
+/// A budget is missed or could not be measured, or something could not be built.
+pub(crate) fn budget(suspended: Option<u64>) -> anyhow::Result<()> {
+    build::guests()?;
+    eprintln!("building …");
+    // Together, so that what they share is built once.
+    let parts = ["-p", "segno-cli", "-p", "segno-testkit", "--bin", "segno", "--example", "budget"];
+    perform(cargo().args(["build", "--release", "--locked"]).args(parts))?;
+    let target = target()?;
+    let root = root();
+
+    eprintln!("killing …");
+    let killed = target.join("budget-crash.txt");
+    // What went wrong is a line of the table as well.
+    let said = read(&mut crash_tests(None, None)).unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        String::new()
+    });
+    fs::write(&killed, said).with_context(|| format!("cannot write `{}`", killed.display()))?;
+
+    eprintln!("measuring the core …");
+    perform(cargo().args(["bench", "--locked", "-p", "segno-core", "--bench", "step"]))?;
+
+    let release = target.join("release");
+    let mut table = Command::new(release.join("examples").join(program("budget")));
+    table.current_dir(&root).arg("--segno").arg(release.join(program("segno")));
+    table.arg("--guest").arg(root.join("tool-servers/target/wasm32-wasip2/release/risk.wasm"));
+    table.arg("--script").arg(root.join("crates/segno-cli/benches/start.sh"));
+    table.arg("--criterion").arg(target.join("criterion")).arg("--crash").arg(killed);
+    if let Some(suspended) = suspended {
+        table.arg("--suspended").arg(suspended.to_string());
+    }
+    perform(&mut table)
+}
+
+/// The folder of everything that is built: this program lies in a folder of it.
+fn target() -> anyhow::Result<PathBuf> {
+    let here = env::current_exe().context("this program does not know where it lies")?;
+    let target = here.ancestors().nth(2).context("this program lies in no target folder")?;
+    Ok(target.to_owned())
+}
+
+/// The file name of a program.
+fn program(name: &str) -> String {
+    format!("{name}{}", env::consts::EXE_SUFFIX)
+}
