@@ -22,7 +22,9 @@ use crate::inbox::{Message, PostError, StoredMessage, Told};
 use crate::lease::{Holds, Lease};
 use crate::owner::{Owner, OwnerId};
 use crate::record::{NewRecord, Record, RecordKind};
-use crate::run::{Created, Existing, FOUND_MAX, NewRun, RunFilter, RunSummary, Snapshot, prefix_range};
+use crate::run::{
+    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunSummary, Snapshot, prefix_range,
+};
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
@@ -323,8 +325,9 @@ impl Store for MemoryStore {
         let first = lease.next_seq;
         let mut shelf = self.shelf();
         let head = shelf.append(lease, &records, &consumed)?;
-        let has_ended = shelf.run(lease.run).is_ok_and(|run| run.copies.progress.status.is_end());
-        if let (Some(parent), true) = (lease.tells, has_ended && !records.is_empty()) {
+        let progress = Progress::of(records.iter().map(|record| &record.body));
+        let ends = progress.is_some_and(|progress| progress.status.is_end());
+        if let (Some(parent), true) = (lease.tells, ends) {
             // One that has ended, or for which messages wait already, needs no word.
             let _ = shelf.post(parent, &Message::Look);
         }
