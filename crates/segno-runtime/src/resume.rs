@@ -63,19 +63,44 @@ impl Engine {
         answers: Vec<GateInput>,
         tell: bool,
     ) -> Result<RunHandle, EngineError> {
+        loop {
+            if let Some(handle) = self.take_open(run, answers.clone(), tell).await? {
+                return Ok(handle);
+            }
+            let summary = self.last_in_line(run).await?;
+            // Where another process handed it over meanwhile, the run after it goes on.
+            if summary.status.is_end() {
+                let config = self.config(summary.run, summary.config).await?;
+                return self.report_end(summary.run, config, &answers).await;
+            }
+        }
+    }
+
+    /// Goes on with a run; none when it has ended, also by another process meanwhile.
+    pub(crate) async fn take_open(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+    ) -> Result<Option<RunHandle>, EngineError> {
         let summary = self.last_in_line(run).await?;
+        if summary.status.is_end() {
+            return Ok(None);
+        }
         let run = summary.run;
         let config = self.config(run, summary.config).await?;
-        if summary.status.is_end() {
-            return self.report_end(run, config, &answers).await;
-        }
         let owner = self.owner(run).await?;
         let mut lease = self.store().acquire(run, owner).await?;
+        if lease.next_seq() > summary.records && self.store().summary(run).await?.status.is_end() {
+            // Whoever gave it back has ended it.
+            self.store().release(lease).await.map_err(|source| RunFailure::Append { run, source })?;
+            return Ok(None);
+        }
         if let (Some(parent), true) = (summary.parent, tell) {
             lease = lease.telling(parent);
         }
         match self.take_over(run, config, &summary, &lease, answers).await {
-            Ok(taken) => self.go_on(run, taken, lease),
+            Ok(taken) => self.go_on(run, taken, lease).map(Some),
             Err(error) => {
                 // The error that stopped us matters more than one while giving the run back.
                 let _ = self.store().release(lease).await;

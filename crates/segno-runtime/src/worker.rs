@@ -175,14 +175,6 @@ impl Engine {
 }
 
 impl Engine {
-    /// Goes on with a run, unless it has ended meanwhile.
-    async fn take_unfinished(&self, run: RunId) -> Result<Option<RunHandle>, EngineError> {
-        if self.last_in_line(run).await?.status.is_end() {
-            return Ok(None);
-        }
-        self.resume(run, Vec::new()).await.map(Some)
-    }
-
     /// The time until the next suspended run wakes.
     async fn until_wake(&self) -> Duration {
         // Trouble with the store is told where runs are looked for.
@@ -211,7 +203,8 @@ impl Hands {
 
     fn take(&mut self, engine: &Engine, run: RunId) {
         let engine = engine.clone();
-        let task = self.tasks.spawn(async move { Task::Begun(engine.take_unfinished(run).await) });
+        let task =
+            self.tasks.spawn(async move { Task::Begun(engine.take_open(run, Vec::new(), true).await) });
         self.under_way.insert(task.id(), (run, watch::Sender::new(Stop::Go)));
     }
 
