@@ -10,7 +10,7 @@ use crate::args::{AnswerArgs, Format};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::table::table;
-use crate::render::text::{count, short};
+use crate::render::text::{count, harmless, short};
 
 /// An operation that is to be answered.
 struct Open {
@@ -49,6 +49,12 @@ pub(super) async fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Resu
                     Ok(()) => answered += 1,
                     // Somebody else was faster.
                     Err(EngineError::Ended { .. }) => continue,
+                    // What does not fit one of them may fit the others.
+                    Err(error @ EngineError::Answer { .. }) => {
+                        let told = harmless(&error.to_string());
+                        context.output.note(format_args!("run {}: {told}", short(summary.run)));
+                        continue;
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
