@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use segno_tools::{ApiCall, Email};
 use serde::{Deserialize, Serialize};
 
 use crate::id::OperationId;
@@ -107,10 +108,33 @@ pub enum AgentAction {
         /// The state to continue with.
         continuation_state: AgentState,
     },
+    /// Calls an HTTP endpoint, for a declarative tool.
+    RequestApiCall {
+        /// The operation's id.
+        id: OperationId,
+        /// The request; secrets stand in it as references.
+        call: Arc<ApiCall>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Sends a mail, for a declarative tool.
+    RequestEmail {
+        /// The operation's id.
+        id: OperationId,
+        /// The mail; secrets stand in it as references.
+        mail: Arc<Email>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
     /// Performs operations that do not need each other; those at a gate wait for their answer meanwhile.
     RequestParallel {
         /// The operations that have no outcome yet.
         operations: Vec<Operation>,
+        /// The state to continue with.
+        continuation_state: AgentState,
+    },
+    /// Nothing is to be done: a declarative tool goes on with the next step at once.
+    Continue {
         /// The state to continue with.
         continuation_state: AgentState,
     },
@@ -135,7 +159,17 @@ impl AgentAction {
             }
             Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Waiting(_) => {}
         }
-        let missing = || state.pending().iter().filter(|pending| pending.outcome.is_none());
+        if state.is_ready() {
+            return Self::Continue { continuation_state: state };
+        }
+        // What a declarative tool does is asked for part by part.
+        let performed = |operation: &Operation| {
+            operation.is_declarative() && !matches!(operation.gate, GateState::Waiting(_))
+        };
+        let missing = || {
+            let missing = state.pending().iter().filter(|pending| pending.outcome.is_none());
+            missing.filter(|pending| !performed(&pending.operation))
+        };
         let waits = |operation: &Operation| matches!(operation.gate, GateState::Waiting(_));
         let all_wait = missing().all(|pending| waits(&pending.operation));
         let mut operations: Vec<Operation> = missing().map(|pending| pending.operation.clone()).collect();
@@ -166,6 +200,8 @@ impl AgentAction {
                     Self::RequestMemoryTraverse { id, traverse, continuation_state: state }
                 }
                 Request::ToolCall(call) => Self::RequestToolCall { id, call, continuation_state: state },
+                Request::ApiCall(call) => Self::RequestApiCall { id, call, continuation_state: state },
+                Request::Email(mail) => Self::RequestEmail { id, mail, continuation_state: state },
                 Request::AgentCall(call) => Self::RequestAgent { id, call, continuation_state: state },
                 Request::Input(input) => Self::RequestInput { id, input, continuation_state: state },
                 Request::Timer(timer) => Self::RequestTimer { id, timer, continuation_state: state },
@@ -194,7 +230,10 @@ impl AgentAction {
             | Self::RequestMemorySearch { continuation_state: state, .. }
             | Self::RequestMemoryCreate { continuation_state: state, .. }
             | Self::RequestToolCall { continuation_state: state, .. }
+            | Self::RequestApiCall { continuation_state: state, .. }
+            | Self::RequestEmail { continuation_state: state, .. }
             | Self::RequestParallel { continuation_state: state, .. }
+            | Self::Continue { continuation_state: state }
             | Self::RequestApproval { continuation_state: state, .. } => state,
         }
     }
@@ -212,7 +251,10 @@ impl AgentAction {
             | Self::RequestMemorySearch { continuation_state: state, .. }
             | Self::RequestMemoryCreate { continuation_state: state, .. }
             | Self::RequestToolCall { continuation_state: state, .. }
+            | Self::RequestApiCall { continuation_state: state, .. }
+            | Self::RequestEmail { continuation_state: state, .. }
             | Self::RequestParallel { continuation_state: state, .. }
+            | Self::Continue { continuation_state: state }
             | Self::RequestApproval { continuation_state: state, .. } => state,
         }
     }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use segno_tools::{ActionTrace, ApiResponse};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
@@ -86,6 +87,10 @@ pub enum Outcome {
     MemoryTraversed(MemoryTraversal),
     /// The tool answered, well or with an error of its own.
     ToolReturned(ToolReturn),
+    /// An HTTP endpoint answered, with whatever status.
+    ApiAnswered(ApiResponse),
+    /// A mail server took the mail.
+    EmailSent(EmailReceipt),
     /// The child run is over, whatever its end.
     AgentReturned(AgentReturn),
     /// A person answered the question.
@@ -123,6 +128,7 @@ impl Outcome {
             }
             Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
             Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
+            Self::ApiAnswered(response) => too_deep(core::iter::once(&response.body)),
             Self::AgentReturned(returned) => too_deep(returned.output.iter()),
             Self::InputGiven(value) => too_deep(core::iter::once(value)),
             Self::MemoryTraversed(found)
@@ -130,7 +136,11 @@ impl Outcome {
             {
                 Some(Failure::new(FailureCode::Protocol, "a relation has a strength that is not a number"))
             }
-            Self::MemoryTraversed(_) | Self::MemoryCreated(_) | Self::TimerFired | Self::Failed(_) => None,
+            Self::MemoryTraversed(_)
+            | Self::MemoryCreated(_)
+            | Self::EmailSent(_)
+            | Self::TimerFired
+            | Self::Failed(_) => None,
         };
         let wrong = wrong.or_else(|| {
             let size = self.size();
@@ -159,6 +169,8 @@ impl Outcome {
             | Self::MemoryCreated(_)
             | Self::MemoryTraversed(_)
             | Self::ToolReturned(_)
+            | Self::ApiAnswered(_)
+            | Self::EmailSent(_)
             | Self::InputGiven(_)
             | Self::TimerFired => Self::Failed(Failure::new(FailureCode::LimitExceeded, NO_ROOM)),
         }
@@ -207,6 +219,12 @@ impl Outcome {
             Self::ToolReturned(returned) => {
                 returned.text.len() + returned.structured.as_ref().map_or(0, size)
             }
+            Self::ApiAnswered(response) => {
+                let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
+                let violations = response.violations.iter().map(|one| PART + one.pointer.len() + one.message.len());
+                size(&response.body) + headers.sum::<usize>() + violations.sum::<usize>()
+            }
+            Self::EmailSent(receipt) => receipt.message_id.as_ref().map_or(0, String::len),
             Self::Failed(failure) => failure.message.len() + violations_size(&failure.violations),
         }
     }
@@ -353,12 +371,15 @@ pub struct ToolReturn {
     /// The tool says that it failed.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_error: bool,
+    /// What each action of a declarative tool did, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<ActionTrace>,
 }
 
 impl ToolReturn {
     /// A structured result.
     pub fn structured(value: Value) -> Self {
-        Self { structured: Some(value), text: String::new(), is_error: false }
+        Self { structured: Some(value), ..Self::default() }
     }
 
     /// What a plan reads: the structured result, else the text parsed as JSON, else the text.
@@ -385,6 +406,14 @@ impl ToolReturn {
 /// `null` would have returned nothing once its outcome had been saved and loaded.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
+}
+
+/// What a mail server said of a mail that it took.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmailReceipt {
+    /// Its name for the mail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
 }
 
 /// Why an operation has no answer.
@@ -427,6 +456,8 @@ pub enum FailureCode {
     InvalidArguments,
     /// A person said no; nothing was called.
     Denied,
+    /// The rules of the workspace or of the tenant do not allow it; nothing was sent.
+    NotPermitted,
     /// Possibly received, never answered, and the policy is to report it.
     Indeterminate,
     /// A limit of size or count was reached.
@@ -455,6 +486,7 @@ impl FailureCode {
             | Self::AgentFailed
             | Self::Cancelled => true,
             Self::Denied
+            | Self::NotPermitted
             | Self::InvalidArguments
             | Self::Indeterminate
             | Self::Protocol
@@ -473,6 +505,7 @@ impl FailureCode {
         Self::ToolFailed,
         Self::InvalidArguments,
         Self::Denied,
+        Self::NotPermitted,
         Self::Indeterminate,
         Self::LimitExceeded,
         Self::InvalidOutput,
@@ -491,6 +524,7 @@ impl FailureCode {
             Self::ToolFailed => "tool_failed",
             Self::InvalidArguments => "invalid_arguments",
             Self::Denied => "denied",
+            Self::NotPermitted => "not_permitted",
             Self::Indeterminate => "indeterminate",
             Self::LimitExceeded => "limit_exceeded",
             Self::InvalidOutput => "invalid_output",

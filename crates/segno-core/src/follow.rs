@@ -29,6 +29,7 @@ impl AgentState {
     pub fn following(mut self, predecessor: &Self, by_handoff: bool) -> Self {
         self.transcript = predecessor.transcript.clone();
         self.asked = predecessor.asked;
+        self.session = predecessor.session.clone();
         self.transcript.close("the run ended before this call had a result");
         self.inherited = self.transcript.len();
         self.hops = if by_handoff { predecessor.hops.saturating_add(1) } else { 0 };
@@ -44,7 +45,7 @@ impl AgentState {
         if self.is_over() || self.signal.is_some() {
             return Err(ForkError::Over);
         }
-        if !self.is_ready() {
+        if !self.is_settled() {
             return Err(ForkError::Waiting { step: self.step });
         }
         self.namespace = run;
@@ -71,6 +72,7 @@ impl AgentState {
         if !join.is_overfull() {
             join.bytes = join.bytes.saturating_sub(before as u64);
         }
+        join.drop_parts(id);
         join.settle(id, outcome);
         Ok(())
     }

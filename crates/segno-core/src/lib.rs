@@ -65,17 +65,17 @@ pub use config::{
     AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
     Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, Plan, PlanCall,
     PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction, Tool,
-    ToolKind, Toolbox, Wait,
+    ToolDocument, ToolDocuments, ToolKind, Toolbox, Wait,
 };
 pub use event::{
-    AgentReturn, Answer, Event, Failure, FailureCode, MemoryCreated, MemoryHit, MemoryTraversal, News,
+    AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MemoryCreated, MemoryHit, MemoryTraversal, News,
     Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation,
 };
 pub use follow::ForkError;
 pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
-    ModelCompletion, Operation, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
+    ModelCompletion, Operation, Pace, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
     ToolChoice,
 };
 pub use reading::Reading;
@@ -83,7 +83,7 @@ pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violati
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use state::{
-    AgentRequest, AgentState, CallSlot, Decision, Envelope, EnvelopeError, Handoff, Join, Pending, Phase,
+    AgentRequest, AgentState, Begun, CallSlot, Decision, Envelope, EnvelopeError, Handoff, Join, Pending, Phase,
     Settled, Then,
 };
 pub use step::{ExecutionError, execute_agent_step};

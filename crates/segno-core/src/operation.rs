@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use segno_tools::{ApiCall, Email};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,6 +49,12 @@ impl Operation {
         let id = OperationId::from_bytes(canonical.finish().truncated());
         Self { id, ordinal, digest, request, terms, gate: GateState::Open }
     }
+
+    /// Says whether the operation is the call of a declarative tool: the core performs it, step by step, and asks for its
+    /// parts. A shell attempts only those.
+    pub fn is_declarative(&self) -> bool {
+        self.terms.class == EffectClass::Composite && matches!(self.request, Request::ToolCall(_))
+    }
 }
 
 /// What an operation does. Payloads are shared, so that an action and a state can both hold them.
@@ -64,6 +71,10 @@ pub enum Request {
     MemoryTraverse(Arc<MemoryTraverse>),
     /// Calls a tool.
     ToolCall(Arc<ToolCall>),
+    /// Calls an HTTP endpoint, for a declarative tool.
+    ApiCall(Arc<ApiCall>),
+    /// Sends a mail, for a declarative tool.
+    Email(Arc<Email>),
     /// Starts a child run, whose answer comes back.
     AgentCall(Arc<AgentCall>),
     /// Asks a person.
@@ -81,6 +92,8 @@ impl Request {
             Self::MemoryCreate(_) => "memory create".into(),
             Self::MemoryTraverse(_) => "memory traverse".into(),
             Self::ToolCall(call) => alloc::format!("tool `{}`", call.tool_name),
+            Self::ApiCall(call) => alloc::format!("{} {}", call.method.as_str(), call.url),
+            Self::Email(mail) => alloc::format!("mail to {}", mail.to.join(", ")),
             Self::AgentCall(call) => alloc::format!("agent `{}`", call.agent),
             Self::Input(_) => "question".into(),
             Self::Timer(_) => "timer".into(),
@@ -125,6 +138,12 @@ impl Request {
             Self::Timer(timer) => {
                 canonical.tag(7).number(timer.until.as_millis());
             }
+            Self::ApiCall(call) => {
+                canonical.tag(8).json(&plain(call));
+            }
+            Self::Email(mail) => {
+                canonical.tag(9).json(&plain(mail));
+            }
         }
         canonical.finish()
     }
@@ -137,12 +156,19 @@ impl Request {
             Outcome::MemoryCreated(_) => matches!(self, Self::MemoryCreate(_)),
             Outcome::MemoryTraversed(_) => matches!(self, Self::MemoryTraverse(_)),
             Outcome::ToolReturned(_) => matches!(self, Self::ToolCall(_)),
+            Outcome::ApiAnswered(_) => matches!(self, Self::ApiCall(_)),
+            Outcome::EmailSent(_) => matches!(self, Self::Email(_)),
             Outcome::AgentReturned(_) => matches!(self, Self::AgentCall(_)),
             Outcome::InputGiven(_) => matches!(self, Self::Input(_)),
             Outcome::TimerFired => matches!(self, Self::Timer(_)),
             Outcome::Failed(_) => true,
         }
     }
+}
+
+/// A request as JSON. Secrets stand in it as references, so that a secret that changes changes no digest.
+fn plain<T: Serialize>(request: &T) -> Value {
+    serde_json::to_value(request).expect("a request is plain data with text keys")
 }
 
 /// A model is to reply to the transcript as it stands.
@@ -349,17 +375,46 @@ pub struct Terms {
     pub retries: u32,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: OnIndeterminate,
+    /// How attempts follow each other, where whoever asks says so; else the shell's own way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+}
+
+/// How attempts follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// The pause before the second attempt, in milliseconds; each further one doubles it.
+    pub first_pause_ms: u64,
+    /// Longest time over all attempts, in milliseconds: after it no further one is begun.
+    pub most_ms: u64,
 }
 
 impl Terms {
     /// Terms for something that only reads: repeated freely, twice after the first attempt.
     pub(crate) const fn read(timeout_ms: u64) -> Self {
-        Self { class: EffectClass::Read, timeout_ms, retries: 2, on_indeterminate: OnIndeterminate::Retry }
+        Self { retries: 2, ..Self::patient(timeout_ms) }
     }
 
     /// Terms for a write that carries its operation id as a key.
     pub(crate) const fn keyed(timeout_ms: u64) -> Self {
-        Self { class: EffectClass::Keyed, timeout_ms, retries: 2, on_indeterminate: OnIndeterminate::Ask }
+        Self {
+            class: EffectClass::Keyed,
+            timeout_ms,
+            retries: 2,
+            on_indeterminate: OnIndeterminate::Ask,
+            pace: None,
+        }
+    }
+
+    /// Terms for what changes nothing and is waited for once.
+    pub(crate) const fn patient(timeout_ms: u64) -> Self {
+        Self {
+            class: EffectClass::Read,
+            timeout_ms,
+            retries: 0,
+            on_indeterminate: OnIndeterminate::Retry,
+            pace: None,
+        }
     }
 }
 

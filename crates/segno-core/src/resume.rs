@@ -205,6 +205,8 @@ fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
             | Request::MemorySearch(_)
             | Request::MemoryCreate(_)
             | Request::MemoryTraverse(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
             | Request::AgentCall(_)
             | Request::Input(_)
             | Request::Timer(_) => {
@@ -257,6 +259,8 @@ impl Operation {
             | Request::MemorySearch(_)
             | Request::MemoryCreate(_)
             | Request::MemoryTraverse(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
             | Request::AgentCall(_)
             | Request::Input(_)
             | Request::Timer(_) => None,

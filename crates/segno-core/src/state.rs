@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use segno_tools::{Call, Finished, Session};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -29,12 +30,24 @@ pub struct AgentRequest {
     /// Files that go with the text, for a model that can read them; `request.attachments` in templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    /// What the caller says of the user on whose behalf the run works, an object; `user` in templates and declarative
+    /// tools. Secrets are not in it: the shell has put them into its secret store.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub user: Value,
+    /// The tenant's settings as they were when the run started, an object; `tenant.settings` in declarative tools.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub tenant_settings: Value,
 }
 
 impl AgentRequest {
     /// A request of plain text, for the default tenant.
     pub fn text(text: &str) -> Self {
-        Self { text: text.into(), data: Value::Null, tenant: default_tenant(), attachments: Vec::new() }
+        Self { text: text.into(), data: Value::Null,
+            tenant: default_tenant(),
+            attachments: Vec::new(),
+            user: Value::Null,
+            tenant_settings: Value::Null,
+        }
     }
 }
 
@@ -49,6 +62,9 @@ fn default_tenant() -> String {
 pub struct AgentState {
     /// What operation ids are derived from. Starts as the run's id.
     pub(crate) namespace: RunId,
+    /// The name of the run's session; `call.session` in declarative tools.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) session_name: String,
     pub(crate) request: AgentRequest,
     pub(crate) phase: Phase,
     pub(crate) step: u64,
@@ -86,6 +102,9 @@ pub struct AgentState {
     /// The latest calls of the model with their results, the newest last; see [`Limits::repeat_limit`](crate::Limits).
     #[serde(default)]
     pub(crate) calls: Vec<CallRecord>,
+    /// What the agents of the session share and keep through declarative tools: `workflow`, `agents` and `flags`.
+    #[serde(default, skip_serializing_if = "Session::is_empty")]
+    pub(crate) session: Session,
     /// How many handoffs led to this run.
     #[serde(default)]
     pub(crate) hops: u32,
@@ -113,6 +132,7 @@ impl AgentState {
     pub fn start(run: RunId, request: AgentRequest, at: Timestamp) -> Self {
         Self {
             namespace: run,
+            session_name: String::new(),
             request,
             phase: Phase::Start,
             step: 0,
@@ -132,10 +152,18 @@ impl AgentState {
             model: 0,
             asked_again: 0,
             calls: Vec::new(),
+            session: Session::default(),
             hops: 0,
             inherited: 0,
             ask_effects: false,
         }
+    }
+
+    /// The same new run in a session of this name.
+    #[must_use]
+    pub fn in_session(mut self, name: &str) -> Self {
+        self.session_name = name.into();
+        self
     }
 
     /// The same new run as a child, which may use no more than this besides its own limits.
@@ -182,6 +210,11 @@ impl AgentState {
         &self.results
     }
 
+    /// What the agents of the session share and keep.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// What the run used so far.
     pub fn usage(&self) -> Usage {
         self.usage
@@ -192,12 +225,24 @@ impl AgentState {
         &self.decisions
     }
 
-    /// The operations of the current step, with what has come of them; none when the run does not wait.
+    /// The operations of the current step, with what has come of them; none when the run does not wait. Those of the step
+    /// itself come first, in request order; then those that its declarative tools ask for.
     pub fn pending(&self) -> &[Pending] {
         match &self.phase {
             Phase::Waiting(join) => &join.operations,
             Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Ended(_) | Phase::HandedOff(_) => &[],
         }
+    }
+
+    /// The call of a declarative tool that asks for this operation, if that is what it is.
+    pub fn parent_of(&self, id: OperationId) -> Option<OperationId> {
+        self.pending().iter().find(|pending| pending.operation.id == id)?.parent
+    }
+
+    /// What the call of a declarative tool waits for.
+    pub fn parts_of(&self, id: OperationId) -> Vec<OperationId> {
+        let parts = self.pending().iter().filter(|pending| pending.parent == Some(id));
+        parts.map(|pending| pending.operation.id).collect()
     }
 
     /// How many operations of the current step may run at the same time; no bound when absent.
@@ -235,13 +280,35 @@ impl AgentState {
         &self.vars
     }
 
-    /// Says whether a step would go on: nothing is missing, or a signal ends the run.
+    /// Says whether a step would go on: nothing is missing, a declarative tool can go on, or a signal ends the run.
     pub fn is_ready(&self) -> bool {
-        self.signal.is_some() || self.pending().iter().all(|pending| pending.outcome.is_some())
+        self.signal.is_some() || self.is_settled() || self.join_of().is_some_and(Join::stirs)
+    }
+
+    /// Says whether every operation of the current step has its outcome.
+    pub fn is_settled(&self) -> bool {
+        self.pending().iter().all(|pending| pending.outcome.is_some())
+    }
+
+    /// The group that the run waits for.
+    fn join_of(&self) -> Option<&Join> {
+        match &self.phase {
+            Phase::Waiting(join) => Some(join),
+            Phase::Start | Phase::Think | Phase::Plan { .. } | Phase::Ended(_) | Phase::HandedOff(_) => None,
+        }
     }
 
     pub(crate) fn decide(&mut self, decision: Decision) {
         self.decisions.push(decision);
+    }
+
+    /// The gate of a new operation: in a fork, effects that may not be repeated ask first.
+    pub(crate) fn gate(&self, gate: GateState, terms: &Terms) -> GateState {
+        let effect = matches!(terms.class, EffectClass::Unsafe | EffectClass::Keyed);
+        match gate {
+            GateState::Open if effect && self.ask_effects => GateState::Waiting(Gate::Approval),
+            gate => gate,
+        }
     }
 
     /// Mints a step's operations and waits for them.
@@ -267,12 +334,8 @@ impl AgentState {
             let ordinal =
                 ordinal(place).into_iter().map(|at| u32::try_from(at).unwrap_or(u32::MAX)).collect();
             let operation = Operation::mint(self.namespace, self.step, ordinal, request, terms);
-            let effect = matches!(terms.class, EffectClass::Unsafe | EffectClass::Keyed);
-            let gate = match gate {
-                GateState::Open if effect && self.ask_effects => GateState::Waiting(Gate::Approval),
-                gate => gate,
-            };
-            Pending { operation: Operation { gate, ..operation }, outcome: None }
+            let gate = self.gate(gate, &terms);
+            Pending { operation: Operation { gate, ..operation }, outcome: None, parent: None }
         });
         let operations = operations.collect();
         let held = match &then {
@@ -285,7 +348,8 @@ impl AgentState {
             Then::Recall | Then::Reply { .. } | Then::Summary { .. } | Then::PlanStep { .. } => 0,
         };
         let most_bytes = config.limits.max_state_bytes.saturating_sub(self.kept_bytes.saturating_add(held));
-        self.phase = Phase::Waiting(Join { then, operations, most_bytes, bytes: 0 });
+        let tools = Vec::new();
+        self.phase = Phase::Waiting(Join { then, operations, tools, most_bytes, bytes: 0 });
     }
 }
 
@@ -331,8 +395,11 @@ impl Handoff {
 pub struct Join {
     /// What the outcomes are for.
     pub then: Then,
-    /// The operations in request order.
+    /// The operations in request order, then those below them.
     pub operations: Vec<Pending>,
+    /// The declarative tools among them that have begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Begun>,
     /// Most bytes that their outcomes may have together: what the state has room for.
     #[serde(default = "unbounded")]
     pub most_bytes: u64,
@@ -348,6 +415,48 @@ fn unbounded() -> u64 {
 }
 
 impl Join {
+    /// Says whether a declarative tool can go on: one of its parts has come, or it can begin.
+    pub(crate) fn stirs(&self) -> bool {
+        let came = |pending: &Pending| pending.parent.is_some() && pending.outcome.is_some();
+        self.operations.iter().any(came) || self.beginning().is_some()
+    }
+
+    /// The place of the first declarative tool that has not begun and may.
+    pub(crate) fn beginning(&self) -> Option<usize> {
+        let most = match &self.then {
+            Then::ForEach { concurrency, .. } => (*concurrency).max(1) as usize,
+            Then::Recall
+            | Then::Reply { .. }
+            | Then::Summary { .. }
+            | Then::Calls { .. }
+            | Then::PlanStep { .. } => usize::MAX,
+        };
+        let has_begun = |id: OperationId| self.tools.iter().any(|tool| tool.of == id);
+        let busy = |pending: &&Pending| {
+            pending.parent.is_none() && pending.outcome.is_none() && has_begun(pending.operation.id)
+        };
+        let is_full = !self.tools.is_empty() && self.operations.iter().filter(busy).count() >= most;
+        self.operations.iter().position(|pending| {
+            let operation = &pending.operation;
+            operation.is_declarative()
+                && pending.outcome.is_none()
+                && !matches!(operation.gate, GateState::Waiting(_))
+                && !(is_full && pending.parent.is_none())
+                && !has_begun(operation.id)
+        })
+    }
+
+    /// Takes out everything that is below an operation.
+    pub(crate) fn drop_parts(&mut self, id: OperationId) {
+        let mut above = Vec::from([id]);
+        while let Some(id) = above.pop() {
+            self.tools.retain(|tool| tool.of != id);
+            let parts = self.operations.iter().filter(|pending| pending.parent == Some(id));
+            above.extend(parts.map(|pending| pending.operation.id));
+            self.operations.retain(|pending| pending.parent != Some(id));
+        }
+    }
+
     /// Says whether the outcomes have more bytes than they may.
     pub(crate) fn is_overfull(&self) -> bool {
         self.bytes > self.most_bytes
@@ -449,6 +558,26 @@ pub struct Pending {
     pub operation: Operation,
     /// What came of it, once that is known.
     pub outcome: Option<Outcome>,
+    /// The call of a declarative tool that asks for it; none for an operation of the step itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<OperationId>,
+}
+
+/// A declarative tool that has begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Begun {
+    /// The operation that its call is.
+    pub of: OperationId,
+    /// When it began: the one time that it reads.
+    pub at: Timestamp,
+    /// Where it stands.
+    pub call: Call,
+    /// What tools that it called wrote, said and whom they hand over to: a part of its own end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<Finished>,
+    /// What it writes, says and whom it hands over to, once it has ended; counted when the whole group is folded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<Finished>,
 }
 
 /// Why an action was chosen.

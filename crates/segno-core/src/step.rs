@@ -1,5 +1,7 @@
 //! The step itself: it goes through phases until something must be asked or the run is over.
 
+use segno_tools::HandoffTo;
+
 use crate::action::AgentAction;
 use crate::config::{AgentConfig, Mind, PlanStep, SEMANTICS, StepAction};
 use crate::event::Signal;
@@ -53,10 +55,17 @@ pub fn execute_agent_step(
     if !state.is_ready() {
         return Ok(AgentAction::request(state));
     }
+    if !state.is_settled() {
+        phase::declarative::advance(config, &mut state);
+        return Ok(AgentAction::request(state));
+    }
     state.decisions.clear();
     if matches!(&state.phase, Phase::Waiting(join) if join.is_overfull()) {
         phase::end::abandon(config, &mut state);
         return Ok(complete(state, overfull(config)));
+    }
+    if let Some(handoff) = phase::declarative::fold(&mut state) {
+        return Ok(hand_over(config, state, handoff));
     }
     loop {
         let phase = core::mem::replace(&mut state.phase, Phase::Start);
@@ -126,9 +135,22 @@ pub fn execute_agent_step(
         if let Err(stop) = next {
             return Ok(complete(state, stop));
         }
-        if !state.is_ready() {
+        if !state.is_settled() {
             return Ok(AgentAction::request(state));
         }
+    }
+}
+
+/// A declarative tool hands the session over; what its siblings brought is kept.
+fn hand_over(config: &AgentConfig, mut state: AgentState, handoff: HandoffTo) -> AgentAction {
+    phase::end::abandon(config, &mut state);
+    let Some(target) = phase::declarative::target(config, &handoff) else {
+        let message = alloc::format!("there is no agent `{}` to hand over to", handoff.target_agent);
+        return complete(state, Stop::failed(RunErrorCode::AgentFailed, message, "correct the tool's document"));
+    };
+    match phase::end::handed_off(&mut state, target.clone(), handoff.message, None) {
+        Ok(()) => AgentAction::request(state),
+        Err(stop) => complete(state, stop),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use segno_core::{AgentName, AgentState, Operation, Outcome, Reading, Request, RunId, Usage};
+use segno_core::{AgentName, AgentState, Operation, Outcome, Pending, Reading, Request, RunId, Usage};
 use segno_store::{Body, RunStatus};
 
 use crate::compare::{self, Change};
@@ -152,20 +152,24 @@ impl Engine {
             }
             fold.apply(record)?;
             let state = fold.state();
-            if state.step() > shown
-                && !state.pending().is_empty()
-                && matches!(record.body, Body::Requested { .. })
-            {
+            if !matches!(record.body, Body::Requested { .. }) {
+                continue;
+            }
+            let asked = |pending: &Pending| Asked {
+                reading: match &pending.operation.request {
+                    Request::ModelCompletion(completion) => state.reading(&config, completion).ok(),
+                    _ => None,
+                },
+                operation: pending.operation.clone(),
+                outcome: None,
+            };
+            let pending = state.pending().iter();
+            if state.step() > shown && !state.pending().is_empty() {
                 shown = state.step();
-                let asked = state.pending().iter().map(|pending| Asked {
-                    reading: match &pending.operation.request {
-                        Request::ModelCompletion(completion) => state.reading(&config, completion).ok(),
-                        _ => None,
-                    },
-                    operation: pending.operation.clone(),
-                    outcome: None,
-                });
-                stages.push(Stage { step: shown, state: view(state), asked: asked.collect() });
+                stages.push(Stage { step: shown, state: view(state), asked: pending.map(asked).collect() });
+            } else if let (Some(_), Some(stage)) = (record.parent, stages.last_mut()) {
+                let new = pending.filter(|pending| Some(pending.operation.id) == record.operation);
+                stage.asked.extend(new.map(asked));
             }
         }
         let state = fold.state();

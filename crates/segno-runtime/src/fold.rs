@@ -1,6 +1,6 @@
 //! The fold of the core over a journal: where a run stands, or where its journal and the core part.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use segno_core::{
     AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, GateState, Handoff,
-    Operation, OperationId, Outcome, RunId, Timestamp,
+    Operation, OperationId, Outcome, Pending, RunId, Timestamp,
 };
-use segno_store::{AttemptCause, Body, Record, Start, WaitingFor};
+use segno_store::{Body, Record, Start, WaitingFor};
+
+use crate::progress::Progress;
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
 pub(crate) struct Machine {
@@ -19,12 +21,22 @@ pub(crate) struct Machine {
     state: Option<AgentState>,
 }
 
-/// What a step asks for.
+/// What a step comes to.
 pub(crate) enum Advance {
-    /// These operations, which are new.
+    /// The run's next step asks for these operations.
     Asked(Vec<Operation>),
+    /// Declarative tools of the same step went on.
+    Moved(Moved),
     /// Nothing: the run is over.
     Ended(End),
+}
+
+/// What declarative tools came to.
+pub(crate) struct Moved {
+    /// Their outcomes, with the operations that they are of.
+    pub(crate) concluded: Vec<(OperationId, Outcome)>,
+    /// What they ask for; each is below the operation of its tool.
+    pub(crate) asked: Vec<Operation>,
 }
 
 /// How a run is over.
@@ -70,6 +82,10 @@ impl Machine {
     /// Computes a step; only when the state is ready.
     pub(crate) fn advance(&mut self) -> Result<Advance, ExecutionError> {
         let state = self.state.take().expect("a machine whose step failed is not used again");
+        let step = state.step();
+        let open = |pending: &&Pending| pending.outcome.is_none();
+        let before: BTreeSet<OperationId> =
+            state.pending().iter().filter(open).map(|pending| pending.operation.id).collect();
         match segno_core::execute_agent_step(&self.config, state)? {
             AgentAction::Complete { response, final_state } => {
                 self.state = Some(final_state);
@@ -80,12 +96,28 @@ impl Machine {
                 Ok(Advance::Ended(End::Handoff(handoff)))
             }
             action => {
-                let (operations, state) = action.into_operations();
-                self.state = Some(state);
-                Ok(Advance::Asked(operations))
+                let (mut asked, state) = action.into_operations();
+                let state = self.state.insert(state);
+                if state.step() != step {
+                    return Ok(Advance::Asked(asked));
+                }
+                asked.retain(|operation| !before.contains(&operation.id));
+                let concluded = state.pending().iter().filter_map(|pending| {
+                    let id = pending.operation.id;
+                    before.contains(&id).then(|| Some((id, pending.outcome.clone()?))).flatten()
+                });
+                Ok(Advance::Moved(Moved { concluded: concluded.collect(), asked }))
             }
         }
     }
+}
+
+/// What the journal has to say before anything else.
+enum Expected {
+    /// The core asks for this.
+    Request(Operation),
+    /// A declarative tool has this outcome.
+    Conclusion(OperationId, Outcome),
 }
 
 /// The first difference between a journal and the core.
@@ -149,99 +181,6 @@ pub enum FoldError {
     },
 }
 
-/// How far an operation of the current step has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// Attempts so far; the last one may still be about to start.
-    pub(crate) attempts: u32,
-    /// The last attempt has started, as far as the journal knows.
-    pub(crate) started: bool,
-    /// An attempt before the last may have been acted on, and nobody has settled that.
-    pub(crate) doubtful: bool,
-    /// Attempts that ended without an answer and may have been received.
-    pub(crate) lost: u32,
-    /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
-    pub(crate) first: u64,
-    /// When its question was asked, in milliseconds since the epoch.
-    pub(crate) asked: u64,
-    /// Since when the operation has been worked on without a break, in milliseconds since the epoch; 0 while it is not.
-    since: u64,
-    /// The time that it was worked on before that, in milliseconds.
-    spent_ms: u64,
-}
-
-impl Progress {
-    /// An operation that was requested.
-    pub(crate) fn requested(at: Timestamp, start: Start) -> Self {
-        let mut progress = Self { asked: at.as_millis(), ..Self::default() };
-        if start == Start::Now {
-            progress.begin(1, at);
-        }
-        progress
-    }
-
-    /// Takes an `attempted` record.
-    pub(crate) fn attempted(&mut self, at: Timestamp, attempt: u32, cause: AttemptCause, start: Start) {
-        match cause {
-            AttemptCause::Answered => {
-                self.doubtful = false;
-                self.first = 0;
-            }
-            // A deferred attempt never left its process.
-            AttemptCause::Recovered => self.lose(self.started),
-            AttemptCause::Failed { possibly_received, .. } => self.lose(possibly_received),
-            AttemptCause::Queued => {}
-        }
-        match (cause, start) {
-            (AttemptCause::Failed { .. }, Start::Now) => {
-                self.attempts = attempt;
-                self.started = true;
-            }
-            (AttemptCause::Answered | AttemptCause::Recovered | AttemptCause::Queued, Start::Now) => {
-                self.begin(attempt, at);
-            }
-            (_, Start::Deferred) => {
-                self.pause(at);
-                self.attempts = attempt;
-                self.started = false;
-            }
-        }
-    }
-
-    /// Its question was answered, and it goes on: whatever was in doubt is settled, and nothing has started since.
-    pub(crate) fn settled(&mut self) {
-        self.started = false;
-        self.doubtful = false;
-        self.first = 0;
-    }
-
-    fn lose(&mut self, possibly_received: bool) {
-        self.doubtful |= possibly_received;
-        self.lost = self.lost.saturating_add(u32::from(possibly_received));
-    }
-
-    /// Nobody works on it from here on: it waits for a person, or its process stops.
-    pub(crate) fn pause(&mut self, at: Timestamp) {
-        self.spent_ms = self.elapsed_ms(at);
-        self.since = 0;
-    }
-
-    /// The time that was spent on it, without downtime and without waiting for people.
-    pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
-        let stretch = if self.since == 0 { 0 } else { at.as_millis().saturating_sub(self.since) };
-        self.spent_ms + stretch
-    }
-
-    fn begin(&mut self, attempt: u32, at: Timestamp) {
-        self.attempts = attempt;
-        self.started = true;
-        self.since = at.as_millis();
-        if self.first == 0 {
-            self.first = self.since;
-        }
-    }
-}
-
 /// What a suspended run waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Suspension {
@@ -253,8 +192,8 @@ pub(crate) struct Suspension {
 pub(crate) struct Fold {
     run: RunId,
     pub(crate) machine: Machine,
-    /// Operations that the core asked for and the journal has not recorded yet.
-    expected: VecDeque<Operation>,
+    /// What the core asked for or concluded and the journal has not recorded yet.
+    expected: VecDeque<Expected>,
     /// Operations of the current step that are recorded.
     pub(crate) progress: BTreeMap<OperationId, Progress>,
     /// The end, once the core came to it.
@@ -265,10 +204,23 @@ pub(crate) struct Fold {
     pub(crate) modules: BTreeMap<String, String>,
     /// The active time of earlier steps, in milliseconds.
     active_ms: u64,
-    /// The active time of the current step: that of its longest operation.
-    step_ms: u64,
+    /// The active time of each operation of the current step, with what is below it; in milliseconds.
+    spent_ms: BTreeMap<OperationId, u64>,
+    /// Declarative tools whose outcomes a fork replaces, and all that they asked for.
+    left_out: BTreeSet<OperationId>,
     /// What the last record says that the run waits for, if that is what it says.
     pub(crate) suspended: Option<Suspension>,
+}
+
+impl Expected {
+    fn in_words(&self) -> String {
+        match self {
+            Self::Request(operation) => format!("asks for {}", describe(operation)),
+            Self::Conclusion(id, outcome) => {
+                format!("has the outcome of {id}: {}", clip(&format!("{outcome:?}")))
+            }
+        }
+    }
 }
 
 impl Fold {
@@ -298,7 +250,8 @@ impl Fold {
             closed: false,
             modules: BTreeMap::new(),
             active_ms: 0,
-            step_ms: 0,
+            spent_ms: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             suspended: None,
             machine: Machine::new(config, state),
         }
@@ -317,7 +270,7 @@ impl Fold {
     /// Active time in milliseconds: for each step that of its longest operation, so that downtime and waiting for people
     /// do not count.
     pub(crate) fn active_ms(&self) -> u64 {
-        self.active_ms + self.step_ms
+        self.active_ms + self.spent_ms.values().copied().max().unwrap_or(0)
     }
 
     /// Takes the next record.
@@ -326,21 +279,21 @@ impl Fold {
     /// not stepped either.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         self.suspended = None;
-        match &record.body {
-            Body::Signalled { .. }
-            | Body::Rebound { .. }
-            | Body::Suspended { .. }
-            | Body::Late { .. }
-            | Body::Forked { .. } => {}
-            _ if self.ended.is_none() && self.state().is_ready() => self.advance()?,
-            _ => {}
+        if self.ended.is_none()
+            && self.expected.is_empty()
+            && self.state().is_ready()
+            && needs_step(record, self.state())
+        {
+            self.advance()?;
         }
         match &record.body {
             Body::Started(_) => return Err(self.diverged(record, "a second start", "has started already")),
             Body::Requested { label, digest, start, .. } => {
                 let recorded = format!("a request, {label} ({})", short(digest));
-                let Some(operation) = self.expected.pop_front() else {
-                    return Err(self.diverged(record, recorded, "asks for nothing more"));
+                let operation = match self.expected.pop_front() {
+                    Some(Expected::Request(operation)) => operation,
+                    Some(expected) => return Err(self.diverged(record, recorded, expected.in_words())),
+                    None => return Err(self.diverged(record, recorded, "asks for nothing more")),
                 };
                 if record.operation != Some(operation.id) {
                     return Err(self.diverged(
@@ -369,9 +322,12 @@ impl Fold {
                     progress.settled();
                 }
             }
+            Body::Resolved { outcome, .. } if matches!(self.expected.front(), Some(Expected::Conclusion(..))) => {
+                self.conclude(record, outcome)?;
+            }
             Body::Resolved { outcome, elapsed_ms, .. } => {
                 let id = self.operation(record)?;
-                self.step_ms = self.step_ms.max(*elapsed_ms);
+                self.spend(id, *elapsed_ms);
                 self.take(record, Event::outcome(record.at, id, outcome.clone()))?;
             }
             Body::Signalled { signal, .. } => self.take(record, Event::signal(record.at, *signal))?,
@@ -442,10 +398,25 @@ impl Fold {
         record: &Record,
         replaced: &BTreeMap<OperationId, Outcome>,
     ) -> Result<(), FoldError> {
+        if self.is_below(record, replaced) {
+            return Ok(());
+        }
         let Some((id, outcome)) = record.operation.and_then(|id| replaced.get_key_value(&id)) else {
             return self.apply(record);
         };
+        if let Body::Requested { .. } = &record.body {
+            self.apply(record)?;
+            let mut pending = self.state().pending().iter();
+            if !pending.any(|pending| pending.operation.id == *id && pending.operation.is_declarative()) {
+                return Ok(());
+            }
+            // What it asked for is left out together with it.
+            self.left_out.insert(*id);
+        } else if self.left_out.contains(id) {
+            return Ok(());
+        }
         let settles = match &record.body {
+            Body::Requested { .. } => true,
             Body::Resolved { .. } => true,
             Body::Answered { answer } => answer.outcome().is_some(),
             _ => false,
@@ -453,9 +424,20 @@ impl Fold {
         if !settles {
             return self.apply(record);
         }
-        self.nothing_expected(record)?;
+        if !self.left_out.contains(id) {
+            self.nothing_expected(record)?;
+        }
         let replaced = self.machine.replace(*id, outcome.clone());
         replaced.map_err(|error| self.diverged(record, "a replaced outcome", format!("refuses it: {error}")))
+    }
+
+    /// Says whether a record is about something that a replaced declarative tool asked for.
+    fn is_below(&mut self, record: &Record, replaced: &BTreeMap<OperationId, Outcome>) -> bool {
+        let Some(id) = record.operation.filter(|id| !replaced.contains_key(id)) else { return false };
+        if record.parent.is_some_and(|parent| self.left_out.contains(&parent)) {
+            self.left_out.insert(id);
+        }
+        self.left_out.contains(&id)
     }
 
     /// How far the operation of a record has come.
@@ -475,12 +457,38 @@ impl Fold {
 
     fn nothing_expected(&self, record: &Record) -> Result<(), FoldError> {
         match self.expected.front() {
-            Some(operation) => {
+            Some(expected) => {
                 let recorded = format!("`{}`", record.body.kind());
-                Err(self.diverged(record, recorded, format!("asks for {}", describe(operation))))
+                Err(self.diverged(record, recorded, expected.in_words()))
             }
             None => Ok(()),
         }
+    }
+
+    /// Compares the recorded outcome of a declarative tool with what the core came to.
+    fn conclude(&mut self, record: &Record, recorded: &Outcome) -> Result<(), FoldError> {
+        let Some(Expected::Conclusion(id, outcome)) = self.expected.pop_front() else { return Ok(()) };
+        if record.operation == Some(id) && outcome == *recorded {
+            return Ok(());
+        }
+        let words = |id: Option<OperationId>, outcome: &Outcome| {
+            let id = id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+            format!("for {id} the outcome {}", clip(&format!("{outcome:?}")))
+        };
+        Err(self.diverged(record, words(record.operation, recorded), words(Some(id), &outcome)))
+    }
+
+    /// Counts the active time of an operation. What declarative tools ask for comes one after the other.
+    fn spend(&mut self, id: OperationId, elapsed_ms: u64) {
+        let mut root = id;
+        let pending = self.machine.state().pending();
+        while let Some(above) =
+            pending.iter().find(|pending| pending.operation.id == root).and_then(|pending| pending.parent)
+        {
+            root = above;
+        }
+        let spent = self.spent_ms.entry(root).or_default();
+        *spent = spent.saturating_add(elapsed_ms);
     }
 
     fn take(&mut self, record: &Record, event: Event) -> Result<(), FoldError> {
@@ -492,12 +500,18 @@ impl Fold {
     }
 
     fn advance(&mut self) -> Result<(), FoldError> {
-        self.active_ms += std::mem::take(&mut self.step_ms);
         let run = self.run;
+        let active_ms = self.active_ms();
         match self.machine.advance().map_err(|source| FoldError::Execution { run, source })? {
             Advance::Asked(operations) => {
                 self.progress.clear();
-                self.expected = operations.into();
+                self.spent_ms.clear();
+                self.active_ms = active_ms;
+                self.expected = operations.into_iter().map(Expected::Request).collect();
+            }
+            Advance::Moved(Moved { concluded, asked }) => {
+                let concluded = concluded.into_iter().map(|(id, outcome)| Expected::Conclusion(id, outcome));
+                self.expected.extend(concluded.chain(asked.into_iter().map(Expected::Request)));
             }
             Advance::Ended(response) => self.ended = Some(response),
         }
@@ -526,9 +540,7 @@ impl Fold {
     /// A journal that ends here is whole: nothing is asked for that it does not have.
     pub(crate) fn finish(&self, last: &Record) -> Result<(), FoldError> {
         match self.expected.front() {
-            Some(operation) => {
-                Err(self.diverged(last, "no further request", format!("asks for {}", describe(operation))))
-            }
+            Some(expected) => Err(self.diverged(last, "no further request", expected.in_words())),
             None if !self.closed => Err(self.diverged(last, "no end", "goes on")),
             None => Ok(()),
         }
@@ -538,6 +550,34 @@ impl Fold {
         let step = self.machine.state().step();
         let divergence = Divergence { step, seq: record.seq, expected: expected.into(), got: got.into() };
         FoldError::Diverged { run: self.run, divergence }
+    }
+}
+
+/// Says whether a journal has a record only after a step of the core.
+pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
+    match &record.body {
+        Body::Requested { .. }
+        | Body::Completed { .. }
+        | Body::Failed { .. }
+        | Body::Cancelled { .. }
+        | Body::HandedOff { .. }
+        | Body::Started(_) => true,
+        // Of a declarative tool that has begun it says what the core came to.
+        Body::Resolved { attempts, .. } if *attempts > 0 => {
+            let mut pending = state.pending().iter();
+            pending.any(|pending| {
+                Some(pending.operation.id) == record.operation && pending.operation.is_declarative()
+            })
+        }
+        Body::Resolved { .. }
+        | Body::Attempted { .. }
+        | Body::Waiting { .. }
+        | Body::Answered { .. }
+        | Body::Late { .. }
+        | Body::Signalled { .. }
+        | Body::Forked { .. }
+        | Body::Rebound { .. }
+        | Body::Suspended { .. } => false,
     }
 }
 

@@ -99,6 +99,11 @@ impl Engine {
                         "it has no operation {id} of its own: `segno show {run}` lists them"
                     )));
                 };
+                if let Some(tool) = view.parent {
+                    return Err(failed(format!(
+                        "operation {id} is a part of a declarative tool: replace the outcome of the tool, operation {tool}"
+                    )));
+                }
                 let of = steps.get(&id).copied().unwrap_or_default();
                 match step {
                     Some(step) if step != of + 1 => {

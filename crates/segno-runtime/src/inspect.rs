@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use segno_core::{AgentResponse, AgentState, OperationId, Outcome, Request, RunId};
+use segno_core::{AgentResponse, AgentState, OperationId, Outcome, Pending, Request, RunId};
 use segno_store::{Body, Record, RunSummary};
 
 use crate::engine::Engine;
@@ -45,6 +45,9 @@ pub struct StepView {
 pub struct OperationView {
     /// The operation.
     pub operation: OperationId,
+    /// The call of a declarative tool that asks for it; none for an operation of the step itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<OperationId>,
     /// What it is, such as ``tool `risk.score` ``.
     pub label: String,
     /// What was asked for.
@@ -87,6 +90,12 @@ impl Engine {
             }
             if fold.state().step() != before || fold.ended.is_some() != had_ended {
                 view(fold.state(), &mut steps);
+            } else if matches!(record.body, Body::Requested { .. }) && record.parent.is_some() {
+                let asked = fold.state().pending().iter();
+                let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
+                if let Some(step) = steps.last_mut() {
+                    step.operations.extend(asked.map(operation));
+                }
             }
             if chosen.is_none() && step.is_some_and(|step| fold.state().step() >= step) {
                 chosen = Some(fold.state().clone());
@@ -101,17 +110,21 @@ impl Engine {
 
 /// Adds a view of the step that a state has just asked for.
 fn view(state: &AgentState, steps: &mut Vec<StepView>) {
-    let operations = state.pending().iter().map(|pending| OperationView {
-        operation: pending.operation.id,
-        label: pending.operation.request.label(),
-        request: pending.operation.request.clone(),
-        outcome: pending.outcome.clone(),
-    });
     steps.push(StepView {
         step: state.step(),
         decisions: state.decisions().iter().map(ToString::to_string).collect(),
-        operations: operations.collect(),
+        operations: state.pending().iter().map(operation).collect(),
     });
+}
+
+fn operation(pending: &Pending) -> OperationView {
+    OperationView {
+        operation: pending.operation.id,
+        parent: pending.parent,
+        label: pending.operation.request.label(),
+        request: pending.operation.request.clone(),
+        outcome: pending.outcome.clone(),
+    }
 }
 
 fn settle(operation: Option<OperationId>, outcome: &Outcome, steps: &mut [StepView]) {

@@ -35,6 +35,7 @@ mod inspect;
 mod lineage;
 mod observer;
 mod policy;
+mod progress;
 mod replay;
 mod resume;
 mod secret;

@@ -152,7 +152,7 @@ pub(crate) fn successor(new: &NewRun, state: &AgentState) -> Result<AgentState, 
 
 /// The state of a run that begins by itself.
 fn fresh(run: RunId, started: &Started, at: Timestamp) -> AgentState {
-    let mut state = AgentState::start(run, started.request.clone(), at);
+    let mut state = AgentState::start(run, started.request.clone(), at).in_session(&started.session);
     if let Some(budget) = started.budget {
         state = state.within(budget);
     }

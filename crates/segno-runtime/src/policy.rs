@@ -63,9 +63,11 @@ pub(crate) struct Situation {
 ///
 /// A last attempt that was certainly not received does not undo the doubt that an earlier one left.
 pub(crate) fn after(operation: OperationId, terms: &Terms, now: Situation, error: AttemptError) -> Verdict {
-    let left = now.attempt <= terms.retries;
+    let in_time = terms.pace.is_none_or(|pace| now.age < Duration::from_millis(pace.most_ms));
+    let left = now.attempt <= terms.retries && in_time;
     let received = error.received == Received::Possibly;
-    let again = || Verdict::Again(backoff(operation, now.attempt, error.after));
+    let first = terms.pace.map_or(FIRST_BACKOFF, |pace| Duration::from_millis(pace.first_pause_ms));
+    let again = || Verdict::Again(backoff(operation, now.attempt, first, error.after));
     if !received && !now.doubtful {
         return if left && error.transient { again() } else { Verdict::Fail(error.failure) };
     }
@@ -113,9 +115,8 @@ fn class(terms: &Terms, age: Duration) -> EffectClass {
 }
 
 /// The pause after an attempt: exponential, with a jitter derived from the operation, so that it is the same each time.
-fn backoff(operation: OperationId, attempt: u32, wish: Option<Duration>) -> Duration {
-    let exponential =
-        FIRST_BACKOFF.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_BACKOFF);
+fn backoff(operation: OperationId, attempt: u32, first: Duration, wish: Option<Duration>) -> Duration {
+    let exponential = first.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_BACKOFF);
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"backoff").update(operation.as_bytes()).update(&attempt.to_le_bytes());
     let jitter = u32::from(hasher.finalize().as_bytes()[0]);
@@ -137,7 +138,7 @@ mod tests {
         now: Situation,
         policy: OnIndeterminate,
     ) -> &'static str {
-        let terms = Terms { class, timeout_ms: 1, retries: 1, on_indeterminate: policy };
+        let terms = Terms { class, timeout_ms: 1, retries: 1, on_indeterminate: policy, pace: None };
         let failure = Failure::new(FailureCode::Timeout, "no answer");
         match after(
             ID,
@@ -188,6 +189,25 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_is_not_tried_for_longer_than_its_document_allows() {
+        let pace = Some(segno_core::Pace { first_pause_ms: 500, most_ms: 60_000 });
+        let on_indeterminate = OnIndeterminate::Ask;
+        let terms =
+            Terms { class: EffectClass::Read, timeout_ms: 1, retries: 9, on_indeterminate, pace };
+        let error = || AttemptError {
+            failure: Failure::new(FailureCode::Unavailable, "503"),
+            received: Received::No,
+            transient: true,
+            after: None,
+            missing: None,
+        };
+        let at = |age| Situation { age: Duration::from_millis(age), ..NEW };
+        let Verdict::Again(pause) = after(ID, &terms, at(59_999), error()) else { panic!("it gave up too early") };
+        assert!((250..=500).contains(&pause.as_millis()), "{pause:?}");
+        assert!(matches!(after(ID, &terms, at(60_000), error()), Verdict::Fail(_)));
+    }
+
+    #[test]
     fn a_key_is_trusted_for_a_day() {
         let old = Situation { age: KEY_TTL + Duration::from_secs(1), ..NEW };
         assert_eq!(decide(EffectClass::Keyed, Received::Possibly, old, OnIndeterminate::Ask), "ask");
@@ -196,6 +216,7 @@ mod tests {
             timeout_ms: 1,
             retries: 5,
             on_indeterminate: OnIndeterminate::Ask,
+            pace: None,
         };
         assert!(matches!(recover(ID, &terms, old), Verdict::Ask(_)));
         assert_eq!(recover(ID, &terms, NEW), Verdict::Again(Duration::ZERO));
@@ -204,7 +225,7 @@ mod tests {
     #[test]
     fn a_crash_never_repeats_an_unsafe_effect_on_its_own() {
         let terms =
-            |class| Terms { class, timeout_ms: 1, retries: 0, on_indeterminate: OnIndeterminate::Ask };
+            |class| Terms { class, timeout_ms: 1, retries: 0, on_indeterminate: OnIndeterminate::Ask, pace: None };
         assert!(matches!(recover(ID, &terms(EffectClass::Unsafe), NEW), Verdict::Ask(_)));
         for class in [EffectClass::Read, EffectClass::Idempotent, EffectClass::Keyed] {
             assert_eq!(recover(ID, &terms(class), NEW), Verdict::Again(Duration::ZERO));
@@ -213,9 +234,9 @@ mod tests {
 
     #[test]
     fn the_pause_is_the_same_each_time_and_grows_to_a_bound() {
-        assert_eq!(backoff(ID, 1, None), backoff(ID, 1, None));
-        assert!(backoff(ID, 1, None) >= FIRST_BACKOFF / 2 && backoff(ID, 1, None) <= FIRST_BACKOFF);
-        assert!(backoff(ID, u32::MAX, None) <= LONGEST_BACKOFF);
-        assert_eq!(backoff(ID, 1, Some(Duration::from_secs(3))), Duration::from_secs(3));
+        assert_eq!(backoff(ID, 1, FIRST_BACKOFF, None), backoff(ID, 1, FIRST_BACKOFF, None));
+        assert!(backoff(ID, 1, FIRST_BACKOFF, None) >= FIRST_BACKOFF / 2 && backoff(ID, 1, FIRST_BACKOFF, None) <= FIRST_BACKOFF);
+        assert!(backoff(ID, u32::MAX, FIRST_BACKOFF, None) <= LONGEST_BACKOFF);
+        assert_eq!(backoff(ID, 1, FIRST_BACKOFF, Some(Duration::from_secs(3))), Duration::from_secs(3));
     }
 }

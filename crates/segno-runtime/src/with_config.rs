@@ -13,7 +13,7 @@ use segno_store::{Body, Record};
 use crate::compare::{self, Change};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::fold::{Advance, Divergence, FoldError, Machine, difference};
+use crate::fold::{Advance, Divergence, FoldError, Machine, Moved, difference, needs_step};
 
 /// What a run would have been under another configuration, with the outcomes that it had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,23 +50,44 @@ struct Course {
     machine: Machine,
     /// The operations of the current step, by their place.
     asked: BTreeMap<Vec<u32>, Operation>,
+    /// The places of those that came last.
+    new: Vec<Vec<u32>>,
+    /// Records of the last step that are still to come.
+    awaited: usize,
 }
 
 impl Course {
     fn new(config: Arc<AgentConfig>, origin: AgentState) -> Self {
-        Self { machine: Machine::new(Arc::clone(&config), origin), config, asked: BTreeMap::new() }
+        Self {
+            machine: Machine::new(Arc::clone(&config), origin),
+            config,
+            asked: BTreeMap::new(),
+            new: Vec::new(),
+            awaited: 0,
+        }
     }
 
     fn advance(&mut self, run: RunId) -> Result<Option<crate::fold::End>, FoldError> {
-        self.asked.clear();
+        self.new.clear();
         match self.machine.advance().map_err(|source| FoldError::Execution { run, source })? {
             Advance::Asked(operations) => {
-                self.asked =
-                    operations.into_iter().map(|operation| (operation.ordinal.clone(), operation)).collect();
+                self.asked.clear();
+                self.ask(operations);
+                Ok(None)
+            }
+            Advance::Moved(Moved { asked, concluded }) => {
+                self.ask(asked);
+                self.awaited += concluded.len();
                 Ok(None)
             }
             Advance::Ended(end) => Ok(Some(end)),
         }
+    }
+
+    fn ask(&mut self, operations: Vec<Operation>) {
+        self.awaited = operations.len();
+        self.new = operations.iter().map(|operation| operation.ordinal.clone()).collect();
+        self.asked.extend(operations.into_iter().map(|operation| (operation.ordinal.clone(), operation)));
     }
 
     fn reading(&self, operation: &Operation) -> Option<Reading> {
@@ -95,20 +116,19 @@ impl Engine {
             ConfigReport { run, identical: true, steps: 0, changed_requests: Vec::new(), divergence: None };
         let mut place_of: BTreeMap<OperationId, Vec<u32>> = BTreeMap::new();
         for record in &records[1..] {
-            let waits = matches!(
-                record.body,
-                Body::Signalled { .. }
-                    | Body::Rebound { .. }
-                    | Body::Suspended { .. }
-                    | Body::Late { .. }
-                    | Body::Forked { .. }
-            );
-            if !waits && was.machine.state().is_ready() && !was.machine.state().is_over() {
+            let stepped = needs_step(record, was.machine.state());
+            let state = was.machine.state();
+            if stepped && was.awaited == 0 && state.is_ready() && !state.is_over() {
                 if let Some(divergence) = both(run, record, &mut was, &mut now, &mut report)? {
                     report.divergence = Some(divergence);
                     break;
                 }
                 place_of = was.asked.values().map(|one| (one.id, one.ordinal.clone())).collect();
+            }
+            was.awaited = was.awaited.saturating_sub(usize::from(stepped));
+            if stepped && matches!(record.body, Body::Resolved { .. }) {
+                // What a declarative tool came to, which both courses have found by themselves.
+                continue;
             }
             let Some((place, event)) = event_of(record, &place_of) else { continue };
             let step = was.machine.state().step();
@@ -169,8 +189,8 @@ fn both(
     if !same_course {
         return Ok(parts(format!("a request, {}", labels(was)), format!("asks for {}", labels(now))));
     }
-    for (place, left) in &was.asked {
-        let right = &now.asked[place];
+    for place in &was.new {
+        let (left, right) = (&was.asked[place], &now.asked[place]);
         if left.digest == right.digest {
             continue;
         }

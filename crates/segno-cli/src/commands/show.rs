@@ -93,12 +93,14 @@ fn step(view: &StepView, output: &mut Output) {
         let why = brief(decision, width.saturating_sub(7));
         output.stdout.line(format_args!("  why  {}", styled(colour, Style::Dim, why)));
     }
-    for OperationView { operation, label, request, outcome } in &view.operations {
+    for OperationView { operation, parent, label, request, outcome } in &view.operations {
         let asked = format!("{label} {}", request_line(request));
         let id = short(operation);
         let room = width.saturating_sub(9 + id.len());
         let id = styled(colour, Style::Dim, id);
-        output.stdout.line(format_args!("  ask  {}  {id}", brief(&asked, room)));
+        // What a declarative tool asks for is a part of it.
+        let word = if parent.is_some() { "part" } else { "ask " };
+        output.stdout.line(format_args!("  {word} {}  {id}", brief(&asked, room)));
         let came = outcome.as_ref().map_or_else(
             || "nothing yet".to_owned(),
             |outcome| outcome_line(outcome, width.saturating_sub(7)),

@@ -5,6 +5,7 @@
 
 mod limits;
 mod plan;
+mod toolkits;
 mod tools;
 
 use alloc::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use self::plan::{
     Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
     StepAction, Wait,
 };
+pub use self::toolkits::{ToolDocument, ToolDocuments};
 pub use self::tools::{OnFailure, OnIndeterminate, Tool, ToolKind, Toolbox};
 use crate::canonical::{Canonical, Digest, digest_json};
 use crate::id::AgentName;
@@ -41,6 +43,9 @@ pub struct AgentConfig {
     /// The tools it may use, and those it knows of but may not.
     #[serde(default)]
     pub tools: Toolbox,
+    /// The documents of its declarative tools.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub toolkits: ToolDocuments,
     /// The agents that it may start as child runs or hand over to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub agents: BTreeMap<AgentName, Callee>,
@@ -61,6 +66,7 @@ impl AgentConfig {
             semantics: SEMANTICS,
             mind,
             tools: Toolbox::default(),
+            toolkits: ToolDocuments::new(),
             agents: BTreeMap::new(),
             memory_scope: MemoryScope::default(),
             limits: Limits::default(),

@@ -106,6 +106,7 @@ impl Tool {
             timeout_ms: self.timeout_ms,
             retries: self.retries,
             on_indeterminate: self.on_indeterminate,
+            pace: None,
         }
     }
 }
@@ -123,6 +124,13 @@ pub enum ToolKind {
     MemoryCreate,
     /// The built-in `memory.traverse`; the core turns the call into a memory request.
     MemoryTraverse,
+    /// A tool that is a document: the core performs it, and asks for what it needs part by part.
+    Declarative {
+        /// The document, one of [`AgentConfig::toolkits`](crate::AgentConfig::toolkits).
+        toolkit: String,
+        /// The tool's name within it.
+        tool: String,
+    },
     /// `agents.<name>`: a child run of that agent, whose answer is the result.
     Agent {
         /// The agent, one of [`AgentConfig::agents`](crate::AgentConfig::agents).

@@ -24,7 +24,7 @@ const DEPTH: (u32, u32) = (2, 8);
 const ENTITIES: (u32, u32) = (50, 1_000);
 
 /// What a call that may leave the core asks for.
-pub(super) enum Admitted {
+pub(crate) enum Admitted {
     Request(Request),
     /// A child run, which may use what is left when its turn comes.
     Agent {
@@ -39,19 +39,19 @@ pub(super) enum Admitted {
 }
 
 /// Why a call never leaves the core, or failed; the model reads it and goes on.
-pub(super) struct Refusal {
-    pub(super) code: &'static str,
-    pub(super) message: String,
-    pub(super) violations: Vec<Violation>,
+pub(crate) struct Refusal {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) violations: Vec<Violation>,
 }
 
 impl Refusal {
-    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), violations: Vec::new() }
     }
 
     /// What the model reads: an object, so that it looks the same for every tool.
-    pub(super) fn into_settled(self) -> Settled {
+    pub(crate) fn into_settled(self) -> Settled {
         let mut error = json!({ "code": self.code, "message": self.message });
         if !self.violations.is_empty() {
             error["violations"] = json!(self.violations);
@@ -67,7 +67,7 @@ impl From<Failure> for Refusal {
 }
 
 /// Turns a call into what it asks for, unless it must not leave the core.
-pub(super) fn admit<'a>(
+pub(crate) fn admit<'a>(
     config: &'a AgentConfig,
     call: &CallRequest,
 ) -> Result<(&'a ToolName, &'a Tool, Admitted), Refusal> {
@@ -101,14 +101,14 @@ pub(super) fn admit<'a>(
 }
 
 /// Turns arguments of an allowed tool into what they ask for.
-pub(super) fn admit_tool(
+pub(crate) fn admit_tool(
     config: &AgentConfig,
     name: &ToolName,
     tool: &Tool,
     arguments: &Value,
 ) -> Result<Admitted, Refusal> {
     let request = match &tool.kind {
-        ToolKind::External => {
+        ToolKind::External | ToolKind::Declarative { .. } => {
             Request::ToolCall(Arc::new(ToolCall { tool_name: name.clone(), parameters: arguments.clone() }))
         }
         ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {

@@ -55,6 +55,8 @@ pub(crate) fn share<'r>(requests: impl Iterator<Item = &'r mut Request>, left: B
         | Request::MemoryCreate(_)
         | Request::MemoryTraverse(_)
         | Request::ToolCall(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
         | Request::Input(_)
         | Request::Timer(_) => None,
     });
@@ -225,6 +227,7 @@ pub(crate) fn charge_failed(
     let received = match failure.code {
         FailureCode::Timeout
         | FailureCode::Protocol
+        | FailureCode::NotPermitted
         | FailureCode::Indeterminate
         | FailureCode::LimitExceeded
         | FailureCode::InvalidOutput => true,

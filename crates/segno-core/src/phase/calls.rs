@@ -33,6 +33,7 @@ pub(crate) const AGENT_TERMS: Terms = Terms {
     timeout_ms: AGENT_TIMEOUT_MS,
     retries: 0,
     on_indeterminate: OnIndeterminate::Ask,
+    pace: None,
 };
 
 /// Decides on each call: a refusal that never leaves the core, or an operation.
@@ -123,6 +124,8 @@ fn request(config: &AgentConfig, tool: &Tool, admitted: Admitted) -> Option<(Req
                 Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
                 Request::ModelCompletion(_)
                 | Request::ToolCall(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
                 | Request::Timer(_) => tool.terms(),
@@ -176,7 +179,7 @@ pub(crate) fn returned(
         }
         let Some(pending) = operations.next() else { continue };
         let edited = edited(&pending, call, slot.fallback.is_some());
-        let Pending { operation, outcome } = pending;
+        let Pending { operation, outcome, .. } = pending;
         let settled = match result(outcome) {
             Ok(content) => Settled { content, is_error: false },
             Err(failure) => match deal(config, slot, call, &operation.request, &failure) {
@@ -274,6 +277,8 @@ fn deal<'a>(
                 | Request::MemorySearch(_)
                 | Request::MemoryCreate(_)
                 | Request::MemoryTraverse(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
                 | Request::Timer(_) => call.and_then(|call| call.verdict.arguments()),

@@ -12,6 +12,17 @@ use crate::operation::{Gate, GateState, Purpose, Request};
 use crate::response::{AgentResponse, RunErrorCode, Status};
 use crate::state::{AgentState, Decision, Handoff, Pending, Phase, Then};
 
+/// What a model answers, after what its tools have said.
+pub(crate) fn spoken(state: &AgentState, text: String) -> String {
+    if state.said.is_empty() {
+        return text;
+    }
+    let mut spoken = state.said.join("\n\n");
+    spoken.push_str("\n\n");
+    spoken.push_str(&text);
+    spoken
+}
+
 /// The agent answered; its structured answer is the state's.
 pub(crate) fn completed(state: &mut AgentState, answer: Option<String>, reason: &str) {
     state.decide(Decision::End { reason: reason.to_string() });
@@ -60,7 +71,7 @@ pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
         return;
     }
     let Phase::Waiting(join) = core::mem::replace(&mut state.phase, Phase::Start) else { return };
-    for Pending { operation, outcome } in &join.operations {
+    for Pending { operation, outcome, .. } in &join.operations {
         if let Request::AgentCall(call) = &operation.request {
             match outcome {
                 Some(Outcome::AgentReturned(returned)) => state.usage.add(&returned.usage),

@@ -5,6 +5,7 @@ pub(crate) mod answer;
 pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod compact;
+pub(crate) mod declarative;
 pub(crate) mod end;
 pub(crate) mod plan;
 pub(crate) mod repeat;

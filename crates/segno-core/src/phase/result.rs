@@ -24,9 +24,10 @@ pub(super) fn result(outcome: Option<Outcome>) -> Result<String, Failure> {
         Some(Outcome::MemoryTraversed(found)) => Ok(print_json(&json!(found))),
         Some(Outcome::AgentReturned(returned)) => agent_answer(returned),
         Some(Outcome::Failed(failure)) => Err(failure),
-        Some(Outcome::ModelReplied(_) | Outcome::InputGiven(_) | Outcome::TimerFired) | None => {
-            Err(missing())
-        }
+        // Only a declarative tool asks for these, and reads them itself.
+        Some(Outcome::ApiAnswered(_) | Outcome::EmailSent(_))
+        | Some(Outcome::ModelReplied(_) | Outcome::InputGiven(_) | Outcome::TimerFired)
+        | None => Err(missing()),
     }
 }
 
@@ -92,6 +93,7 @@ pub(super) fn failed(name: &str, failure: &Failure) -> Stop {
         | FailureCode::Protocol
         | FailureCode::ToolFailed
         | FailureCode::InvalidArguments
+        | FailureCode::NotPermitted
         | FailureCode::Indeterminate
         | FailureCode::LimitExceeded
         | FailureCode::InvalidOutput

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::state::AgentState;
 
-/// The names that an agent file may use: `request`, `tenant`, `memory`, `steps` and `vars`. Time is not among them.
+/// The names that an agent file may use: `request`, `user`, `tenant`, `memory`, `workflow`, `flags`, `steps` and
+/// `vars`. Time is not among them.
 ///
 /// What is not kept as JSON is put together once, however many expressions read it.
 pub(crate) struct RunScope<'a> {
@@ -30,6 +31,9 @@ impl Scope for RunScope<'_> {
             "request" => Some(Cow::Borrowed(self.request.get_or_init(|| request(state)))),
             "tenant" => Some(Cow::Owned(json!({ "name": state.request.tenant }))),
             "memory" => Some(Cow::Borrowed(self.memory.get_or_init(|| json!({ "hits": state.recalled })))),
+            "user" => Some(Cow::Owned(state.session.user(&state.request.user))),
+            "workflow" => Some(Cow::Borrowed(state.session.workflow())),
+            "flags" => Some(Cow::Borrowed(state.session.flags())),
             "steps" => Some(Cow::Borrowed(&state.results)),
             "vars" => Some(Cow::Borrowed(&state.vars)),
             _ => None,

@@ -60,6 +60,8 @@ pub(crate) fn recalled(
                 | Outcome::MemoryCreated(_)
                 | Outcome::MemoryTraversed(_)
                 | Outcome::ToolReturned(_)
+                | Outcome::ApiAnswered(_)
+                | Outcome::EmailSent(_)
                 | Outcome::AgentReturned(_)
                 | Outcome::InputGiven(_)
                 | Outcome::TimerFired,

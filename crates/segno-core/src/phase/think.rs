@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use super::budget::{self, Reservation, Short, Shorter};
 use super::{Stop, answer, calls, compact, end};
 use crate::canonical::{Canonical, Digest};
-use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded, OnIndeterminate};
+use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded};
 use crate::event::{FailureCode, Outcome};
-use crate::operation::{EffectClass, GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
+use crate::operation::{GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
 use crate::reply::{CallRequest, ModelReply, StopReason};
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision, Pending, Then};
@@ -147,12 +147,7 @@ pub(super) fn complete(
     state: &mut AgentState,
 ) {
     let settings = settings(mind, completion.fallback);
-    let terms = Terms {
-        class: EffectClass::Read,
-        timeout_ms: settings.timeout_ms,
-        retries,
-        on_indeterminate: OnIndeterminate::Retry,
-    };
+    let terms = Terms { retries, ..Terms::patient(settings.timeout_ms) };
     let request = Request::ModelCompletion(Arc::new(completion));
     state.wait_for(config, then, vec![(request, terms, GateState::Open)]);
 }
@@ -237,6 +232,7 @@ pub(crate) fn replied(
             "raise `max_output_tokens` of the agent's model, or ask for a shorter answer",
         ));
     }
+    let text = end::spoken(state, text);
     end::completed(state, Some(text), "the model answered");
     Ok(())
 }
@@ -269,6 +265,8 @@ fn taken(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> 
             | Outcome::MemoryCreated(_)
             | Outcome::MemoryTraversed(_)
             | Outcome::ToolReturned(_)
+            | Outcome::ApiAnswered(_)
+            | Outcome::EmailSent(_)
             | Outcome::AgentReturned(_)
             | Outcome::InputGiven(_)
             | Outcome::TimerFired,

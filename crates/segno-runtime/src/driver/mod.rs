@@ -27,11 +27,12 @@ use tokio::time::Instant;
 use crate::attempt::RunContext;
 use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
-use crate::fold::{Advance, End, Fold, Machine, Progress, Suspension};
+use crate::fold::{Advance, End, Fold, Machine, Moved, Suspension};
 use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
 use crate::observer::Watches;
 use crate::policy;
 use crate::policy::{AttemptError, Situation};
+use crate::progress::Progress;
 use crate::start::{Successor, child_run};
 
 pub(crate) use self::wait::waiting;
@@ -66,6 +67,10 @@ pub(crate) struct Driver {
     permits: BTreeMap<OperationId, Permit>,
     /// Operations that wait until there is room for them in this process.
     admitting: BTreeSet<OperationId>,
+    /// Operations of the current step that were given up while an attempt of them was under way.
+    given_up: BTreeSet<OperationId>,
+    /// Child runs under way here of which there was news: how they stand now may not be what their task will say.
+    news: BTreeSet<OperationId>,
     /// Child runs that are suspended, by their operation.
     paused: BTreeMap<OperationId, Paused>,
     tasks: JoinSet<Input>,
@@ -201,6 +206,8 @@ impl Driver {
             queue: VecDeque::new(),
             permits: BTreeMap::new(),
             admitting: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            news: BTreeSet::new(),
             paused: BTreeMap::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
@@ -229,6 +236,10 @@ impl Driver {
         let open: Vec<Operation> =
             self.missing().filter(|operation| !is_waiting(operation)).cloned().collect();
         for operation in open {
+            if operation.is_declarative() {
+                // Only what it asks for is attempted.
+                continue;
+            }
             let progress = self.progress.get(&operation.id).copied().unwrap_or_default();
             // An attempt that was put off has its number already, and did not begin.
             let (begun, next) = match progress.started {
@@ -289,7 +300,8 @@ impl Driver {
         if let Some(progress) = self.progress.get_mut(&operation) {
             progress.settled();
         }
-        if self.is_missing(operation) && !self.time_left().is_zero() {
+        let goes_on = self.missing().any(|missing| missing.id == operation && !missing.is_declarative());
+        if goes_on && !self.time_left().is_zero() {
             self.queue.push_back((operation, AttemptCause::Answered));
             self.fill()?;
         }
@@ -431,7 +443,18 @@ impl Driver {
                 self.progress.clear();
                 self.queue.clear();
                 self.paused.clear();
+                self.given_up.clear();
+                self.news.clear();
                 self.request(operations)
+            }
+            Advance::Moved(Moved { concluded, asked }) => {
+                let at = self.now();
+                for (operation, outcome) in concluded {
+                    let elapsed_ms = self.progress.get(&operation).map_or(0, |progress| progress.age_ms(at));
+                    let body = Body::Resolved { outcome, attempts: 1, elapsed_ms };
+                    self.outbox.push(NewRecord::of(at, operation, body));
+                }
+                self.request(asked)
             }
             Advance::Ended(end) => {
                 self.end(end);

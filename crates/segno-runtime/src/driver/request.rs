@@ -7,9 +7,9 @@ use segno_store::{AttemptCause, Body, NewRecord, Start};
 use super::admit::Ask;
 use super::{Driver, Input, Running, is_waiting, situation};
 use crate::error::RunFailure;
-use crate::fold::Progress;
 use crate::policy;
 use crate::policy::AttemptError;
+use crate::progress::Progress;
 
 /// How an operation begins.
 enum Beginning {
@@ -17,6 +17,8 @@ enum Beginning {
     Over(Outcome),
     /// Somebody must answer first.
     Gate,
+    /// The core performs it: it asks for its parts.
+    Parts,
     /// As many of its step are under way as may be.
     Queue,
     /// It wants to start.
@@ -31,12 +33,15 @@ impl Driver {
         let at = self.now();
         let refusals: Vec<Option<Failure>> =
             operations.iter().map(|operation| self.refuse(operation)).collect();
-        let mut free = self.machine.state().concurrency().map_or(usize::MAX, |most| most as usize);
+        let state = self.machine.state();
+        let most = state.concurrency().map_or(usize::MAX, |most| most as usize);
+        let mut free = most.saturating_sub(self.under_way());
         let mut beginnings = Vec::with_capacity(operations.len());
         for (operation, refusal) in operations.iter().zip(refusals) {
             let beginning = match refusal {
                 Some(failure) => Beginning::Over(Outcome::Failed(failure)),
                 None if is_waiting(operation) => Beginning::Gate,
+                None if operation.is_declarative() => Beginning::Parts,
                 None => match self.kept(operation) {
                     Some(result) => Beginning::Over(Outcome::ToolReturned(result)),
                     None if free == 0 => Beginning::Queue,
@@ -45,9 +50,11 @@ impl Driver {
             };
             let start = match beginning {
                 Beginning::Ask(Ask::Start) => Start::Now,
-                Beginning::Over(_) | Beginning::Gate | Beginning::Queue | Beginning::Ask(_) => {
-                    Start::Deferred
-                }
+                Beginning::Over(_)
+                | Beginning::Gate
+                | Beginning::Parts
+                | Beginning::Queue
+                | Beginning::Ask(_) => Start::Deferred,
             };
             free -= usize::from(matches!(beginning, Beginning::Ask(_)));
             let body = Body::Requested {
@@ -58,7 +65,11 @@ impl Driver {
                 class: operation.terms.class,
                 start,
             };
-            self.outbox.push(NewRecord::of(at, operation.id, body));
+            let record = NewRecord::of(at, operation.id, body);
+            self.outbox.push(match self.machine.state().parent_of(operation.id) {
+                Some(tool) => record.below(tool),
+                None => record,
+            });
             self.progress.insert(operation.id, Progress::requested(at, start));
             beginnings.push(beginning);
         }
@@ -70,6 +81,7 @@ impl Driver {
                         self.outbox.push(NewRecord::of(at, operation.id, Body::Waiting { gate }));
                     }
                 }
+                Beginning::Parts => {}
                 Beginning::Queue => self.queue.push_back((operation.id, AttemptCause::Queued)),
                 Beginning::Ask(Ask::Start) => self.starting.push((operation.id, 1)),
                 Beginning::Ask(Ask::Wait(wait)) => self.wait(operation.id, 1, AttemptCause::Queued, wait),

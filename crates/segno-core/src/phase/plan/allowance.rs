@@ -143,7 +143,8 @@ fn bytes(request: &Request) -> u64 {
         Request::ToolCall(call) => size(&call.parameters),
         Request::AgentCall(call) => call.text.len() + size(&call.data),
         Request::Input(input) => input.question.len() + input.schema.as_ref().map_or(0, size),
-        Request::Timer(_) => 0,
+        // A plan asks for the others only through a tool.
+        Request::Timer(_) | Request::ApiCall(_) | Request::Email(_) => 0,
     };
     bytes as u64
 }

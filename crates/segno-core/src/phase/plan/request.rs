@@ -11,11 +11,11 @@ use super::place::Place;
 use super::wait::{self, LONGEST_WAIT_MS};
 use crate::canonical::{Canonical, print_json};
 use crate::config::{
-    AgentConfig, Approve, OnIndeterminate, PlanCall, PlanOperation, RelationTemplate, Tool, ToolKind,
+    AgentConfig, Approve, PlanCall, PlanOperation, RelationTemplate, Tool, ToolKind,
 };
 use crate::id::{AgentName, ToolName};
 use crate::operation::{
-    AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
+    AgentCall, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
     ModelCompletion, Prompt, Purpose, RelationTo, Request, Terms, Timer, ToolCall, ToolChoice,
 };
 use crate::phase::Stop;
@@ -109,7 +109,7 @@ pub(super) fn draw(
             let input = Input { question: place.text(question, scope)?, schema: given(schema.as_ref()) };
             Drawn::Asked(Draft {
                 request: Request::Input(Arc::new(input)),
-                terms: patient(LONGEST_WAIT_MS),
+                terms: Terms::patient(LONGEST_WAIT_MS),
                 gate: GateState::Waiting(Gate::Input),
             })
         }
@@ -118,7 +118,7 @@ pub(super) fn draw(
             if until <= state.now {
                 return Ok(Drawn::Known(state.now.as_millis().into()));
             }
-            Draft::open(Request::Timer(Timer { until }), patient(LONGEST_WAIT_MS))
+            Draft::open(Request::Timer(Timer { until }), Terms::patient(LONGEST_WAIT_MS))
         }
         PlanCall::Tool { tool: name, with, approve } => {
             let tool = allowed(config, place, name)?;
@@ -155,7 +155,9 @@ pub(super) fn stand_in(
 
 /// Finds a tool that the plan may call.
 fn allowed<'c>(config: &'c AgentConfig, place: Place<'_>, name: &ToolName) -> Result<&'c Tool, Stop> {
-    let found = config.tools.tools.get(name).filter(|tool| tool.kind == ToolKind::External);
+    let found = config.tools.tools.get(name).filter(|tool| {
+        matches!(tool.kind, ToolKind::External | ToolKind::Declarative { .. })
+    });
     found.filter(|_| !config.tools.forbidden.contains(name)).ok_or_else(|| {
         place.stop(
             RunErrorCode::ToolFailed,
@@ -226,7 +228,7 @@ fn completion(
         reserved: reservation.reserved,
         purpose: Purpose::Step(Arc::new(prompt)),
     };
-    let terms = Terms { retries: reservation.retries, ..patient(timeout_ms) };
+    let terms = Terms { retries: reservation.retries, ..Terms::patient(timeout_ms) };
     Ok(Draft::open(Request::ModelCompletion(Arc::new(completion)), terms))
 }
 
@@ -243,11 +245,6 @@ fn chain(prompt: &Prompt) -> crate::canonical::Digest {
     canonical.tag(u8::from(prompt.schema.is_some()));
     canonical.json(prompt.schema.as_ref().unwrap_or(&Value::Null));
     canonical.finish()
-}
-
-/// Terms for what changes nothing and is waited for once.
-const fn patient(timeout_ms: u64) -> Terms {
-    Terms { class: EffectClass::Read, timeout_ms, retries: 0, on_indeterminate: OnIndeterminate::Retry }
 }
 
 /// What a message takes besides its text: role and separators.

@@ -42,7 +42,7 @@ pub(super) fn fold(
     pending: Pending,
     state: &mut AgentState,
 ) -> Folded {
-    let Pending { operation: Operation { request, .. }, outcome } = pending;
+    let Pending { operation: Operation { request, .. }, outcome, .. } = pending;
     let failure = match value(&request, outcome, state) {
         Ok(value) => return Folded::Value(value),
         Err(failure) => failure,
@@ -53,6 +53,8 @@ pub(super) fn fold(
         | Request::MemorySearch(_)
         | Request::MemoryCreate(_)
         | Request::MemoryTraverse(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
         | Request::AgentCall(_)
         | Request::Input(_)
         | Request::Timer(_) => None,
@@ -86,7 +88,7 @@ fn report(failure: &Failure) -> Value {
 }
 
 /// The result; what it took is counted in any case.
-pub(super) fn value(
+pub(crate) fn value(
     request: &Request,
     outcome: Option<Outcome>,
     state: &mut AgentState,
@@ -122,7 +124,8 @@ pub(super) fn value(
             }
             Err(failure)
         }
-        None => Err(missing()),
+        // Only a declarative tool asks for these, and reads them itself.
+        Some(Outcome::ApiAnswered(_) | Outcome::EmailSent(_)) | None => Err(missing()),
     }
 }
 
@@ -137,7 +140,7 @@ fn agent_value(returned: AgentReturn) -> Result<Value, Failure> {
         Status::Completed if output.is_none() && answer.is_none() => return Ok(Value::Null),
         Status::Completed => {
             let text = answer.unwrap_or_default();
-            return Ok(ToolReturn { structured: output, text, is_error: false }.into_value());
+            return Ok(ToolReturn { structured: output, text, ..ToolReturn::default() }.into_value());
         }
         Status::Cancelled => FailureCode::Cancelled,
         Status::Failed | Status::HandedOff => FailureCode::AgentFailed,
@@ -159,6 +162,8 @@ fn asked(request: &Request) -> Option<(&ModelCompletion, &Prompt)> {
         | Request::MemoryCreate(_)
         | Request::MemoryTraverse(_)
         | Request::ToolCall(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
         | Request::AgentCall(_)
         | Request::Input(_)
         | Request::Timer(_) => None,
@@ -216,6 +221,7 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
             | FailureCode::ToolFailed
             | FailureCode::InvalidArguments
             | FailureCode::Denied
+            | FailureCode::NotPermitted
             | FailureCode::Indeterminate
             | FailureCode::AgentFailed
             | FailureCode::Cancelled
@@ -237,6 +243,8 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
         Request::MemorySearch(_)
         | Request::MemoryCreate(_)
         | Request::MemoryTraverse(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
         | Request::Input(_)
         | Request::Timer(_) => alloc::format!("the {}", request.label()),
     };
@@ -254,6 +262,7 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
         | FailureCode::ToolFailed
         | FailureCode::InvalidArguments
         | FailureCode::Denied
+        | FailureCode::NotPermitted
         | FailureCode::Indeterminate
         | FailureCode::LimitExceeded
         | FailureCode::AgentFailed
