@@ -1,14 +1,12 @@
 //! One HTTP exchange: a client that goes nowhere else, a body that is bounded before it is kept.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, Response, StatusCode, Url, redirect, retry};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt;
+use reqwest::{Client, Response, StatusCode, Url};
+use segno_net::{client_builder, error_chain};
 use sse_stream::SseByteStream;
 
 use super::failure::{self, excerpt, protocol, quote};
@@ -40,15 +38,7 @@ impl Endpoint {
         idle: Duration,
         max_bytes: usize,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let client = Client::builder()
-            .user_agent(concat!("segno/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls(url.scheme() == "https")?)
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()?;
+        let client = client_builder(url.scheme() == "https")?.connect_timeout(CONNECT_TIMEOUT).build()?;
         let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
         Ok(Self { client, url, shown, idle, max_bytes })
     }
@@ -155,26 +145,7 @@ pub(super) async fn drain(events: &mut (impl Stream<Item = Result<String, ModelE
     let _ = tokio::time::timeout(DRAIN, events.next()).await;
 }
 
-/// TLS with the certificates of the system; none are loaded for an address that needs none.
-fn tls(secure: bool) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = if secure {
-        config.with_platform_verifier()?
-    } else {
-        config.with_root_certificates(RootCertStore::empty())
-    };
-    Ok(config.with_no_client_auth())
-}
-
-/// An error and its causes in one line.
+/// An error and its causes in one line, cut where it is long.
 fn chain(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    excerpt(&words)
+    excerpt(&error_chain(error))
 }

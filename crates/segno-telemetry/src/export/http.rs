@@ -1,15 +1,12 @@
 //! One request to a collector.
 
-use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode, Url, redirect, retry};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt;
+use reqwest::{Client, Response, StatusCode, Url};
+use segno_net::{client_builder, error_chain};
 
 use super::config::{ExportConfig, ExportError};
 
@@ -39,15 +36,8 @@ impl Collector {
         let url = config.url()?;
         let mut headers = config.header_map()?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        let tls =
-            tls(url.scheme() == "https").map_err(|error| ExportError::Client { source: error.into() })?;
-        let client = Client::builder()
-            .user_agent(concat!("segno/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls)
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
+        let client = client_builder(url.scheme() == "https")
+            .map_err(|error| ExportError::Client { source: error.into() })?
             .timeout(config.timeout)
             .build()
             .map_err(|error| ExportError::Client { source: error.into() })?;
@@ -57,8 +47,10 @@ impl Collector {
     /// Sends a request; gives the number of spans that the collector rejected for good.
     pub(super) async fn send(&self, body: Vec<u8>) -> Result<u64, Refusal> {
         let sent = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
-        let mut response = sent
-            .map_err(|error| Refusal { reason: chain(&error.without_url()), again: Some(Duration::ZERO) })?;
+        let mut response = sent.map_err(|error| Refusal {
+            reason: error_chain(&error.without_url()),
+            again: Some(Duration::ZERO),
+        })?;
         let status = response.status();
         if !status.is_success() {
             let again = matches!(
@@ -91,28 +83,4 @@ async fn read(response: &mut Response) -> Option<Vec<u8>> {
         answer.extend_from_slice(&chunk);
     }
     Some(answer)
-}
-
-/// TLS with the certificates of the system; none are loaded for an address that needs none.
-fn tls(secure: bool) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = if secure {
-        config.with_platform_verifier()?
-    } else {
-        config.with_root_certificates(RootCertStore::empty())
-    };
-    Ok(config.with_no_client_auth())
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    words
 }

@@ -7,29 +7,31 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 14] = [
+const TABLE: [(&str, &[&str]); 15] = [
     ("segno-expr", &[]),
     ("segno-core", &["segno-expr"]),
     ("segno-core-wasm", &["segno-core"]),
     ("segno-workspace", &["segno-core", "segno-expr"]),
     ("segno-memory", &["segno-core"]),
-    ("segno-models", &["segno-core", "segno-expr"]),
-    ("segno-sandbox", &["segno-core"]),
+    ("segno-models", &["segno-core", "segno-expr", "segno-net"]),
+    ("segno-net", &[]),
+    ("segno-sandbox", &["segno-core", "segno-net"]),
     ("segno-store", &["segno-core"]),
     ("segno-secrets", &[]),
     ("segno-runtime", &ROOMS),
-    ("segno-telemetry", &["segno-core", "segno-runtime", "segno-store"]),
+    ("segno-telemetry", &["segno-core", "segno-net", "segno-runtime", "segno-store"]),
     ("segno-testkit", &RUNTIME_AND_ROOMS),
     ("segno-cli", &EVERYTHING),
     ("xtask", &[]),
 ];
 
 /// What the runtime brings together.
-const ROOMS: [&str; 8] = [
+const ROOMS: [&str; 9] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
     "segno-models",
+    "segno-net",
     "segno-sandbox",
     "segno-secrets",
     "segno-store",
@@ -37,11 +39,12 @@ const ROOMS: [&str; 8] = [
 ];
 
 /// What a surface may use: the runtime, and the crates below it for their types.
-const RUNTIME_AND_ROOMS: [&str; 9] = [
+const RUNTIME_AND_ROOMS: [&str; 10] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
     "segno-models",
+    "segno-net",
     "segno-runtime",
     "segno-sandbox",
     "segno-secrets",
@@ -50,11 +53,12 @@ const RUNTIME_AND_ROOMS: [&str; 9] = [
 ];
 
 /// What the binary is made of.
-const EVERYTHING: [&str; 10] = [
+const EVERYTHING: [&str; 11] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
     "segno-models",
+    "segno-net",
     "segno-runtime",
     "segno-sandbox",
     "segno-secrets",
