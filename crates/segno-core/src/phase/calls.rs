@@ -180,9 +180,19 @@ pub(crate) fn returned(
         let Some(pending) = operations.next() else { continue };
         let edited = edited(&pending, call, slot.fallback.is_some());
         let Pending { operation, outcome, .. } = pending;
+        // A declarative tool says itself what the model reads of its failure.
+        let words = match &outcome {
+            Some(Outcome::ToolReturned(returned)) if returned.is_error && operation.is_declarative() => {
+                Some(returned.text.clone())
+            }
+            Some(_) | None => None,
+        };
         let settled = match result(outcome) {
             Ok(content) => Settled { content, is_error: false },
             Err(failure) => match deal(config, slot, call, &operation.request, &failure) {
+                Ok(Dealt::Settled(settled)) if settled.is_error => {
+                    Settled { content: words.unwrap_or(settled.content), ..settled }
+                }
                 Ok(Dealt::Settled(settled)) => settled,
                 Ok(Dealt::Instead(fallback)) => {
                     slot.fallback = Some(fallback.call.0.clone());

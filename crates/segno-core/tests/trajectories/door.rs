@@ -25,7 +25,8 @@ pub(crate) fn check(name: &str, config: &AgentConfig, text: &str, joins: &[Vec<G
     let mut shown = 0;
     loop {
         let action = execute_agent_step(config, state).expect("a state of this configuration");
-        let news = joins.next();
+        let goes_on = matches!(action, AgentAction::Continue { .. });
+        let news = if goes_on { None } else { joins.next() };
         // A step that only asks again has nothing new to say.
         if action.state().step() != shown || action.state().is_over() {
             shown = action.state().step();
@@ -62,6 +63,9 @@ pub(crate) fn check(name: &str, config: &AgentConfig, text: &str, joins: &[Vec<G
         for operation in &operations {
             let _ = writeln!(document, "    {}", render_operation(operation));
         }
+        if goes_on {
+            continue;
+        }
         let Some(news) = news else { panic!("the run waits, and there is no more news:\n{document}") };
         for give in news {
             let _ = writeln!(document, "  > {}", render_give(give));
@@ -96,6 +100,9 @@ fn kind(action: &AgentAction) -> &'static str {
         AgentAction::RequestTimer { .. } => "asks for a timer",
         AgentAction::Handoff { .. } => "hands over",
         AgentAction::RequestToolCall { .. } => "asks for a tool call",
+        AgentAction::RequestApiCall { .. } => "asks for an HTTP call",
+        AgentAction::RequestEmail { .. } => "asks for a mail",
+        AgentAction::Continue { .. } => "goes on by itself",
         AgentAction::RequestParallel { .. } => "asks for these at the same time",
         AgentAction::RequestApproval { .. } => "waits for answers alone",
     }
@@ -118,6 +125,8 @@ fn render_operation(operation: &Operation) -> String {
             format!("`{from}` by {relation}, {depth} deep, {limit} entities")
         }
         Request::ToolCall(call) => sorted(&call.parameters),
+        Request::ApiCall(call) => call.body.as_ref().map_or_else(String::new, |body| sorted(&body.value)),
+        Request::Email(mail) => format!("`{}`", mail.subject),
         Request::AgentCall(call) => {
             format!("`{}`, data {}, budget {}", call.text, sorted(&call.data), sorted(&json!(call.budget)))
         }
@@ -285,6 +294,23 @@ pub(crate) fn plan(steps: Value) -> AgentConfig {
     agent(Mind::Plan(serde_json::from_value(Value::from_iter([("steps", steps)])).expect("a plan")))
 }
 
+/// The same agent with these documents of declarative tools; all of their tools may be called.
+pub(crate) fn with_documents(mut config: AgentConfig, documents: &[Value]) -> AgentConfig {
+    for document in documents {
+        let document = ToolDocument::new(document.clone(), json!({})).expect("a sound document");
+        let toolkit = document.toolkit().name().to_owned();
+        for declared in document.toolkit().tools() {
+            let name = declared.name().parse().expect("a tool name");
+            let kind = ToolKind::Declarative { toolkit: toolkit.clone(), tool: declared.name().to_owned() };
+            let schema = declared.schema().clone();
+            let tool = Tool { kind, class: EffectClass::Composite, ..Tool::new("declared".into(), schema) };
+            config.tools.tools.insert(name, tool);
+        }
+        config.toolkits.insert(toolkit, document);
+    }
+    config
+}
+
 /// A plan step that calls a tool.
 pub(crate) fn tool_step(id: &str, tool: &str, with: Value) -> Value {
     let call = Value::from_iter([("tool", json!(tool)), ("with", with)]);
@@ -352,7 +378,7 @@ pub(crate) fn returns(place: usize, value: Value) -> Give {
 }
 
 pub(crate) fn prints(place: usize, text: &str, is_error: bool) -> Give {
-    Give::Outcome(place, Outcome::ToolReturned(ToolReturn { structured: None, text: text.into(), is_error }))
+    Give::Outcome(place, Outcome::ToolReturned(ToolReturn { text: text.into(), is_error, ..ToolReturn::default() }))
 }
 
 pub(crate) fn finds(place: usize, texts: &[&str]) -> Give {

@@ -4,6 +4,7 @@
 
 mod door;
 
+mod declarative;
 mod model;
 mod model_answers;
 mod model_calls;

@@ -56,6 +56,8 @@ impl Driver {
                 | Request::MemoryCreate(_)
                 | Request::MemoryTraverse(_)
                 | Request::ToolCall(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
                 | Request::Input(_) => {
                     let task = self.task(&operation, attempt);
                     let free = is_free(operation.terms.class);
@@ -88,6 +90,8 @@ impl Driver {
                 | Request::MemoryCreate(_)
                 | Request::MemoryTraverse(_)
                 | Request::ToolCall(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
                 | Request::Timer(_) => None,

@@ -29,6 +29,8 @@ impl Driver {
             | Request::MemoryCreate(_)
             | Request::MemoryTraverse(_)
             | Request::ToolCall(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
             | Request::AgentCall(_)
             | Request::Input(_) => None,
         });
@@ -247,6 +249,8 @@ pub(crate) fn waiting(run: RunId, state: &segno_core::AgentState) -> Vec<Waiting
                 | Request::MemorySearch(_)
                 | Request::MemoryCreate(_)
                 | Request::MemoryTraverse(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
                 | Request::Timer(_) => None,
@@ -257,6 +261,8 @@ pub(crate) fn waiting(run: RunId, state: &segno_core::AgentState) -> Vec<Waiting
                 request @ (Request::MemorySearch(_)
                 | Request::MemoryCreate(_)
                 | Request::MemoryTraverse(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
                 | Request::AgentCall(_)) => Some(compare::payload(request)),
                 Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
             },
