@@ -48,6 +48,14 @@ impl Expression {
         self.value(scope, &mut Meter::for_expression())
     }
 
+    /// Evaluates to a JSON value and takes what it costs from a budget that it shares with others.
+    ///
+    /// # Errors
+    /// As [`evaluate`](Self::evaluate), and if the budget is used up.
+    pub fn evaluate_within(&self, scope: &dyn Scope, meter: &mut Meter) -> Result<Value, EvalError> {
+        meter.lend(|meter| self.value(scope, meter))
+    }
+
     /// Evaluates to JavaScript's idea of truth: all but `false`, `null`, `undefined`, `0`, `NaN` and `""` is true.
     ///
     /// # Errors

@@ -81,9 +81,9 @@ mod text;
 
 pub use error::{EvalError, EvalErrorKind, ParseError, ValueTemplateError};
 pub use expression::Expression;
-pub use meter::{MAX_RENDER_STEPS, MAX_STEPS};
+pub use meter::{MAX_RENDER_STEPS, MAX_STEPS, Meter};
 pub use parser::{MAX_DEPTH, MAX_SOURCE_CHARS};
 pub use reference::Reference;
 pub use scope::Scope;
-pub use template::Template;
+pub use template::{Template, TemplatePart};
 pub use value_template::{MAX_VALUE_DEPTH, ValueTemplate};

@@ -20,9 +20,11 @@ const UNITS_PER_STEP: u64 = 1024;
 const UNITS_PER_ITEM: u64 = 64;
 const SCANNED_BYTES_PER_UNIT: u64 = 16;
 
-/// What is left of a budget.
+/// What is left of a budget that several evaluations share.
+///
+/// Each of them still has no more than [`MAX_STEPS`].
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     units: u64,
     /// The limit that is named when nothing is left.
     limit: u32,
@@ -37,8 +39,14 @@ impl Meter {
         Self::new(MAX_RENDER_STEPS)
     }
 
-    fn new(limit: u32) -> Self {
+    /// Begins a budget of `limit` steps.
+    pub fn new(limit: u32) -> Self {
         Self { units: u64::from(limit) * UNITS_PER_STEP, limit }
+    }
+
+    /// Returns the whole steps that are left.
+    pub fn steps_left(&self) -> u32 {
+        u32::try_from(self.units / UNITS_PER_STEP).unwrap_or(u32::MAX)
     }
 
     /// Lends one expression of a rendering its own budget, and takes from this one what it spent.

@@ -26,6 +26,15 @@ struct Inner {
     parts: Vec<Part>,
 }
 
+/// A part of a template, in the order of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplatePart<'t> {
+    /// Text that stands as it is; `\{{` is a `{{` here.
+    Text(&'t str),
+    /// What stands between `{{` and `}}`.
+    Expression(&'t Expression),
+}
+
 enum Part {
     Text(String),
     /// An expression, with where it starts in the source of the template, in bytes.
@@ -86,6 +95,14 @@ impl Template {
             }
         }
         Ok(text)
+    }
+
+    /// Returns the parts, for those who treat what is inserted differently from what is written.
+    pub fn parts(&self) -> impl Iterator<Item = TemplatePart<'_>> {
+        self.0.parts.iter().map(|part| match part {
+            Part::Text(text) => TemplatePart::Text(text),
+            Part::Expression(expression, _) => TemplatePart::Expression(expression),
+        })
     }
 
     /// Returns every path that the source reads, in its order; spans are those in the source of the template.
