@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use segno_core::{EffectClass, ToolKind, ToolName};
 use serde_json::{Value, json};
 
+use crate::toolkit::DeclaredTool;
+
 /// Every tool that exists, by name.
 pub type Catalogue = BTreeMap<ToolName, CatalogueTool>;
 
@@ -27,6 +29,8 @@ pub struct CatalogueTool {
     pub destructive: Option<bool>,
     /// What may repeat, where the engine knows it: built-in tools, and tools registered in process.
     pub declared: Option<EffectClass>,
+    /// The document that it is a tool of, where it is a declarative one.
+    pub document: Option<DeclaredTool>,
     /// Whether what the server says may make the engine less careful: the server's `trust_annotations`.
     pub trusted: bool,
 }
@@ -43,6 +47,7 @@ impl CatalogueTool {
             idempotent: None,
             destructive: None,
             declared: None,
+            document: None,
             trusted: false,
         }
     }

@@ -41,6 +41,8 @@ codes! {
     UnreadableFile = "unreadable-file",
     /// The file is not TOML.
     TomlSyntax = "toml-syntax",
+    /// The file is not JSON, or a key in it is given twice.
+    JsonSyntax = "json-syntax",
     /// A key that means nothing where it stands.
     UnknownKey = "unknown-key",
     /// A key of the whole file that stands below a table header and so landed inside the table.
@@ -71,9 +73,19 @@ codes! {
     NestedStep = "nested-step",
     /// Two steps with one id.
     DuplicateStep = "duplicate-step",
+    /// A declarative tool that cannot be carried out as it is written.
+    InvalidTool = "invalid-tool",
+    /// A part of a declarative tool that works, and probably not as its author thinks.
+    DoubtfulTool = "doubtful-tool",
+    /// Two documents of declarative tools with one name, or one with the name of a tool server.
+    DuplicateTool = "duplicate-tool",
     /// Two agents with one name.
     DuplicateAgent = "duplicate-agent",
-    /// An agent whose name is not that of its file.
+    /// A folder of a tenant that has no file.
+    UnknownTenant = "unknown-tenant",
+    /// Two tenants with one name.
+    DuplicateTenant = "duplicate-tenant",
+    /// An agent or a tenant whose name is not that of its file.
     FileName = "file-name",
     /// A workspace without agents.
     NoAgents = "no-agents",
@@ -115,6 +127,8 @@ codes! {
     InvalidSchema = "invalid-schema",
     /// A bound on the cost of a run that may use a model without a price.
     MissingPrice = "missing-price",
+    /// An address of a tenant that none of its tools may reach.
+    BlockedAddress = "blocked-address",
     /// An address that sends a key and what is asked over the network unprotected.
     InsecureUrl = "insecure-url",
     /// A lock file whose digest does not belong to what it holds.

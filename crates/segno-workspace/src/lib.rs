@@ -36,11 +36,14 @@ mod catalogue;
 mod lock;
 mod schema;
 mod settings;
+mod tenant;
+mod toolkit;
 
 mod code;
 mod diagnostic;
 mod source;
 
+mod json;
 mod names;
 mod report;
 mod secrets;
@@ -61,4 +64,6 @@ pub use settings::{
     SecretStoreBinding, ServerBinding, ServerLimits, Settings, StoreKey, TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
+pub use tenant::{Destination, Features, Refer, Tenant, ToolkitSettings};
+pub use toolkit::{DeclaredTool, ToolkitFile};
 pub use workspace::{Loaded, Workspace};

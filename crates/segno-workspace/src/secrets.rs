@@ -64,7 +64,7 @@ fn names_a_secret(key: &str) -> bool {
     SECRET_KEYS.iter().any(|name| key == *name || key.ends_with(&format!("_{name}")))
 }
 
-fn looks_like_a_secret(text: &str) -> bool {
+pub(crate) fn looks_like_a_secret(text: &str) -> bool {
     SECRET_BEGINNINGS.iter().any(|beginning| {
         text.strip_prefix(beginning)
             .is_some_and(|rest| rest.len() >= 12 && !rest.contains(char::is_whitespace))

@@ -64,20 +64,24 @@ impl<'t> Section<'t> {
         let known: Vec<_> = self.shape.keys.iter().map(|key| key.name).collect();
         let header = self.report.source().slice(self.span.clone());
         if header.starts_with('[') && self.report.has_landed(name) {
-            let table = header.trim_matches(['[', ']']).trim();
-            self.report
-                .error(
-                    Code::KeyBelowTable,
-                    key.span(),
-                    format!("`{name}` stands below `{header}`, so TOML reads it as `{table}.{name}`"),
-                )
-                .label("this belongs to the whole file")
-                .help("move it above the first table header");
+            self.key_below_table(key, header);
             return;
         }
         self.report
             .error(Code::UnknownKey, key.span(), format!("`{name}` is not known in {}", self.what))
             .help(suggestion(name, &known));
+    }
+
+    fn key_below_table(&self, key: &Spanned<DeString<'t>>, header: &str) {
+        let (name, table) = (key.get_ref(), header.trim_matches(['[', ']']).trim());
+        self.report
+            .error(
+                Code::KeyBelowTable,
+                key.span(),
+                format!("`{name}` stands below `{header}`, so TOML reads it as `{table}.{name}`"),
+            )
+            .label("this belongs to the whole file")
+            .help("move it above the first table header");
     }
 
     /// Finds a value as it stands.
@@ -91,7 +95,7 @@ impl<'t> Section<'t> {
         self.get(key).is_some()
     }
 
-    fn form(&self, key: &str) -> Option<Form> {
+    pub(crate) fn form(&self, key: &str) -> Option<Form> {
         self.shape.key(key).map(|key| key.form)
     }
 
@@ -274,6 +278,24 @@ impl<'t> Section<'t> {
         Self::of(self.report, key, self.get(key)?, what, shape)
     }
 
+    /// Opens a table within this one that may have any keys, but for some that belong to the whole file.
+    pub(crate) fn open_section(&self, key: &str, misplaced: &[&str]) -> Option<Self> {
+        let Some(shape) = self.form(key).and_then(Form::shape) else { return misread(key) };
+        let value = self.get(key)?;
+        let DeValue::Table(table) = value.get_ref() else {
+            return wrong_type(self.report, key, value, "a table");
+        };
+        let section =
+            Self { report: self.report, table, span: value.span(), what: shape.what.to_owned(), shape };
+        let header = self.report.source().slice(section.span.clone());
+        for key in table.keys().filter(|key| misplaced.contains(&key.get_ref().as_ref())) {
+            if header.starts_with('[') && self.report.has_landed(key.get_ref()) {
+                section.key_below_table(key, header);
+            }
+        }
+        Some(section)
+    }
+
     /// Opens a value as a table, and reports what is missing in it.
     pub(crate) fn of(
         report: &'t Report,
@@ -299,11 +321,20 @@ impl<'t> Section<'t> {
             wrong_type::<()>(self.report, key, value, "a table");
             return Vec::new();
         };
-        let entries = table.iter();
-        entries
-            .map(|(key, value)| (Located { value: key.get_ref().to_string(), span: key.span() }, value))
-            .collect()
+        entries(table)
     }
+
+    /// Whatever stands in this table.
+    pub(crate) fn entries(&self) -> Vec<(Located<String>, &'t Spanned<DeValue<'t>>)> {
+        entries(self.table)
+    }
+}
+
+fn entries<'t>(table: &'t DeTable<'t>) -> Vec<(Located<String>, &'t Spanned<DeValue<'t>>)> {
+    let entries = table.iter();
+    entries
+        .map(|(key, value)| (Located { value: key.get_ref().to_string(), span: key.span() }, value))
+        .collect()
 }
 
 /// What a reader gets that asks for a key in another form than the table of keys has.

@@ -83,6 +83,8 @@ pub(crate) enum Form {
     Open,
     /// A table with these keys.
     Table(&'static Shape),
+    /// A table with these keys and any others.
+    OpenTable(&'static Shape),
     /// A table whose keys depend on one of them, a word.
     Tagged(&'static Tagged),
     /// A table with one value for each name.
@@ -117,7 +119,7 @@ impl Form {
     /// The keys of the table that may stand here.
     pub(crate) fn shape(self) -> Option<&'static Shape> {
         match self {
-            Self::Table(shape) => Some(shape),
+            Self::Table(shape) | Self::OpenTable(shape) => Some(shape),
             Self::Either(forms) => forms.iter().find_map(|form| form.shape()),
             _ => None,
         }
@@ -141,5 +143,7 @@ pub(crate) const CAPABILITY: Form = Form::Name("^[a-z][a-z0-9]*([-_][a-z0-9]+)*$
 pub(crate) const TOOL_NAME: Form = Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$");
 /// The name of a tool, of all tools below a prefix, or of all tools.
 pub(crate) const TOOL_PATTERN: Form = Form::Name(r"^(\*|[A-Za-z][A-Za-z0-9_.-]*(\.\*)?)$");
+/// The name of a toolkit's action, where `-` is read as `_`.
+pub(crate) const ACTION_NAME: Form = Form::Name("^[a-z][a-z0-9_-]{0,63}$");
 /// The name of a step or of a variable.
 pub(crate) const STEP_NAME: Form = Form::Name("^[a-z][a-z0-9_]{0,63}$");

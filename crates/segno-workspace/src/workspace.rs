@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use segno_core::AgentName;
 
 use crate::agent::{self, AgentFile, Directory, ReadAgent, Surroundings};
+use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::report::Report;
 use crate::section::Located;
-use crate::settings::{self, Settings, SettingsRead};
+use crate::settings::{self, SecretRef, Settings, SettingsRead};
 use crate::source::SourceFile;
+use crate::tenant::{self, Tenant};
+use crate::toolkit::{self, Shelf, ToolkitFile, Toolkits};
 
 /// A workspace without errors.
 #[derive(Debug, Clone)]
@@ -23,6 +26,10 @@ pub struct Workspace {
     pub root: PathBuf,
     /// What `segno.toml` says.
     pub settings: Settings,
+    /// The documents of declarative tools, `tools/*.json`, by name.
+    pub toolkits: BTreeMap<String, ToolkitFile>,
+    /// The tenants of `tenants/*.toml` by name. A run whose tenant has no file works without settings and egress.
+    pub tenants: BTreeMap<String, Tenant>,
     /// The agents of `agents/*.toml` by name.
     pub agents: BTreeMap<AgentName, AgentFile>,
 }
@@ -35,14 +42,15 @@ pub struct Loaded {
     /// What `segno.toml` says, even if there are errors, with defaults in place of what does not fit; `None` if the
     /// place of the store is not known for certain. Enough to read what was recorded, not to run anything.
     pub settings: Option<Settings>,
-    /// All problems: those of `segno.toml` first, then those of the agents, each file in its own order.
+    /// All problems: those of `segno.toml` first, then those of tools, tenants and agents, each file in its own
+    /// order.
     pub diagnostics: Vec<Diagnostic>,
     /// The files that were read, for whoever shows the diagnostics.
     pub sources: Vec<SourceFile>,
 }
 
 impl Workspace {
-    /// Reads the workspace in `root`: `segno.toml` and `agents/*.toml`.
+    /// Reads the workspace in `root`: `segno.toml`, `tools/*.json`, `tenants/*.toml` with their tools, and `agents/*.toml`.
     ///
     /// Nothing is written, and besides these only the JSON Schemas that agents name are read. Of the other files only
     /// the existence is checked.
@@ -56,14 +64,50 @@ impl Workspace {
         let mut loaded =
             Loaded { workspace: None, settings: None, diagnostics: Vec::new(), sources: Vec::new() };
         let read = load_settings(root, &mut loaded);
-        let agents = load_agents(root, read.as_ref().map(|read| &read.settings), replaced, &mut loaded);
+        // Which models and servers there are is known only if `segno.toml` could be read without an error.
+        let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
+        let toolkits = toolkit::load(root, known, &mut loaded);
+        let tenants = tenant::load(root, known, &toolkits, &mut loaded);
+        let agents = load_agents(root, known, (&toolkits, &tenants), replaced, &mut loaded);
         if let Some(SettingsRead { settings, store_is_known }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
             if !loaded.has_errors() {
-                loaded.workspace = Some(Self { root: root.to_path_buf(), settings, agents });
+                loaded.workspace = Some(Self { root: root.to_path_buf(), settings, toolkits, tenants, agents });
             }
         }
         loaded
+    }
+
+    /// The declarative tools of a tenant, by the name of their document: those of the workspace, in whose place stand the
+    /// tenant's own of the same name. For a tenant without a file, those of the workspace.
+    pub fn toolkits_for(&self, tenant: &str) -> BTreeMap<&str, &ToolkitFile> {
+        let own = self.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.tools);
+        self.toolkits.iter().chain(own).map(|(name, file)| (name.as_str(), file)).collect()
+    }
+
+    /// The declarative tools of a tenant that are switched on, as part of the catalogue that
+    /// [`AgentFile::resolve`] takes.
+    pub fn declared_tools(&self, tenant: &str) -> Catalogue {
+        let settings = self.tenants.get(tenant).map(|tenant| &tenant.toolkits);
+        let mut catalogue = Catalogue::new();
+        for (name, file) in self.toolkits_for(tenant) {
+            toolkit::add(&mut catalogue, file, settings.and_then(|settings| settings.get(name)));
+        }
+        catalogue
+    }
+
+    /// Finds where a secret of a toolkit is, for a tenant.
+    ///
+    /// First `[tools.<toolkit>] secrets` of the tenant, then its `[secrets]` under the secret's name, then `[secrets]` of
+    /// `segno.toml` under `"<toolkit>.<secret>"`. The last never goes to a document that is the tenant's own: that one
+    /// could send it anywhere.
+    pub fn toolkit_secret(&self, tenant: &str, toolkit: &str, secret: &str) -> Option<&SecretRef> {
+        let own = self.tenants.get(tenant);
+        let set = own.and_then(|own| own.toolkits.get(toolkit)?.secrets.get(secret));
+        let named = || own.and_then(|own| own.secrets.get(secret));
+        let is_own = own.is_some_and(|own| own.tools.contains_key(toolkit));
+        let shared = || self.settings.secrets.get(&format!("{toolkit}.{secret}")).filter(|_| !is_own);
+        set.or_else(named).or_else(shared)
     }
 
     /// Finds the nearest folder that holds `segno.toml`, from `start` upwards.
@@ -84,7 +128,7 @@ impl Loaded {
         self.sources.iter().find(|source| source.file() == file)
     }
 
-    fn take(&mut self, report: Report) -> SourceFile {
+    pub(crate) fn take(&mut self, report: Report) -> SourceFile {
         let (source, diagnostics) = report.finish();
         self.sources.push(source.clone());
         self.diagnostics.extend(diagnostics);
@@ -112,11 +156,11 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
 fn load_agents(
     root: &Path,
     settings: Option<&Settings>,
+    (toolkits, tenants): (&Toolkits, &BTreeMap<String, Tenant>),
     replaced: &BTreeMap<PathBuf, String>,
     loaded: &mut Loaded,
 ) -> BTreeMap<AgentName, AgentFile> {
-    // Which models there are is known only if `segno.toml` could be read without an error.
-    let settings = settings.filter(|_| !loaded.has_errors());
+    let shelf = Shelf::new(toolkits, tenants, &loaded.diagnostics);
     let mut directory = Directory::default();
     let mut texts = Vec::new();
     for file in agent_files(root, loaded) {
@@ -143,7 +187,7 @@ fn load_agents(
         .collect();
 
     // Agents refer to each other, so they are read when it is known who there is, and linked when all are read.
-    let around = Surroundings { root, settings, directory: &directory };
+    let around = Surroundings { root, settings, directory: &directory, shelf: &shelf };
     let mut agents = BTreeMap::new();
     let mut names: BTreeMap<AgentName, &Path> = BTreeMap::new();
     for (report, table) in &files {
@@ -163,7 +207,9 @@ fn load_agents(
         .map(|(report, _)| loaded.take(report))
         .map(|source| (source.file().to_path_buf(), source))
         .collect();
+    let of_tenants = shelf.of_tenants();
     for agent in agents.values_mut() {
+        agent.set_of_tenants(&of_tenants);
         if let Some(source) = sources.get(agent.source.file()) {
             agent.source = source.clone();
         }
@@ -191,28 +237,39 @@ fn check_name<'f>(report: &'f Report, name: Located<AgentName>, names: &mut BTre
 
 /// The agent files in the order of their names.
 fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
-    let folder = PathBuf::from(AGENTS_FOLDER);
-    let entries = match root.join(&folder).read_dir() {
+    let files = files(root, Path::new(AGENTS_FOLDER), "toml", &mut loaded.diagnostics);
+    if files.is_empty() && !loaded.has_errors() {
+        let folder = Path::new(AGENTS_FOLDER);
+        let problem =
+            Diagnostic::new(Code::NoAgents, Severity::Warning, folder, "the workspace has no agents");
+        loaded.diagnostics.push(problem.with_help("write one, such as `agents/hello.toml`"));
+    }
+    files
+}
+
+/// The files of a folder with this extension, in the order of their names; none where the folder is not there.
+pub(crate) fn files(
+    root: &Path,
+    folder: &Path,
+    extension: &str,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<PathBuf> {
+    let entries = match root.join(folder).read_dir() {
         Ok(entries) => entries.collect::<io::Result<Vec<_>>>(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     };
     let entries = entries.unwrap_or_else(|error| {
         let message = format!("the folder cannot be listed: {error}");
-        loaded.diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, &folder, message));
+        diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, folder, message));
         Vec::new()
     });
     let mut files: Vec<_> = entries
         .iter()
         .map(|entry| folder.join(entry.file_name()))
-        .filter(|file| file.extension().is_some_and(|extension| extension == "toml"))
+        .filter(|file| file.extension().is_some_and(|found| found == extension))
         .collect();
     files.sort();
-    if files.is_empty() && !loaded.has_errors() {
-        let problem =
-            Diagnostic::new(Code::NoAgents, Severity::Warning, &folder, "the workspace has no agents");
-        loaded.diagnostics.push(problem.with_help("write one, such as `agents/hello.toml`"));
-    }
     files
 }
 
@@ -239,7 +296,8 @@ pub(crate) fn read(root: &Path, file: &Path, most: u64, diagnostics: &mut Vec<Di
     .ok()
 }
 
-fn slashes(file: &Path) -> String {
+/// A path as messages show it, the same on every system.
+pub(crate) fn slashes(file: &Path) -> String {
     file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }
 
@@ -247,4 +305,4 @@ pub(crate) const SETTINGS_FILE: &str = "segno.toml";
 const AGENTS_FOLDER: &str = "agents";
 
 /// A hundred times the largest agent file that people write by hand.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -21,8 +21,10 @@ fn files(kind: &str) -> Vec<(FileKind, PathBuf, PathBuf)> {
         add(FileKind::Segno, "segno.toml");
         add(FileKind::Lock, Lock::FILE);
         add(FileKind::Script, "script.toml");
-        for agent in sample.join("agents").read_dir().into_iter().flatten() {
-            add(FileKind::Agent, &format!("agents/{}", agent.unwrap().file_name().to_string_lossy()));
+        for (kind, folder) in [(FileKind::Agent, "agents"), (FileKind::Tenant, "tenants")] {
+            for file in sample.join(folder).read_dir().into_iter().flatten() {
+                add(kind, &format!("{folder}/{}", file.unwrap().file_name().to_string_lossy()));
+            }
         }
     }
     files.sort();

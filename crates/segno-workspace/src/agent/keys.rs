@@ -1,6 +1,7 @@
 //! The keys of an agent file, but for those of its steps.
 
 use super::steps::keys::STEPS;
+use crate::tenant::{CONFIG, DISABLED};
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
 
 pub(crate) static FILE: Shape = Shape {
@@ -88,8 +89,15 @@ static TOOLS: Shape = Shape::new(
             Form::Map(&Form::Table(&SETTINGS)),
             "Settings of single tools, each under its whole name in quotes.",
         ),
+        Key::new(
+            "toolkits",
+            Form::Map(&Form::Table(&TOOLKIT)),
+            "What the agent sets of declarative tools, by the name of their document.",
+        ),
     ],
 );
+
+static TOOLKIT: Shape = Shape::new("the settings of a toolkit", &[CONFIG, DISABLED]);
 
 pub(super) static SETTINGS: Shape = Shape::new(
     "the settings of a tool",

@@ -31,6 +31,7 @@ pub(crate) use self::read::{ReadAgent, Surroundings, read};
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
+use crate::tenant::{ToolkitSettings, ToolkitUse};
 
 /// One agent of the workspace.
 #[derive(Debug, Clone)]
@@ -59,6 +60,8 @@ pub struct AgentFile {
     called: Vec<Located<ToolName>>,
     /// The agents that a model sees as tools.
     agent_tools: BTreeMap<ToolName, AgentTool>,
+    /// The tools that only some tenants have: naming one of them is no mistake.
+    of_tenants: BTreeSet<ToolName>,
     /// What only the whole workspace can tell is right.
     open: Open,
 }
@@ -94,8 +97,12 @@ pub struct AgentTools {
     pub approve: Vec<Located<ToolPattern>>,
     /// Settings of single tools, each with the place of the tool's name.
     pub settings: BTreeMap<ToolName, Located<ToolSettings>>,
+    /// What it sets of declarative tools, by the name of their document. What a tenant sets stands above it.
+    pub toolkits: BTreeMap<String, ToolkitSettings>,
     /// The tools that stand in for others which fail, each where it is named.
     stand_ins: Vec<Located<ToolName>>,
+    /// Where the names in `toolkits` stand.
+    pub(crate) toolkit_uses: Vec<ToolkitUse>,
 }
 
 /// The settings of one tool, `[tools.settings."server.tool"]`. What is absent is as the tool's own default says.
@@ -127,6 +134,11 @@ impl AgentTools {
 }
 
 impl AgentFile {
+    /// Notes which tools only some tenants have.
+    pub(crate) fn set_of_tenants(&mut self, tools: &BTreeSet<ToolName>) {
+        self.of_tenants.clone_from(tools);
+    }
+
     /// Says which tool servers the agent can reach, so that only those are started.
     pub fn servers(&self, settings: &Settings) -> BTreeSet<String> {
         settings.servers.keys().filter(|server| self.reaches(server)).cloned().collect()

@@ -14,6 +14,7 @@ use crate::code::Code;
 use crate::report::Report;
 use crate::section::{Located, Section};
 use crate::settings::Settings;
+use crate::toolkit::Shelf;
 
 /// What an agent file may refer to.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) settings: Option<&'a Settings>,
     /// All agents.
     pub(crate) directory: &'a Directory,
+    /// All declarative tools.
+    pub(crate) shelf: &'a Shelf<'a>,
 }
 
 /// What could be read of an agent file.
@@ -42,6 +45,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
 
     // Tables come first: a key that landed in one of them is then not missed here.
     let tools = tools::read(&file);
+    around.shelf.check(report, &tools.toolkit_uses, &tools.toolkits);
     let memory = file.section("memory");
     let memory_scope = memory.as_ref().and_then(|memory| memory.choice("scope", SCOPES)).unwrap_or_default();
     if let Some(memory) = &memory {
@@ -80,6 +84,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
             limits,
             source: report.source().clone(),
             agent_tools,
+            of_tenants: BTreeSet::new(),
             open: Open { children, unpriced, cost },
         }
     });

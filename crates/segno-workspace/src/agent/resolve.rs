@@ -11,6 +11,7 @@ use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::names::{list, nearest};
 use crate::report::Report;
+use crate::toolkit;
 
 impl AgentFile {
     /// Builds the configuration of a run.
@@ -36,14 +37,17 @@ impl AgentFile {
         self.check_names(&report, catalogue, unknown);
         let mut tools = Toolbox::default();
         for (name, offered) in catalogue {
-            if self.tools.allows(name) {
+            if self.tools.allows(name) && !self.disables(offered, name) {
                 let tool = self.tool(name, offered);
                 self.check_cache(&report, name, &tool);
+                self.check_effect(&report, name, offered);
                 tools.tools.insert(name.clone(), tool);
             } else {
                 tools.forbidden.insert(name.clone());
             }
         }
+        let absent = self.of_tenants.iter().filter(|name| !catalogue.contains_key(*name));
+        tools.forbidden.extend(absent.cloned());
         for (name, agent) in &self.agent_tools {
             let tool = self.tool(name, &agent.offered());
             self.check_cache(&report, name, &tool);
@@ -74,7 +78,7 @@ impl AgentFile {
         Tool {
             output_schema: offered.output_schema.clone(),
             kind: offered.kind.clone(),
-            class: settings.effect.unwrap_or_else(|| offered.class()),
+            class: settings.effect.filter(|_| offered.document.is_none()).unwrap_or_else(|| offered.class()),
             timeout_ms: settings.timeout_ms.unwrap_or(default.timeout_ms),
             retries: settings.retries.unwrap_or(default.retries),
             approve: self.tools.approve.iter().any(|pattern| pattern.value.matches(name)),
@@ -85,12 +89,38 @@ impl AgentFile {
         }
     }
 
+    /// Says whether the agent switches off an action of a declarative tool that it allows otherwise.
+    fn disables(&self, offered: &CatalogueTool, name: &ToolName) -> bool {
+        let Some(document) = &offered.document else { return false };
+        let settings = self.tools.toolkits.get(document.toolkit.name());
+        settings.is_some_and(|settings| settings.disabled.contains(toolkit::short(name.as_str())))
+    }
+
+    /// What may repeat of a declarative tool, its own actions say, each for itself.
+    fn check_effect(&self, report: &Report, name: &ToolName, offered: &CatalogueTool) {
+        let settings = self.tools.settings.get(name).filter(|_| offered.document.is_some());
+        if let Some(settings) = settings.filter(|settings| settings.value.effect.is_some()) {
+            report
+                .error(
+                    Code::InvalidValue,
+                    settings.span.clone(),
+                    format!("`effect` does not fit `{name}`, a declarative tool"),
+                )
+                .label("each of its actions has an effect of its own")
+                .help("take it out, and write `\"effect\"` to the action in the tool's file");
+        }
+    }
+
     /// A result can stand for another call only where the call changes nothing.
     fn check_cache(&self, report: &Report, name: &ToolName, tool: &Tool) {
         let cache = self.tools.settings.get(name).and_then(|settings| settings.value.cache_ms.clone());
         let Some(cache) = cache else { return };
         let (problem, help) = match (&tool.kind, tool.class) {
             (ToolKind::External, EffectClass::Read) => return,
+            (_, EffectClass::Composite) => (
+                format!("`{name}` is made of actions, each of which is performed"),
+                "take it out: only results of tool servers are kept",
+            ),
             (ToolKind::External, _) => (
                 format!("`{name}` may change something, so each call is made"),
                 "take it out, or say `effect = \"read\"` if it only reads",
@@ -134,7 +164,7 @@ impl AgentFile {
             }
         }
         for (name, settings) in &self.tools.settings {
-            if is_unknown(name.as_str()) || self.agent_tools.contains_key(name) {
+            if is_unknown(name.as_str()) || self.agent_tools.contains_key(name) || self.of_tenants.contains(name) {
                 continue;
             }
             if !catalogue.contains_key(name) && !callees::is_agent_tool(name) {

@@ -11,15 +11,19 @@ use super::keys::SETTINGS;
 use super::{AgentTools, ToolSettings};
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
+use crate::tenant::toolkit_uses;
 
 pub(super) fn read(file: &Section<'_>) -> AgentTools {
     let Some(section) = file.section("tools") else { return AgentTools::default() };
     let (settings, stand_ins) = settings(&section);
+    let (toolkits, toolkit_uses) = toolkit_uses(&section, "toolkits", None);
     AgentTools {
         allow: section.list("allow").into_iter().map(plain).collect(),
         approve: section.list("approve").into_iter().map(plain).collect(),
         settings,
+        toolkits,
         stand_ins,
+        toolkit_uses,
     }
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value, json};
 
 use crate::shape::{Form, Key, Shape, Tagged};
-use crate::{agent, lock, settings};
+use crate::{agent, lock, settings, tenant};
 
 /// A kind of file of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,19 +21,22 @@ pub enum FileKind {
     Lock,
     /// Replies of a scripted model.
     Script,
+    /// A tenant, `tenants/*.toml`.
+    Tenant,
 }
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Agent, Self::Segno, Self::Lock, Self::Script];
+    pub const ALL: [Self; 5] = [Self::Agent, Self::Segno, Self::Lock, Self::Script, Self::Tenant];
 
-    /// The kind as text: `agent`, `segno`, `lock` or `script`.
+    /// The kind as text: `agent`, `segno`, `lock`, `script` or `tenant`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::Segno => "segno",
             Self::Lock => "lock",
             Self::Script => "script",
+            Self::Tenant => "tenant",
         }
     }
 
@@ -44,6 +47,7 @@ impl FileKind {
             Self::Segno => "segno.toml",
             Self::Lock => "segno.lock",
             Self::Script => "tests/scripts/*.toml",
+            Self::Tenant => "tenants/*.toml",
         }
     }
 
@@ -53,6 +57,7 @@ impl FileKind {
             Self::Segno => ("The settings of a Segno workspace", &settings::FILE),
             Self::Lock => ("What the tool servers of a Segno workspace offer", &lock::FILE),
             Self::Script => ("The replies of a scripted model", &script::FILE),
+            Self::Tenant => ("A tenant of a Segno workspace", &tenant::FILE),
         }
     }
 }
@@ -65,7 +70,7 @@ impl fmt::Display for FileKind {
 
 /// A word that is no kind of file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no kind of file `{0}`: expected `agent`, `segno`, `lock` or `script`")]
+#[error("there is no kind of file `{0}`: expected `agent`, `segno`, `lock`, `script` or `tenant`")]
 pub struct UnknownFileKind(pub String);
 
 impl FromStr for FileKind {
@@ -132,6 +137,11 @@ fn form(form: Form) -> Value {
         Form::Any => json!({}),
         Form::Open => json!({ "type": "object" }),
         Form::Table(shape) => Value::Object(table(shape)),
+        Form::OpenTable(shape) => {
+            let mut schema = table(shape);
+            schema.insert("additionalProperties".to_owned(), true.into());
+            Value::Object(schema)
+        }
         Form::Tagged(choice) => tagged(choice),
         Form::Map(value) => json!({ "type": "object", "additionalProperties": self::form(*value) }),
         Form::List(item) => json!({ "type": "array", "items": self::form(*item) }),

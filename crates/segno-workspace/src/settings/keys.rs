@@ -121,7 +121,7 @@ static PRICE_TABLE: Shape = Shape::new(
     ],
 );
 
-pub(super) static SECRET: Shape = Shape {
+pub(crate) static SECRET: Shape = Shape {
     what: "a secret",
     one_of: &["env", "file", "store"],
     keys: &[

