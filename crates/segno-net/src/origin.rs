@@ -13,6 +13,8 @@ pub enum Scheme {
     Http,
     /// Over TLS.
     Https,
+    /// A mail server, by SMTP; a mail says itself how its connection is protected.
+    Smtp,
 }
 
 impl Scheme {
@@ -30,6 +32,7 @@ impl Scheme {
         match self {
             Self::Http => 80,
             Self::Https => 443,
+            Self::Smtp => 587,
         }
     }
 }
@@ -39,6 +42,7 @@ impl fmt::Display for Scheme {
         formatter.write_str(match self {
             Self::Http => "http",
             Self::Https => "https",
+            Self::Smtp => "smtp",
         })
     }
 }
@@ -146,6 +150,11 @@ impl FromStr for Origin {
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return Err(invalid("expected scheme, host and port, without a path"));
         }
+        // A mail server has no URLs of its own, only a grant.
+        if url.scheme() == "smtp" && url.username().is_empty() && url.password().is_none() {
+            let port = url.port().unwrap_or_else(|| Scheme::Smtp.default_port());
+            return Self::new(Scheme::Smtp, url.host_str().unwrap_or_default(), port);
+        }
         Self::of(&url)
     }
 }
@@ -191,6 +200,8 @@ mod tests {
             ("http://crm.example.com:8080", "http://crm.example.com:8080"),
             ("http://[::1]:9000", "http://[::1]:9000"),
             ("https://bücher.example", "https://xn--bcher-kva.example"),
+            ("smtp://Mail.example.com:587", "smtp://mail.example.com"),
+            ("smtp://mail.example.com:25", "smtp://mail.example.com:25"),
         ];
         for (text, expected) in cases {
             assert_eq!(text.parse::<Origin>().unwrap().to_string(), expected);

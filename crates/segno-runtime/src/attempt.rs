@@ -9,7 +9,7 @@ use tokio::sync::{OnceCell, broadcast};
 use segno_core::{
     AgentConfig, Budget, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit,
     MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
-    Request, RunId, Terms, ToolCall, ToolReturn, Toolbox, Transcript, TraversedEntity, TraversedRelation,
+    Request, RunId, Terms, ToolCall, ToolName, ToolReturn, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
 use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
@@ -17,6 +17,7 @@ use segno_memory::{
 use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
 use segno_sandbox::{CallContext, CallErrorKind, Received, Session};
 use segno_store::{Parent, Started};
+use serde_json::Value;
 
 use crate::bindings::{Bindings, Sessions, describe};
 use crate::driver::is_free;
@@ -58,6 +59,7 @@ pub(crate) struct Heritage {
     pub(crate) depth: u32,
     pub(crate) budget: Option<Budget>,
     pub(crate) ask_effects: bool,
+    pub(crate) user: Value,
 }
 
 impl Heritage {
@@ -68,6 +70,7 @@ impl Heritage {
             depth: started.depth,
             budget: started.budget,
             ask_effects: started.ask_effects,
+            user: started.request.user.clone(),
         }
     }
 }
@@ -101,6 +104,10 @@ pub(crate) struct Attempt {
     pub(crate) request: Request,
     /// What the model is sent; none for other operations.
     pub(crate) reading: Option<Reading>,
+    /// The declarative tool that asks for it, if one does.
+    pub(crate) tool: Option<ToolName>,
+    /// What the caller says of the user, for what a declarative tool asks for; null else.
+    pub(crate) user: Value,
 }
 
 impl Attempt {
@@ -125,6 +132,8 @@ impl Attempt {
             Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
                 Err(certain(FailureCode::Internal, "it is no attempt of its own".to_owned()))
             }
+            Request::ApiCall(call) => within(timeout, self.call_endpoint(call)).await,
+            Request::Email(mail) => within(timeout, self.send_mail(mail)).await,
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None => {
@@ -357,6 +366,7 @@ impl Attempt {
             structured: output.structured,
             text,
             is_error: output.is_error,
+            ..ToolReturn::default()
         }))
     }
 }

@@ -34,7 +34,7 @@ use crate::tool::{Tool, ToolDescription};
 pub(crate) const WORKSPACE: &str = "workspace";
 
 /// The tenant that seeds belong to.
-const DEFAULT_TENANT: &str = "default";
+pub(crate) const DEFAULT_TENANT: &str = "default";
 
 /// Everything that a name in a configuration can stand for.
 pub(crate) struct Bindings {
@@ -140,22 +140,43 @@ impl Bindings {
                 return Err(AttemptError { missing, ..certain(FailureCode::Unavailable, message) });
             }
         };
+        self.remember(name, key);
+        Ok(())
+    }
+
+    /// Reads a secret that a declarative tool refers to, as of now; it is scrubbed from then on.
+    pub(crate) async fn reveal(
+        &self,
+        reference: &SecretRef,
+        now: Timestamp,
+    ) -> Result<Secret, SecretUnavailable> {
+        let secret = self.secret_source.read(reference, now).await?;
+        let name = match reference {
+            SecretRef::Env(name) => format!("env {name}"),
+            SecretRef::File(path) => format!("file {}", path.display()),
+            SecretRef::Store(name) => name.clone(),
+        };
+        self.remember(&name, secret.clone());
+        Ok(secret)
+    }
+
+    /// Scrubs a secret from now on; a few earlier ones of the same name may still be echoed.
+    fn remember(&self, name: &str, key: Secret) {
         let is_known = |stored: &BTreeMap<String, Vec<Secret>>| {
             let latest = stored.get(name).and_then(|versions| versions.last());
             latest.is_some_and(|latest| latest.expose() == key.expose())
         };
         if is_known(&self.stored.read().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(());
+            return;
         }
         let mut stored = self.stored.write().unwrap_or_else(PoisonError::into_inner);
-        let versions = stored.entry(name.clone()).or_default();
+        let versions = stored.entry(name.to_owned()).or_default();
         versions.retain(|version| version.expose() != key.expose());
         versions.push(key);
         let old = versions.len().saturating_sub(VERSIONS_KEPT);
         versions.drain(..old);
         let secrets = self.known.clone().hiding(stored.values().flatten());
         *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
-        Ok(())
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -324,6 +345,7 @@ impl Bindings {
                 idempotent: None,
                 destructive: None,
                 declared: Some(description.class),
+                document: None,
                 trusted: true,
             };
             catalogue.insert(name.clone(), tool);
@@ -344,6 +366,7 @@ impl Bindings {
                     idempotent: tool.annotations.idempotent,
                     destructive: tool.annotations.destructive,
                     declared: None,
+                    document: None,
                     trusted,
                 };
                 catalogue.insert(name, tool);

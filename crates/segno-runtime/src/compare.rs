@@ -180,6 +180,8 @@ pub(crate) fn payload(request: &Request) -> Value {
         Request::MemoryCreate(create) => serde_json::to_value(create),
         Request::MemoryTraverse(traverse) => serde_json::to_value(traverse),
         Request::ToolCall(call) => serde_json::to_value(call),
+        Request::ApiCall(call) => serde_json::to_value(call),
+        Request::Email(mail) => serde_json::to_value(mail),
         Request::AgentCall(call) => serde_json::to_value(call),
         Request::Input(input) => serde_json::to_value(input),
         Request::Timer(timer) => serde_json::to_value(timer),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segno_core::{EffectClass, Failure, FailureCode, OperationId, Outcome, Terms, Timestamp, Verdict};
+use segno_core::{EffectClass, Failure, FailureCode, Outcome, Terms, Timestamp, Verdict};
 use segno_net::{Client, NetError, Request};
 use segno_sandbox::Received;
 use segno_tools::{ApiCall, ApiResponse, Path, Violation};
@@ -27,7 +27,6 @@ const LONGEST_WISH: Duration = Duration::from_secs(3600);
 pub(crate) struct Exchange<'a> {
     pub(crate) call: &'a ApiCall,
     pub(crate) terms: &'a Terms,
-    pub(crate) operation: OperationId,
     pub(crate) attempt: u32,
     pub(crate) now: Timestamp,
     /// The secrets that the call refers to.

@@ -16,8 +16,9 @@ use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
 use segno_workspace::{AgentFile, Loaded, ModelBinding, Severity, Workspace};
 
 use crate::attempt::RunContext;
-use crate::bindings::{Bindings, Sessions, WORKSPACE, make_folder};
+use crate::bindings::{DEFAULT_TENANT, Bindings, Sessions, WORKSPACE, make_folder};
 use crate::clock::{Clock, SystemClock};
+use crate::declared::Endpoints;
 use crate::dispatch::{Dispatcher, Load, Target};
 use crate::error::{EngineError, OpenError};
 use crate::handle::{RunEnd, RunEvent};
@@ -41,6 +42,7 @@ struct Inner {
     store: Arc<dyn Store>,
     owners: Owners,
     dispatcher: Dispatcher,
+    endpoints: Endpoints,
     clock: Arc<dyn Clock>,
     observers: Vec<Arc<dyn Observer>>,
 }
@@ -64,7 +66,8 @@ impl Inner {
             ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
-        Self { workspace, bindings, store, owners, dispatcher, clock, observers }
+        let endpoints = Endpoints::default();
+        Self { workspace, bindings, store, owners, dispatcher, endpoints, clock, observers }
     }
 }
 
@@ -223,7 +226,13 @@ impl Engine {
         settings.secrets.clear();
         settings.models.clear();
         settings.telemetry = None;
-        let workspace = Workspace { root: root.to_owned(), settings, agents: BTreeMap::new() };
+        let workspace = Workspace {
+            root: root.to_owned(),
+            settings,
+            toolkits: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            agents: BTreeMap::new(),
+        };
         let (store, _) = open_store(&workspace).await?;
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
         let bindings = Arc::new(
@@ -290,7 +299,7 @@ impl Engine {
     /// # Errors
     /// When there is no such agent, or its tools are not what its file expects.
     pub async fn agent_config(&self, agent: &AgentName) -> Result<AgentConfig, EngineError> {
-        Ok(self.resolve(self.agent(agent)?).await?.0)
+        Ok(self.resolve(self.agent(agent)?, DEFAULT_TENANT).await?.0)
     }
 
     /// What the effects of this process are up against, as of now.
@@ -361,10 +370,11 @@ impl Engine {
         })
     }
 
-    /// An agent with what its servers offer now, and the digests of their modules.
+    /// An agent with what its servers offer now and the declarative tools of a tenant, and the digests of their modules.
     pub(crate) async fn resolve(
         &self,
         file: &AgentFile,
+        tenant: &str,
     ) -> Result<(AgentConfig, BTreeMap<String, String>), EngineError> {
         let bindings = &self.inner.bindings;
         let servers = file.servers(bindings.settings());
@@ -372,11 +382,18 @@ impl Engine {
         for server in &servers {
             digests.insert(server.clone(), bindings.server(server).await?.digest().to_string());
         }
-        let catalogue = bindings.catalogue(servers).await?;
-        let config = file
+        let mut catalogue = bindings.catalogue(servers).await?;
+        catalogue.extend(self.workspace().declared_tools(tenant));
+        let mut config = file
             .resolve(&catalogue)
             .map_err(|diagnostics| EngineError::Agent { name: file.name.clone(), diagnostics })?;
+        self.admit_handoffs(&mut config);
         Ok((config, digests))
+    }
+
+    /// The clients of declarative tools.
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.inner.endpoints
     }
 
     /// Who this process is, to own a run.

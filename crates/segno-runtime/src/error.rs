@@ -104,6 +104,14 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
+    /// A secret came with the request, and there is no place to keep it.
+    #[error("`{path}` came with the request and cannot be kept in the secret store: {message}")]
+    UserSecret {
+        /// Where it stands.
+        path: String,
+        /// Why not.
+        message: String,
+    },
     /// The workspace has no such agent.
     #[error("there is no agent `{name}`: {}", agents(known))]
     UnknownAgent {

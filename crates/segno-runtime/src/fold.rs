@@ -381,7 +381,7 @@ impl Fold {
     ) -> Result<(), FoldError> {
         for (id, outcome) in replaced {
             let open =
-                |pending: &segno_core::Pending| pending.operation.id == id && pending.outcome.is_none();
+                |pending: &Pending| pending.operation.id == id && pending.outcome.is_none();
             if self.state().pending().iter().any(open) {
                 let replaced = self.machine.replace(id, outcome);
                 replaced.map_err(|error| {

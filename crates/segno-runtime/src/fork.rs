@@ -228,6 +228,9 @@ fn outcome(config: &AgentConfig, view: &OperationView, value: Value) -> Result<O
             Outcome::AgentReturned(AgentReturn { run, status, answer, output, error, usage })
         }
         Request::Input(_) => Outcome::InputGiven(value),
+        Request::ApiCall(_) | Request::Email(_) => {
+            return Err("it is a part of a declarative tool: replace the outcome of the tool".to_owned());
+        }
         Request::Timer(_) => Outcome::TimerFired,
     })
 }

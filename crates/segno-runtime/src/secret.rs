@@ -11,9 +11,10 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use segno_secrets::Secret;
+use segno_tools::{ActionTrace, ApiResponse, ToolError};
 
 use segno_core::{
-    AgentRequest, AgentReturn, Answer, Failure, MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError,
+    AgentRequest, AgentReturn, Answer, EmailReceipt, Failure, MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError,
     ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
 };
 
@@ -118,7 +119,16 @@ impl Secrets {
             }
             Outcome::InputGiven(value) => self.value(value),
             Outcome::TimerFired => {}
-            Outcome::ToolReturned(ToolReturn { structured, text, is_error: _ }) => {
+            Outcome::ApiAnswered(ApiResponse { status: _, headers, body, attempts: _, violations }) => {
+                headers.values_mut().for_each(|text| self.text(text));
+                self.value(body);
+                violations.iter_mut().for_each(|violation| self.text(&mut violation.message));
+            }
+            Outcome::EmailSent(EmailReceipt { message_id }) => {
+                message_id.iter_mut().for_each(|text| self.text(text));
+            }
+            Outcome::ToolReturned(ToolReturn { structured, text, is_error: _, actions }) => {
+                actions.iter_mut().for_each(|trace| self.trace(trace));
                 self.text(text);
                 if let Some(value) = structured {
                     self.value(value);
@@ -129,6 +139,17 @@ impl Secrets {
                 self.scrub_violations(violations);
             }
         }
+    }
+
+    /// Takes every known secret out of what an action of a declarative tool did.
+    fn trace(&self, trace: &mut ActionTrace) {
+        let ActionTrace { place: _, status: _, error, warnings, details } = trace;
+        if let Some(ToolError { code: _, message, details, action: _ }) = error {
+            self.text(message);
+            details.values_mut().for_each(|value| self.value(value));
+        }
+        warnings.iter_mut().for_each(|text| self.text(text));
+        details.values_mut().for_each(|value| self.value(value));
     }
 
     /// Takes every known secret out of a model's reply.
@@ -142,6 +163,7 @@ impl Secrets {
     pub(crate) fn request(&self, request: &mut AgentRequest) {
         self.text(&mut request.text);
         self.value(&mut request.data);
+        self.value(&mut request.user);
     }
 
     /// Takes every known secret out of an answer at a gate.

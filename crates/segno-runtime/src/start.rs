@@ -137,6 +137,7 @@ impl Engine {
         let run = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
         // What is asked is written down: a secret that somebody typed is not.
         self.bindings().secrets().request(&mut request);
+        self.keep_secrets(run, &mut request).await?;
         let mut blobs = Vec::with_capacity(options.attachments.len());
         for NewAttachment { name, media_type, bytes } in options.attachments {
             let digest = digest_bytes(&bytes);
@@ -157,10 +158,11 @@ impl Engine {
         };
         let asked =
             Asked { session: options.session.clone(), after: options.after, model: options.model.clone() };
+        let tenant = request.tenant.clone();
         let beginning = Beginning { asked, ..Beginning::new(run, agent.clone(), request, session) };
         let pinned = match options.model {
             Some(model) => {
-                let (mut config, modules) = self.resolve(self.agent(agent)?).await?;
+                let (mut config, modules) = self.resolve(self.agent(agent)?, &tenant).await?;
                 crate::fork::change_model(&mut config, &model)
                     .map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
                 Some((config, modules))
@@ -229,10 +231,16 @@ impl Engine {
         events: Option<broadcast::Sender<RunEvent>>,
     ) -> Result<Prepared, EngineError> {
         let digest = digest_request(&beginning);
-        let Beginning { run, agent, request, session, key, .. } = beginning;
+        let Beginning { run, agent, mut request, session, key, .. } = beginning;
+        if let Some(tenant) = self.workspace().tenants.get(&request.tenant) {
+            request.tenant_settings = tenant.settings.clone().into();
+            if let Some(zone) = &tenant.time_zone {
+                request.tenant_settings["time_zone"] = zone.clone().into();
+            }
+        }
         let (config, modules) = match beginning.pinned {
             Some(pinned) => pinned,
-            None => self.resolve(self.agent(&agent)?).await?,
+            None => self.resolve(self.agent(&agent)?, &request.tenant).await?,
         };
         let config_json = serde_json::to_string(&config)
             .map_err(|error| EngineError::Config { run, message: error.to_string() })?;
@@ -336,7 +344,8 @@ impl Engine {
                 text: call.text.clone(),
                 data: call.data.clone(),
                 tenant: context.tenant.clone(),
-                attachments: Vec::new(),
+                user: heritage.user.clone(),
+                ..AgentRequest::text("")
             };
             let beginning = Beginning {
                 parent: Some(Parent { run: context.run, operation }),

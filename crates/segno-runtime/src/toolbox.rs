@@ -17,7 +17,7 @@ use segno_sandbox::{CallContext, Received};
 use segno_workspace::{Access, AgentFile, Catalogue, CatalogueTool, Lock};
 use serde_json::{Value, json};
 
-use crate::bindings::{WORKSPACE, describe};
+use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
@@ -56,6 +56,8 @@ pub enum OfferedBy {
     Agent(AgentName),
     /// A tool server of segno.toml.
     Server(String),
+    /// A document of the workspace, `tools/*.json`, by its name: the core performs it.
+    Document(String),
 }
 
 /// Why a tool has its effect class.
@@ -160,6 +162,12 @@ pub enum ToolboxError {
         /// The agent.
         agent: AgentName,
     },
+    /// The tool is a document: each of its parts is journaled, so that a call of it belongs to a run.
+    #[error("`{tool}` is a declarative tool: each of its parts is journaled, so call it from an agent")]
+    IsDocument {
+        /// The tool.
+        tool: ToolName,
+    },
     /// There was no answer.
     #[error("`{tool}` gave no answer: {message}")]
     NoAnswer {
@@ -223,6 +231,7 @@ impl Engine {
             Ok(own) => catalogue.extend(own),
             Err(error) => listing.unreachable.push(("segno".to_owned(), error)),
         }
+        catalogue.extend(self.workspace().declared_tools(DEFAULT_TENANT));
         for server in self.workspace().settings.servers.keys() {
             match self.bindings().catalogue([server.clone()]).await {
                 Ok(offered) => catalogue.extend(offered),
@@ -250,6 +259,7 @@ impl Engine {
     pub async fn tool(&self, name: &ToolName) -> Result<ToolInfo, ToolboxError> {
         let server = self.server_of(name);
         let mut catalogue = self.bindings().catalogue(server.clone()).await?;
+        catalogue.extend(self.workspace().declared_tools(DEFAULT_TENANT));
         if let Some(tool) = catalogue.remove(name) {
             return Ok(self.info(name.clone(), tool));
         }
@@ -338,7 +348,7 @@ impl Engine {
     /// The tool of this name that is an agent, as the first agent that may call it sees it.
     async fn agent_tool(&self, name: &ToolName) -> Result<Option<Tool>, EngineError> {
         for file in self.workspace().agents.values().filter(|file| file.tools.allows(name)) {
-            let (mut config, _) = self.resolve(file).await?;
+            let (mut config, _) = self.resolve(file, DEFAULT_TENANT).await?;
             let tool = config.tools.tools.remove(name).filter(|tool| is_agent(&tool.kind));
             if tool.is_some() {
                 return Ok(tool);
@@ -358,6 +368,9 @@ impl Engine {
     fn kind(&self, name: &ToolName, info: &ToolInfo) -> ToolKind {
         match &info.offered_by {
             OfferedBy::Process | OfferedBy::Server(_) => ToolKind::External,
+            OfferedBy::Document(toolkit) => {
+                ToolKind::Declarative { toolkit: toolkit.clone(), tool: name.as_str().to_owned() }
+            }
             OfferedBy::Agent(agent) => ToolKind::Agent { agent: agent.clone() },
             OfferedBy::Engine => match name.as_str() {
                 "memory.create" => ToolKind::MemoryCreate,
@@ -383,6 +396,7 @@ impl Engine {
         let offered_by = match &tool.kind {
             ToolKind::MemorySearch | ToolKind::MemoryCreate | ToolKind::MemoryTraverse => OfferedBy::Engine,
             ToolKind::Agent { agent } | ToolKind::Handoff { agent } => OfferedBy::Agent(agent.clone()),
+            ToolKind::Declarative { toolkit, .. } => OfferedBy::Document(toolkit.clone()),
             ToolKind::External => server.clone().map_or(OfferedBy::Process, OfferedBy::Server),
         };
         let binding = server.and_then(|server| self.workspace().settings.servers.get(&server));
@@ -419,6 +433,7 @@ struct Call<'c> {
 impl Call<'_> {
     async fn perform(self, kind: ToolKind) -> Result<ToolReturn, ToolboxError> {
         match kind {
+            ToolKind::Declarative { .. } => Err(ToolboxError::IsDocument { tool: self.name.clone() }),
             ToolKind::External => self.external().await,
             ToolKind::MemorySearch => {
                 let (memory, scopes) = self.memory().await?;
@@ -480,7 +495,7 @@ impl Call<'_> {
         session.close().await;
         let output = answered.map_err(|error| no_answer(describe(&error), error.received))?;
         let text = if output.structured.is_some() { String::new() } else { output.text };
-        Ok(ToolReturn { structured: output.structured, text, is_error: output.is_error })
+        Ok(ToolReturn { structured: output.structured, text, is_error: output.is_error, ..ToolReturn::default() })
     }
 
     async fn memory(&self) -> Result<(Arc<dyn Memory>, ScopeSet), ToolboxError> {
@@ -508,7 +523,7 @@ impl Call<'_> {
 }
 
 fn structured(value: Value) -> ToolReturn {
-    ToolReturn { structured: Some(value), text: String::new(), is_error: false }
+    ToolReturn::structured(value)
 }
 
 /// An id that nothing else has.
@@ -519,9 +534,11 @@ fn fresh() -> OperationId {
 fn is_agent(kind: &ToolKind) -> bool {
     match kind {
         ToolKind::Agent { .. } | ToolKind::Handoff { .. } => true,
-        ToolKind::External | ToolKind::MemorySearch | ToolKind::MemoryCreate | ToolKind::MemoryTraverse => {
-            false
-        }
+        ToolKind::External
+        | ToolKind::Declarative { .. }
+        | ToolKind::MemorySearch
+        | ToolKind::MemoryCreate
+        | ToolKind::MemoryTraverse => false,
     }
 }
 

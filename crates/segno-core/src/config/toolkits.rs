@@ -6,56 +6,42 @@ use alloc::sync::Arc;
 
 use segno_tools::{Toolkit, compile};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A document of declarative tools, with its configuration for this agent and tenant. What is stored is the document as it
 /// was written; it is compiled when it is read.
 #[derive(Debug, Clone)]
 pub struct ToolDocument {
-    source: Arc<Value>,
+    toolkit: Toolkit,
     config: Arc<Value>,
-    toolkit: Arc<Toolkit>,
 }
 
 impl ToolDocument {
-    /// Compiles a document; `config` is laid over the defaults that it declares.
-    ///
-    /// # Errors
-    /// The first problem of the document, in words.
-    pub fn new(source: Value, config: Value) -> Result<Self, String> {
-        let compiled = compile(&source);
-        if let Some(problem) = compiled.problems.first() {
-            return Err(problem.to_string());
-        }
-        let toolkit = compiled.toolkit.ok_or_else(|| "the document holds no tool".to_string())?;
-        Ok(Self { source: source.into(), config: config.into(), toolkit: toolkit.into() })
-    }
-
-    /// The document as it was written.
-    pub fn source(&self) -> &Value {
-        &self.source
-    }
-
-    /// What its tools read as `config`, an object.
-    pub fn config(&self) -> &Value {
-        &self.config
+    /// A document that was compiled, with what its tools read as `config`.
+    pub fn new(toolkit: Toolkit, config: Map<String, Value>) -> Self {
+        Self { toolkit, config: Arc::new(config.into()) }
     }
 
     /// The tools.
     pub fn toolkit(&self) -> &Toolkit {
         &self.toolkit
     }
+
+    /// What the tools read as `config`, an object.
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
 }
 
 impl PartialEq for ToolDocument {
     fn eq(&self, other: &Self) -> bool {
-        self.source == other.source && self.config == other.config
+        self.toolkit.source() == other.toolkit.source() && self.config == other.config
     }
 }
 
 impl Serialize for ToolDocument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json!({ "document": &*self.source, "config": &*self.config }).serialize(serializer)
+        json!({ "document": self.toolkit.source(), "config": &*self.config }).serialize(serializer)
     }
 }
 
@@ -65,10 +51,13 @@ impl<'de> Deserialize<'de> for ToolDocument {
         struct Stored {
             document: Value,
             #[serde(default)]
-            config: Value,
+            config: Map<String, Value>,
         }
         let Stored { document, config } = Stored::deserialize(deserializer)?;
-        Self::new(document, config).map_err(de::Error::custom)
+        let compiled = compile(&document);
+        let problem = compiled.problems.first().map(ToString::to_string).unwrap_or_default();
+        let toolkit = compiled.toolkit.ok_or_else(|| de::Error::custom(problem))?;
+        Ok(Self::new(toolkit, config))
     }
 }
 

@@ -297,7 +297,8 @@ pub(crate) fn plan(steps: Value) -> AgentConfig {
 /// The same agent with these documents of declarative tools; all of their tools may be called.
 pub(crate) fn with_documents(mut config: AgentConfig, documents: &[Value]) -> AgentConfig {
     for document in documents {
-        let document = ToolDocument::new(document.clone(), json!({})).expect("a sound document");
+        let toolkit = segno_tools::compile(document).toolkit.expect("a sound document");
+        let document = ToolDocument::new(toolkit, serde_json::Map::new());
         let toolkit = document.toolkit().name().to_owned();
         for declared in document.toolkit().tools() {
             let name = declared.name().parse().expect("a tool name");

@@ -270,9 +270,18 @@ pub(crate) fn target(request: &Request, model: Option<&str>, in_process: bool) -
             let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
             Some(Target::Server(server.to_owned()))
         }
+        Request::ApiCall(call) => Some(Target::Server(receiver(&call.url.to_string()))),
+        Request::Email(mail) => Some(Target::Server(format!("{}:{}", mail.host, mail.port))),
         // A parent waits for its child: it must not stand in its way.
         Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => None,
     }
+}
+
+/// Scheme, host and port of a URL: whoever stands behind them has one queue and one circuit breaker.
+fn receiver(url: &str) -> String {
+    let end = url.find("://").map_or(0, |scheme| scheme + 3);
+    let host = url[end..].find(['/', '?', '#']).map_or(url.len(), |path| end + path);
+    url[..host].to_owned()
 }
 
 fn refused(code: FailureCode, message: String, after: Option<Duration>) -> AttemptError {

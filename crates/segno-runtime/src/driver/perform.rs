@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segno_core::{Failure, FailureCode, Operation, Outcome, Request};
+use segno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolName};
 use segno_sandbox::Received;
 use segno_store::Message;
+use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError};
 use tokio::time::Instant;
 
@@ -84,6 +85,11 @@ impl Driver {
             attempt,
             terms: operation.terms,
             request: operation.request.clone(),
+            tool: self.tool_above(operation.id),
+            user: match &operation.request {
+                Request::ApiCall(_) | Request::Email(_) => state.request().user.clone(),
+                _ => Value::Null,
+            },
             reading: match &operation.request {
                 Request::ModelCompletion(completion) => state.reading(&self.context.config, completion).ok(),
                 Request::MemorySearch(_)
@@ -96,6 +102,17 @@ impl Driver {
                 | Request::Input(_)
                 | Request::Timer(_) => None,
             },
+        }
+    }
+
+    /// The declarative tool that asks for an operation.
+    fn tool_above(&self, id: OperationId) -> Option<ToolName> {
+        let state = self.machine.state();
+        let above = state.parent_of(id)?;
+        let mut pending = state.pending().iter();
+        match &pending.find(|pending| pending.operation.id == above)?.operation.request {
+            Request::ToolCall(call) => Some(call.tool_name.clone()),
+            _ => None,
         }
     }
 

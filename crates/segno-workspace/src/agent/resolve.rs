@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use segno_core::{AgentConfig, EffectClass, SEMANTICS, Tool, ToolKind, ToolName, ToolPattern, Toolbox};
+use segno_core::{
+    AgentConfig, EffectClass, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind, ToolName, ToolPattern, Toolbox,
+};
 
 use super::{AgentFile, callees};
 use crate::catalogue::{Catalogue, CatalogueTool};
@@ -60,6 +62,7 @@ impl AgentFile {
             return Err(diagnostics);
         }
         Ok(AgentConfig {
+            toolkits: self.documents(catalogue),
             name: self.name.clone(),
             version: self.version.clone(),
             semantics: SEMANTICS,
@@ -69,6 +72,18 @@ impl AgentFile {
             memory_scope: self.memory_scope,
             limits: self.limits,
         })
+    }
+
+    /// The documents of the declarative tools that the agent allows, each with its configuration.
+    fn documents(&self, catalogue: &Catalogue) -> ToolDocuments {
+        let allowed = catalogue.iter().filter(|(name, _)| self.tools.allows(name));
+        let declared = allowed.filter_map(|(_, tool)| tool.document.as_ref());
+        let documents = declared.map(|declared| {
+            let name = declared.toolkit.name();
+            let config = declared.config_with(self.tools.toolkits.get(name));
+            (name.to_owned(), ToolDocument::new(declared.toolkit.clone(), config))
+        });
+        documents.collect()
     }
 
     fn tool(&self, name: &ToolName, offered: &CatalogueTool) -> Tool {

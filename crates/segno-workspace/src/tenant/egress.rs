@@ -44,7 +44,21 @@ pub(super) fn origin(text: &str) -> Result<String, &'static str> {
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
         return Err("a grant is for a whole host: expected no path");
     }
+    if url.scheme() == "smtp" && url.username().is_empty() && url.password().is_none() {
+        return mail_server(&url);
+    }
     origin_of(&url)
+}
+
+/// A mail server: its port is 587 where none is written.
+fn mail_server(url: &Url) -> Result<String, &'static str> {
+    let host = Host::parse(url.host_str().unwrap_or_default());
+    let host = host.map_err(|_| "its host is neither a name nor an address")?;
+    match url.port() {
+        Some(0) => Err("there is no port 0"),
+        Some(587) | None => Ok(format!("smtp://{host}")),
+        Some(port) => Ok(format!("smtp://{host}:{port}")),
+    }
 }
 
 /// The origin of an address.

@@ -1,0 +1,176 @@
+//! What the parts of declarative tools need besides themselves: whom a tenant may reach, and secrets.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use segno_core::{AgentRequest, FailureCode, Outcome, RunId, Timestamp, ToolKind, ToolName};
+use segno_net::{Client, Egress, Origin};
+use segno_secrets::{Put, Secret, SecretName};
+use segno_tools::{ApiCall, Email, Path, Text};
+use segno_workspace::{SecretRef, Workspace};
+use serde_json::{Value, json};
+
+use crate::attempt::{Attempt, certain};
+use crate::endpoint::{Exchange, references};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::mail;
+use crate::policy::AttemptError;
+use crate::secret_source::SecretUnavailable;
+
+/// How long a secret is kept that came with a request. A run that waits longer asks for it again.
+const REQUEST_SECRET_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// What stands in a request where a secret stood: the name that it has in the secret store.
+const REFERENCE: &str = "segno_secret";
+
+/// Clients under the rules of each tenant, kept for their connections.
+#[derive(Default)]
+pub(crate) struct Endpoints(Mutex<BTreeMap<String, Client>>);
+
+impl Endpoints {
+    /// The client of a tenant. Of one without a file nobody may be reached.
+    fn client(&self, workspace: &Workspace, tenant: &str) -> Client {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(tenant) {
+            return client.clone();
+        }
+        let grants = workspace.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.egress);
+        // They were checked when the workspace was read; one that is no origin grants nothing.
+        let origins = grants.filter_map(|grant| grant.parse::<Origin>().ok());
+        let client = Client::new(Egress::new(origins));
+        if workspace.tenants.contains_key(tenant) {
+            clients.insert(tenant.to_owned(), client.clone());
+        }
+        client
+    }
+}
+
+impl Attempt {
+    /// Calls an endpoint once.
+    pub(crate) async fn call_endpoint(&self, call: &ApiCall) -> Result<Outcome, AttemptError> {
+        let now = self.context.engine.now();
+        let mut secrets = BTreeMap::new();
+        for path in references(call) {
+            let secret = self.secret(path, now).await?;
+            secrets.insert(path.clone(), secret.expose().to_owned());
+        }
+        let engine = &self.context.engine;
+        let client = engine.endpoints().client(engine.workspace(), &self.context.tenant);
+        let (terms, attempt) = (&self.terms, self.attempt);
+        Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await
+    }
+
+    /// Sends a mail once.
+    pub(crate) async fn send_mail(&self, mail: &Email) -> Result<Outcome, AttemptError> {
+        let now = self.context.engine.now();
+        let texts = mail.username.iter().chain(&mail.password);
+        let references: Vec<&Path> = texts.flat_map(Text::secrets).map(|secret| &secret.path).collect();
+        let mut secrets = BTreeMap::new();
+        for path in references {
+            secrets.insert(path.clone(), self.secret(path, now).await?.expose().to_owned());
+        }
+        let resolve = |text: &Text| {
+            let resolved = text.resolve(|path| secrets.get(path).cloned());
+            resolved.map_err(|error| certain(FailureCode::Unavailable, error.to_string()))
+        };
+        let login = match (&mail.username, &mail.password) {
+            (Some(name), Some(password)) => Some((resolve(name)?, resolve(password)?)),
+            _ => None,
+        };
+        let engine = &self.context.engine;
+        let client = engine.endpoints().client(engine.workspace(), &self.context.tenant);
+        let timeout = Duration::from_millis(self.terms.timeout_ms);
+        mail::send(mail, login, &self.operation.to_string(), client.egress(), timeout).await
+    }
+
+    /// The secret that a part refers to, as of now; it is scrubbed from then on.
+    async fn secret(&self, path: &Path, now: Timestamp) -> Result<Secret, AttemptError> {
+        let workspace = self.context.engine.workspace();
+        let tenant = self.context.tenant.as_str();
+        let written = path.to_string();
+        let reference = match written.strip_prefix("secrets.") {
+            Some(name) => {
+                let toolkit = self.toolkit().unwrap_or_default();
+                workspace.toolkit_secret(tenant, toolkit, name).cloned().ok_or_else(|| {
+                    let message = format!(
+                        "the tenant `{tenant}` has no secret `{name}` for `{toolkit}`: add it to `[tools.{toolkit}.secrets]` of tenants/{tenant}.toml"
+                    );
+                    certain(FailureCode::Unavailable, message)
+                })?
+            }
+            None => {
+                let kept = at(&self.user, path).and_then(|value| value[REFERENCE].as_str());
+                SecretRef::Store(kept.map(str::to_owned).ok_or_else(|| {
+                    certain(FailureCode::Unavailable, format!("the request came without `{written}`"))
+                })?)
+            }
+        };
+        self.context.bindings.reveal(&reference, now).await.map_err(|error| {
+            let missing = match &error {
+                SecretUnavailable::NotStored { name } => Some(name.clone()),
+                _ => None,
+            };
+            let message = format!("the secret `{written}` cannot be read: {error}");
+            AttemptError { missing, ..certain(FailureCode::Unavailable, message) }
+        })
+    }
+
+    /// The document whose tool asks for this.
+    fn toolkit(&self) -> Option<&str> {
+        let tool = self.tool.as_ref()?;
+        match &self.context.config.tools.tools.get(tool)?.kind {
+            ToolKind::Declarative { toolkit, .. } => Some(toolkit),
+            _ => None,
+        }
+    }
+}
+
+/// What stands at a path below `user`.
+fn at<'v>(user: &'v Value, path: &Path) -> Option<&'v Value> {
+    let written = path.to_string();
+    written.strip_prefix("user.")?.split('.').try_fold(user, |value, name| value.get(name))
+}
+
+impl Engine {
+    /// Puts the secrets that came with a request into the secret store, and references in their place.
+    pub(crate) async fn keep_secrets(&self, run: RunId, request: &mut AgentRequest) -> Result<(), EngineError> {
+        for path in SECRET_PATHS {
+            let Some(place) = path.iter().try_fold(&mut request.user, |value, name| value.get_mut(name)) else {
+                continue;
+            };
+            let Value::String(value) = place else { continue };
+            let failed = |message: String| EngineError::UserSecret { path: format!("user.{}", path.join(".")), message };
+            let name = format!("request.{run}.{}", path.join("."));
+            let known: SecretName = name.parse().map_err(|error| failed(format!("{error}")))?;
+            let source = self.bindings().secret_source();
+            let store = source.make().await.map_err(|error| failed(error.to_string()))?;
+            let now = self.now().as_millis();
+            let mut put = Put::new(Secret::new(value), now);
+            put.expires_at = Some(now.saturating_add(REQUEST_SECRET_MS));
+            store.put(source.tenant(), &known, put).await.map_err(|error| failed(error.to_string()))?;
+            *place = json!({ REFERENCE: name });
+        }
+        Ok(())
+    }
+
+    /// Lets an agent hand over to those whom its declarative tools name.
+    pub(crate) fn admit_handoffs(&self, config: &mut segno_core::AgentConfig) {
+        let plain = |name: &str| name.replace('-', "_");
+        let documents = config.toolkits.values();
+        let named = documents.flat_map(|document| document.toolkit().tools()).filter(|tool| {
+            tool.name().parse::<ToolName>().is_ok_and(|name| config.tools.tools.contains_key(&name))
+        });
+        let named: Vec<String> = named.flat_map(|tool| tool.mentions().agents).map(plain).collect();
+        for (name, file) in &self.workspace().agents {
+            if named.contains(&plain(name.as_str())) {
+                let callee = segno_core::Callee { budget: file.limits.budget() };
+                config.agents.entry(name.clone()).or_insert(callee);
+            }
+        }
+    }
+}
+
+/// The places of a caller's context that hold secrets.
+const SECRET_PATHS: [&[&str]; 1] = [&["auth_token"]];
