@@ -169,3 +169,20 @@ pub(crate) fn statuses(finished: &Finished) -> Vec<String> {
         })
         .collect()
 }
+
+/// Prints a value with sorted keys, whatever order its maps keep.
+pub(crate) fn printed(value: &Value) -> String {
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(sorted).collect(),
+            Value::Object(fields) => {
+                let mut fields: Vec<_> =
+                    fields.iter().map(|(name, field)| (name.clone(), sorted(field))).collect();
+                fields.sort_by(|(left, _), (right, _)| left.cmp(right));
+                Value::Object(fields.into_iter().collect())
+            }
+            other => other.clone(),
+        }
+    }
+    serde_json::to_string_pretty(&sorted(value)).unwrap()
+}
