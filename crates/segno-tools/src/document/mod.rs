@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::json;
 use crate::limits::{MAX_DOCUMENT_DEPTH, MAX_DOCUMENT_VALUES, MAX_STRING};
 use crate::path::Path;
 use crate::problem::{Problem, Report, item, member};
@@ -105,7 +106,7 @@ fn check_size(
             }
         }
         Value::Object(fields) => {
-            for (name, field) in fields {
+            for (name, field) in json::sorted(fields) {
                 if name.len() > MAX_STRING {
                     check_length(name, pointer, report);
                     continue;
