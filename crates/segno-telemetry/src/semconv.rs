@@ -67,6 +67,10 @@ names! {
     GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens";
     /// Tokens received, as the provider counts.
     GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens";
+    /// The method of an HTTP call.
+    HTTP_REQUEST_METHOD = "http.request.method";
+    /// The status of its answer.
+    HTTP_RESPONSE_STATUS_CODE = "http.response.status_code";
 }
 
 names! {

@@ -228,6 +228,10 @@ pub enum OperationKind {
     Question,
     /// A wait for a time.
     Timer,
+    /// A call of an HTTP endpoint by a declarative tool.
+    Http,
+    /// A mail of a declarative tool.
+    Mail,
     /// A kind that this release does not know.
     Unknown,
 }
@@ -243,6 +247,8 @@ impl OperationKind {
         Self::Agent,
         Self::Question,
         Self::Timer,
+        Self::Http,
+        Self::Mail,
         Self::Unknown,
     ];
 
@@ -257,6 +263,8 @@ impl OperationKind {
             Self::Agent => "agent",
             Self::Question => "question",
             Self::Timer => "timer",
+            Self::Http => "http",
+            Self::Mail => "mail",
             Self::Unknown => "unknown",
         }
     }
@@ -271,6 +279,8 @@ impl OperationKind {
             "memory traverse" => (Self::MemoryTraverse, None),
             "question" => (Self::Question, None),
             "timer" => (Self::Timer, None),
+            _ if METHODS.iter().any(|method| label.starts_with(method)) => (Self::Http, None),
+            _ if label.starts_with("mail to ") => (Self::Mail, None),
             _ => match (quoted("tool"), quoted("agent")) {
                 (Some(tool), _) => (Self::Tool, Some(tool)),
                 (None, Some(agent)) => (Self::Agent, Some(agent)),
@@ -279,3 +289,6 @@ impl OperationKind {
         }
     }
 }
+
+/// How the label of an HTTP call begins. Its URL holds values of a run, so that it is no name of a span.
+const METHODS: [&str; 5] = ["GET http", "POST http", "PUT http", "PATCH http", "DELETE http"];

@@ -180,6 +180,8 @@ fn every_kind_of_request_is_known_by_its_label() {
             | Request::MemoryCreate(_)
             | Request::MemoryTraverse(_)
             | Request::ToolCall(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
             | Request::AgentCall(_)
             | Request::Input(_)
             | Request::Timer(_) => {}

@@ -32,6 +32,8 @@ fn the_names_are_those_of_the_pinned_release() {
         theirs::GEN_AI_TOOL_TYPE,
         theirs::GEN_AI_USAGE_INPUT_TOKENS,
         theirs::GEN_AI_USAGE_OUTPUT_TOKENS,
+        theirs::HTTP_REQUEST_METHOD,
+        theirs::HTTP_RESPONSE_STATUS_CODE,
     ];
     let mut expected: Vec<&str> = released.into_iter().chain(YOUNGER).collect();
     let mut ours = semconv::CONVENTIONAL.to_vec();

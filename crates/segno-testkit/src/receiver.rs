@@ -168,7 +168,7 @@ impl Tool for SimulatedTool {
             }
             Course::Refused => {
                 tokio::time::sleep(there).await;
-                Ok(ToolReturn { structured: None, text: "it does not want to".into(), is_error: true })
+                Ok(ToolReturn { text: "it does not want to".into(), is_error: true, ..ToolReturn::default() })
             }
             Course::LostKnown => {
                 tokio::time::sleep(there).await;

@@ -82,6 +82,8 @@ fn outcome(request: &Request, risk: f64) -> Outcome {
         },
         Request::ModelCompletion(_)
         | Request::MemoryTraverse(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
         | Request::AgentCall(_)
         | Request::Input(_)
         | Request::Timer(_) => panic!("the example has no such step"),

@@ -212,9 +212,11 @@ impl Driver {
             }
             Input::Attempted { operation, attempt, result: Err(error) } if self.ended.is_some() => {
                 let message = format!("attempt {attempt} had no answer ({})", error.failure.message);
+                // What this attempt did not do, one before it may have done.
+                let doubtful = self.progress.get(&operation).is_some_and(|progress| progress.doubtful);
                 let failure = match error.received {
-                    Received::No => error.failure,
-                    Received::Possibly => policy::indeterminate(&message),
+                    Received::No if !doubtful => error.failure,
+                    Received::No | Received::Possibly => policy::indeterminate(&message),
                 };
                 self.record_late(operation, Outcome::Failed(failure));
                 Ok(())

@@ -91,7 +91,7 @@ impl Tool for Counted {
             Behaviour::Echo => Ok(ToolReturn::structured(invocation.arguments)),
             Behaviour::Answer(value) => Ok(ToolReturn::structured(value.clone())),
             Behaviour::Error(text) => {
-                Ok(ToolReturn { structured: None, text: (*text).to_owned(), is_error: true })
+                Ok(ToolReturn { text: (*text).to_owned(), is_error: true, ..ToolReturn::default() })
             }
             Behaviour::Lost(received) => lost(*received),
             Behaviour::LostFirst(times, received) if calls <= *times => lost(*received),

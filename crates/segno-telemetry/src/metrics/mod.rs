@@ -269,6 +269,8 @@ impl Inner {
             | OperationKind::Agent
             | OperationKind::Question
             | OperationKind::Timer
+            | OperationKind::Http
+            | OperationKind::Mail
             | OperationKind::Unknown => {}
         }
     }

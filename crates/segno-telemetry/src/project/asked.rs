@@ -13,6 +13,7 @@ use crate::span::{Kind, OperationFacts, OperationKind, Span, Status, Subject, Va
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) operation: OperationId,
+    pub(super) parent: Option<OperationId>,
     pub(super) step: u64,
     pub(super) label: &'a str,
     pub(super) class: EffectClass,
@@ -23,6 +24,8 @@ pub(super) struct Asking<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) operation: OperationId,
+    /// The call of a declarative tool that asks for it.
+    pub(super) parent: Option<OperationId>,
     /// The step; none for an operation whose request was not seen.
     pub(super) step: Option<u64>,
     pub(super) kind: OperationKind,
@@ -60,6 +63,7 @@ impl Asked {
         let object = object.map(str::to_owned);
         let mut asked = Self {
             operation: asking.operation,
+            parent: asking.parent,
             step: Some(asking.step),
             kind,
             object,
@@ -81,6 +85,7 @@ impl Asked {
     pub(super) fn unknown(operation: OperationId) -> Self {
         Self {
             operation,
+            parent: None,
             step: None,
             kind: OperationKind::Unknown,
             object: None,
@@ -169,7 +174,10 @@ impl Asked {
                 add(name::GEN_AI_INPUT_MESSAGES, content.message("user", &call.text, None));
             }
             Request::Input(input) => add(name::SEGNO_QUESTION, content.text(|| input.question.clone())),
-            Request::Timer(_) => {}
+            Request::ApiCall(call) => {
+                add(name::HTTP_REQUEST_METHOD, Some(call.method.as_str().to_owned()));
+            }
+            Request::Email(_) | Request::Timer(_) => {}
         }
     }
 
@@ -183,7 +191,7 @@ impl Asked {
 
     pub(super) fn span_kind(&self) -> Kind {
         match self.kind {
-            OperationKind::Chat => Kind::Client,
+            OperationKind::Chat | OperationKind::Http | OperationKind::Mail => Kind::Client,
             OperationKind::Tool
             | OperationKind::MemorySearch
             | OperationKind::MemoryCreate
@@ -254,7 +262,11 @@ fn operation_name(kind: OperationKind) -> Option<&'static str> {
         OperationKind::MemorySearch | OperationKind::MemoryTraverse => Some(name::SEARCH_MEMORY),
         OperationKind::MemoryCreate => Some(name::CREATE_MEMORY),
         OperationKind::Agent => Some(name::INVOKE_AGENT),
-        OperationKind::Question | OperationKind::Timer | OperationKind::Unknown => None,
+        OperationKind::Question
+        | OperationKind::Timer
+        | OperationKind::Http
+        | OperationKind::Mail
+        | OperationKind::Unknown => None,
     }
 }
 

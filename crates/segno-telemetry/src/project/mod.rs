@@ -23,6 +23,7 @@ pub struct Entry<'a> {
     seq: u64,
     at: Timestamp,
     operation: Option<OperationId>,
+    parent: Option<OperationId>,
     body: &'a Body,
     request: Option<&'a Request>,
 }
@@ -30,7 +31,7 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// A record that was appended, with the sequence number that the store gave it.
     pub fn new(seq: u64, record: &'a NewRecord) -> Self {
-        Self { seq, at: record.at, operation: record.operation, body: &record.body, request: None }
+        Self { seq, at: record.at, operation: record.operation, parent: record.parent, body: &record.body, request: None }
     }
 
     /// With a `requested` record: what was asked for, which the journal does not hold since it follows from a fold.
@@ -49,6 +50,7 @@ impl<'a> From<&'a Record> for Entry<'a> {
             seq: record.seq,
             at: record.at,
             operation: record.operation,
+            parent: record.parent,
             body: &record.body,
             request: None,
         }
@@ -363,7 +365,8 @@ impl State {
         if self.step.as_ref().is_some_and(|open| open.number != *step) {
             self.leave_step(entry.at, spans);
         }
-        let asking = Asking { operation, step: *step, label, class: *class, request: entry.request };
+        let (parent, request) = (entry.parent, entry.request);
+        let asking = Asking { operation, parent, step: *step, label, class: *class, request };
         let asked = Asked::new(&self.shared, asking);
         if let Some(fallback) = asked.fallback
             && fallback != self.fallback

@@ -189,7 +189,9 @@ impl Open {
             };
             spans.push(self.attempt_span(shared, &attempt, end, code));
         }
-        let step = self.asked.step.map(|step| SpanId::of_step(shared.run, step));
+        // What a declarative tool asks for is a part of its call.
+        let tool = self.asked.parent.map(|tool| SpanId::of_operation(shared.run, tool));
+        let step = tool.or_else(|| self.asked.step.map(|step| SpanId::of_step(shared.run, step)));
         spans.push(Span {
             trace: shared.trace,
             id: SpanId::of_operation(shared.run, self.asked.operation),

@@ -81,7 +81,11 @@ pub(super) fn describe(
             add(name::SEGNO_GIVEN, given.map(Value::Text));
             None
         }
-        Outcome::TimerFired => None,
+        Outcome::ApiAnswered(response) => {
+            add(name::HTTP_RESPONSE_STATUS_CODE, Some(Value::from(u64::from(response.status))));
+            None
+        }
+        Outcome::EmailSent(_) | Outcome::TimerFired => None,
         Outcome::Failed(failure) => {
             facts.lost_attempts = failure.lost_attempts;
             Some((failure.code.as_str(), failure.message.as_str()))

@@ -115,7 +115,7 @@ impl Tool for SoakTool {
             }
             (Course::Refused, _) => {
                 tokio::time::sleep(there).await;
-                Ok(ToolReturn { structured: None, text: "it does not want to".into(), is_error: true })
+                Ok(ToolReturn { text: "it does not want to".into(), is_error: true, ..ToolReturn::default() })
             }
             (Course::LostKnown, _) => {
                 tokio::time::sleep(there).await;

@@ -169,6 +169,8 @@ fn check(report: &Report, text: &Located<String>, references: &[Reference], read
                 }
                 check_member(report, span, "memory", member, &["hits"]);
             }
+            // What is in them only a run knows.
+            "user" | "workflow" | "flags" => {}
             "steps" => check_step(report, span, member, readable.steps),
             "vars" if matches!(readable.steps, Steps::Before { .. }) => {
                 check_variable(report, span, member, readable.steps);
@@ -189,8 +191,11 @@ fn check(report: &Report, text: &Located<String>, references: &[Reference], read
     }
 }
 
+/// What can be read everywhere.
+const ROOTS: [&str; 6] = ["request", "user", "tenant", "memory", "workflow", "flags"];
+
 fn roots(readable: Readable<'_>) -> Vec<&'static str> {
-    let mut roots = vec!["request", "tenant", "memory"];
+    let mut roots = ROOTS.to_vec();
     if matches!(readable.steps, Steps::Before { .. }) {
         roots.extend(["steps", "vars"]);
     }
@@ -224,7 +229,7 @@ fn check_step(report: &Report, span: Range<usize>, id: Option<&str>, steps: Step
         report
             .error(Code::UnknownName, span, "there is nothing called `steps` here")
             .label("this agent has no `[[steps]]`")
-            .help(format!("known here: {}", list(["request", "tenant", "memory"])));
+            .help(format!("known here: {}", list(ROOTS)));
         return;
     };
     let Some(id) = id else { return };

@@ -7,12 +7,12 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 15] = [
+const TABLE: [(&str, &[&str]); 16] = [
     ("segno-expr", &[]),
-    ("segno-core", &["segno-expr"]),
+    ("segno-core", &["segno-expr", "segno-tools"]),
     ("segno-tools", &["segno-expr"]),
     ("segno-core-wasm", &["segno-core"]),
-    ("segno-workspace", &["segno-core", "segno-expr"]),
+    ("segno-workspace", &["segno-core", "segno-expr", "segno-tools"]),
     ("segno-memory", &["segno-core"]),
     ("segno-models", &["segno-core", "segno-expr", "segno-net"]),
     ("segno-net", &[]),
@@ -27,7 +27,7 @@ const TABLE: [(&str, &[&str]); 15] = [
 ];
 
 /// What the runtime brings together.
-const ROOMS: [&str; 9] = [
+const ROOMS: [&str; 10] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
@@ -36,11 +36,12 @@ const ROOMS: [&str; 9] = [
     "segno-sandbox",
     "segno-secrets",
     "segno-store",
+    "segno-tools",
     "segno-workspace",
 ];
 
 /// What a surface may use: the runtime, and the crates below it for their types.
-const RUNTIME_AND_ROOMS: [&str; 10] = [
+const RUNTIME_AND_ROOMS: [&str; 11] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
@@ -50,11 +51,12 @@ const RUNTIME_AND_ROOMS: [&str; 10] = [
     "segno-sandbox",
     "segno-secrets",
     "segno-store",
+    "segno-tools",
     "segno-workspace",
 ];
 
 /// What the binary is made of.
-const EVERYTHING: [&str; 11] = [
+const EVERYTHING: [&str; 12] = [
     "segno-core",
     "segno-expr",
     "segno-memory",
@@ -65,6 +67,7 @@ const EVERYTHING: [&str; 11] = [
     "segno-secrets",
     "segno-store",
     "segno-telemetry",
+    "segno-tools",
     "segno-workspace",
 ];
 
