@@ -1,5 +1,6 @@
 //! The end of a call: what the journal keeps of it and what the model is told.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -106,7 +107,7 @@ pub struct ToolError {
     pub details: Map<String, Value>,
     /// The action that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<ActionPlace>,
+    pub action: Option<Box<ActionPlace>>,
 }
 
 impl ToolError {

@@ -173,7 +173,7 @@ impl Path {
                     text.push_str(name);
                 }
                 Segment::Name(name) => {
-                    text.push_str(&format!("[{}]", json::print(&Value::from(name.as_str()))))
+                    text.push_str(&format!("[{}]", json::print(&Value::from(name.as_str()))));
                 }
             }
         }

@@ -430,8 +430,10 @@ impl Reader<'_> {
             Some(_) => self.choice(&fields, "level", &Level::ALL),
             None => Some(Level::Info),
         };
-        let text = self.required_text(&fields, "log_message", "what is logged")?;
-        Some(ActionKind::Log { level: level?, message: self.words(&fields.at("log_message"), text)? })
+        let message = self
+            .required_text(&fields, "log_message", "what is logged")
+            .and_then(|text| self.words(&fields.at("log_message"), text));
+        Some(ActionKind::Log { level: level?, message: message? })
     }
 
     fn tool_action(&mut self, value: &Value, pointer: &str) -> Option<ActionKind> {

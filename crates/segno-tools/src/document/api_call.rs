@@ -84,10 +84,9 @@ impl Reader<'_> {
         };
         let class = self.choice(&fields, "effect", &EffectClass::ALL);
         let retries = self.whole(&fields, "retry_count", u64::from(MAX_RETRIES));
-        let idempotency_key = match self.text(&fields, "idempotency_key") {
-            Some(text) => Some(self.expr(&fields.at("idempotency_key"), text, Allowed::default())),
-            None => None,
-        };
+        let idempotency_key = self
+            .text(&fields, "idempotency_key")
+            .map(|text| self.expr(&fields.at("idempotency_key"), text, Allowed::default()));
         if idempotency_key.is_some() && class.is_some_and(|class| class != EffectClass::Keyed) {
             self.warning(
                 fields.at("idempotency_key"),
@@ -289,7 +288,20 @@ impl Reader<'_> {
                 self.problem(pointer, format!("`{name}` is given under both of its names"), "give it once");
             }
         }
-        self.api_call(&Value::Object(renamed), pointer)
+        let (problems, warnings) = (self.report.problems.len(), self.report.warnings.len());
+        let action = self.api_call(&Value::Object(renamed), pointer);
+        // What was found is told where it stands in the document.
+        let told = self.report.problems.iter_mut().skip(problems);
+        for problem in told.chain(self.report.warnings.iter_mut().skip(warnings)) {
+            for (name, written) in [("url", "endpoint"), ("body", "payload")] {
+                let place = member(pointer, name);
+                let rest = problem.pointer.strip_prefix(&place).filter(|_| map.contains_key(written));
+                if let Some(rest) = rest {
+                    problem.pointer = format!("{}{rest}", member(pointer, written));
+                }
+            }
+        }
+        action
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Value, json};
 
+use super::actions::transpose;
 use super::reader::{Fields, Reader};
 use crate::parameters::{Parameter, schema};
 use crate::tool::{Auth, Tool};
@@ -43,10 +44,7 @@ impl Reader<'_> {
                 Vec::new()
             }
         };
-        let output = match fields.get("output") {
-            Some(output) => Some(self.value(&fields.at("output"), output)?),
-            None => None,
-        };
+        let output = fields.get("output").map(|output| self.value(&fields.at("output"), output));
         let list = |reader: &mut Self, name: &str| match fields.get(name) {
             Some(actions) => reader.actions(actions, &fields.at(name), 0),
             None => Vec::new(),
@@ -69,7 +67,7 @@ impl Reader<'_> {
             actions,
             on_success,
             on_failure,
-            output,
+            output: transpose(output)?,
             auth: auth.clone(),
             secret_paths: self.settings.secret_paths.clone(),
         })

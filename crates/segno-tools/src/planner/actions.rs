@@ -1,7 +1,9 @@
 //! The actions that need no effect.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
+use alloc::vec::Vec;
 
 use serde_json::Value;
 
@@ -19,8 +21,11 @@ impl Run<'_, '_> {
         let missing = &mut notes.warnings;
         match &action.kind {
             ActionKind::Set { writes, persist } => {
-                for (to, source) in writes {
-                    let value = source.value(&self.names(), missing)?;
+                // All values before the first write: a map has no order that one of them could rely on.
+                let names = self.names();
+                let values: Result<Vec<Value>, _> =
+                    writes.iter().map(|(_, source)| source.value(&names, missing)).collect();
+                for ((to, _), value) in writes.iter().zip(values?) {
                     self.write(to, value, *persist)?;
                 }
                 Ok(Step::Done)
@@ -111,7 +116,7 @@ impl Run<'_, '_> {
         request: Result<EffectRequest, ToolError>,
     ) -> Result<Step, ToolError> {
         match request {
-            Ok(request) => Ok(Step::Ask(request)),
+            Ok(request) => Ok(Step::Ask(Box::new(request))),
             Err(error) => self.effect_failed(action, on_error, error),
         }
     }

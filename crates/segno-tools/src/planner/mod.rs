@@ -225,7 +225,7 @@ impl Call {
         match &self.stage {
             Stage::Waiting { effect, .. } => return Next::Effect(effect.clone()),
             Stage::Running(_) | Stage::Settled { .. } => {
-                if let Some(effect) = Run::new(self, tool, context).to_the_next() {
+                if let Some(effect) = Run::new(self, tool, context).go() {
                     return Next::Effect(effect);
                 }
             }

@@ -24,7 +24,7 @@ pub(super) enum Step {
     /// It did its work.
     Done,
     /// It asks for an effect.
-    Ask(EffectRequest),
+    Ask(Box<EffectRequest>),
     /// It goes on in a branch.
     Enter(Branch),
     /// It ends the list.
@@ -73,7 +73,7 @@ impl<'r, 'c> Run<'r, 'c> {
     }
 
     /// Goes on to the next effect; `None` at the end.
-    pub(super) fn to_the_next(&mut self) -> Option<Box<Effect>> {
+    pub(super) fn go(&mut self) -> Option<Box<Effect>> {
         loop {
             match core::mem::replace(&mut self.call.stage, Stage::Ended) {
                 Stage::Running(cursor) => {
@@ -127,7 +127,7 @@ impl<'r, 'c> Run<'r, 'c> {
         match step {
             Ok(Step::Ask(request)) => {
                 let ordinal = self.call.effects;
-                let effect = Box::new(Effect { ordinal, place, key: self.key.clone(), request });
+                let effect = Box::new(Effect { ordinal, place, key: self.key.clone(), request: *request });
                 self.call.effects = ordinal.saturating_add(1);
                 self.key = effect_key(&self.context.call.operation, self.call.effects);
                 self.call.stage = Stage::Waiting { cursor, effect: effect.clone(), warnings: notes.warnings };
@@ -144,7 +144,7 @@ impl<'r, 'c> Run<'r, 'c> {
                 self.call.stage = Stage::Running(cursor);
             }
             Ok(Step::Continue(mut error)) => {
-                error.action = Some(place.clone());
+                error.action = Some(Box::new(place.clone()));
                 self.call.trace.push(trace(ActionStatus::Continued, Some(error)));
                 cursor.next();
                 self.call.stage = Stage::Running(cursor);
@@ -156,7 +156,7 @@ impl<'r, 'c> Run<'r, 'c> {
                 self.end_of(Cursor::end(list));
             }
             Err(mut error) => {
-                error.action = Some(place.clone());
+                error.action = Some(Box::new(place.clone()));
                 self.call.trace.push(trace(ActionStatus::Failed, Some(error.clone())));
                 let list = cursor.list;
                 self.skip(cursor);
