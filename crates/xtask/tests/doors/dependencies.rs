@@ -12,7 +12,7 @@ const TABLE: [(&str, &[&str]); 15] = [
     ("segno-core", &["segno-expr"]),
     ("segno-tools", &["segno-expr"]),
     ("segno-core-wasm", &["segno-core"]),
-    ("segno-workspace", &["segno-core", "segno-expr"]),
+    ("segno-workspace", &["segno-core", "segno-expr", "segno-tools"]),
     ("segno-memory", &["segno-core"]),
     ("segno-models", &["segno-core", "segno-expr"]),
     ("segno-sandbox", &["segno-core"]),
