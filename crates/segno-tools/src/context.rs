@@ -233,7 +233,7 @@ impl Session {
         let write = match write {
             Write::Append { path, .. } => Write::Set {
                 path: path.clone(),
-                value: path.find(shown).cloned().unwrap_or(Value::Array(Vec::new())),
+                value: path.find_written(shown).cloned().unwrap_or(Value::Array(Vec::new())),
             },
             Write::Set { .. } | Write::Delete { .. } | Write::Flag { .. } => write.clone(),
         };

@@ -155,7 +155,12 @@ impl Path {
     /// Returns what stands where the segments lead, from the value of the root on. A key that has the rest of the path
     /// for its name is found first.
     pub(crate) fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
-        find(root, &self.segments)
+        find(root, &self.segments, true)
+    }
+
+    /// As [`find`](Self::find), without a look at dotted keys: where [`write`](Self::write) writes.
+    pub(crate) fn find_written<'v>(&self, root: &'v Value) -> Option<&'v Value> {
+        find(root, &self.segments, false)
     }
 
     /// Returns the part of the path before `length` segments.
@@ -273,19 +278,20 @@ impl Path {
     }
 }
 
-fn find<'v>(value: &'v Value, segments: &[Segment]) -> Option<&'v Value> {
+fn find<'v>(value: &'v Value, segments: &[Segment], dotted_keys: bool) -> Option<&'v Value> {
     let Some((first, rest)) = segments.split_first() else { return Some(value) };
     match (first, value) {
         (Segment::Name(name), Value::Object(fields)) => {
-            if !rest.is_empty()
+            if dotted_keys
+                && !rest.is_empty()
                 && let Some(whole) = dotted(segments)
                 && let Some(found) = fields.get(&whole)
             {
                 return Some(found);
             }
-            find(fields.get(name)?, rest)
+            find(fields.get(name)?, rest, dotted_keys)
         }
-        (Segment::Index(index), Value::Array(items)) => find(items.get(*index)?, rest),
+        (Segment::Index(index), Value::Array(items)) => find(items.get(*index)?, rest, dotted_keys),
         _ => None,
     }
 }
