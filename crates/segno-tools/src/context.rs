@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::json;
 use crate::limits::{MAX_SESSION_BYTES, MAX_VALUE_DEPTH, MAX_WRITES};
-use crate::path::{Path, Segment, WriteError};
+use crate::path::{Path, Segment};
+use crate::path_error::WriteError;
 
 /// What a call reads, as it was when its step requested it. Without secret values: where one would stand, the planner
 /// reads `[secret]`, whatever is there.
