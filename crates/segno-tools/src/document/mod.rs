@@ -3,6 +3,7 @@
 mod actions;
 mod api_call;
 mod email;
+mod logic;
 mod parameters;
 mod reader;
 mod sources;
@@ -16,6 +17,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::json;
 use crate::limits::{MAX_DOCUMENT_DEPTH, MAX_DOCUMENT_VALUES, MAX_STRING};
 use crate::path::Path;
 use crate::problem::{Problem, Report, item, member};
@@ -105,7 +107,7 @@ fn check_size(
             }
         }
         Value::Object(fields) => {
-            for (name, field) in fields {
+            for (name, field) in json::sorted(fields) {
                 if name.len() > MAX_STRING {
                     check_length(name, pointer, report);
                     continue;

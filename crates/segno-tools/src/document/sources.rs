@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::reader::Reader;
 use crate::action::WritePath;
+use crate::json;
 use crate::name;
 use crate::path::{Path, ROOTS, Segment};
 use crate::problem::{Problem, item, member};
@@ -159,8 +160,8 @@ impl Reader<'_> {
                     .collect(),
             ),
             Value::Object(fields) => Value::Object(
-                fields
-                    .iter()
+                json::sorted(fields)
+                    .into_iter()
                     .map(|(name, field)| {
                         (name.clone(), self.json_part(base, &member(inner, name), field, found))
                     })
@@ -215,8 +216,8 @@ impl Reader<'_> {
                 ValueSource::Array(items.into_iter().collect::<Option<_>>()?)
             }
             Value::Object(fields) => {
-                let fields: Vec<_> = fields
-                    .iter()
+                let fields: Vec<_> = json::sorted(fields)
+                    .into_iter()
                     .map(|(name, field)| Some((name.clone(), self.value(&member(pointer, name), field)?)))
                     .collect();
                 ValueSource::Object(fields.into_iter().collect::<Option<_>>()?)
@@ -237,10 +238,8 @@ impl Reader<'_> {
         match Expression::parse(text) {
             Ok(_) => Some(ValueSource::Expr(self.expr(pointer, text, PLAIN)?)),
             Err(error) => {
-                let quoted = format!(
-                    "text is written in quotes: `'{}'`",
-                    crate::json::excerpt(&text.replace('\'', "\\'"))
-                );
+                let quoted =
+                    format!("text is written in quotes: `'{}'`", json::excerpt(&text.replace('\'', "\\'")));
                 let help = match &error.help {
                     Some(help) => format!("{help}; {quoted}"),
                     None => quoted,

@@ -145,7 +145,7 @@ impl Reader<'_> {
             }
         };
         let mut defaults = Map::new();
-        for (name, property) in &properties {
+        for (name, property) in json::sorted(&properties) {
             let pointer = if is_schema {
                 member(&member(&pointer, "properties"), name)
             } else {
@@ -164,7 +164,8 @@ impl Reader<'_> {
             }
         }
         let is_open = schema.get("additionalProperties").is_some_and(|more| more != &Value::Bool(false));
-        self.known.config = (!is_open).then(|| properties.keys().cloned().collect());
+        self.known.config =
+            (!is_open).then(|| json::sorted(&properties).into_iter().map(|(name, _)| name.clone()).collect());
         (Some(schema), defaults)
     }
 
@@ -326,7 +327,7 @@ impl Reader<'_> {
         match auth.get("auth_params") {
             None => {}
             Some(Value::Object(map)) => {
-                for (name, value) in map {
+                for (name, value) in json::sorted(map) {
                     match value {
                         Value::String(value) => {
                             auth_params.insert(name.clone(), value.clone());

@@ -3,7 +3,7 @@
 use segno_tools::{Settings, Toolkit, compile, compile_with};
 use serde_json::json;
 
-use crate::support::{problems, tool_of, toolkit, warnings};
+use crate::support::{printed, problems, tool_of, toolkit, warnings};
 
 #[test]
 fn all_problems_are_told_at_once() {
@@ -132,5 +132,5 @@ fn parameters_become_json_schema() {
         ],
         "actions": []
     }));
-    insta::assert_json_snapshot!(kit.tools()[0].schema());
+    insta::assert_snapshot!(printed(kit.tools()[0].schema()));
 }

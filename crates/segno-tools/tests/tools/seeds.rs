@@ -3,7 +3,7 @@
 use segno_tools::{EffectClass, ErrorCode, Method};
 use serde_json::{Value, json};
 
-use crate::support::{World, answer, api_call, code, failure, tool_of, toolkit, warnings};
+use crate::support::{World, answer, api_call, code, failure, printed, tool_of, toolkit, warnings};
 
 /// The first form of the tool: `data` with a template.
 fn save_meal() -> Value {
@@ -352,7 +352,7 @@ fn each_action_of_a_toolkit_is_a_function_of_its_own() {
         tool.description(),
         "List calendar events within a time range. Returns: List of calendar events"
     );
-    insta::assert_json_snapshot!(tool.schema());
+    insta::assert_snapshot!(printed(tool.schema()));
 }
 
 #[test]
