@@ -239,14 +239,14 @@ fn every_link_leads_somewhere() {
 }
 
 /// The blocks of a page that are marked `settings` are its `segno.toml`, each one marked `agent` is an agent, and those
-/// marked `plan` follow each other as one more.
+/// marked `plan` follow each other as one more. One marked `tenant` is a tenant, and one marked `tool` a declarative tool.
 #[test]
 fn the_examples_of_a_page_are_a_workspace_without_a_problem() {
     let mut examples = 0;
     for (path, page) in pages() {
         let blocks = blocks(&page);
-        let marked: Vec<_> =
-            blocks.iter().filter(|block| block.marks[0] == "toml" && block.marks.len() > 1).collect();
+        let is_file = |block: &&Block<'_>| ["toml", "json"].contains(&block.marks[0]);
+        let marked: Vec<_> = blocks.iter().filter(is_file).filter(|block| block.marks.len() > 1).collect();
         if marked.is_empty() {
             continue;
         }
@@ -255,20 +255,34 @@ fn the_examples_of_a_page_are_a_workspace_without_a_problem() {
             marked.iter().filter(|block| block.marks[1..] == [mark]).map(|block| block.text).collect()
         };
         let (settings, agents, plan) = (of("settings"), of("agent"), of("plan"));
+        let (tenants, tools) = (of("tenant"), of("tool"));
         assert_eq!(
-            settings.len() + agents.len() + plan.len(),
+            settings.len() + agents.len() + plan.len() + tenants.len() + tools.len(),
             marked.len(),
             "{path}: a mark that is not known"
         );
         let agents = agents.into_iter().map(str::to_owned).chain((!plan.is_empty()).then(|| plan.join("\n")));
-        let problems = problems(&settings.join("\n"), agents);
+        let tenants =
+            tenants.into_iter().map(|text| (format!("tenants/{}.toml", name(text)), text.to_owned()));
+        let tools = tools.into_iter().map(|text| {
+            let document: serde_json::Value = serde_json::from_str(text).unwrap();
+            (format!("tools/{}.json", document["name"].as_str().unwrap()), text.to_owned())
+        });
+        let agents = agents.map(|text| (format!("agents/{}.toml", name(&text)), text));
+        let problems = problems(&settings.join("\n"), agents.chain(tenants).chain(tools));
         assert!(problems.is_empty(), "{path}: {problems:#?}");
     }
     assert!(examples > 20, "{examples}");
 }
 
+/// The name that an agent or a tenant gives itself.
+fn name(text: &str) -> &str {
+    let name = text.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    name.unwrap_or_else(|| panic!("no name: {text}"))
+}
+
 /// What is wrong with a workspace of these files; that nothing is pinned is not.
-fn problems(settings: &str, agents: impl Iterator<Item = String>) -> Vec<Diagnostic> {
+fn problems(settings: &str, files: impl Iterator<Item = (String, String)>) -> Vec<Diagnostic> {
     let folder = tempfile::tempdir().unwrap();
     let write = |file: &str, text: &str| {
         let file = folder.path().join(file);
@@ -278,9 +292,8 @@ fn problems(settings: &str, agents: impl Iterator<Item = String>) -> Vec<Diagnos
     };
     FILES.iter().for_each(|(file, text)| write(file, text));
     write("segno.toml", settings);
-    for agent in agents {
-        let name = agent.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-        write(&format!("agents/{}.toml", name.unwrap_or_else(|| panic!("no name: {agent}"))), &agent);
+    for (file, text) in files {
+        write(&file, &text);
     }
     let loaded = Workspace::load(folder.path());
     let checked = loaded.workspace.map(|workspace| workspace.check(&Lock::default(), &Catalogue::new()));

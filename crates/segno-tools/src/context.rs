@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::json;
 use crate::limits::{MAX_SESSION_BYTES, MAX_VALUE_DEPTH, MAX_WRITES};
-use crate::path::{Path, Segment, WriteError};
+use crate::path::{Path, Segment};
+use crate::path_error::WriteError;
 
 /// What a call reads, as it was when its step requested it. Without secret values: where one would stand, the planner
 /// reads `[secret]`, whatever is there.
@@ -233,7 +234,7 @@ impl Session {
         let write = match write {
             Write::Append { path, .. } => Write::Set {
                 path: path.clone(),
-                value: path.find(shown).cloned().unwrap_or(Value::Array(Vec::new())),
+                value: path.find_written(shown).cloned().unwrap_or(Value::Array(Vec::new())),
             },
             Write::Set { .. } | Write::Delete { .. } | Write::Flag { .. } => write.clone(),
         };

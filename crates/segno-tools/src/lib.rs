@@ -38,6 +38,7 @@ mod json;
 mod limits;
 mod name;
 mod path;
+mod path_error;
 mod problem;
 mod text;
 
@@ -52,7 +53,8 @@ pub use outcome::{
     ActionPlace, ActionStatus, ActionTrace, ErrorCode, Finished, HandoffTo, ToolError, ToolOutcome,
 };
 pub use parameters::{Coercion, Kind, Parameter, Pattern, Shape, Violation};
-pub use path::{Path, PathError, WriteError};
+pub use path::Path;
+pub use path_error::{PathError, WriteError};
 pub use planner::{Call, Next, ResumeError};
 pub use problem::Problem;
 pub use text::{Encoding, MissingSecret, Payload, SecretReference, SecretString, Text, TextPart};

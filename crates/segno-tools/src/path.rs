@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::json;
 use crate::limits::MAX_PATH_SEGMENTS;
 use crate::name;
+use crate::path_error::{PathError, WriteError};
 
 /// A path that begins at a root, for instance `workflow.meals[0]`.
 ///
@@ -29,72 +30,6 @@ pub struct Path {
 pub(crate) enum Segment {
     Name(String),
     Index(usize),
-}
-
-/// Says why a text is no path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` is not a path: {reason}")]
-pub struct PathError {
-    pub(crate) path: String,
-    pub(crate) reason: String,
-}
-
-/// Says why a value cannot be written where a path leads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum WriteError {
-    /// `[+]` or an index on something else.
-    #[error("`{path}` is {found}, not a list")]
-    NotAList {
-        /// Where.
-        path: String,
-        /// The type that stands there.
-        found: String,
-    },
-    /// A name below something that has no names.
-    #[error("`{path}` is {found}, not an object")]
-    NotAnObject {
-        /// Where.
-        path: String,
-        /// The type that stands there.
-        found: String,
-    },
-    /// An index past the end.
-    #[error("`{path}` has no item {index}: `[+]` appends")]
-    NoSuchItem {
-        /// The list.
-        path: String,
-        /// The index.
-        index: usize,
-    },
-    /// The path may not be written.
-    #[error("`{path}` cannot be written: {reason}")]
-    ReadOnly {
-        /// The path.
-        path: String,
-        /// Why.
-        reason: String,
-    },
-    /// The session would grow too large.
-    #[error("the session would hold more than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: usize,
-    },
-}
-
-impl WriteError {
-    /// The reason in one word, as a trace shows it.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NotAList { .. } => "not_a_list",
-            Self::NotAnObject { .. } => "not_an_object",
-            Self::NoSuchItem { .. } => "no_such_item",
-            Self::ReadOnly { .. } => "read_only",
-            Self::TooLarge { .. } => "too_large",
-        }
-    }
 }
 
 /// The names that a path, an expression or a template may begin with.
@@ -155,7 +90,12 @@ impl Path {
     /// Returns what stands where the segments lead, from the value of the root on. A key that has the rest of the path
     /// for its name is found first.
     pub(crate) fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
-        find(root, &self.segments)
+        find(root, &self.segments, true)
+    }
+
+    /// As [`find`](Self::find), without a look at dotted keys: where [`write`](Self::write) writes.
+    pub(crate) fn find_written<'v>(&self, root: &'v Value) -> Option<&'v Value> {
+        find(root, &self.segments, false)
     }
 
     /// Returns the part of the path before `length` segments.
@@ -273,19 +213,20 @@ impl Path {
     }
 }
 
-fn find<'v>(value: &'v Value, segments: &[Segment]) -> Option<&'v Value> {
+fn find<'v>(value: &'v Value, segments: &[Segment], dotted_keys: bool) -> Option<&'v Value> {
     let Some((first, rest)) = segments.split_first() else { return Some(value) };
     match (first, value) {
         (Segment::Name(name), Value::Object(fields)) => {
-            if !rest.is_empty()
+            if dotted_keys
+                && !rest.is_empty()
                 && let Some(whole) = dotted(segments)
                 && let Some(found) = fields.get(&whole)
             {
                 return Some(found);
             }
-            find(fields.get(name)?, rest)
+            find(fields.get(name)?, rest, dotted_keys)
         }
-        (Segment::Index(index), Value::Array(items)) => find(items.get(*index)?, rest),
+        (Segment::Index(index), Value::Array(items)) => find(items.get(*index)?, rest, dotted_keys),
         _ => None,
     }
 }

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::context::{Context, Write};
 use crate::name;
 use crate::parameters::rfc3339;
-use crate::path::{Path, ROOTS, Segment, WriteError, dotted};
+use crate::path::{Path, ROOTS, Segment, dotted};
+use crate::path_error::WriteError;
 use crate::source::ContextReads;
 use crate::text::HIDDEN;
 

@@ -1,7 +1,5 @@
 //! The corpus of the fuzz target, replayed on stable.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 #[expect(unreachable_pub, reason = "the fuzz target, which is another crate, calls it too")]
 #[path = "../fuzz/checks.rs"]
 mod checks;

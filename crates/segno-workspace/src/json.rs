@@ -95,7 +95,8 @@ impl<'t> JsonFile<'t> {
                     (key, node) = (Some(range.start..range.end), &found.value);
                 }
                 Node::Array(array) => {
-                    let Some(item) = part.parse().ok().and_then(|index: usize| array.elements.get(index)) else {
+                    let Some(item) = part.parse().ok().and_then(|index: usize| array.elements.get(index))
+                    else {
                         break;
                     };
                     (key, node) = (None, item);

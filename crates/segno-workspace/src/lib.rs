@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batteries;
 mod check;
 mod workspace;
 
@@ -53,6 +54,7 @@ mod text;
 mod units;
 
 pub use agent::{AgentFile, AgentTools, ToolSettings};
+pub use batteries::{Battery, batteries};
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};

@@ -1,4 +1,4 @@
-//! Where a part of a TOML string stands in its file.
+//! Where a part of a TOML or JSON string stands in its file.
 
 use std::ops::Range;
 use std::str::Chars;
@@ -58,13 +58,28 @@ fn next_basic(rest: &mut Chars<'_>) -> Option<char> {
             'r' => Some('\r'),
             't' => Some('\t'),
             'x' => hexadecimal(rest, 2),
-            'u' => hexadecimal(rest, 4),
+            'u' => utf16(rest),
             'U' => hexadecimal(rest, 8),
-            letter @ ('\\' | '"') => Some(letter),
+            letter @ ('\\' | '"' | '/') => Some(letter),
             _ => None,
         },
         letter => Some(letter),
     }
+}
+
+/// Reads four digits; in JSON two such escapes can stand for one character.
+fn utf16(rest: &mut Chars<'_>) -> Option<char> {
+    let digits = |rest: &mut Chars<'_>| {
+        let unit = u16::from_str_radix(rest.as_str().get(..4)?, 16).ok()?;
+        *rest = rest.as_str()[4..].chars();
+        Some(unit)
+    };
+    let first = digits(rest)?;
+    if let Ok(letter) = char::try_from(u32::from(first)) {
+        return Some(letter);
+    }
+    *rest = rest.as_str().strip_prefix("\\u")?.chars();
+    char::decode_utf16([first, digits(rest)?]).next()?.ok()
 }
 
 fn hexadecimal(rest: &mut Chars<'_>, digits: usize) -> Option<char> {
@@ -114,6 +129,14 @@ mod tests {
         assert_eq!(found(r#""\x41\U0001F600 {{steps.a}}""#, "steps.a"), "steps.a");
         assert_eq!(found(r#""steps[\"a\"]""#, "[\"a\"]"), r#"[\"a\"]"#);
         assert_eq!(found("\"\"\"one \\\n   \\\n  two steps.a\"\"\"", "two steps.a"), "two steps.a");
+    }
+
+    #[test]
+    fn a_part_is_found_behind_the_escapes_of_json() {
+        let (raw, decoded) = (r#""\/ \ud83d\ude00 \u00e9 {{a}}""#, "/ 😀 é {{a}}");
+        let start = decoded.find("{{a}}").unwrap();
+        let span = locate(raw, decoded, &(start..start + 5)).unwrap();
+        assert_eq!(&raw[span], "{{a}}");
     }
 
     #[test]

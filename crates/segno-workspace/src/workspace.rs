@@ -72,7 +72,8 @@ impl Workspace {
         if let Some(SettingsRead { settings, store_is_known }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
             if !loaded.has_errors() {
-                loaded.workspace = Some(Self { root: root.to_path_buf(), settings, toolkits, tenants, agents });
+                loaded.workspace =
+                    Some(Self { root: root.to_path_buf(), settings, toolkits, tenants, agents });
             }
         }
         loaded

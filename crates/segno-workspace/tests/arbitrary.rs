@@ -8,7 +8,16 @@ use proptest::prelude::*;
 use segno_workspace::{Loaded, Workspace};
 
 fn load(settings: &[u8], agent: &[u8]) -> Loaded {
+    load_all(settings, agent, &[])
+}
+
+fn load_all(settings: &[u8], agent: &[u8], more: &[(&str, &[u8])]) -> Loaded {
     let folder = tempfile::tempdir().unwrap();
+    for (file, text) in more {
+        let file = folder.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
     fs::create_dir(folder.path().join("agents")).unwrap();
     fs::write(folder.path().join("segno.toml"), settings).unwrap();
     fs::write(folder.path().join("agents/a.toml"), agent).unwrap();
@@ -16,7 +25,10 @@ fn load(settings: &[u8], agent: &[u8]) -> Loaded {
 }
 
 fn check(settings: &[u8], agent: &[u8]) {
-    let loaded = load(settings, agent);
+    check_loaded(&load(settings, agent));
+}
+
+fn check_loaded(loaded: &Loaded) {
     assert_eq!(loaded.workspace.is_none(), loaded.has_errors());
     for diagnostic in &loaded.diagnostics {
         let Some(span) = &diagnostic.span else { continue };
@@ -125,6 +137,24 @@ proptest! {
         let end = (start + length).min(good.len());
         let damaged = [&good[..start], piece.as_bytes(), &good[end..]].concat();
         check(b"", &damaged);
+    }
+
+    #[test]
+    fn a_damaged_tool_or_tenant_never_panics(
+        at in any::<prop::sample::Index>(),
+        length in 0_usize..8,
+        piece in prop::sample::select(PIECES),
+        which in 0_usize..3,
+    ) {
+        let files = ["tools/crm.json", "tenants/acme.toml", "tenants/basil/tools/save_meal.json"];
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples/valid/tools");
+        let mut texts = files.map(|file| fs::read(samples.join(file)).unwrap());
+        let good = &texts[which];
+        let start = at.index(good.len());
+        let end = (start + length).min(good.len());
+        texts[which] = [&good[..start], piece.as_bytes(), &good[end..]].concat();
+        let more: Vec<_> = files.into_iter().zip(texts.iter().map(Vec::as_slice)).collect();
+        check_loaded(&load_all(b"", b"name = \"a\"\n[[steps]]\nrespond = \"Hello\"\n", &more));
     }
 }
 

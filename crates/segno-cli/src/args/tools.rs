@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU64;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args as ClapArgs, Subcommand};
 use segno_core::ToolName;
+use segno_workspace::batteries;
 
 use super::{DocumentArgs, Format};
 
@@ -24,6 +26,9 @@ pub(crate) enum ToolsVerb {
     /// Call one tool, outside of any run; the arguments are checked against its schema first
     #[command(after_help = CALL_EXAMPLES)]
     Call(ToolsCallArgs),
+    /// Add a declarative tool that comes with Segno: it is written into `tools/`, to be read and changed there
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(ToolsAddArgs),
 }
 
 impl ToolsVerb {
@@ -32,6 +37,7 @@ impl ToolsVerb {
             Self::List(list) => list.document.resolve(),
             Self::Inspect(inspect) => inspect.document.resolve(),
             Self::Call(call) => call.document.resolve(),
+            Self::Add(add) => add.document.resolve(),
         }
     }
 }
@@ -67,6 +73,21 @@ pub(crate) struct ToolsCallArgs {
     pub(crate) document: DocumentArgs,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsAddArgs {
+    /// The tool
+    #[arg(value_parser = known())]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+/// The tools that come with Segno.
+fn known() -> PossibleValuesParser {
+    let values = batteries().iter().map(|battery| PossibleValue::new(battery.name).help(battery.about));
+    PossibleValuesParser::new(values)
+}
+
 pub(super) const EXAMPLES: &str = "\
 Examples:
   segno tools list
@@ -82,6 +103,11 @@ const INSPECT_EXAMPLES: &str = "\
 Examples:
   segno tools inspect memory.create
   segno tools inspect memory.create --json | jq .input_schema";
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  segno tools add google_calendar
+  segno check";
 
 const CALL_EXAMPLES: &str = "\
 Examples:

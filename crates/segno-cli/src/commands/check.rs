@@ -105,9 +105,19 @@ fn tell(workspace: Option<&Workspace>, found: &[Diagnostic], context: &mut Conte
     if context.format != Format::Json {
         diagnostics::draw(&context.root, found, context.output);
         let summary = diagnostics::summary(found);
-        let agents = workspace.filter(|_| !wrong).map(|workspace| workspace.agents.len() as u64);
-        let agents = agents.map(|agents| format!("{}: ", count(agents, "agent"))).unwrap_or_default();
-        context.output.note(format_args!("{agents}{summary}"));
+        let what = workspace.filter(|_| !wrong).map(what).unwrap_or_default();
+        context.output.note(format_args!("{what}{summary}"));
     }
     if wrong { Exit::BadInput } else { Exit::Done }
+}
+
+/// What a sound workspace consists of: `2 agents, 1 tool file, 3 tenants: `.
+fn what(workspace: &Workspace) -> String {
+    let agents = count(workspace.agents.len() as u64, "agent");
+    let tenants = workspace.tenants.len();
+    let tools = workspace.tenants.values().flat_map(|tenant| tenant.tools.values());
+    let tools = workspace.toolkits.values().chain(tools).filter(|file| file.source.is_some()).count();
+    let more = [(tools, "tool file"), (tenants, "tenant")].into_iter().filter(|(found, _)| *found > 0);
+    let more: String = more.map(|(found, word)| format!(", {}", count(found as u64, word))).collect();
+    format!("{agents}{more}: ")
 }

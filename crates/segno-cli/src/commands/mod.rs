@@ -1,5 +1,6 @@
 //! The verbs.
 
+mod add;
 mod answer;
 pub(crate) mod bench;
 mod cancel;

@@ -8,6 +8,7 @@ use segno_runtime::{OfferedBy, ToolCallOptions, ToolInfo, ToolListing};
 use serde_json::{Value, json};
 
 use super::Context;
+use super::add::add;
 use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -23,6 +24,7 @@ pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result
         ToolsVerb::List(_) => list(context).await,
         ToolsVerb::Inspect(args) => inspect(args, context).await,
         ToolsVerb::Call(args) => call(args, context).await,
+        ToolsVerb::Add(args) => add(args, context),
     }
 }
 

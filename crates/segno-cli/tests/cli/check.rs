@@ -237,3 +237,59 @@ fn to_check_the_files_starts_nothing() {
     workspace.succeed(&["check"]);
     assert!(!workspace.path(".segno").exists());
 }
+
+/// A workspace with declarative tools and tenants.
+fn declarative() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["tools", "add", "save_meal"]);
+    workspace.write("agents/cook.toml", COOK);
+    workspace.write("tenants/acme.toml", ACME);
+    workspace
+}
+
+const COOK: &str = r#"name = "cook"
+
+[tools]
+allow = ["save_meal", "transfer.*"]
+approve = ["transfer.request_transfer"]
+
+[[steps]]
+tool = "save_meal"
+with = { dishes = ["soup"] }
+"#;
+
+const ACME: &str = r#"name = "acme"
+egress = ["https://api.acme.example"]
+
+[settings.endpoints]
+meal_log = "https://api.acme.example/meals"
+
+[[features.refer.destinations]]
+destination_id = "sales"
+target_uri = "sip:sales@acme.example"
+"#;
+
+#[test]
+fn declarative_tools_and_tenants_are_checked_like_everything_else() {
+    photograph!(declarative().segno(&["check"]), @r"");
+}
+
+#[test]
+fn what_is_wrong_with_tools_and_tenants_is_told_at_once() {
+    let workspace = declarative();
+    let tool = std::fs::read_to_string(workspace.path("tools/save_meal.json")).unwrap();
+    workspace.write(
+        "tools/save_meal.json",
+        &tool.replace("api_call", "api_cal").replace("\"params\"", "\"meal\""),
+    );
+    workspace.write("tenants/acme.toml", &ACME.replace("egress", "egres"));
+    workspace.write("agents/cook.toml", &COOK.replace("transfer.*", "tranfser.*"));
+    photograph!(workspace.segno(&["check"]), @r"");
+}
+
+#[test]
+fn a_slip_in_what_an_agent_allows_is_found_among_declarative_tools() {
+    let workspace = declarative();
+    workspace.write("agents/cook.toml", &COOK.replace("\"save_meal\", ", "\"save_meal\", \"save_meals\", "));
+    photograph!(workspace.segno(&["check"]), @r"");
+}

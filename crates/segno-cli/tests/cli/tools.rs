@@ -296,3 +296,22 @@ fn what_a_tool_returned_cannot_steer_a_terminal() {
         assert!(hits.to_string().contains(content), "{found}");
     }
 }
+
+#[test]
+fn a_tool_that_comes_with_segno_is_written_once() {
+    let workspace = Workspace::plain();
+    photograph!(workspace.segno(&["tools", "add", "email"]), @r"");
+    photograph!(workspace.segno(&["check"]), @r"");
+    photograph!(workspace.segno(&["tools", "add", "email"]), @r"");
+    photograph!(workspace.segno(&["tools", "add", "mail"]), @r"");
+}
+
+#[test]
+fn every_tool_that_comes_with_segno_passes_the_check() {
+    let workspace = Workspace::plain();
+    for name in ["email", "google_calendar", "save_meal"] {
+        let added = workspace.json(&["tools", "add", name]);
+        assert_eq!(added["file"], format!("tools/{name}.json"));
+    }
+    assert_eq!(workspace.json(&["check"]), serde_json::json!([]));
+}

@@ -3,6 +3,7 @@
 mod actions;
 mod api_call;
 mod email;
+mod logic;
 mod parameters;
 mod reader;
 mod sources;

@@ -10,7 +10,8 @@ use super::Settings;
 use crate::json;
 use crate::limits::MAX_NAME;
 use crate::name;
-use crate::path::{Path, PathError};
+use crate::path::Path;
+use crate::path_error::PathError;
 use crate::problem::{Problem, Report, member};
 
 /// Reads one document.

@@ -304,11 +304,11 @@ impl From<segno_expr::EvalError> for ToolError {
     }
 }
 
-impl From<crate::path::WriteError> for ToolError {
-    fn from(error: crate::path::WriteError) -> Self {
+impl From<crate::path_error::WriteError> for ToolError {
+    fn from(error: crate::path_error::WriteError) -> Self {
         let code = match error {
-            crate::path::WriteError::ReadOnly { .. } => ErrorCode::NotPermitted,
-            crate::path::WriteError::TooLarge { .. } => ErrorCode::LimitExceeded,
+            crate::path_error::WriteError::ReadOnly { .. } => ErrorCode::NotPermitted,
+            crate::path_error::WriteError::TooLarge { .. } => ErrorCode::LimitExceeded,
             _ => ErrorCode::ActionFailed,
         };
         Self::because(code, error.reason(), error.to_string())

@@ -78,7 +78,7 @@ impl Run<'_, '_> {
         on_error: OnError,
         error: ToolError,
     ) -> Result<Step, ToolError> {
-        // Who cancels does not mean the next action either; a limit of the call holds for what follows, too.
+        // Who cancels does not mean the next action either.
         let goes_on = on_error == OnError::Continue && error.code != ErrorCode::Cancelled;
         if !goes_on {
             return Err(error);

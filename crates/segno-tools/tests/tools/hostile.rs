@@ -38,7 +38,7 @@ fn a_billion_laughs_of_conditionals_are_refused() {
             json!({"type": "conditional", "condition": "true", "then_actions": actions, "else_actions": []});
         actions = json!(vec![one; 2]);
     }
-    let told = problems(&tool_of(actions.clone()));
+    let told = problems(&tool_of(actions));
     assert!(told.contains("too many actions") || told.contains("too large"), "{told}");
     let nested = (0..9).fold(
         json!([]),

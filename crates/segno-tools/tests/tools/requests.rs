@@ -20,8 +20,8 @@ fn url_of(world: &World, url: &str, parameters: &Value) -> Result<String, ErrorC
 
 #[test]
 fn values_are_encoded_for_their_place() {
-    let mut world = World::default();
-    world.config = json!({"base": "https://c.example/v2", "id": "a/b#c?", "host": "h.example"});
+    let config = json!({"base": "https://c.example/v2", "id": "a/b#c?", "host": "h.example"});
+    let world = World { config, ..World::default() };
     let url = |url: &str| url_of(&world, url, &json!({"x": "a/b?c#d e&é"})).unwrap();
     assert_eq!(url("https://a.example/{{params.x}}"), "https://a.example/a%2Fb%3Fc%23d%20e%26%C3%A9");
     assert_eq!(url("https://a.example/?q={{params.x}}"), "https://a.example/?q=a%2Fb%3Fc%23d%20e%26%C3%A9");

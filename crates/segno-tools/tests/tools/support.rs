@@ -67,12 +67,15 @@ impl World {
             match call.advance(tool, &self.context()) {
                 Next::Done(finished) => {
                     assert!(outcomes.next().is_none(), "an outcome was left over: {finished:#?}");
+                    assert_eq!(packed(&*finished), *finished, "so is the end");
                     return (*finished, effects);
                 }
                 Next::Effect(effect) => {
                     let stored = serde_json::to_string(&call).unwrap();
                     let restored: Call = serde_json::from_str(&stored).unwrap();
                     assert_eq!(restored, call, "a call is read back as it was stored");
+                    assert_eq!(packed(&call), call, "a call is read back as a journal holds it");
+                    assert_eq!(packed(&*effect), *effect, "so is an effect");
                     call = restored;
                     let outcome = outcomes.next().unwrap_or_else(|| panic!("no outcome for {effect:#?}"));
                     effects.push(*effect);
@@ -112,6 +115,7 @@ pub(crate) fn toolkit(document: &Value) -> Toolkit {
 }
 
 /// A tool without parameters.
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is written at the call")]
 pub(crate) fn tool_of(actions: Value) -> Value {
     json!({"name": "probe", "description": "Tries something", "actions": actions})
 }
@@ -185,4 +189,9 @@ pub(crate) fn printed(value: &Value) -> String {
         }
     }
     serde_json::to_string_pretty(&sorted(value)).unwrap()
+}
+
+/// Stores a value in the form of the journal and reads it back.
+fn packed<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+    rmp_serde::from_slice(&rmp_serde::to_vec_named(value).unwrap()).unwrap()
 }

@@ -1,8 +1,8 @@
 //! The keys of an agent file, but for those of its steps.
 
 use super::steps::keys::STEPS;
-use crate::tenant::{CONFIG, DISABLED};
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
+use crate::tenant::{CONFIG, DISABLED};
 
 pub(crate) static FILE: Shape = Shape {
     what: "an agent file",

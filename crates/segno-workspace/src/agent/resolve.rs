@@ -157,21 +157,23 @@ impl AgentFile {
         // Agents are looked up when the workspace is loaded.
         let is_elsewhere =
             |pattern: &ToolPattern| callees::names_agents(pattern) || is_unknown(pattern.as_str());
+        let other_tenants = |pattern: &ToolPattern| self.of_tenants.iter().any(|tool| pattern.matches(tool));
         for pattern in self.tools.allow.iter().filter(|pattern| !is_elsewhere(&pattern.value)) {
-            if !catalogue.keys().any(|tool| pattern.value.matches(tool)) {
+            if !other_tenants(&pattern.value) && !catalogue.keys().any(|tool| pattern.value.matches(tool)) {
                 unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
             }
         }
         // A misspelt name here would leave a tool without its gate, so it is as bad as a misspelt permission.
         for pattern in self.tools.approve.iter().filter(|pattern| !is_unknown(pattern.value.as_str())) {
             let matches = |tool: &&ToolName| pattern.value.matches(tool);
-            if catalogue.keys().filter(matches).any(|tool| self.tools.allows(tool))
+            let tools = catalogue.keys().chain(&self.of_tenants);
+            if tools.clone().filter(matches).any(|tool| self.tools.allows(tool))
                 || self.agent_tools.keys().any(|tool| pattern.value.matches(tool))
             {
                 continue;
             }
             let is_known =
-                callees::names_agents(&pattern.value) || catalogue.keys().any(|tool| matches(&tool));
+                callees::names_agents(&pattern.value) || tools.into_iter().any(|tool| matches(&tool));
             if is_known {
                 self.not_allowed(report, pattern.span.clone(), pattern.value.as_str());
             } else {
@@ -179,17 +181,19 @@ impl AgentFile {
             }
         }
         for (name, settings) in &self.tools.settings {
-            if is_unknown(name.as_str()) || self.agent_tools.contains_key(name) || self.of_tenants.contains(name) {
+            if is_unknown(name.as_str()) || self.agent_tools.contains_key(name) {
                 continue;
             }
-            if !catalogue.contains_key(name) && !callees::is_agent_tool(name) {
+            let is_known = catalogue.contains_key(name) || self.of_tenants.contains(name);
+            if !is_known && !callees::is_agent_tool(name) {
                 unknown(report, settings.span.clone(), name.as_str(), catalogue);
             } else if !self.tools.allows(name) {
                 self.not_allowed(report, settings.span.clone(), name.as_str());
             }
         }
         for tool in self.called.iter().filter(|tool| !is_unknown(tool.value.as_str())) {
-            if !catalogue.contains_key(&tool.value) && !self.agent_tools.contains_key(&tool.value) {
+            let is_known = catalogue.contains_key(&tool.value) || self.of_tenants.contains(&tool.value);
+            if !is_known && !self.agent_tools.contains_key(&tool.value) {
                 unknown(report, tool.span.clone(), tool.value.as_str(), catalogue);
             }
         }
@@ -239,7 +243,9 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogu
     let help = match nearest(name, catalogue.keys().map(ToolName::as_str)) {
         Some(near) if !is_prefix => format!("did you mean `{near}`?"),
         Some(_) | None if !siblings.is_empty() => format!("`{server}` offers {}", list(siblings)),
-        Some(_) | None => format!("there is no server `{server}`: add `[servers.{server}]` to `segno.toml`"),
+        Some(_) | None => format!(
+            "there is no server `{server}`: add `[servers.{server}]` to `segno.toml`, or a tool as `tools/{server}.json`"
+        ),
     };
     report.error(Code::UnknownTool, span, problem).help(help);
 }

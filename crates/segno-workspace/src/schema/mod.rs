@@ -1,4 +1,5 @@
-//! JSON Schemas of the files of a workspace, for editors. Made from the tables of keys that the readers use.
+//! JSON Schemas of the files of a workspace, for editors. Those of TOML files are made from the tables of keys that the
+//! readers use.
 
 mod script;
 
@@ -23,13 +24,15 @@ pub enum FileKind {
     Script,
     /// A tenant, `tenants/*.toml`.
     Tenant,
+    /// A declarative tool or toolkit, `tools/*.json`.
+    Tool,
 }
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Agent, Self::Segno, Self::Lock, Self::Script, Self::Tenant];
+    pub const ALL: [Self; 6] = [Self::Agent, Self::Segno, Self::Lock, Self::Script, Self::Tenant, Self::Tool];
 
-    /// The kind as text: `agent`, `segno`, `lock`, `script` or `tenant`.
+    /// The kind as text: `agent`, `segno`, `lock`, `script`, `tenant` or `tool`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -37,6 +40,7 @@ impl FileKind {
             Self::Lock => "lock",
             Self::Script => "script",
             Self::Tenant => "tenant",
+            Self::Tool => "tool",
         }
     }
 
@@ -48,17 +52,20 @@ impl FileKind {
             Self::Lock => "segno.lock",
             Self::Script => "tests/scripts/*.toml",
             Self::Tenant => "tenants/*.toml",
+            Self::Tool => "tools/*.json",
         }
     }
 
-    fn table(self) -> (&'static str, &'static Shape) {
-        match self {
+    /// The table of keys of a kind that is TOML.
+    fn table(self) -> Option<(&'static str, &'static Shape)> {
+        Some(match self {
             Self::Agent => ("An agent of a Segno workspace", &agent::FILE),
             Self::Segno => ("The settings of a Segno workspace", &settings::FILE),
             Self::Lock => ("What the tool servers of a Segno workspace offer", &lock::FILE),
             Self::Script => ("The replies of a scripted model", &script::FILE),
             Self::Tenant => ("A tenant of a Segno workspace", &tenant::FILE),
-        }
+            Self::Tool => return None,
+        })
     }
 }
 
@@ -70,7 +77,7 @@ impl fmt::Display for FileKind {
 
 /// A word that is no kind of file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no kind of file `{0}`: expected `agent`, `segno`, `lock`, `script` or `tenant`")]
+#[error("there is no kind of file `{0}`: expected `agent`, `segno`, `lock`, `script`, `tenant` or `tool`")]
 pub struct UnknownFileKind(pub String);
 
 impl FromStr for FileKind {
@@ -84,18 +91,24 @@ impl FromStr for FileKind {
     }
 }
 
-/// The JSON Schema of a kind of file, draft 7: the one that editors for TOML know.
+/// The JSON Schema of a kind of file, draft 7: the one that all editors know.
 ///
 /// It knows every key and every type, so an editor completes and underlines. What needs another file, such as whether
 /// an agent exists, only [`Workspace::load`](crate::Workspace::load) tells.
 pub fn schema(kind: FileKind) -> Value {
-    let (title, shape) = kind.table();
+    let Some((title, shape)) = kind.table() else {
+        return serde_json::from_str(TOOL).expect("a test reads it");
+    };
     let mut schema = Map::new();
     schema.insert("$schema".to_owned(), "http://json-schema.org/draft-07/schema#".into());
     schema.insert("title".to_owned(), title.into());
     schema.extend(table(shape));
     Value::Object(schema)
 }
+
+/// The schema of a declarative tool. Its reader is that of the documents that come over the network; a test holds the two
+/// against each other.
+const TOOL: &str = include_str!("tool.json");
 
 fn table(shape: &Shape) -> Map<String, Value> {
     let properties: Map<_, _> = shape.keys.iter().map(|key| (key.name.to_owned(), property(key))).collect();

@@ -14,7 +14,11 @@ pub(super) fn read(file: &Section<'_>, key: &str) -> BTreeSet<String> {
         match origin(&text.value) {
             Ok(origin) => {
                 if !origins.insert(origin) {
-                    file.report.warning(Code::NoEffect, text.span, format!("`{}` stands here twice", text.value));
+                    file.report.warning(
+                        Code::NoEffect,
+                        text.span,
+                        format!("`{}` stands here twice", text.value),
+                    );
                 }
             }
             Err(problem) => refuse(file, text, problem),

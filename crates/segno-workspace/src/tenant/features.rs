@@ -63,7 +63,9 @@ fn refer(section: &Section<'_>) -> Refer {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for item in section.items("destinations", "a list of tables: `[[features.refer.destinations]]`") {
         let what = DESTINATION.what;
-        let Some(item) = Section::of(section.report, "destinations", item, what, &DESTINATION) else { continue };
+        let Some(item) = Section::of(section.report, "destinations", item, what, &DESTINATION) else {
+            continue;
+        };
         let Some((id, destination)) = destination(&item) else { continue };
         let line = section.report.source().position(id.span.start).line;
         if let Some(first) = seen.get(&id.value) {
@@ -97,7 +99,8 @@ fn refer(section: &Section<'_>) -> Refer {
 }
 
 fn destination(section: &Section<'_>) -> Option<(Located<String>, Destination)> {
-    let id = checked(section, "destination_id", is_id, "expected letters, digits, `_`, `-` and `.`, at most 64");
+    let id =
+        checked(section, "destination_id", is_id, "expected letters, digits, `_`, `-` and `.`, at most 64");
     let target = checked(
         section,
         "target_uri",

@@ -24,7 +24,11 @@ pub(crate) static FILE: Shape = Shape::new(
             Form::OpenTable(&SETTINGS),
             "What tools read as `tenant.settings`: any keys, and never a secret.",
         ),
-        Key::new("secrets", Form::Map(&Form::Table(&SECRET)), "Secrets by name; never the secrets themselves."),
+        Key::new(
+            "secrets",
+            Form::Map(&Form::Table(&SECRET)),
+            "Secrets by name; never the secrets themselves.",
+        ),
         Key::new(
             "tools",
             Form::Map(&Form::Table(&TOOLKIT)),
@@ -88,7 +92,11 @@ pub(crate) const DISABLED: Key =
 
 static FEATURES: Shape = Shape::new(
     "`[features]`",
-    &[Key::new("refer", Form::Table(&REFER), "Where calls can be transferred: makes `transfer.request_transfer`.")],
+    &[Key::new(
+        "refer",
+        Form::Table(&REFER),
+        "Where calls can be transferred: makes `transfer.request_transfer`.",
+    )],
 );
 
 static REFER: Shape = Shape::new(
@@ -105,16 +113,24 @@ static REFER: Shape = Shape::new(
             Form::Text,
             "What to say before the transfer; `{{label}}` stands for the destination's label.",
         ),
-        Key::new("destinations", Form::List(&Form::Table(&DESTINATION)), "Where a call can be transferred to.")
-            .required("add `[[features.refer.destinations]]`, where a call can be transferred to"),
+        Key::new(
+            "destinations",
+            Form::List(&Form::Table(&DESTINATION)),
+            "Where a call can be transferred to.",
+        )
+        .required("add `[[features.refer.destinations]]`, where a call can be transferred to"),
     ],
 );
 
 pub(super) static DESTINATION: Shape = Shape::new(
     "a destination",
     &[
-        Key::new("destination_id", Form::Name("^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"), "What the model calls it.")
-            .required("add `destination_id = \"…\"`, what the model calls it"),
+        Key::new(
+            "destination_id",
+            Form::Name("^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"),
+            "What the model calls it.",
+        )
+        .required("add `destination_id = \"…\"`, what the model calls it"),
         Key::new("label", Form::Text, "What people call it; the id by default."),
         Key::new("description_for_model", Form::Text, "When the model should choose it."),
         Key::new(

@@ -85,7 +85,9 @@ fn check_folders(root: &Path, names: &BTreeMap<String, PathBuf>, loaded: &mut Lo
     for name in folders {
         let help = match nearest(&name, names.keys().map(String::as_str)) {
             Some(near) => format!("did you mean `{TENANTS_FOLDER}/{near}`?"),
-            None => format!("write `{TENANTS_FOLDER}/{name}.toml` with `name = \"{name}\"`, or remove the folder"),
+            None => {
+                format!("write `{TENANTS_FOLDER}/{name}.toml` with `name = \"{name}\"`, or remove the folder")
+            }
         };
         let folder = Path::new(TENANTS_FOLDER).join(&name);
         let problem = format!("there is no tenant `{name}`, so nothing reads this folder");

@@ -67,7 +67,11 @@ fn check_name(report: &Report, name: &Located<String>) -> bool {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
     if stem != text {
         report
-            .warning(Code::FileName, name.span.clone(), format!("the tenant `{text}` stands in `{stem}.toml`"))
+            .warning(
+                Code::FileName,
+                name.span.clone(),
+                format!("the tenant `{text}` stands in `{stem}.toml`"),
+            )
             .help(format!("rename the file to `{text}.toml`, so that people find it"));
     }
     true

@@ -69,7 +69,9 @@ impl Settings {
             DeValue::String(_) => self.add(name, string(section.report, name, value).as_ref(), section),
             DeValue::Table(_) => {
                 let what = format!("the endpoint `{name}`");
-                let Some(endpoint) = Section::of(section.report, name, value, &what, &ENDPOINT) else { return };
+                let Some(endpoint) = Section::of(section.report, name, value, &what, &ENDPOINT) else {
+                    return;
+                };
                 endpoint.choice("method", &METHODS.map(|method| (method, ())));
                 let Some(path) = endpoint.string("path") else { return };
                 if !path.value.starts_with('/') || path.value.contains(is_no_part_of_an_address) {
@@ -82,11 +84,18 @@ impl Settings {
                         .report
                         .error(Code::InvalidValue, path.span, "the path belongs to no address")
                         .label("there is no `base_url` in `[settings]`")
-                        .help("add `base_url = \"https://…\"` to `[settings]`, or write the whole address here");
+                        .help(
+                            "add `base_url = \"https://…\"` to `[settings]`, or write the whole address here",
+                        );
                 }
             }
             _ => {
-                wrong_type::<()>(section.report, name, value, "an address or `{ path = \"/…\", method = \"POST\" }`");
+                wrong_type::<()>(
+                    section.report,
+                    name,
+                    value,
+                    "an address or `{ path = \"/…\", method = \"POST\" }`",
+                );
             }
         }
     }
@@ -104,7 +113,10 @@ impl Settings {
                 .error(Code::InvalidValue, span, format!("`{key}` cannot be `{shown}`"))
                 .label(problem);
         };
-        if text.value.contains("${") || text.value.contains("{{") || text.value.contains(is_no_part_of_an_address) {
+        if text.value.contains("${")
+            || text.value.contains("{{")
+            || text.value.contains(is_no_part_of_an_address)
+        {
             refuse(text.span.clone(), "nothing is expanded here, and an address holds no spaces");
             return;
         }

@@ -54,7 +54,10 @@ pub(crate) fn toolkit_uses(
         }
         if settings.insert(used.toolkit.value.clone(), read).is_some() {
             let problem = format!("`{}` is set twice: `-` and `_` are the same", used.toolkit.value);
-            parent.report.error(Code::InvalidValue, used.toolkit.span.clone(), problem).help("keep one of them");
+            parent
+                .report
+                .error(Code::InvalidValue, used.toolkit.span.clone(), problem)
+                .help("keep one of them");
         }
         uses.push(used);
     }

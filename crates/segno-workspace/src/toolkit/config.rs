@@ -27,11 +27,17 @@ pub(crate) fn check_uses<'t>(
         if found.is_empty() {
             let help = match (nearest(name, known.iter().copied()), known) {
                 (Some(near), _) => format!("did you mean `{near}`?"),
-                (None, []) => "the workspace has no declarative tools: they stand in `tools/*.json`".to_owned(),
+                (None, []) => {
+                    "the workspace has no declarative tools: they stand in `tools/*.json`".to_owned()
+                }
                 (None, _) => format!("the workspace has {}", list(known)),
             };
             report
-                .error(Code::UnknownTool, used.toolkit.span.clone(), format!("there is no tool file `{name}`"))
+                .error(
+                    Code::UnknownTool,
+                    used.toolkit.span.clone(),
+                    format!("there is no tool file `{name}`"),
+                )
                 .help(help);
             continue;
         }
@@ -55,7 +61,11 @@ fn check(report: &Report, used: &ToolkitUse, values: Option<&Map<String, Value>>
                 let Some(validator) = validator(schema) else { continue };
                 for error in validator.iter_errors(value) {
                     report
-                        .error(Code::InvalidValue, span.clone(), format!("`{}` does not fit: {error}", key.value))
+                        .error(
+                            Code::InvalidValue,
+                            span.clone(),
+                            format!("`{}` does not fit: {error}", key.value),
+                        )
                         .label(format!("see `config_schema` of `{name}`"));
                 }
             }
@@ -74,13 +84,21 @@ fn check(report: &Report, used: &ToolkitUse, values: Option<&Map<String, Value>>
     let secrets: Vec<&str> = toolkit.secrets().keys().map(String::as_str).collect();
     for secret in used.secrets.iter().filter(|secret| !secrets.contains(&secret.value.as_str())) {
         report
-            .error(Code::UnknownKey, secret.span.clone(), format!("`{name}` has no secret `{}`", secret.value))
+            .error(
+                Code::UnknownKey,
+                secret.span.clone(),
+                format!("`{name}` has no secret `{}`", secret.value),
+            )
             .help(suggestion(&secret.value, &secrets));
     }
     let actions: Vec<&str> = toolkit.tools().iter().map(|tool| short(tool.name())).collect();
     for action in used.disabled.iter().filter(|action| !actions.contains(&action.value.as_str())) {
         report
-            .error(Code::UnknownTool, action.span.clone(), format!("`{name}` has no action `{}`", action.value))
+            .error(
+                Code::UnknownTool,
+                action.span.clone(),
+                format!("`{name}` has no action `{}`", action.value),
+            )
             .help(suggestion(&action.value, &actions));
     }
 }

@@ -1,5 +1,8 @@
 //! Puts what is wrong with a document into the words and the form of all other problems.
 
+use std::ops::Range;
+
+use segno_expr::{Expression, Template};
 use segno_tools::{Compiled, Problem, Toolkit};
 use serde_json::Value;
 
@@ -10,18 +13,44 @@ use crate::report::{Added, Report};
 /// Reports everything that was found in a document.
 pub(super) fn tell(report: &Report, file: &JsonFile<'_>, compiled: &Compiled) {
     for problem in &compiled.problems {
+        if let Some((span, message)) = unread(report, file, problem) {
+            explain(report.error(Code::InvalidExpression, span, message), problem);
+            continue;
+        }
         let code = code(file, problem);
         // A key that means nothing is shown by itself, not by its value.
         let span = match code {
             Code::UnknownKey => file.key_span(&problem.pointer),
-            _ => file.span(&problem.pointer),
+            _ => file.span(&written(file, &problem.pointer)),
         };
         explain(report.error(code, span, problem.message.as_str()), problem);
     }
     for problem in &compiled.warnings {
-        let span = file.span(&problem.pointer);
+        let span = file.span(&written(file, &problem.pointer));
         explain(report.warning(Code::DoubtfulTool, span, problem.message.as_str()), problem);
     }
+}
+
+/// The pointer as the file has it: an older form of a call is read under the names of today.
+fn written(file: &JsonFile<'_>, pointer: &str) -> String {
+    let older = pointer.replace("/body", "/payload").replace("/url", "/endpoint");
+    let is_there = |pointer: &str| file.value().pointer(pointer).is_some();
+    if !is_there(pointer) && is_there(&older) { older } else { pointer.to_owned() }
+}
+
+/// Finds the very place in a text where its template or expression cannot be read.
+fn unread(report: &Report, file: &JsonFile<'_>, problem: &Problem) -> Option<(Range<usize>, String)> {
+    let (message, _) = problem.message.rsplit_once(" at column ")?;
+    let text = file.value().pointer(&problem.pointer)?.as_str()?;
+    let error = if message.starts_with("this template does not parse") {
+        Template::parse(text).err()
+    } else if message.starts_with("this expression does not parse") {
+        Expression::parse(text).err()
+    } else {
+        None
+    };
+    let span = report.within(&file.span(&problem.pointer), text, &error?.span);
+    Some((span, message.to_owned()))
 }
 
 /// The kind of a problem, as far as its words tell it.
@@ -87,11 +116,17 @@ pub(super) fn config_schema(report: &Report, file: &JsonFile<'_>, toolkit: &Tool
         // What has no default must be set by somebody else.
         if !place.is_empty() {
             let name = place.split('/').nth(1).unwrap_or_default();
-            let pointers =
-                [format!("/config_schema/properties/{name}/default"), format!("/config_schema/{name}/default")];
+            let pointers = [
+                format!("/config_schema/properties/{name}/default"),
+                format!("/config_schema/{name}/default"),
+            ];
             let found = pointers.iter().find(|pointer| file.value().pointer(pointer).is_some());
             let span = found.map_or_else(|| file.span("/config_schema"), |pointer| file.span(pointer));
-            report.error(Code::InvalidSchema, span, format!("the default does not fit its own schema: {error}"));
+            report.error(
+                Code::InvalidSchema,
+                span,
+                format!("the default does not fit its own schema: {error}"),
+            );
         }
     }
 }

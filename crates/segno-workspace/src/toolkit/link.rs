@@ -65,9 +65,10 @@ fn visit(report: &Report, file: &JsonFile<'_>, value: &Value, pointer: &mut Stri
 }
 
 fn tool(report: &Report, file: &JsonFile<'_>, pointer: &str, name: &str, around: &Around<'_>) {
-    let server = name.split('.').next().unwrap_or(name);
-    let is_known = name.parse::<ToolName>().is_ok_and(|name| around.catalogue.contains_key(&name));
-    if is_known || around.unknown.contains(server) {
+    let plain = |name: &str| name.replace('-', "_");
+    let server = plain(name.split('.').next().unwrap_or(name));
+    let is_known = around.catalogue.keys().any(|tool| plain(tool.as_str()) == plain(name));
+    if is_known || around.unknown.iter().any(|unknown| plain(unknown) == server) {
         return;
     }
     let known = around.catalogue.keys().map(ToolName::as_str);

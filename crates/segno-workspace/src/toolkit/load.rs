@@ -37,7 +37,9 @@ pub(crate) fn load_of_tenant(
 fn folder(root: &Path, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> Toolkits {
     let mut toolkits = Toolkits::new();
     for file in workspace::files(root, folder, "json", &mut loaded.diagnostics) {
-        let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else { continue };
+        let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
+            continue;
+        };
         let report = Report::new(SourceFile::new(file, text.as_str()));
         let toolkit = read(&report, &text, settings, &toolkits);
         let source = loaded.take(report);
@@ -66,11 +68,16 @@ fn read(
 }
 
 /// A toolkit's name is the first part of its tools' names, as that of a server is.
-fn check_name(report: &Report, file: &JsonFile<'_>, name: &str, settings: Option<&Settings>, others: &Toolkits) {
+fn check_name(
+    report: &Report,
+    file: &JsonFile<'_>,
+    name: &str,
+    settings: Option<&Settings>,
+    others: &Toolkits,
+) {
     let span = file.span("/name");
-    let is_server = settings.is_some_and(|settings| {
-        settings.servers.keys().any(|server| server.replace('-', "_") == name)
-    });
+    let is_server = settings
+        .is_some_and(|settings| settings.servers.keys().any(|server| server.replace('-', "_") == name));
     if let Some(other) = others.get(name).and_then(|other| other.source.as_ref()) {
         report
             .error(Code::DuplicateTool, span, format!("there are two documents with the name `{name}`"))

@@ -26,7 +26,8 @@ impl<'a> Shelf<'a> {
         tenants: &'a BTreeMap<String, Tenant>,
         found: &[Diagnostic],
     ) -> Self {
-        let is_tool = |found: &Diagnostic| found.file.extension().is_some_and(|extension| extension == "json");
+        let is_tool =
+            |found: &Diagnostic| found.file.extension().is_some_and(|extension| extension == "json");
         let is_partial = found.iter().any(|found| found.is_error() && is_tool(found));
         Self { workspace, tenants, is_partial }
     }
@@ -69,7 +70,9 @@ impl<'a> Shelf<'a> {
             }
             for (name, settings) in &tenant.toolkits {
                 let tools = self.find(name).into_iter().flat_map(|file| file.toolkit.tools());
-                names.extend(tools.map(Tool::name).filter(|name| settings.disabled.contains(config::short(name))));
+                names.extend(
+                    tools.map(Tool::name).filter(|name| settings.disabled.contains(config::short(name))),
+                );
             }
         }
         names.into_iter().filter_map(|name| name.parse().ok()).collect()
