@@ -66,6 +66,10 @@ pub(crate) struct Driver {
     permits: BTreeMap<OperationId, Permit>,
     /// Operations that wait until there is room for them in this process.
     admitting: BTreeSet<OperationId>,
+    /// Operations of the current step that were given up while an attempt of them was under way.
+    given_up: BTreeSet<OperationId>,
+    /// Child runs under way here of which there was news: how they stand now may not be what their task will say.
+    news: BTreeSet<OperationId>,
     /// Child runs that are suspended, by their operation.
     paused: BTreeMap<OperationId, Paused>,
     tasks: JoinSet<Input>,
@@ -201,6 +205,8 @@ impl Driver {
             queue: VecDeque::new(),
             permits: BTreeMap::new(),
             admitting: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            news: BTreeSet::new(),
             paused: BTreeMap::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
@@ -431,6 +437,8 @@ impl Driver {
                 self.progress.clear();
                 self.queue.clear();
                 self.paused.clear();
+                self.given_up.clear();
+                self.news.clear();
                 self.request(operations)
             }
             Advance::Ended(end) => {

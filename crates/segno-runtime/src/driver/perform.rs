@@ -183,6 +183,8 @@ impl Driver {
 
     pub(super) fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
         match input {
+            // Its answer was on the way to this loop, and it has that for its outcome.
+            Input::Attempted { operation, .. } if self.given_up.contains(&operation) => Ok(()),
             Input::Attempted { operation, result: Ok(outcome), .. } if self.ended.is_some() => {
                 self.record_late(operation, outcome);
                 Ok(())
@@ -196,7 +198,7 @@ impl Driver {
                 self.record_late(operation, Outcome::Failed(failure));
                 Ok(())
             }
-            // It was given up while its answer was on the way to this loop, and has that for its outcome.
+            // Somebody has settled it meanwhile.
             Input::Attempted { operation, .. } if !self.is_missing(operation) => Ok(()),
             Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
             Input::Attempted { operation, attempt, result: Err(error) } => {
@@ -220,6 +222,10 @@ impl Driver {
             }
             Input::Paused { operation, paused } => {
                 self.paused.insert(operation, paused);
+                if self.news.remove(&operation) {
+                    let attempt = self.progress.get(&operation).map_or(1, |progress| progress.attempts);
+                    self.look_at_child(operation, attempt);
+                }
                 Ok(())
             }
             Input::Inbox(messages) => {

@@ -112,8 +112,12 @@ impl Driver {
         }
     }
 
-    /// Takes up all child runs again that are suspended.
+    /// Takes up all child runs again that are suspended. One that is under way here may be about to say that it is
+    /// suspended, as it was before the news: it is looked at again then.
     pub(super) fn look_at_children(&mut self) {
+        let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
+        let under_way = |id: &OperationId| self.running.values().any(|running| running.operation == *id);
+        self.news = children.map(|operation| operation.id).filter(under_way).collect();
         for operation in self.paused.keys().copied().collect::<Vec<_>>() {
             let attempt = self.progress.get(&operation).map_or(1, |progress| progress.attempts);
             self.look_at_child(operation, attempt);
@@ -201,6 +205,7 @@ impl Driver {
                     self.queue.retain(|(queued, _)| queued != id);
                     self.starting.retain(|(starting, _)| starting != id);
                     self.permits.remove(id);
+                    self.given_up.insert(*id);
                     let words = reason.map_or(String::new(), |reason| format!(": {reason}"));
                     let message = format!("it was given up{words}");
                     let failure = Failure::new(FailureCode::Cancelled, message);

@@ -7,7 +7,7 @@ use segno_core::{AgentRequest, RunId};
 use segno_runtime::{
     Engine, EngineError, GateInput, RunFailure, RunHandle, StartOptions, WorkerEvent, WorkerOptions,
 };
-use segno_store::{AcquireError, AppendError, CreateError, PostError};
+use segno_store::{AcquireError, AppendError, CreateError, PostError, ReadError, StorageKind};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -169,9 +169,13 @@ fn in_words(error: &EngineError) -> String {
     text
 }
 
-/// Says whether an error follows from processes that come and go, and from people who answer late.
+/// Says whether an error follows from processes that come and go, from people who answer late, or from a machine on which
+/// a writer finds no gap among the others for as long as it waits. Whatever fails so is taken up again later.
 fn is_expected(error: &EngineError) -> bool {
     match error {
+        EngineError::Acquire(AcquireError::Storage(source))
+        | EngineError::Post(PostError::Storage(source))
+        | EngineError::Read(ReadError::Storage(source)) => source.kind() == StorageKind::Busy,
         EngineError::Acquire(AcquireError::Owned { .. })
         | EngineError::Create(CreateError::SessionBusy { .. })
         | EngineError::Post(PostError::Ended { .. })
@@ -189,5 +193,9 @@ fn is_expected(error: &EngineError) -> bool {
 
 /// A process that is gone at once can leave a thread that still writes, which is refused.
 fn is_expected_append(error: &AppendError) -> bool {
-    matches!(error, AppendError::Fenced { .. })
+    match error {
+        AppendError::Fenced { .. } => true,
+        AppendError::Storage(source) => source.kind() == StorageKind::Busy,
+        _ => false,
+    }
 }
