@@ -4,7 +4,7 @@
 
 use segno_expr::{
     EvalErrorKind, Expression, MAX_DEPTH, MAX_RENDER_STEPS, MAX_SOURCE_CHARS, MAX_STEPS, MAX_VALUE_DEPTH,
-    Template, ValueTemplate,
+    Meter, Template, ValueTemplate,
 };
 use serde_json::{Map, Value, json};
 
@@ -263,6 +263,18 @@ fn each_expression_of_a_template_has_its_own_limit() {
         "the evaluation took more than 10000 steps: do less in one expression, or work on less data (at column 12)"
     );
     assert_eq!(&template.source()[error.span], ".padStart(1e15)");
+}
+
+#[test]
+fn a_budget_can_be_shared_by_many_evaluations() {
+    let expression = Expression::parse("1 + 1").unwrap();
+    let mut meter = Meter::new(100);
+    let mut count = 0;
+    while expression.evaluate_within(&Map::new(), &mut meter).is_ok() {
+        count += 1;
+    }
+    assert!((20..=100).contains(&count), "{count} evaluations");
+    assert!(meter.steps_left() < 5);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use segno_expr::{Template, ValueTemplate};
+use segno_expr::{Template, TemplatePart, ValueTemplate};
 use serde_json::{Map, Value, json};
 
 #[test]
@@ -123,6 +123,19 @@ fn a_value_that_is_too_deep_is_refused() {
     assert!(ValueTemplate::parse(&nested(segno_expr::MAX_VALUE_DEPTH)).is_ok());
     let error = ValueTemplate::parse(&nested(segno_expr::MAX_VALUE_DEPTH + 1)).unwrap_err();
     assert_eq!(error.error.message, "this value is nested too deeply");
+}
+
+#[test]
+fn parts_come_in_the_order_of_the_source() {
+    let template = Template::parse(r"a \{{ b {{ name }}{{n}}!").unwrap();
+    let parts: Vec<String> = template
+        .parts()
+        .map(|part| match part {
+            TemplatePart::Text(text) => format!("text {text}"),
+            TemplatePart::Expression(expression) => format!("expression {expression}"),
+        })
+        .collect();
+    assert_eq!(parts, ["text a {{ b ", "expression  name ", "expression n", "text !"]);
 }
 
 #[track_caller]
