@@ -170,7 +170,7 @@ fn find(program: &Path) -> Option<PathBuf> {
 #[cfg(unix)]
 fn guard(group: u32) -> Option<Child> {
     let spawned = tokio::process::Command::new("/bin/sh")
-        .args(["-c", "read -r _; kill -KILL -- \"-$1\"", "segno-guard", &group.to_string()])
+        .args(["-c", "read -r _; kill -s KILL -- \"-$1\"", "segno-guard", &group.to_string()])
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
