@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::Url;
 use segno_net::Client;
+use serde_json::Value;
 
 /// One tool server, as its configuration names it.
 #[derive(Clone)]
@@ -20,6 +21,9 @@ pub struct ServerConfig {
     pub tools: Option<Vec<String>>,
     /// What the server may use up.
     pub limits: Limits,
+    /// Who answers its questions. Without anybody, as by default, the server is told that nobody does: questions of the
+    /// old era are declined, and a server of the new one asks none.
+    pub answers: Option<Arc<dyn Answers>>,
 }
 
 impl ServerConfig {
@@ -34,7 +38,7 @@ impl ServerConfig {
     }
 
     fn new(name: impl Into<String>, reach: Reach) -> Self {
-        Self { name: name.into(), reach, tools: None, limits: Limits::default() }
+        Self { name: name.into(), reach, tools: None, limits: Limits::default(), answers: None }
     }
 }
 
@@ -88,6 +92,15 @@ impl Endpoint {
     pub fn new(url: Url, client: Client) -> Self {
         Self { url, headers: Arc::new(BTreeMap::new()), client }
     }
+}
+
+/// Answers what a server of the old era asks in the middle of a call, which waits for the answer.
+///
+/// A server of the new era ends the call with its questions instead: [`Answer::InputRequired`](crate::Answer).
+#[async_trait]
+pub trait Answers: Send + Sync {
+    /// The answer to a question, both as the protocol writes them; `None` declines.
+    async fn elicit(&self, question: Value) -> Option<Value>;
 }
 
 /// Named values that are read when they are needed: variables of an environment, headers of a request.

@@ -66,14 +66,7 @@ impl Connection {
     pub(crate) async fn open(config: &ServerConfig, era: Era) -> Result<Self, Failed> {
         match Self::open_in(config, era).await {
             // Servers of the old era may end, or lose the thread, when the first message is not the one that they know.
-            Err(failed)
-                if era == Era::Unknown
-                    && matches!(config.reach, Reach::Stdio(_))
-                    && matches!(
-                        failed.failure.kind,
-                        CallErrorKind::Exited | CallErrorKind::Closed | CallErrorKind::Protocol
-                    ) =>
-            {
+            Err(failed) if era == Era::Unknown && is_lost(&config.reach, failed.failure.kind) => {
                 // What the first one said is the better reason where neither works.
                 Self::open_in(config, Era::Legacy).await.map_err(|_| failed)
             }
@@ -82,8 +75,11 @@ impl Connection {
     }
 
     async fn open_in(config: &ServerConfig, era: Era) -> Result<Self, Failed> {
-        let (wire, handler, limits) =
-            (Arc::new(Wire::new()), Handler::new(&config.name), config.limits.clone());
+        let (wire, handler, limits) = (
+            Arc::new(Wire::new()),
+            Handler::new(&config.name, config.answers.clone()),
+            config.limits.clone(),
+        );
         let unsent = |failure| Failed { failure, received: Received::No, stderr: String::new() };
         let (process, shaken) = match &config.reach {
             Reach::Stdio(command) => {
@@ -384,6 +380,15 @@ impl Drop for CancelIfDropped<'_> {
         let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
         // Bounded by the transport, which takes it or is closed.
         runtime.spawn(async move { peer.send_notification(notification).await });
+    }
+}
+
+/// Whether a failed handshake may have been one of the wrong era.
+fn is_lost(reach: &Reach, kind: CallErrorKind) -> bool {
+    match kind {
+        CallErrorKind::Protocol => true,
+        CallErrorKind::Exited | CallErrorKind::Closed => matches!(reach, Reach::Stdio(_)),
+        _ => false,
     }
 }
 

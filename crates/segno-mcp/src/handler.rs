@@ -6,26 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, LoggingLevel, LoggingMessageNotificationParam,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, ErrorData, Implementation, LoggingLevel, LoggingMessageNotificationParam,
     ProtocolVersion,
 };
-use rmcp::service::{NotificationContext, RoleClient};
+use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 
+use crate::config::Answers;
 use crate::error::printable;
 
 /// Writes a server's log into the trace and notes when its lists change.
 ///
 /// Everything else that a server can ask of a client is answered by the SDK's own defaults, which are what is wanted:
-/// sampling is refused, elicitation declined, there are no roots.
+/// sampling is refused, there are no roots, and elicitation is declined where nobody was named who answers.
 #[derive(Clone)]
 pub(crate) struct Handler {
     server: Arc<str>,
+    answers: Option<Arc<dyn Answers>>,
     changed: Arc<AtomicBool>,
 }
 
 impl Handler {
-    pub(crate) fn new(server: &str) -> Self {
-        Self { server: server.into(), changed: Arc::default() }
+    pub(crate) fn new(server: &str, answers: Option<Arc<dyn Answers>>) -> Self {
+        Self { server: server.into(), answers, changed: Arc::default() }
     }
 
     /// Whether the tools have changed since this was asked last.
@@ -37,8 +40,24 @@ impl Handler {
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("segno", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), implementation)
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.answers.is_some().then(ElicitationCapability::default);
+        ClientConfig::new(capabilities, implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let declined = ElicitResult::new(ElicitationAction::Decline);
+        let Some(answers) = &self.answers else { return Ok(declined) };
+        let question = serde_json::to_value(request).unwrap_or_default();
+        Ok(match answers.elicit(question).await {
+            Some(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
+            None => declined,
+        })
     }
 
     async fn on_logging_message(

@@ -49,7 +49,7 @@ mod process;
 mod server;
 
 pub use catalogue::{Annotations, PromptDescription, ResourceDescription, ToolDescription};
-pub use config::{Command, Endpoint, Limits, Reach, ServerConfig, Values};
+pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
 pub use error::{CallError, CallErrorKind, Received};
 pub use output::{Answer, InputRequired, ToolOutput};
 pub use server::{CallContext, Server, Session};

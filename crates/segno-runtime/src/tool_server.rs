@@ -159,6 +159,7 @@ pub(crate) fn remote(
             concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
             ..defaults
         },
+        answers: None,
     })))
 }
 
