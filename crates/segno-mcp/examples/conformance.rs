@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask conformance` runs the suite with it. The address is the last argument; the suite says in
 //! `MCP_CONFORMANCE_CONTEXT` what it wants to have called, where that matters.
+#![expect(clippy::print_stdout, reason = "it says what it sees")]
 
 use std::error::Error;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! `ARGUMENTS` is a JSON object. The child sees `PATH` and nothing else of the environment.
+#![expect(clippy::print_stdout, reason = "it says what it sees")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -34,7 +35,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         resources.map_or(0, |resources| resources.len()),
         prompts.map_or(0, |prompts| prompts.len()),
     );
-    let answered = session.call(&tool, arguments, CallContext::new("op_reference", Duration::from_secs(20))).await;
+    let answered =
+        session.call(&tool, arguments, CallContext::new("op_reference", Duration::from_secs(20))).await;
     let result = match answered? {
         Answer::Done(output) if output.is_error => Err(output.text.into()),
         Answer::Done(output) => {

@@ -129,7 +129,8 @@ pub struct Limits {
     pub call_timeout: Duration,
     /// The longest that one call may take with progress. Default 10 minutes.
     pub total_timeout: Duration,
-    /// The longest that a start may take, the handshake included. Default 30 s: some are downloaded first.
+    /// The longest that anything before a request may take: a start with its handshake, a pause after failures, room
+    /// among other calls. Default 30 s: some servers are downloaded first.
     pub start_timeout: Duration,
     /// Bytes of one message of the server. Default 1 MiB: more does not belong into a model's context.
     pub output: usize,

@@ -111,7 +111,7 @@ impl Server {
     /// When the server cannot be had, does not answer, or describes its tools in a way that breaks a bound.
     pub async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
         let session = self.session(tenant);
-        let (connection, is_new) = session.connection(self.limits().start_timeout).await?;
+        let (connection, is_new) = session.connected().await?;
         let known = self.inner.known.read().unwrap_or_else(PoisonError::into_inner).clone();
         let tools = match known.filter(|_| !is_new && !connection.take_changed()) {
             Some(tools) => tools,
@@ -170,13 +170,12 @@ impl Session {
     ) -> Result<Answer, CallError> {
         self.inner.check_tool(tool)?;
         call.timeout = call.timeout.min(self.inner.config.limits.call_timeout);
-        let waiting = tokio::time::timeout(call.timeout, self.line.room.acquire()).await;
-        // The semaphore is never closed.
-        let Ok(Ok(_room)) = waiting else {
-            let message = format!("no room for another call within {:?}", call.timeout);
-            return Err(self.inner.error(Failed::unsent(CallErrorKind::Timeout, message)));
+        let waiting = async {
+            // The semaphore is never closed.
+            let room = self.line.room.acquire().await.ok();
+            Ok((room, self.connection(call.timeout).await?.0))
         };
-        let (connection, _) = self.connection(call.timeout).await?;
+        let (_room, connection) = self.had(waiting).await?;
         tracing::debug!(server = %self.inner.config.name, tool, operation = %call.operation, "calling");
         let answered = connection.call(tool, arguments, &call).await;
         self.settled(answered)
@@ -188,7 +187,7 @@ impl Session {
     ///
     /// When the server cannot be had, has none to offer, or does not answer.
     pub async fn resources(&self) -> Result<Vec<ResourceDescription>, CallError> {
-        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        let connection = self.connected().await?.0;
         self.settled(connection.resources().await)
     }
 
@@ -198,7 +197,7 @@ impl Session {
     ///
     /// When the server cannot be had, does not know the resource, or does not answer.
     pub async fn read_resource(&self, uri: &str) -> Result<Vec<Value>, CallError> {
-        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        let connection = self.connected().await?.0;
         self.settled(connection.read(uri).await)
     }
 
@@ -208,7 +207,7 @@ impl Session {
     ///
     /// When the server cannot be had, has none to offer, or does not answer.
     pub async fn prompts(&self) -> Result<Vec<PromptDescription>, CallError> {
-        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        let connection = self.connected().await?.0;
         self.settled(connection.prompts().await)
     }
 
@@ -222,7 +221,7 @@ impl Session {
         name: &str,
         arguments: Map<String, Value>,
     ) -> Result<Vec<Value>, CallError> {
-        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        let connection = self.connected().await?.0;
         self.settled(connection.prompt(name, arguments).await)
     }
 
@@ -232,8 +231,22 @@ impl Session {
     ///
     /// When the server cannot be had.
     pub async fn protocol(&self) -> Result<String, CallError> {
-        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        let connection = self.connected().await?.0;
         Ok(connection.protocol().unwrap_or_default())
+    }
+
+    /// The connection, or a new one, within the time of a start.
+    async fn connected(&self) -> Result<(Arc<Connection>, bool), CallError> {
+        self.had(self.connection(self.inner.config.limits.start_timeout)).await
+    }
+
+    /// Bounds all that comes before a request by the time of a start: room, pauses, and the start itself.
+    async fn had<T>(&self, waiting: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        let limit = self.inner.config.limits.start_timeout;
+        tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| {
+            let message = format!("it could not be had within {limit:?}");
+            Err(self.inner.error(Failed::unsent(CallErrorKind::Timeout, message)))
+        })
     }
 
     /// The connection, or a new one. Callers that come meanwhile wait for the same start.

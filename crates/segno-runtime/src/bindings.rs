@@ -18,8 +18,8 @@ use segno_models::{
 use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig};
 use segno_secrets::{Secret, SecretStore};
 use segno_workspace::{
-    Access as Granted, Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider, RemoteBinding,
-    SecretRef, ServerBinding, Settings,
+    Access as Granted, Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider,
+    RemoteBinding, SecretRef, ServerBinding, Settings,
 };
 
 use crate::attempt::certain;

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use segno_mcp::{Answer, Command, Endpoint, Limits, Reach, Values};
 use segno_net::{Client, Egress, Origin};
-use segno_sandbox::{Annotations, CallContext, CallError, CallErrorKind, Received, ToolDescription, ToolOutput};
+use segno_sandbox::{
+    Annotations, CallContext, CallError, CallErrorKind, Received, ToolDescription, ToolOutput,
+};
 use segno_secrets::Secret;
 use segno_workspace::{EnvValue, RemoteBinding, SecretRef, ServerBinding};
 use serde_json::{Map, Value, json};
@@ -157,11 +160,16 @@ pub(crate) fn remote(
             output: bytes(limits.output),
             stderr: bytes(limits.stderr),
             concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
+            // Less than the engine allows for it, so that the server itself says that nothing was sent.
+            start_timeout: START_TIMEOUT,
             ..defaults
         },
         answers: None,
     })))
 }
+
+/// The longest that a start may take in the middle of a run.
+const START_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Reads secrets whenever they are needed, and has them scrubbed from then on.
 pub(crate) struct Revealed {

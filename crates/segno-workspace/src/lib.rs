@@ -57,8 +57,9 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, MemoryBinding, ModelBinding, Provider, RemoteBinding, SecretRef,
-    SecretStoreBinding, ServerBinding, ServerLimits, Settings, StoreKey, TelemetrySettings,
+    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding,
+    MemoryBinding, ModelBinding, Provider, RemoteBinding, SecretRef, SecretStoreBinding, ServerBinding,
+    ServerLimits, Settings, StoreKey, TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
 pub use workspace::{Loaded, Workspace};

@@ -3,7 +3,12 @@
 //! The first argument says how: `legacy` and `modern` speak one era of the protocol, `either` both, `old` ends when it
 //! is asked something that it does not know, `slow` takes its time to start, `crash` ends at once, `stubborn` stays
 //! when its input ends, and `host` is no server but an engine that has one.
-#![expect(clippy::unwrap_used, reason = "a server for tests that fails fails its test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a server for tests that fails fails its test, and it speaks on its standard streams"
+)]
 
 use std::io::{self, BufRead, Write};
 use std::process::{Command, Stdio, exit};

@@ -38,7 +38,9 @@ pub(super) fn kind(section: &Section<'_>) -> Option<&'static str> {
         return None;
     };
     for (key, owner) in KEYS_OF {
-        if owner != kind && let Some(span) = section.key_span(key) {
+        if owner != kind
+            && let Some(span) = section.key_span(key)
+        {
             section
                 .report
                 .error(Code::InvalidValue, span, format!("`{key}` belongs to a server with `{owner}`"))
@@ -65,7 +67,8 @@ pub(super) fn limits(limits: ServerLimits, section: Option<&Section<'_>>) -> Ser
 }
 
 fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
-    let words = section.items("command", "a program and its arguments, such as `[\"npx\", \"-y\", \"NAME\"]`");
+    let words =
+        section.items("command", "a program and its arguments, such as `[\"npx\", \"-y\", \"NAME\"]`");
     let words: Vec<String> =
         words.iter().filter_map(|word| Some(string(section.report, "command", word)?.value)).collect();
     let is_usable = words.first().is_some_and(|program| !program.is_empty())
