@@ -15,7 +15,7 @@ use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use segno_sandbox::{CallContext, CallErrorKind, Received, Session};
+use segno_sandbox::{CallContext, CallErrorKind, Received};
 use segno_store::{Parent, Started};
 use serde_json::Value;
 
@@ -27,6 +27,7 @@ use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tool::{Invocation, Tool};
+use crate::tool_server::Session;
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -156,7 +157,8 @@ impl Attempt {
         let Some((server, tool)) = call.tool_name.as_str().split_once('.') else {
             return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
         };
-        let opening = self.context.sessions.open(&self.context.bindings, server, is_free(self.terms.class));
+        let RunContext { sessions, bindings, tenant, .. } = &*self.context;
+        let opening = sessions.open(bindings, server, tenant, is_free(self.terms.class));
         let session = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
         let session = session.map_err(|_| {
             let seconds = OPEN_TIMEOUT.as_secs();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
@@ -15,20 +15,22 @@ use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
-use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
-use segno_secrets::{Secret, SecretStore, VERSIONS_KEPT};
+use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig};
+use segno_secrets::{Secret, SecretStore};
 use segno_workspace::{
-    Access as Granted, Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef,
-    ServerBinding, Settings,
+    Access as Granted, Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider,
+    RemoteBinding, SecretRef, ServerBinding, Settings,
 };
 
 use crate::attempt::certain;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{EngineError, OpenError};
+use crate::hidden::Hidden;
 use crate::policy::AttemptError;
 use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable};
 use crate::tool::{Tool, ToolDescription};
+use crate::tool_server::{self, Revealed, Session, ToolServer};
 
 /// The workspace's own name inside its memory file, which no other workspace shares.
 pub(crate) const WORKSPACE: &str = "workspace";
@@ -40,13 +42,9 @@ pub(crate) const DEFAULT_TENANT: &str = "default";
 pub(crate) struct Bindings {
     root: PathBuf,
     settings: Settings,
-    secret_source: SecretSource,
-    /// What is scrubbed, those secrets aside that are read anew whenever they are needed.
-    known: Secrets,
-    /// The same with these.
-    secrets: Arc<RwLock<Secrets>>,
-    /// Secrets of the store that models were asked with, the latest last; a few earlier ones may still be echoed.
-    stored: Arc<RwLock<BTreeMap<String, Vec<Secret>>>>,
+    secret_source: Arc<SecretSource>,
+    /// What is scrubbed.
+    hidden: Arc<Hidden>,
     /// The keys of models by the model's name.
     model_keys: BTreeMap<String, ModelKey>,
     /// Where exchanges with models are kept, if that is wanted.
@@ -86,10 +84,8 @@ impl Bindings {
         Ok(Self {
             root,
             settings,
-            secret_source,
-            secrets: Arc::new(RwLock::new(known.clone())),
-            known,
-            stored: Arc::default(),
+            secret_source: Arc::new(secret_source),
+            hidden: Arc::new(Hidden::new(known)),
             model_keys,
             recording: None,
             tools,
@@ -114,7 +110,7 @@ impl Bindings {
 
     /// The secrets that are scrubbed, as of now.
     pub(crate) fn secrets(&self) -> Secrets {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.hidden.secrets()
     }
 
     pub(crate) fn secret_source(&self) -> &SecretSource {
@@ -140,7 +136,7 @@ impl Bindings {
                 return Err(AttemptError { missing, ..certain(FailureCode::Unavailable, message) });
             }
         };
-        self.remember(name, key);
+self.hidden.hide(name, key);
         Ok(())
     }
 
@@ -156,27 +152,8 @@ impl Bindings {
             SecretRef::File(path) => format!("file {}", path.display()),
             SecretRef::Store(name) => name.clone(),
         };
-        self.remember(&name, secret.clone());
+        self.hidden.hide(&name, secret.clone());
         Ok(secret)
-    }
-
-    /// Scrubs a secret from now on; a few earlier ones of the same name may still be echoed.
-    fn remember(&self, name: &str, key: Secret) {
-        let is_known = |stored: &BTreeMap<String, Vec<Secret>>| {
-            let latest = stored.get(name).and_then(|versions| versions.last());
-            latest.is_some_and(|latest| latest.expose() == key.expose())
-        };
-        if is_known(&self.stored.read().unwrap_or_else(PoisonError::into_inner)) {
-            return;
-        }
-        let mut stored = self.stored.write().unwrap_or_else(PoisonError::into_inner);
-        let versions = stored.entry(name.to_owned()).or_default();
-        versions.retain(|version| version.expose() != key.expose());
-        versions.push(key);
-        let old = versions.len().saturating_sub(VERSIONS_KEPT);
-        versions.drain(..old);
-        let secrets = self.known.clone().hiding(stored.values().flatten());
-        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -212,7 +189,7 @@ impl Bindings {
         };
         let model = match &self.recording {
             Some(recording) => {
-                let scrubbed = Scrubbed { model, secrets: Arc::clone(&self.secrets) };
+                let scrubbed = Scrubbed { model, hidden: Arc::clone(&self.hidden) };
                 Arc::new(Recorder::new(Arc::new(scrubbed), Arc::clone(recording)))
             }
             None => model,
@@ -234,13 +211,11 @@ impl Bindings {
                 Arc::new(reveal) as Arc<dyn ApiKey>
             }
             ModelKey::Stored(name) => {
-                let (name, stored) = (name.clone(), Arc::clone(&self.stored));
+                let (name, hidden) = (name.clone(), Arc::clone(&self.hidden));
                 // It was read for this call: see `refresh_key`.
                 let reveal = move || {
-                    let stored = stored.read().unwrap_or_else(PoisonError::into_inner);
-                    let latest = stored.get(&name).and_then(|versions| versions.last());
                     let missing = || SecretUnavailable::NotStored { name: name.clone() }.to_string();
-                    latest.map(|key| key.expose().to_owned()).ok_or_else(missing)
+                    hidden.latest(&name).map(|key| key.expose().to_owned()).ok_or_else(missing)
                 };
                 Arc::new(reveal) as Arc<dyn ApiKey>
             }
@@ -286,10 +261,19 @@ impl Bindings {
             server: name.to_owned(),
             known: self.settings.servers.keys().cloned().collect(),
         })?;
+        if let Some(remote) = &binding.remote {
+            let revealed = Revealed::new(Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
+            return tool_server::remote(name, binding, remote, &revealed);
+        }
         let failed = |source| OpenError::Server { server: name.to_owned(), source };
         let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
         let config = Self::server_config(name, binding)?;
-        sandbox.load(config).await.map_err(failed)
+        sandbox.load(config).await.map(ToolServer::Module).map_err(failed)
+    }
+
+    /// What tells one version of a server from another: the digest of its module, or of what it offers.
+    pub(crate) async fn digest(&self, server: &str) -> Result<String, EngineError> {
+        Ok(self.server(server).await?.digest(DEFAULT_TENANT).await?)
     }
 
     fn open_sandbox(&self) -> Result<Sandbox, segno_sandbox::LoadError> {
@@ -352,7 +336,7 @@ impl Bindings {
         }
         for server in servers {
             let trusted = self.settings.servers.get(&server).is_some_and(|binding| binding.trust_annotations);
-            for tool in self.server(&server).await?.catalogue().await? {
+            for tool in self.server(&server).await?.catalogue(DEFAULT_TENANT).await? {
                 let Ok(name) = format!("{server}.{}", tool.name).parse::<ToolName>() else {
                     tracing::warn!(server, tool = tool.name, "a tool is left out: its name is not one");
                     continue;
@@ -379,7 +363,7 @@ impl Bindings {
 /// A model whose replies hold no secret, for a recording that is kept beside the project.
 struct Scrubbed {
     model: Arc<dyn Model>,
-    secrets: Arc<RwLock<Secrets>>,
+    hidden: Arc<Hidden>,
 }
 
 #[async_trait]
@@ -390,8 +374,7 @@ impl Model for Scrubbed {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let mut reply = self.model.complete(request, sink).await?;
-        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone();
-        secrets.reply(&mut reply);
+        self.hidden.secrets().reply(&mut reply);
         Ok(reply)
     }
 }
@@ -430,13 +413,14 @@ impl Sessions {
         &self,
         bindings: &Bindings,
         server: &str,
+        tenant: &str,
         free: bool,
     ) -> Result<Arc<Session>, AttemptError> {
         let cell = self.open.get((server.to_owned(), free));
         let open = || async {
             let loaded = bindings.server(server).await;
             let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
-            Ok(Arc::new(loaded.open()))
+            Ok(Arc::new(loaded.open(tenant)))
         };
         cell.get_or_try_init(open).await.cloned()
     }
@@ -517,11 +501,30 @@ async fn read_secrets(
             }
         }
     }
+    for reference in server_secrets(settings) {
+        // Whoever needs it says what is missing.
+        hidden.extend(read_key(reference, source, now).await.ok());
+    }
     for reference in settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values()) {
         // Whoever sends it says what is missing.
         hidden.extend(read_key(reference, source, now).await.ok());
     }
     Ok(secrets.hiding(hidden.iter()))
+}
+
+/// The secrets that tool servers, or their requests, hold.
+fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
+    settings.servers.values().filter_map(|server| server.remote.as_ref()).flat_map(|remote| {
+        let (held, sent) = match remote {
+            RemoteBinding::Command(command) => (Some(command.env.values()), None),
+            RemoteBinding::Endpoint(endpoint) => (None, Some(endpoint.headers.values())),
+        };
+        let held = held.into_iter().flatten().filter_map(|value| match value {
+            EnvValue::Secret(reference) => Some(reference),
+            EnvValue::Text(_) => None,
+        });
+        held.chain(sent.into_iter().flatten()).filter(|reference| tool_server::place(reference).is_some())
+    })
 }
 
 /// A key as it is sent: without the space around it, so that it is known wherever it comes back.

@@ -380,7 +380,7 @@ impl Engine {
         let servers = file.servers(bindings.settings());
         let mut digests = BTreeMap::new();
         for server in &servers {
-            digests.insert(server.clone(), bindings.server(server).await?.digest().to_string());
+            digests.insert(server.clone(), bindings.digest(server).await?);
         }
         let mut catalogue = bindings.catalogue(servers).await?;
         catalogue.extend(self.workspace().declared_tools(tenant));

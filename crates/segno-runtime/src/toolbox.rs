@@ -488,7 +488,8 @@ impl Call<'_> {
         let Some((server, tool)) = name.as_str().split_once('.') else {
             return Err(ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() });
         };
-        let session = bindings.server(server).await?.open();
+        let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
+        let session = bindings.server(server).await?.open(&tenant);
         let context = CallContext { operation: operation.to_string(), timeout: options.timeout };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let answered = session.call(tool, arguments, context).await;

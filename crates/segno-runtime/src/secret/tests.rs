@@ -17,6 +17,7 @@ fn echoed(text: &str) -> Outcome {
         structured: Some(json!({ "deep": [text], text: 1 })),
         text: text.to_owned(),
         is_error: false,
+        ..ToolReturn::default()
     })
 }
 

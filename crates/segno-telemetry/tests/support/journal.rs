@@ -169,6 +169,7 @@ pub(crate) fn outcome(label: &str) -> Outcome {
             structured: Some(json!({ "said": CANARY })),
             text: CANARY.into(),
             is_error: false,
+            ..ToolReturn::default()
         }),
     }
 }

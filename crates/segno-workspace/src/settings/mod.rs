@@ -5,6 +5,7 @@ mod keys;
 mod models;
 mod paths;
 mod read;
+mod remote;
 pub(crate) mod secrets;
 mod servers;
 mod telemetry;
@@ -158,8 +159,10 @@ pub struct MemoryBinding {
 /// A sandboxed tool server, with what it is granted. Nothing is granted by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerBinding {
-    /// The WebAssembly file.
+    /// The WebAssembly file; empty where the server is reached in another way.
     pub module: PathBuf,
+    /// How the server is reached that is no WebAssembly module.
+    pub remote: Option<RemoteBinding>,
     /// The digest that the file must have, `sha256:…` or `blake3:…`.
     pub digest: Option<String>,
     /// The tools that are offered; `None` offers all that the server has.
@@ -171,6 +174,46 @@ pub struct ServerBinding {
     /// Whether its annotations may make the engine less careful. They come from the server and prove nothing, so
     /// this is the operator's word for them; `false` by default.
     pub trust_annotations: bool,
+}
+
+/// A server that is no WebAssembly module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteBinding {
+    /// A child process that speaks over its standard input and output, `command = […]`.
+    Command(CommandBinding),
+    /// A server that speaks streamable HTTP, `url = …`.
+    Endpoint(EndpointBinding),
+}
+
+/// A child process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandBinding {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its whole environment.
+    pub env: BTreeMap<String, EnvValue>,
+    /// Its working directory; the workspace's folder by default.
+    pub directory: PathBuf,
+}
+
+/// The value of an environment variable of a child process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvValue {
+    /// A text that anybody may read.
+    Text(String),
+    /// A secret, which the process itself holds.
+    Secret(SecretRef),
+}
+
+/// A server behind an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointBinding {
+    /// Its address. `https`, or `http` to this machine or where the file allows it.
+    pub url: String,
+    /// Headers of each request: where their values are found.
+    pub headers: BTreeMap<String, SecretRef>,
 }
 
 /// A folder of the host that a server may use.

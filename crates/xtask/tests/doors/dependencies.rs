@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 16] = [
+const TABLE: [(&str, &[&str]); 17] = [
     ("segno-expr", &[]),
     ("segno-core", &["segno-expr", "segno-tools"]),
     ("segno-tools", &["segno-expr"]),
@@ -15,6 +15,7 @@ const TABLE: [(&str, &[&str]); 16] = [
     ("segno-workspace", &["segno-core", "segno-expr", "segno-tools"]),
     ("segno-memory", &["segno-core"]),
     ("segno-models", &["segno-core", "segno-expr", "segno-net"]),
+    ("segno-mcp", &["segno-net"]),
     ("segno-net", &[]),
     ("segno-sandbox", &["segno-core", "segno-net"]),
     ("segno-store", &["segno-core"]),
@@ -27,9 +28,10 @@ const TABLE: [(&str, &[&str]); 16] = [
 ];
 
 /// What the runtime brings together.
-const ROOMS: [&str; 10] = [
+const ROOMS: [&str; 11] = [
     "segno-core",
     "segno-expr",
+    "segno-mcp",
     "segno-memory",
     "segno-models",
     "segno-net",
@@ -41,9 +43,10 @@ const ROOMS: [&str; 10] = [
 ];
 
 /// What a surface may use: the runtime, and the crates below it for their types.
-const RUNTIME_AND_ROOMS: [&str; 11] = [
+const RUNTIME_AND_ROOMS: [&str; 12] = [
     "segno-core",
     "segno-expr",
+    "segno-mcp",
     "segno-memory",
     "segno-models",
     "segno-net",
@@ -56,9 +59,10 @@ const RUNTIME_AND_ROOMS: [&str; 11] = [
 ];
 
 /// What the binary is made of.
-const EVERYTHING: [&str; 12] = [
+const EVERYTHING: [&str; 13] = [
     "segno-core",
     "segno-expr",
+    "segno-mcp",
     "segno-memory",
     "segno-models",
     "segno-net",
