@@ -1,4 +1,7 @@
 //! The stored form of snapshots. A snapshot is only a cache, so whatever is wrong with one makes it absent.
+//!
+//! One holds all that was said in a run, most of it much alike, so it is compressed while it is encoded: nobody holds
+//! the whole of it twice.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +9,7 @@ use segno_core::{Envelope, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Checksum;
-use crate::codec::{EncodeError, decode, encode};
+use crate::codec::{EncodeError, decode, decode_compressed, encode_compressed};
 use crate::run::Snapshot;
 
 /// A snapshot as it is stored.
@@ -29,8 +32,9 @@ impl StoredSnapshot {
     /// Encodes a snapshot.
     pub(crate) fn seal(run: RunId, snapshot: Snapshot) -> Result<Self, EncodeError> {
         let Snapshot { seq, state, active_ms, modules } = snapshot;
-        let state = encode("snapshot", &Kept { envelope: Envelope::new(state), active_ms, modules })?;
-        Ok(Self { seq, checksum: checksum(run, seq, &state), state })
+        let kept = Kept { envelope: Envelope::new(state), active_ms, modules };
+        let state = encode_compressed("snapshot", &kept)?;
+        Ok(Self { seq, checksum: checksum(COMPRESSED, run, seq, &state), state })
     }
 
     /// Decodes the snapshot of a run with so many records, if it can be trusted.
@@ -45,9 +49,14 @@ impl StoredSnapshot {
     }
 
     fn try_open(&self, run: RunId, records: u64) -> Result<Snapshot, String> {
-        if self.checksum != checksum(run, self.seq, &self.state) {
+        let has = |form| self.checksum == checksum(form, run, self.seq, &self.state);
+        let decode = if has(COMPRESSED) {
+            decode_compressed
+        } else if has(PLAIN) {
+            decode
+        } else {
             return Err("it does not have its checksum".into());
-        }
+        };
         if self.seq > records {
             return Err(format!("the run has only {records} records"));
         }
@@ -58,10 +67,55 @@ impl StoredSnapshot {
     }
 }
 
-fn checksum(run: RunId, seq: u64, state: &[u8]) -> Checksum {
+/// What the checksum of a snapshot begins with says which form it has: MessagePack as it is, as the first releases wrote
+/// it,
+const PLAIN: &[u8] = b"segno snapshot 1";
+/// or compressed.
+const COMPRESSED: &[u8] = b"segno snapshot 2";
+
+fn checksum(form: &[u8], run: RunId, seq: u64, state: &[u8]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(b"segno snapshot 1").update(run.as_bytes()).update(&seq.to_le_bytes()).update(state);
+    hasher.update(form).update(run.as_bytes()).update(&seq.to_le_bytes()).update(state);
     let mut bytes = [0; 16];
     hasher.finalize_xof().fill(&mut bytes);
     Checksum::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_core::{AgentRequest, AgentState, Timestamp};
+
+    use super::*;
+    use crate::codec::encode;
+
+    const RUN: RunId = RunId::from_bytes([7; 16]);
+
+    fn snapshot(text: &str) -> Snapshot {
+        let state = AgentState::start(RUN, AgentRequest::text(text), Timestamp::from_millis(5));
+        Snapshot { seq: 3, state, active_ms: 250, modules: BTreeMap::new() }
+    }
+
+    #[test]
+    fn a_snapshot_of_the_first_releases_is_still_read() {
+        let Snapshot { seq, state, active_ms, modules } = snapshot("x");
+        let kept = Kept { envelope: Envelope::new(state), active_ms, modules };
+        let state = encode("snapshot", &kept).unwrap();
+        let stored = StoredSnapshot { seq, checksum: checksum(PLAIN, RUN, seq, &state), state };
+        assert_eq!(stored.open(RUN, 3), Some(snapshot("x")));
+    }
+
+    #[test]
+    fn a_snapshot_takes_far_less_than_what_it_holds() {
+        let text = "all work and no play makes a dull text. ".repeat(10_000);
+        let stored = StoredSnapshot::seal(RUN, snapshot(&text)).unwrap();
+        assert!(stored.state.len() < text.len() / 100, "{}", stored.state.len());
+        assert_eq!(stored.open(RUN, 3), Some(snapshot(&text)));
+    }
+
+    #[test]
+    fn one_form_is_never_taken_for_the_other() {
+        let mut stored = StoredSnapshot::seal(RUN, snapshot("x")).unwrap();
+        stored.checksum = checksum(PLAIN, RUN, stored.seq, &stored.state);
+        assert_eq!(stored.open(RUN, 3), None);
+    }
 }

@@ -122,6 +122,9 @@ pub(super) fn has_readable(connection: &Connection, run: RunId, id: i64) -> Resu
     Ok(found)
 }
 
+/// The messages of a run.
+const MESSAGES: &str = "SELECT number, message, checksum FROM inbox WHERE run = ?1 ORDER BY number";
+
 /// Opens the messages of the run with this row, one at a time.
 pub(super) fn visit(
     connection: &Connection,
@@ -129,8 +132,7 @@ pub(super) fn visit(
     id: i64,
     mut each: impl FnMut(Opened) -> ControlFlow<()>,
 ) -> Result<(), rusqlite::Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT number, message, checksum FROM inbox WHERE run = ?1 ORDER BY number")?;
+    let mut statement = connection.prepare_cached(MESSAGES)?;
     let mut rows = statement.query([id])?;
     while let Some(row) = rows.next()? {
         if each(stored(row)?.open(run)).is_break() {
@@ -148,6 +150,7 @@ fn stored(row: &rusqlite::Row<'_>) -> Result<StoredMessage, rusqlite::Error> {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
     use segno_core::Timestamp;
 
     use super::super::{SqliteStore, open};
@@ -156,6 +159,22 @@ mod tests {
         create, handed_off, in_session, new_run, note, run_id, successor_of, suspended,
     };
     use crate::{Message, Owner, Store};
+
+    #[test]
+    fn looking_for_messages_compiles_nothing_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        let writer = open::open_writer(&path).unwrap();
+        let reader = open::open_reader(&path).unwrap();
+        for connection in [&writer, &reader] {
+            for run in 0..5 {
+                visit(connection, run_id(1), run, |_| ControlFlow::Continue(())).unwrap();
+            }
+            let statement = connection.prepare_cached(MESSAGES).unwrap();
+            assert!(statement.get_status(StatementStatus::Run) >= 4, "it is not in the cache");
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+        }
+    }
 
     #[tokio::test]
     async fn what_a_newer_release_wrote_waits_for_one_and_wakes_nobody_else() {

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
 
 use super::convert;
@@ -40,6 +41,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    keep_plans(&connection).map_err(failed)?;
     let read_only = connection.is_readonly(MAIN_DB).map_err(failed)?;
     let found = {
         // One transaction, since another process may be changing the schema.
@@ -92,7 +94,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    keep_plans(&connection)?;
     Ok(connection)
+}
+
+/// Lets no parameter decide about a plan. Otherwise a statement that could gain by that is compiled anew each time that
+/// it comes out of the cache, which costs many times what it does.
+fn keep_plans(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// Says whether SQLite itself finds out whether the file is a database. Only a file of one byte it takes for an empty

@@ -59,9 +59,10 @@ impl Stored {
     pub(crate) fn new(row: Row) -> Self {
         let Row { seq, at, kind, operation, parent, body, checksum, link } = row;
         let body = body.unwrap_or_default();
-        let files = match decode_body(&body) {
-            Ok(body) if kind == RecordKind::Started as u8 => files(&body).collect(),
-            _ => Vec::new(),
+        let started = kind == RecordKind::Started as u8;
+        let files = match started.then(|| decode_body(&body)) {
+            Some(Ok(body)) => files(&body).collect(),
+            Some(Err(_)) | None => Vec::new(),
         };
         Self { seq, at, kind, operation, parent, checksum, link, packed: pack_body(body), files }
     }
