@@ -124,6 +124,8 @@ fn request_line(request: &Request) -> String {
         Request::Input(input) => input.question.clone(),
         Request::Timer(timer) => format!("until {}", time(timer.until)),
         Request::ToolCall(call) => gist(&call.parameters),
+        Request::ApiCall(call) => call.body.as_ref().map_or_else(String::new, |body| gist(&body.value)),
+        Request::Email(mail) => mail.subject.clone(),
     }
 }
 

@@ -161,8 +161,10 @@ fn style_of(outcome: &Outcome) -> Option<Style> {
         | Outcome::MemoryCreated(_)
         | Outcome::MemoryTraversed(_)
         | Outcome::ToolReturned(_)
+        | Outcome::EmailSent(_)
         | Outcome::InputGiven(_)
         | Outcome::TimerFired => None,
+        Outcome::ApiAnswered(response) => (response.status >= 400).then_some(Style::Red),
         Outcome::AgentReturned(returned) => returned.error.as_ref().map(|_| Style::Red),
     }
 }
@@ -204,6 +206,8 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
             let error = if result.is_error { "error: " } else { "" };
             brief(&format!("{error}{said}"), width)
         }
+        Outcome::ApiAnswered(response) => brief(&format!("{} {}", response.status, gist(&response.body)), width),
+        Outcome::EmailSent(_) => "taken by the mail server".to_owned(),
         Outcome::Failed(failure) => brief(&format!("{}: {}", failure.code.as_str(), failure.message), width),
     }
 }

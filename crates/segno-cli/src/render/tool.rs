@@ -107,6 +107,7 @@ pub(crate) fn offered_by(offered_by: &OfferedBy) -> String {
         OfferedBy::Process => "this process".to_owned(),
         OfferedBy::Agent(agent) => format!("agent {agent}"),
         OfferedBy::Server(server) => format!("server {server}"),
+        OfferedBy::Document(document) => format!("document {document}"),
     }
 }
 

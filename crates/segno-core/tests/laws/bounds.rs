@@ -31,7 +31,11 @@ proptest! {
             Request::MemorySearch(_)
             | Request::MemoryCreate(_)
             | Request::MemoryTraverse(_) => model,
-            Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => false,
+            Request::ModelCompletion(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
+            | Request::Input(_)
+            | Request::Timer(_) => false,
         });
         let calls = calls.count() as u64;
         prop_assert!(calls <= most(&world).max_tool_calls, "{calls} calls");
@@ -77,6 +81,8 @@ proptest! {
                     | Request::MemoryCreate(_)
                     | Request::MemoryTraverse(_)
                     | Request::ToolCall(_)
+                    | Request::ApiCall(_)
+                    | Request::Email(_)
                     | Request::Input(_)
                     | Request::Timer(_) => Some(()),
                 };

@@ -42,11 +42,14 @@ proptest! {
                 | AgentAction::RequestAgent { id, .. }
                 | AgentAction::RequestInput { id, .. }
                 | AgentAction::RequestTimer { id, .. }
+                | AgentAction::RequestApiCall { id, .. }
+                | AgentAction::RequestEmail { id, .. }
                 | AgentAction::RequestToolCall { id, .. } => {
                     assert_eq!((missing.len(), *id), (1, missing[0].id));
                     missing.clone()
                 }
                 AgentAction::Complete { .. } | AgentAction::Handoff { .. } => panic!("a state that waits is not over"),
+                AgentAction::Continue { .. } => panic!("a state that waits does not go on by itself"),
             };
             assert_eq!(listed, missing);
             let (operations, same) = action.into_operations();
@@ -66,7 +69,7 @@ proptest! {
     #[test]
     fn an_operation_resolves_once(world in world(), order: u64, other in outcome()) {
         drive(&world, order, |state| {
-            for Pending { operation, outcome } in state.pending() {
+            for Pending { operation, outcome, .. } in state.pending() {
                 let Some(outcome) = outcome else { continue };
                 let at = Timestamp::from_millis(0);
                 let mut touched = state.clone();

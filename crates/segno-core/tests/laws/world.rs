@@ -105,6 +105,7 @@ impl World {
             Request::MemoryTraverse(_) => &course.traversed,
             Request::ToolCall(_) => &course.returned,
             Request::AgentCall(_) => &course.agent,
+            Request::ApiCall(_) | Request::Email(_) => panic!("only declarative tools ask for it"),
             Request::Input(_) => panic!("a question waits for its answer"),
             Request::Timer(_) => &course.timer,
         };
