@@ -338,14 +338,14 @@ impl Fold {
         match &record.body {
             Body::Started(_) => return Err(self.diverged(record, "a second start", "has started already")),
             Body::Requested { label, digest, start, .. } => {
-                let recorded = format!("a request, {label} ({})", short(digest));
+                let recorded = || format!("a request, {label} ({})", short(digest));
                 let Some(operation) = self.expected.pop_front() else {
-                    return Err(self.diverged(record, recorded, "asks for nothing more"));
+                    return Err(self.diverged(record, recorded(), "asks for nothing more"));
                 };
                 if record.operation != Some(operation.id) {
                     return Err(self.diverged(
                         record,
-                        recorded,
+                        recorded(),
                         format!("asks for {}", describe(&operation)),
                     ));
                 }
