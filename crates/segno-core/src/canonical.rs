@@ -3,9 +3,10 @@
 //! Object keys are sorted here, whatever order the map keeps (another crate of a build may switch on
 //! `serde_json/preserve_order`), and every part is tagged and length-prefixed, so that no two values share a form.
 
-use alloc::string::{String, ToString};
+use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -99,9 +100,8 @@ pub(crate) fn print_json(value: &Value) -> String {
 
 fn append_json(value: &Value, text: &mut String) {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            text.push_str(&value.to_string());
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => append_display(value, text),
+        Value::String(string) => append_text(string, text),
         Value::Array(items) => {
             text.push('[');
             for (index, item) in items.iter().enumerate() {
@@ -114,11 +114,11 @@ fn append_json(value: &Value, text: &mut String) {
         }
         Value::Object(fields) => {
             text.push('{');
-            for (index, (name, field)) in sorted(fields).into_iter().enumerate() {
+            for (index, (name, field)) in sorted(fields).enumerate() {
                 if index > 0 {
                     text.push(',');
                 }
-                text.push_str(&Value::from(name.as_str()).to_string());
+                append_text(name, text);
                 text.push(':');
                 append_json(field, text);
             }
@@ -127,31 +127,59 @@ fn append_json(value: &Value, text: &mut String) {
     }
 }
 
-fn sorted(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
-    let mut fields: Vec<_> = fields.iter().collect();
-    fields.sort_unstable_by_key(|(name, _)| *name);
-    fields
+fn append_text(string: &str, text: &mut String) {
+    // Nearly all names and texts stand for themselves.
+    if string.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        text.push('"');
+        text.push_str(string);
+        text.push('"');
+    } else {
+        append_display(&Value::from(string), text);
+    }
+}
+
+fn append_display(value: &Value, text: &mut String) {
+    // Text takes whatever is written to it.
+    let _ = write!(text, "{value}");
+}
+
+/// The fields in the order of their names. Most maps have them in this order already.
+fn sorted(fields: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let sort = || {
+        let mut fields: Vec<_> = fields.iter().collect();
+        fields.sort_unstable_by_key(|(name, _)| *name);
+        fields
+    };
+    let resorted = (!fields.keys().is_sorted()).then(sort);
+    let as_they_are = if resorted.is_some() { None } else { Some(fields.iter()) };
+    as_they_are.into_iter().flatten().chain(resorted.into_iter().flatten())
 }
 
 /// Feeds a hasher with tagged, length-prefixed parts.
 ///
-/// Parts are gathered in a buffer first: the hasher is fast on long input and slow on many short ones.
+/// Parts are gathered in a buffer first: the hasher is fast on long input and slow on many short ones. Most forms are
+/// short enough for it, and need neither memory nor a hasher that goes on.
 pub(crate) struct Canonical {
-    bytes: Vec<u8>,
+    buffer: [u8; BUFFER],
+    used: usize,
+    /// What did not fit into the buffer.
+    before: Option<Box<blake3::Hasher>>,
 }
+
+/// Bytes of the buffer: more than the form of a common entry, call or result.
+const BUFFER: usize = 512;
 
 impl Canonical {
     /// Begins a form; `domain` keeps forms of different kinds apart.
     pub(crate) fn new(domain: &str) -> Self {
-        let mut canonical = Self { bytes: Vec::with_capacity(256) };
+        let mut canonical = Self { buffer: [0; BUFFER], used: 0, before: None };
         canonical.text(domain);
         canonical
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.number(bytes.len() as u64);
-        self.bytes.extend_from_slice(bytes);
-        self
+        self.append(bytes)
     }
 
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
@@ -159,13 +187,30 @@ impl Canonical {
     }
 
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
-        self.bytes.extend_from_slice(&number.to_le_bytes());
-        self
+        self.append(&number.to_le_bytes())
     }
 
     pub(crate) fn tag(&mut self, tag: u8) -> &mut Self {
-        self.bytes.push(tag);
+        self.append(&[tag])
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> &mut Self {
+        match self.buffer.get_mut(self.used..self.used + bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.used += bytes.len();
+            }
+            None => self.flush(bytes),
+        }
         self
+    }
+
+    /// Hands what is in the buffer, and what has no room there, to the hasher.
+    #[cold]
+    fn flush(&mut self, bytes: &[u8]) {
+        let hasher = self.before.get_or_insert_with(Box::default);
+        hasher.update(&self.buffer[..self.used]).update(bytes);
+        self.used = 0;
     }
 
     pub(crate) fn json(&mut self, value: &Value) -> &mut Self {
@@ -201,15 +246,55 @@ impl Canonical {
     }
 
     pub(crate) fn finish(&self) -> Digest {
-        Digest(*blake3::hash(&self.bytes).as_bytes())
+        let rest = &self.buffer[..self.used];
+        let hash = match &self.before {
+            None => blake3::hash(rest),
+            Some(before) => before.clone().update(rest).finalize(),
+        };
+        Digest(*hash.as_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString as _;
+
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_digest_covers_all_parts_however_long_they_are() {
+        for length in [0, 1, 900, 1_000, 1_015, 1_016, 1_017, 1_024, 1_025, 3_000, 100_000] {
+            let text: String = ('a'..='z').cycle().take(length).collect();
+            let mut canonical = Canonical::new("length");
+            canonical.text(&text).tag(7).text("end");
+            let mut bytes = Vec::new();
+            for part in ["length", &text] {
+                bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(part.as_bytes());
+            }
+            bytes.push(7);
+            bytes.extend_from_slice(&3u64.to_le_bytes());
+            bytes.extend_from_slice(b"end");
+            assert_eq!(canonical.finish().as_bytes(), blake3::hash(&bytes).as_bytes(), "{length}");
+            assert_eq!(canonical.finish(), canonical.finish());
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_what_any_printer_of_json_prints() {
+        let value = json!({
+            "plain": "text", "uml\u{e4}ut \u{1f600}": "\u{7f}", "quo\"te": "back\\slash", "control\n": "\u{0}\u{1f}\t",
+            "numbers": [0, -1, 1.5, 1e300, u64::MAX, i64::MIN], "rest": [null, true, false, {}, []],
+        });
+        let printed = print_json(&value);
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), value);
+        for text in ["", "a", "\"", "\\", "\n", "\u{0}", "\u{1f}", " ", "\u{7f}", "\u{e4}", "\u{2028}", "a/b"]
+        {
+            assert_eq!(print_json(&json!(text)), json!(text).to_string());
+        }
+    }
 
     #[test]
     fn the_order_of_keys_does_not_change_a_digest() {

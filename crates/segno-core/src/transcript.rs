@@ -139,6 +139,8 @@ pub struct Transcript {
     sealed: Vec<Arc<[Arc<Entry>]>>,
     tail: Vec<Arc<Entry>>,
     replies: u64,
+    /// The number of files among the entries.
+    attachments: u64,
     /// The digest of what stands before the first entry.
     head: Digest,
     head_tokens: u64,
@@ -174,7 +176,8 @@ impl Transcript {
         match &*entry {
             Entry::Assistant(_) => self.replies += 1,
             Entry::Compaction(compaction) => self.compaction = Some(compaction.clone()),
-            Entry::Instructions(_) | Entry::User(_) | Entry::Attachment(_) | Entry::ToolResult { .. } => {}
+            Entry::Attachment(_) => self.attachments += 1,
+            Entry::Instructions(_) | Entry::User(_) | Entry::ToolResult { .. } => {}
         }
         self.tokens = self.tokens.saturating_add(tokens::entry(&entry));
         self.tail.push(entry);
@@ -204,6 +207,11 @@ impl Transcript {
     /// The number of model replies among the entries.
     pub fn replies(&self) -> u64 {
         self.replies
+    }
+
+    /// Says whether there are files among the entries.
+    pub fn has_attachments(&self) -> bool {
+        self.attachments > 0
     }
 
     /// The digest of what stands before the first entry: settings and tools.

@@ -113,21 +113,24 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     /// Performs the attempt, within its time.
-    pub(crate) async fn perform(self) -> Result<Outcome, AttemptError> {
+    ///
+    /// What is rare is boxed: each attempt is moved into a task of its own, and has the size of its longest way.
+    pub(crate) async fn perform(mut self) -> Result<Outcome, AttemptError> {
         let timeout = Duration::from_millis(self.terms.timeout_ms);
+        let reading = self.reading.take();
         match &self.request {
-            Request::ModelCompletion(completion) => within(timeout, self.complete(completion)).await,
+            Request::ModelCompletion(completion) => within(timeout, self.complete(completion, reading)).await,
             Request::MemorySearch(search) => {
-                let memory = self.memory().await?;
-                within(timeout, self.search(&*memory, search)).await
+                let memory = Box::pin(self.memory()).await?;
+                within(timeout, Box::pin(self.search(&*memory, search))).await
             }
             Request::MemoryCreate(create) => {
-                let memory = self.memory().await?;
-                within(timeout, self.create(&*memory, create)).await
+                let memory = Box::pin(self.memory()).await?;
+                within(timeout, Box::pin(self.create(&*memory, create))).await
             }
             Request::MemoryTraverse(traverse) => {
-                let memory = self.memory().await?;
-                within(timeout, self.traverse(&*memory, traverse)).await
+                let memory = Box::pin(self.memory()).await?;
+                within(timeout, Box::pin(self.traverse(&*memory, traverse))).await
             }
             // The driver performs these itself.
             Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
@@ -138,10 +141,10 @@ impl Attempt {
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None => {
-                    let (session, tool) = self.session(call).await?;
+                    let (session, tool) = Box::pin(self.session(call)).await?;
                     // The session keeps the call's time; it starts an instance first where there is none.
                     let limit = timeout.saturating_add(START_ALLOWANCE);
-                    within(limit, self.call_server(&session, tool, call, timeout)).await
+                    within(limit, Box::pin(self.call_server(&session, tool, call, timeout))).await
                 }
             },
         }
@@ -170,8 +173,12 @@ impl Attempt {
         Ok((session, tool))
     }
 
-    async fn complete(&self, completion: &ModelCompletion) -> Result<Outcome, AttemptError> {
-        let Some(Reading { settings, transcript, schema, tools }) = &self.reading else {
+    async fn complete(
+        &self,
+        completion: &ModelCompletion,
+        reading: Option<Reading>,
+    ) -> Result<Outcome, AttemptError> {
+        let Some(Reading { settings, transcript, schema, tools }) = reading else {
             return Err(certain(FailureCode::Internal, "the agent has no such model".to_owned()));
         };
         let now = self.context.engine.now();
@@ -181,14 +188,18 @@ impl Attempt {
             .bindings
             .model(&settings.name)
             .map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
+        let attachments = match transcript.has_attachments() {
+            true => Box::pin(self.attachments(&transcript)).await?,
+            false => BTreeMap::new(),
+        };
         let request = CompletionRequest {
-            settings: settings.clone(),
-            transcript: transcript.clone(),
-            tools: if *tools { Arc::clone(&self.context.toolbox) } else { Arc::default() },
+            settings,
+            transcript,
+            tools: if tools { Arc::clone(&self.context.toolbox) } else { Arc::default() },
             tool_choice: completion.tool_choice,
             operation: self.operation,
             attempt: self.attempt,
-            attachments: Arc::new(self.attachments(transcript).await?),
+            attachments: Arc::new(attachments),
             output_schema: schema.clone().map(Arc::new),
         };
         let sink = Deltas {
@@ -200,7 +211,7 @@ impl Attempt {
         let reply = model.complete(&request, &sink).await;
         sink.finish();
         let reply = reply.map(|mut reply| {
-            if let Some(schema) = schema
+            if let Some(schema) = &schema
                 && !reply.parts.iter().any(|part| matches!(part, ReplyPart::Call(_)))
             {
                 reply.output = Some(segno_models::judge_output(schema, &reply.text()));

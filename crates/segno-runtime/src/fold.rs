@@ -289,16 +289,16 @@ impl Fold {
         match &record.body {
             Body::Started(_) => return Err(self.diverged(record, "a second start", "has started already")),
             Body::Requested { label, digest, start, .. } => {
-                let recorded = format!("a request, {label} ({})", short(digest));
+                let recorded = || format!("a request, {label} ({})", short(digest));
                 let operation = match self.expected.pop_front() {
                     Some(Expected::Request(operation)) => operation,
-                    Some(expected) => return Err(self.diverged(record, recorded, expected.in_words())),
-                    None => return Err(self.diverged(record, recorded, "asks for nothing more")),
+                    Some(expected) => return Err(self.diverged(record, recorded(), expected.in_words())),
+                    None => return Err(self.diverged(record, recorded(), "asks for nothing more")),
                 };
                 if record.operation != Some(operation.id) {
                     return Err(self.diverged(
                         record,
-                        recorded,
+                        recorded(),
                         format!("asks for {}", describe(&operation)),
                     ));
                 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segno_core::RunId;
+use segno_core::{RunId, Timestamp};
 use segno_store::{AcquireError, AppendError};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -130,7 +130,7 @@ impl Engine {
             report: WorkerReport::default(),
         };
         loop {
-            let now = Instant::now();
+            let (now, looked) = (Instant::now(), self.now());
             hands.forget(now);
             let room = options.concurrency.saturating_sub(hands.tasks.len());
             if room > 0 {
@@ -138,7 +138,7 @@ impl Engine {
                 // for one of four causes, each of which has a quarter of the limit.
                 let limit = room.saturating_add(hands.pauses.len().saturating_mul(4));
                 let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-                match self.store().takeable(&owner, self.now(), limit).await {
+                match self.store().takeable(&owner, looked, limit).await {
                     Ok(runs) => {
                         let own = hands.pauses.iter().filter(|(_, pause)| pause.own).map(|(run, _)| *run);
                         // In the store's order, which is fair to all causes.
@@ -155,7 +155,7 @@ impl Engine {
             if options.until_idle && hands.are_idle() {
                 return Ok(hands.report);
             }
-            let until = now + options.poll.min(self.until_wake().await);
+            let until = now + options.poll.min(self.until_wake(looked).await);
             loop {
                 tokio::select! {
                     biased;
@@ -175,10 +175,11 @@ impl Engine {
 }
 
 impl Engine {
-    /// The time until the next suspended run wakes.
-    async fn until_wake(&self) -> Duration {
+    /// The time until the next suspended run wakes whose time had not come when runs were `looked` for. What woke since
+    /// then is none of the past: nobody has found it.
+    async fn until_wake(&self, looked: Timestamp) -> Duration {
         // Trouble with the store is told where runs are looked for.
-        let at = self.store().next_wake(self.now()).await.ok().flatten();
+        let at = self.store().next_wake(looked).await.ok().flatten();
         at.map_or(Duration::MAX, |at| {
             Duration::from_millis(at.as_millis().saturating_sub(self.now().as_millis()))
         })

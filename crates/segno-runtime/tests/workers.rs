@@ -48,6 +48,46 @@ async fn start(engine: &Engine, text: &str) -> segno_runtime::RunReport {
     handle.unwrap().finish().await.unwrap()
 }
 
+/// A clock on which a time comes right after somebody has looked at it for the first time.
+struct Jump {
+    hand: Hand,
+    /// The time that it shows from its second look on, once there is one.
+    then: Arc<AtomicU64>,
+    looks: AtomicU64,
+}
+
+impl Clock for Jump {
+    fn now(&self) -> Timestamp {
+        let then = self.then.load(Ordering::SeqCst);
+        if then > 0 && self.looks.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Timestamp::from_millis(then);
+        }
+        self.hand.now()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_time_comes_while_a_worker_looks_for_runs_wakes_at_once() {
+    let world = World::new(SLEEPER).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let (hand, then) = (Hand(Arc::new(AtomicU64::new(1_000 * HOUR))), Arc::new(AtomicU64::new(0)));
+    let clock = Jump { hand: hand.clone(), then: Arc::clone(&then), looks: AtomicU64::new(0) };
+    let engine = world.builder().clock(clock).open(world.path()).await.unwrap();
+    start(&engine, "x").await;
+    hand.0.store(1_001 * HOUR - 1, Ordering::SeqCst);
+    then.store(1_001 * HOUR, Ordering::SeqCst);
+    // It looks for runs once an hour, but for times that it knows of.
+    let seldom = WorkerOptions { poll: Duration::from_secs(3_600), ..WorkerOptions::default() };
+    let ended = Arc::new(tokio::sync::Notify::new());
+    let (stop, tell) = (Arc::clone(&ended), Arc::clone(&ended));
+    let working = engine.work(&seldom, async move { stop.notified().await }, move |event| {
+        if let WorkerEvent::Left { .. } = event {
+            tell.notify_one();
+        }
+    });
+    let report = tokio::time::timeout(Duration::from_secs(60), working).await.expect("it sleeps on").unwrap();
+    assert_eq!(report.ended, 1, "{report:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_workers_wake_each_run_once_and_no_sooner_than_its_time() {
     let world = World::new(SLEEPER).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);

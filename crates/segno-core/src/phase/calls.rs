@@ -40,7 +40,7 @@ pub(crate) const AGENT_TERMS: Terms = Terms {
 pub(super) fn begin(
     config: &AgentConfig,
     mind: &ModelMind,
-    calls: Vec<CallRequest>,
+    calls: Vec<&CallRequest>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
     let mut slots = Vec::with_capacity(calls.len());
@@ -48,13 +48,13 @@ pub(super) fn begin(
     let alone = calls.len() == 1;
     for (index, call) in calls.into_iter().enumerate() {
         if index >= CALLS_MAX {
-            let CallRequest { call_id, name, .. } = call;
+            let (call_id, name) = (call.call_id.clone(), call.name.clone());
             let message = alloc::format!("a reply may hold {CALLS_MAX} calls: call it in the next one");
             let refusal = Refusal::new("limit_exceeded", message);
             slots.push(CallSlot { call_id, name, settled: Some(refusal.into_settled()), fallback: None });
             continue;
         }
-        let refused = match admit(config, &call) {
+        let refused = match admit(config, call) {
             Ok((_, _, Admitted::Handoff { agent, message })) if alone => {
                 return hand_over(call, agent, message, state);
             }
@@ -69,7 +69,7 @@ pub(super) fn begin(
             }
             Err(refusal) => Some(refusal),
         };
-        let CallRequest { call_id, name, .. } = call;
+        let (call_id, name) = (call.call_id.clone(), call.name.clone());
         let settled = refused.map(|refusal| {
             state.decide(Decision::Refuse { name: name.clone(), reason: refusal.message.clone() });
             refusal.into_settled()
@@ -142,14 +142,14 @@ fn request(config: &AgentConfig, tool: &Tool, admitted: Admitted) -> Option<(Req
 
 /// Another agent goes on; the call has its result, since the transcript may be read on.
 fn hand_over(
-    call: CallRequest,
+    call: &CallRequest,
     agent: AgentName,
     message: Option<String>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
     let content = alloc::format!("handed over to `{agent}`");
     end::handed_off(state, agent, message, None)?;
-    let CallRequest { call_id, name, .. } = call;
+    let (call_id, name) = (call.call_id.clone(), call.name.clone());
     state.transcript.push(Entry::ToolResult { call_id, name, content, is_error: false });
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::canonical::{Canonical, Digest};
 use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded};
 use crate::event::{FailureCode, Outcome};
 use crate::operation::{GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
-use crate::reply::{CallRequest, ModelReply, StopReason};
+use crate::reply::{ModelReply, StopReason};
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision, Pending, Then};
 use crate::transcript::Entry;
@@ -189,7 +189,7 @@ pub(crate) fn replied(
         }
     };
     let text = reply.text();
-    let calls: Vec<CallRequest> = reply.calls().cloned().collect();
+    let calls = reply.calls().next().is_some();
     let stop = reply.stop;
     // What the shell found has served once it is decided upon; the transcript is for the model.
     let verdict = reply.output.take();
@@ -198,9 +198,11 @@ pub(crate) fn replied(
         let limit = budget::beyond(config, state, limit);
         return Err(Stop::failed(RunErrorCode::LimitExceeded, limit, RAISE_THE_LIMIT));
     }
-    if !calls.is_empty() && !last && stop != StopReason::Refusal {
+    if calls && !last && stop != StopReason::Refusal {
         state.transcript.push(Entry::Assistant(reply));
-        return calls::begin(config, mind, calls, state);
+        // The entry is shared, so that its calls need no copies.
+        let reply = state.transcript.last_reply();
+        return calls::begin(config, mind, reply.iter().flat_map(|entry| entry.calls()).collect(), state);
     }
     let unusable = match stop {
         StopReason::Refusal => Some("the provider withheld the reply"),
