@@ -60,5 +60,7 @@ pub(crate) const MAX_RETRIES: u32 = 10;
 pub(crate) const MAX_RETRY_DELAY_MS: u64 = 60_000;
 /// Largest response that a document may ask for, in bytes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
+/// Most rules of one `validate`, and most headers or fields of the query of one request.
+pub(crate) const MAX_ENTRIES: usize = 64;
 /// Longest URL, in bytes; many servers refuse more.
 pub(crate) const MAX_URL_BYTES: usize = 8 * 1024;

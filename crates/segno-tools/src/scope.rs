@@ -3,6 +3,7 @@
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
+use core::cell::OnceCell;
 
 use segno_expr::Scope;
 use serde_json::{Map, Value, json};
@@ -126,7 +127,7 @@ pub(crate) struct Names<'n> {
 impl<'n> Names<'n> {
     /// The scope of one source.
     pub(crate) fn reading<'r>(&'r self, context: &'r ContextReads) -> Reading<'r> {
-        Reading { names: self, context }
+        Reading { names: self, context, merged: OnceCell::new() }
     }
 
     /// Returns what stands at a path.
@@ -209,12 +210,14 @@ impl<'n> Names<'n> {
 pub(crate) struct Reading<'r> {
     names: &'r Names<'r>,
     context: &'r ContextReads,
+    /// `context`, put together once for all expressions of a template.
+    merged: OnceCell<Value>,
 }
 
 impl Scope for Reading<'_> {
     fn root(&self, name: &str) -> Option<Cow<'_, Value>> {
         match name {
-            "context" => Some(Cow::Owned(self.names.context(self.context))),
+            "context" => Some(Cow::Borrowed(self.merged.get_or_init(|| self.names.context(self.context)))),
             _ => self.names.root(name),
         }
     }

@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 use segno_expr::{EvalError, Expression, Reference, Template, ValueTemplate};
 use serde_json::{Map, Value};
 
+use crate::json::measure;
+use crate::limits::MAX_VALUE_BYTES;
+use crate::outcome::ToolError;
 use crate::path::Path;
 use crate::scope::Names;
 use crate::text::{Encoding, Text};
@@ -111,9 +114,14 @@ impl Words {
 
 impl Parts {
     /// Renders to text in which secrets are references.
-    pub(crate) fn text(&self, names: &Names<'_>, missing: &mut Vec<String>) -> Result<Text, EvalError> {
+    ///
+    /// The limit holds after each part: many small templates can repeat one large value.
+    pub(crate) fn text(&self, names: &Names<'_>, missing: &mut Vec<String>) -> Result<Text, ToolError> {
         let mut text = Text::default();
         for part in &self.0 {
+            if text.len() > MAX_VALUE_BYTES {
+                return Err(too_large());
+            }
             match part {
                 Part::Text(literal) => text.push_literal(literal),
                 Part::Words { words, .. } => text.push_literal(&words.text(names, missing)?),
@@ -144,23 +152,42 @@ impl JsonSource {
 }
 
 impl ValueSource {
-    pub(crate) fn value(&self, names: &Names<'_>, missing: &mut Vec<String>) -> Result<Value, EvalError> {
-        Ok(match self {
+    pub(crate) fn value(&self, names: &Names<'_>, missing: &mut Vec<String>) -> Result<Value, ToolError> {
+        let mut left = MAX_VALUE_BYTES;
+        self.build(names, missing, &mut left)
+    }
+
+    /// Evaluates part by part, and stops where they are too large together.
+    fn build(
+        &self,
+        names: &Names<'_>,
+        missing: &mut Vec<String>,
+        left: &mut usize,
+    ) -> Result<Value, ToolError> {
+        let value = match self {
             Self::Literal(value) => value.clone(),
             Self::Expr(expr) => expr.evaluate(names)?,
             Self::Words(words) => words.value(names, missing)?,
             Self::Array(items) => {
-                Value::Array(items.iter().map(|item| item.value(names, missing)).collect::<Result<_, _>>()?)
+                let items = items.iter().map(|item| item.build(names, missing, left));
+                return Ok(Value::Array(items.collect::<Result<_, _>>()?));
             }
             Self::Object(fields) => {
                 let mut map = Map::new();
                 for (name, field) in fields {
-                    map.insert(name.clone(), field.value(names, missing)?);
+                    map.insert(name.clone(), field.build(names, missing, left)?);
                 }
-                Value::Object(map)
+                return Ok(Value::Object(map));
             }
-        })
+        };
+        let size = measure(&value, *left, segno_expr::MAX_VALUE_DEPTH).ok_or_else(too_large)?;
+        *left -= size;
+        Ok(value)
     }
+}
+
+fn too_large() -> ToolError {
+    ToolError::limit(alloc::format!("a value has more than {MAX_VALUE_BYTES} bytes"))
 }
 
 fn note_missing(bare: &[Path], names: &Names<'_>, missing: &mut Vec<String>) {

@@ -174,6 +174,7 @@ impl Reader<'_> {
             );
             return None;
         };
+        self.few(&pointer, map.len(), "headers")?;
         let mut headers: Vec<(String, Parts)> = Vec::new();
         let mut is_whole = true;
         for (name, value) in json::sorted(map) {
@@ -229,6 +230,7 @@ impl Reader<'_> {
             );
             return None;
         };
+        self.few(&pointer, map.len(), "fields")?;
         let mut query = Vec::new();
         let mut is_whole = true;
         for (name, value) in json::sorted(map) {

@@ -23,6 +23,7 @@ impl Reader<'_> {
             return None;
         };
         let pointer = fields.at("rules");
+        self.few(&pointer, rules.len(), "rules")?;
         let rules: Vec<_> =
             rules.iter().enumerate().map(|(index, value)| self.rule(value, &item(&pointer, index))).collect();
         Some(ActionKind::Validate { rules: rules.into_iter().collect::<Option<_>>()? })

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Settings;
 use crate::json;
-use crate::limits::MAX_NAME;
+use crate::limits::{MAX_ENTRIES, MAX_NAME};
 use crate::name;
 use crate::path::Path;
 use crate::path_error::PathError;
@@ -251,6 +251,15 @@ impl<'s> Reader<'s> {
 
     pub(super) fn path_error(&mut self, pointer: &str, error: &PathError) {
         self.problem(pointer, format!("`{}` is not a path", error.path), error.reason.clone());
+    }
+
+    /// Refuses a list that is too long; `None` then.
+    pub(super) fn few(&mut self, pointer: &str, count: usize, what: &str) -> Option<()> {
+        if count <= MAX_ENTRIES {
+            return Some(());
+        }
+        self.problem(pointer, format!("there are {count} {what}"), format!("expected at most {MAX_ENTRIES}"));
+        None
     }
 
     /// Reads a path that is read.

@@ -22,11 +22,14 @@ impl Run<'_, '_> {
         match &action.kind {
             ActionKind::Set { writes, persist } => {
                 // All values before the first write: a map has no order that one of them could rely on.
-                let names = self.names();
-                let values: Result<Vec<Value>, _> =
-                    writes.iter().map(|(_, source)| source.value(&names, missing)).collect();
-                for ((to, _), value) in writes.iter().zip(values?) {
-                    self.write(to, value, *persist)?;
+                let mut values = Vec::with_capacity(writes.len());
+                for (_, source) in writes {
+                    let value = source.value(&self.names(), missing)?;
+                    self.charge(&value)?;
+                    values.push(value);
+                }
+                for ((to, _), value) in writes.iter().zip(values) {
+                    self.put(to, value, *persist)?;
                 }
                 Ok(Step::Done)
             }

@@ -34,6 +34,7 @@ impl Run<'_, '_> {
         let names = self.names();
         let rendered = url::render(&source.url, &names, missing)?;
         let method = source.method.or(rendered.method).unwrap_or_default();
+        let mut size = 0;
         let mut headers = Vec::with_capacity(source.headers.len() + 1);
         for (name, parts) in &source.headers {
             if is_absent(parts, &names)? {
@@ -44,12 +45,17 @@ impl Run<'_, '_> {
                 let message = format!("the header `{name}` would hold a line break or a control character");
                 return Err(ToolError::new(ErrorCode::EgressDenied, message));
             }
+            size += name.len() + text.len();
             headers.push((name.clone(), text));
+            check_request(size)?;
         }
         let mut query = Vec::with_capacity(source.query.len());
         for (name, values) in &source.query {
             for parts in values {
+                let before = query.len();
                 self.query_value(name, parts, &mut query, missing)?;
+                size += query[before..].iter().map(|(name, text)| name.len() + text.len()).sum::<usize>();
+                check_request(size)?;
             }
         }
         self.prove(&mut headers, &mut query);
@@ -59,10 +65,6 @@ impl Run<'_, '_> {
                 method.has_body().then(|| Payload { value: Value::Object(Map::new()), secrets: Vec::new() })
             }
         };
-        let size: usize = headers.iter().chain(&query).map(|(name, text)| name.len() + text.len()).sum();
-        if size > MAX_VALUE_BYTES {
-            return Err(ToolError::limit(format!("the request has more than {MAX_VALUE_BYTES} bytes")));
-        }
         let class = source.class.unwrap_or(method.class());
         let call = ApiCall {
             method,
@@ -260,6 +262,13 @@ fn gather(value: &Value, name: &str, addresses: &mut Vec<String>) -> Result<(), 
             let message = format!("`{name}` holds {}, not an address", json::kind(other));
             Err(ToolError::new(ErrorCode::ActionFailed, message))
         }
+    }
+}
+
+fn check_request(size: usize) -> Result<(), ToolError> {
+    match size > MAX_VALUE_BYTES {
+        true => Err(ToolError::limit(format!("the request has more than {MAX_VALUE_BYTES} bytes"))),
+        false => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::action::{Action, WritePath};
 use crate::context::{Context, Write};
 use crate::effect::{Effect, EffectOutcome, EffectRequest};
 use crate::json::measure;
-use crate::limits::{MAX_CALL_BYTES, MAX_VALUE_BYTES, MAX_VALUE_DEPTH, MAX_WRITES};
+use crate::limits::{MAX_CALL_BYTES, MAX_CALL_STEPS, MAX_VALUE_BYTES, MAX_VALUE_DEPTH, MAX_WRITES};
 use crate::outcome::{ActionStatus, ActionTrace, ErrorCode, ToolError};
 use crate::path::Segment;
 use crate::scope::{Names, View, effect_key};
@@ -238,6 +238,16 @@ impl<'r, 'c> Run<'r, 'c> {
         Ok(())
     }
 
+    /// Counts evaluation steps that are not an expression's.
+    pub(super) fn spend(&mut self, steps: u32) -> Result<(), ToolError> {
+        self.call.steps_left = self
+            .call
+            .steps_left
+            .checked_sub(steps)
+            .ok_or_else(|| ToolError::limit(format!("the call took more than {MAX_CALL_STEPS} steps")))?;
+        Ok(())
+    }
+
     /// Keeps what an action gave, as `result.last` and under its id.
     pub(super) fn keep(&mut self, action: &Action, value: Value) -> Result<(), ToolError> {
         self.charge(&value)?;
@@ -253,6 +263,11 @@ impl<'r, 'c> Run<'r, 'c> {
     /// Writes a value where a path leads: at once into `temp`, else buffered and visible from here on.
     pub(super) fn write(&mut self, to: &WritePath, value: Value, persist: bool) -> Result<(), ToolError> {
         self.charge(&value)?;
+        self.put(to, value, persist)
+    }
+
+    /// Writes a value that was counted.
+    pub(super) fn put(&mut self, to: &WritePath, value: Value, persist: bool) -> Result<(), ToolError> {
         if to.path.root() == "temp" {
             to.path.write(&mut self.call.temp, value, to.append)?;
             return Ok(());

@@ -11,17 +11,30 @@ use super::run::{Notes, Run, Step};
 use crate::action::{Check, Rule};
 use crate::outcome::{ErrorCode, ToolError};
 
+/// Text that a rule looks through for one step.
+const BYTES_PER_STEP: usize = 64;
+/// Longest message of one rule, in characters.
+const MAX_MESSAGE: usize = 500;
+
 impl Run<'_, '_> {
     /// Checks all rules, and reports all failures.
     pub(super) fn validate(&mut self, rules: &[Rule], notes: &mut Notes) -> Result<Step, ToolError> {
         let mut violations = Vec::new();
         for rule in rules {
+            let length = match self.names().find(&rule.field).as_deref() {
+                Some(Value::String(text)) => text.len(),
+                _ => 0,
+            };
+            // Looking through text costs, and there can be many rules.
+            self.spend(1 + u32::try_from(length / BYTES_PER_STEP).unwrap_or(u32::MAX - 1))?;
             let names = self.names();
             let found = names.find(&rule.field);
             let value = found.as_deref().unwrap_or(&Value::Null);
             let Some(reason) = broken(&rule.check, value) else { continue };
             let message = match &rule.error_message {
-                Some(message) => message.text(&names, &mut notes.warnings)?,
+                Some(message) => {
+                    message.text(&names, &mut notes.warnings)?.chars().take(MAX_MESSAGE).collect()
+                }
                 None => format!("`{}` {reason}", rule.field),
             };
             violations.push(json!({

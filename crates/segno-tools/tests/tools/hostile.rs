@@ -195,3 +195,33 @@ fn a_state_from_elsewhere_never_panics() {
         assert!(matches!(call.advance(tool, &world.context()), segno_tools::Next::Done(_)), "{pointer}");
     }
 }
+
+#[test]
+fn one_large_value_in_many_places_ends_at_a_limit() {
+    let mut world = World::default();
+    world.user["big"] = json!("x".repeat(500_000));
+    let many = "{{user.big}}".repeat(1_000);
+    for action in [
+        json!({"type": "api_call", "url": "https://a.example/", "headers": {"X-A": many}}),
+        json!({"type": "api_call", "url": "https://a.example/", "query": {"a": vec!["{{user.big}}"; 5_000]}}),
+        json!({"type": "api_call", "url": format!("https://a.example/{many}")}),
+        json!({"type": "api_call", "url": "https://a.example/", "body": vec!["{{user.big}}"; 5_000]}),
+        json!({"type": "context.set", "path": "temp.a", "value": vec!["user.big"; 5_000]}),
+        json!({"type": "context.set", "data": (0..5_000).map(|index| (format!("a{index}"), json!("user.big"))).collect::<serde_json::Map<_, _>>()}),
+        json!({"type": "respond", "message": many}),
+        json!({"type": "log", "log_message": many}),
+    ] {
+        let finished = world.act(json!([action]), []);
+        assert_eq!(code(&finished), ErrorCode::LimitExceeded, "{}", action["type"]);
+        assert!(serde_json::to_string(&finished).unwrap().len() < 10_000);
+    }
+    let rule =
+        json!({"field": "user.big", "rule": "pattern", "value": "^(x*y)+$", "error_message": "{{user.big}}"});
+    let validate = json!({"type": "validate", "rules": vec![rule.clone(); 64]});
+    let finished = world.act(json!([validate]), []);
+    assert!(serde_json::to_string(&finished).unwrap().len() < 300_000);
+    assert!(
+        problems(&tool_of(json!([{"type": "validate", "rules": vec![rule; 65]}])))
+            .contains("there are 65 rules")
+    );
+}
