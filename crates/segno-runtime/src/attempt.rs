@@ -147,7 +147,8 @@ impl Attempt {
         let Some((server, tool)) = call.tool_name.as_str().split_once('.') else {
             return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
         };
-        let opening = self.context.sessions.open(&self.context.bindings, server, is_free(self.terms.class));
+        let RunContext { sessions, bindings, tenant, .. } = &*self.context;
+        let opening = sessions.open(bindings, server, tenant, is_free(self.terms.class));
         let session = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
         let session = session.map_err(|_| {
             let seconds = OPEN_TIMEOUT.as_secs();
@@ -327,11 +328,12 @@ impl Attempt {
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let context = CallContext { operation: self.operation.to_string(), timeout };
-        let output = session.call(tool, arguments, context).await.map_err(|error| {
+        let answer = session.call(tool, arguments, context).await.map_err(|error| {
             let code = match error.kind {
                 CallErrorKind::Timeout => FailureCode::Timeout,
                 CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
                 CallErrorKind::Protocol => FailureCode::Protocol,
+                CallErrorKind::Overloaded => FailureCode::Overloaded,
                 CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
                 _ => FailureCode::Unavailable,
             };
@@ -352,6 +354,7 @@ impl Attempt {
                 missing: None,
             }
         })?;
+        let output = answer.output;
         let text = if output.structured.is_some() { String::new() } else { output.text };
         Ok(Outcome::ToolReturned(ToolReturn {
             structured: output.structured,

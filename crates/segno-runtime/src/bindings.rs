@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
@@ -15,19 +15,21 @@ use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
-use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
-use segno_secrets::{Secret, SecretStore, VERSIONS_KEPT};
+use segno_sandbox::{Sandbox, SandboxOptions, SecretValue, ServerConfig, Session, ToolServer};
+use segno_secrets::{Secret, SecretStore};
 use segno_workspace::{
-    Access as Granted, Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef,
-    ServerBinding, Settings,
+    Catalogue, CatalogueTool, EnvGrant, HttpBinding, ModelBinding, Provider, SecretRef, ServerBinding,
+    Settings,
 };
 
 use crate::attempt::certain;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{EngineError, OpenError};
+use crate::hidden::Hidden;
 use crate::policy::AttemptError;
 use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable};
+use crate::server_config::{self, ServerSecret};
 use crate::tool::{Tool, ToolDescription};
 
 /// The workspace's own name inside its memory file, which no other workspace shares.
@@ -40,13 +42,9 @@ const DEFAULT_TENANT: &str = "default";
 pub(crate) struct Bindings {
     root: PathBuf,
     settings: Settings,
-    secret_source: SecretSource,
-    /// What is scrubbed, those secrets aside that are read anew whenever they are needed.
-    known: Secrets,
-    /// The same with these.
-    secrets: Arc<RwLock<Secrets>>,
-    /// Secrets of the store that models were asked with, the latest last; a few earlier ones may still be echoed.
-    stored: Arc<RwLock<BTreeMap<String, Vec<Secret>>>>,
+    secret_source: Arc<SecretSource>,
+    /// What is scrubbed.
+    hidden: Arc<Hidden>,
     /// The keys of models by the model's name.
     model_keys: BTreeMap<String, ModelKey>,
     /// Where exchanges with models are kept, if that is wanted.
@@ -86,10 +84,8 @@ impl Bindings {
         Ok(Self {
             root,
             settings,
-            secret_source,
-            secrets: Arc::new(RwLock::new(known.clone())),
-            known,
-            stored: Arc::default(),
+            secret_source: Arc::new(secret_source),
+            hidden: Arc::new(Hidden::new(known)),
             model_keys,
             recording: None,
             tools,
@@ -114,7 +110,7 @@ impl Bindings {
 
     /// The secrets that are scrubbed, as of now.
     pub(crate) fn secrets(&self) -> Secrets {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.hidden.secrets()
     }
 
     pub(crate) fn secret_source(&self) -> &SecretSource {
@@ -140,21 +136,7 @@ impl Bindings {
                 return Err(AttemptError { missing, ..certain(FailureCode::Unavailable, message) });
             }
         };
-        let is_known = |stored: &BTreeMap<String, Vec<Secret>>| {
-            let latest = stored.get(name).and_then(|versions| versions.last());
-            latest.is_some_and(|latest| latest.expose() == key.expose())
-        };
-        if is_known(&self.stored.read().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(());
-        }
-        let mut stored = self.stored.write().unwrap_or_else(PoisonError::into_inner);
-        let versions = stored.entry(name.clone()).or_default();
-        versions.retain(|version| version.expose() != key.expose());
-        versions.push(key);
-        let old = versions.len().saturating_sub(VERSIONS_KEPT);
-        versions.drain(..old);
-        let secrets = self.known.clone().hiding(stored.values().flatten());
-        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        self.hidden.hide(name, key);
         Ok(())
     }
 
@@ -191,7 +173,7 @@ impl Bindings {
         };
         let model = match &self.recording {
             Some(recording) => {
-                let scrubbed = Scrubbed { model, secrets: Arc::clone(&self.secrets) };
+                let scrubbed = Scrubbed { model, hidden: Arc::clone(&self.hidden) };
                 Arc::new(Recorder::new(Arc::new(scrubbed), Arc::clone(recording)))
             }
             None => model,
@@ -213,13 +195,11 @@ impl Bindings {
                 Arc::new(reveal) as Arc<dyn ApiKey>
             }
             ModelKey::Stored(name) => {
-                let (name, stored) = (name.clone(), Arc::clone(&self.stored));
+                let (name, hidden) = (name.clone(), Arc::clone(&self.hidden));
                 // It was read for this call: see `refresh_key`.
                 let reveal = move || {
-                    let stored = stored.read().unwrap_or_else(PoisonError::into_inner);
-                    let latest = stored.get(&name).and_then(|versions| versions.last());
                     let missing = || SecretUnavailable::NotStored { name: name.clone() }.to_string();
-                    latest.map(|key| key.expose().to_owned()).ok_or_else(missing)
+                    hidden.latest(&name).map(|key| key.expose().to_owned()).ok_or_else(missing)
                 };
                 Arc::new(reveal) as Arc<dyn ApiKey>
             }
@@ -267,45 +247,26 @@ impl Bindings {
         })?;
         let failed = |source| OpenError::Server { server: name.to_owned(), source };
         let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
-        let config = Self::server_config(name, binding)?;
+        let config = self.server_config(name, binding)?;
         sandbox.load(config).await.map_err(failed)
     }
 
     fn open_sandbox(&self) -> Result<Sandbox, segno_sandbox::LoadError> {
-        Sandbox::new(SandboxOptions { cache_dir: Some(self.root.join(".segno/cache")) })
+        Sandbox::new(SandboxOptions {
+            cache_dir: Some(self.root.join(".segno/cache")),
+            ..SandboxOptions::default()
+        })
     }
 
-    fn server_config(name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
-        let mut files = Vec::with_capacity(binding.files.len());
-        for grant in &binding.files {
-            if grant.create {
-                make_folder(&grant.host)?;
-            }
-            let access = match grant.access {
-                Granted::Read => Access::Read,
-                Granted::Write => Access::Write,
-            };
-            files.push(Preopen { host: grant.host.clone(), guest: grant.guest.clone(), access });
+    fn server_config(&self, name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
+        for grant in binding.permissions.files.iter().filter(|grant| grant.create) {
+            make_folder(&grant.host)?;
         }
-        let mut config = ServerConfig::new(name, &binding.module);
-        config.digest = match &binding.digest {
-            Some(digest) => Some(digest.parse().map_err(|error| OpenError::Digest {
-                server: name.to_owned(),
-                message: format!("{error}"),
-            })?),
-            None => None,
+        let secret = |reference: &SecretRef| {
+            let (source, hidden) = (Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
+            Arc::new(ServerSecret::new(reference.clone(), source, hidden)) as Arc<dyn SecretValue>
         };
-        config.tools = binding.tools.clone();
-        config.files = files;
-        let limits = &binding.limits;
-        config.limits = Limits {
-            memory: limits.memory,
-            call_timeout: limits.call_timeout,
-            output: limits.output,
-            stderr: limits.stderr,
-            ..Limits::default()
-        };
-        Ok(config)
+        server_config::server_config(name, binding, &secret)
     }
 
     /// What these servers and the tools in process offer now.
@@ -356,7 +317,7 @@ impl Bindings {
 /// A model whose replies hold no secret, for a recording that is kept beside the project.
 struct Scrubbed {
     model: Arc<dyn Model>,
-    secrets: Arc<RwLock<Secrets>>,
+    hidden: Arc<Hidden>,
 }
 
 #[async_trait]
@@ -367,8 +328,7 @@ impl Model for Scrubbed {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let mut reply = self.model.complete(request, sink).await?;
-        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone();
-        secrets.reply(&mut reply);
+        self.hidden.secrets().reply(&mut reply);
         Ok(reply)
     }
 }
@@ -407,13 +367,16 @@ impl Sessions {
         &self,
         bindings: &Bindings,
         server: &str,
+        tenant: &str,
         free: bool,
     ) -> Result<Arc<Session>, AttemptError> {
         let cell = self.open.get((server.to_owned(), free));
+        // No tenant's name holds a line break.
+        let owner = if free { tenant } else { &format!("{tenant}\nbound") };
         let open = || async {
             let loaded = bindings.server(server).await;
             let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
-            Ok(Arc::new(loaded.open()))
+            Ok(Arc::new(loaded.open(owner)))
         };
         cell.get_or_try_init(open).await.cloned()
     }
@@ -494,11 +457,26 @@ async fn read_secrets(
             }
         }
     }
+    for reference in server_secrets(settings) {
+        // Whoever needs it says what is missing.
+        hidden.extend(read_key(reference, source, now).await.ok());
+    }
     for reference in settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values()) {
         // Whoever sends it says what is missing.
         hidden.extend(read_key(reference, source, now).await.ok());
     }
     Ok(secrets.hiding(hidden.iter()))
+}
+
+/// The secrets that tool servers, or their requests, hold.
+fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
+    settings.servers.values().flat_map(|server| {
+        let held = server.permissions.env.values().filter_map(|value| match value {
+            EnvGrant::Secret(reference) => Some(reference),
+            EnvGrant::Text(_) => None,
+        });
+        held.chain(server.permissions.secrets.iter().map(|secret| &secret.value))
+    })
 }
 
 /// A key as it is sent: without the space around it, so that it is known wherever it comes back.

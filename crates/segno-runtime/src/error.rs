@@ -60,6 +60,14 @@ pub enum OpenError {
         /// What is wrong with it.
         message: String,
     },
+    /// A permission of a tool server in segno.toml cannot be granted.
+    #[error("tool server `{server}`: {message}")]
+    Grant {
+        /// The server.
+        server: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// The work was given up because the program is shutting down.
     #[error("opening was given up: {message}: try again")]
     Stopped {

@@ -57,8 +57,9 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, DispatchSettings, FileGrant, HttpBinding, MemoryBinding, ModelBinding, Provider, SecretRef,
-    SecretStoreBinding, ServerBinding, ServerLimits, Settings, StoreKey, TelemetrySettings,
+    Access, DispatchSettings, EnvGrant, FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding,
+    Provider, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions,
+    Settings, StoreKey, TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
 pub use workspace::{Loaded, Workspace};

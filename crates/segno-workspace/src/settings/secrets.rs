@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use toml::Spanned;
 use toml::de::DeValue;
 
 use super::keys::SECRET;
 use super::paths::Paths;
 use super::{SecretRef, StoreKey};
 use crate::code::Code;
+use crate::report::Report;
 use crate::section::{Section, wrong_type};
 
 /// Reads a table of references by name; `what` goes before a name, such as `the secret`.
@@ -55,6 +57,17 @@ pub(super) fn at(section: &Section<'_>, key: &str, paths: &Paths<'_>, what: &str
         DeValue::String(_) => None,
         _ => reference(&section.section_as(key, what)?, paths, what),
     }
+}
+
+/// Reads one reference to a secret.
+pub(super) fn one(
+    report: &Report,
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    what: &str,
+    paths: &Paths<'_>,
+) -> Option<SecretRef> {
+    reference(&Section::of(report, key, value, what, &SECRET)?, paths, what)
 }
 
 fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {
