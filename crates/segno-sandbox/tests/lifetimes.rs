@@ -175,3 +175,17 @@ async fn instances_run_without_reserved_places_too() {
     let server = sandbox.load(ServerConfig::new("guest", &path)).await.unwrap();
     fine(&server.open("tenant")).await;
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_with_little_address_space_does_without_reserved_places() {
+    let inner = "the_calls_of_a_run_share_an_instance_and_two_runs_do_not";
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 14000000 && exec \"$0\" --exact \"$1\""])
+        .arg(std::env::current_exe().unwrap())
+        .arg(inner)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}

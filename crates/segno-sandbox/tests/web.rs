@@ -303,3 +303,48 @@ async fn a_request_that_should_be_encrypted_is_never_sent_in_the_clear() {
     assert!(answer.output.is_error && answer.output.text.contains("Tls"), "{}", answer.output.text);
     assert!(site.heads().is_empty());
 }
+
+/// A receiver over TLS: the certificate decides, not the address.
+#[tokio::test]
+#[ignore = "needs a process that trusts the authority of the tests; the next test starts one"]
+async fn encrypted_requests_in_a_process_that_trusts_the_authority() {
+    let site = Site::encrypted().await;
+    let port = site.address.port();
+    let (crm, www) = (format!("https://crm.test:{port}"), format!("https://www.test:{port}"));
+    let names = Names::default().with("crm.test", &[&["127.0.0.1"]]).with("www.test", &[&["127.0.0.1"]]);
+    let secrets = vec![injection(&crm, Ok("s3cret-of-crm")), injection(&www, Ok("s3cret-of-www"))];
+    let here = format!("https://{}", site.address);
+    let permissions = Permissions { secrets, ..network(&[&crm, &www, &here]) };
+    let server = load(permissions, Some(Arc::new(names)), |_| {}).await.unwrap();
+
+    assert_eq!(page(&server, &format!("{crm}/hello")).await["text"], "hello");
+    assert!(site.heads()[0].contains("authorization: Bearer s3cret-of-crm\r\n"), "{:?}", site.heads());
+
+    let answer = fetch(&server, json!({"url": format!("{www}/hello")})).await;
+    assert!(answer.output.is_error && answer.output.text.contains("Tls"), "{}", answer.output.text);
+    assert_eq!(site.heads().len(), 1, "a secret went to somebody else");
+}
+
+#[test]
+fn an_encrypted_request_goes_to_whom_the_certificate_names_and_to_nobody_else() {
+    let authority = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/authority.pem");
+    let inner = "encrypted_requests_in_a_process_that_trusts_the_authority";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", inner, "--ignored"])
+        .env("SSL_CERT_FILE", authority)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_trusts_is_refused() {
+    let site = Site::encrypted().await;
+    let crm = format!("https://crm.test:{}", site.address.port());
+    let names = Arc::new(Names::default().with("crm.test", &[&["127.0.0.1"]]));
+    let server = named(&[&crm, &format!("https://{}", site.address)], &names).await;
+    let answer = fetch(&server, json!({"url": format!("{crm}/hello")})).await;
+    assert!(answer.output.is_error && answer.output.text.contains("Tls"), "{}", answer.output.text);
+    assert!(site.heads().is_empty());
+}

@@ -3,12 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use segno_sandbox::Resolver;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// A server that answers until it is dropped.
 pub(crate) struct Site {
@@ -20,15 +25,42 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn start() -> Self {
+        Self::serving(None).await
+    }
+
+    /// A site that speaks TLS and proves that it is `crm.test`, to who trusts the authority in `tests/tls`.
+    pub(crate) async fn encrypted() -> Self {
+        let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
+        let certificate = CertificateDer::from_pem_file(file("server.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(file("server.key.pem")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        Self::serving(Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn serving(tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let heads = Arc::<Mutex<Vec<String>>>::default();
         let seen = Arc::clone(&heads);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let seen = Arc::clone(&seen);
-                // A caller that goes away ends its own exchange only.
-                tokio::spawn(async move { answer(stream, &seen).await.unwrap_or_default() });
+                let (seen, tls) = (Arc::clone(&seen), tls.clone());
+                tokio::spawn(async move {
+                    // A caller that goes away ends its own exchange only.
+                    let _ = match tls {
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => answer(stream, &seen).await,
+                            Err(error) => Err(error),
+                        },
+                        None => answer(stream, &seen).await,
+                    };
+                });
             }
         });
         Self { address, heads, task }
@@ -54,7 +86,7 @@ impl Drop for Site {
     }
 }
 
-async fn answer(stream: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -63,8 +95,13 @@ async fn answer(stream: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> 
         }
     }
     seen.lock().unwrap().push(head.clone());
-    let path = head.split(' ').nth(1).unwrap_or_default();
     let stream = stream.get_mut();
+    reply(stream, &head).await?;
+    stream.shutdown().await
+}
+
+async fn reply(stream: &mut (impl AsyncWrite + Unpin), head: &str) -> io::Result<()> {
+    let path = head.split(' ').nth(1).unwrap_or_default();
     let start = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n";
     if let Some(location) = path.strip_prefix("/to/") {
         let moved = format!(
