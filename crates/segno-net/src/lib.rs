@@ -53,5 +53,6 @@ pub use egress::Egress;
 pub use error::{DenialReason, EgressDenied, EgressError, NetError};
 pub use origin::{InvalidOrigin, Origin, Scheme};
 pub use request::Request;
+pub use reqwest::Url;
 pub use resolver::{Resolver, SystemResolver};
 pub use words::error_chain;

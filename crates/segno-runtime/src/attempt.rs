@@ -15,7 +15,7 @@ use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use segno_sandbox::{CallContext, CallErrorKind, Received, Session};
+use segno_sandbox::{CallContext, CallErrorKind, Received};
 use segno_store::{Parent, Started};
 
 use crate::bindings::{Bindings, Sessions, describe};
@@ -26,6 +26,7 @@ use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tool::{Invocation, Tool};
+use crate::tool_server::Session;
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);

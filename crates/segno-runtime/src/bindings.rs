@@ -15,11 +15,11 @@ use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
-use segno_sandbox::{Sandbox, SandboxOptions, SecretValue, ServerConfig, Session, ToolServer};
+use segno_sandbox::{Sandbox, SandboxOptions, SecretValue, ServerConfig};
 use segno_secrets::{Secret, SecretStore};
 use segno_workspace::{
-    Catalogue, CatalogueTool, EnvGrant, HttpBinding, ModelBinding, Provider, SecretRef, ServerBinding,
-    Settings,
+    Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider, RemoteBinding, SecretRef,
+    ServerBinding, Settings,
 };
 
 use crate::attempt::certain;
@@ -31,12 +31,13 @@ use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable};
 use crate::server_config::{self, ServerSecret};
 use crate::tool::{Tool, ToolDescription};
+use crate::tool_server::{self, Revealed, Session, ToolServer};
 
 /// The workspace's own name inside its memory file, which no other workspace shares.
 pub(crate) const WORKSPACE: &str = "workspace";
 
 /// The tenant that seeds belong to.
-const DEFAULT_TENANT: &str = "default";
+pub(crate) const DEFAULT_TENANT: &str = "default";
 
 /// Everything that a name in a configuration can stand for.
 pub(crate) struct Bindings {
@@ -245,10 +246,19 @@ impl Bindings {
             server: name.to_owned(),
             known: self.settings.servers.keys().cloned().collect(),
         })?;
+        if let Some(remote) = &binding.remote {
+            let revealed = Revealed::new(Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
+            return tool_server::remote(name, binding, remote, &revealed);
+        }
         let failed = |source| OpenError::Server { server: name.to_owned(), source };
         let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
         let config = self.server_config(name, binding)?;
-        sandbox.load(config).await.map_err(failed)
+        sandbox.load(config).await.map(ToolServer::Module).map_err(failed)
+    }
+
+    /// What tells one version of a server from another: the digest of its module, or of what it offers.
+    pub(crate) async fn digest(&self, server: &str) -> Result<String, EngineError> {
+        Ok(self.server(server).await?.digest(DEFAULT_TENANT).await?)
     }
 
     fn open_sandbox(&self) -> Result<Sandbox, segno_sandbox::LoadError> {
@@ -291,7 +301,7 @@ impl Bindings {
         }
         for server in servers {
             let trusted = self.settings.servers.get(&server).is_some_and(|binding| binding.trust_annotations);
-            for tool in self.server(&server).await?.catalogue().await? {
+            for tool in self.server(&server).await?.catalogue(DEFAULT_TENANT).await? {
                 let Ok(name) = format!("{server}.{}", tool.name).parse::<ToolName>() else {
                     tracing::warn!(server, tool = tool.name, "a tool is left out: its name is not one");
                     continue;
@@ -371,12 +381,10 @@ impl Sessions {
         free: bool,
     ) -> Result<Arc<Session>, AttemptError> {
         let cell = self.open.get((server.to_owned(), free));
-        // No tenant's name holds a line break.
-        let owner = if free { tenant } else { &format!("{tenant}\nbound") };
         let open = || async {
             let loaded = bindings.server(server).await;
             let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
-            Ok(Arc::new(loaded.open(owner)))
+            Ok(Arc::new(loaded.open(tenant, free)))
         };
         cell.get_or_try_init(open).await.cloned()
     }
@@ -471,11 +479,18 @@ async fn read_secrets(
 /// The secrets that tool servers, or their requests, hold.
 fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
     settings.servers.values().flat_map(|server| {
-        let held = server.permissions.env.values().filter_map(|value| match value {
-            EnvGrant::Secret(reference) => Some(reference),
-            EnvGrant::Text(_) => None,
+        let (env, headers) = match &server.remote {
+            None => (Some(server.permissions.env.values()), None),
+            Some(RemoteBinding::Command(command)) => (Some(command.env.values()), None),
+            Some(RemoteBinding::Endpoint(endpoint)) => (None, Some(endpoint.headers.values())),
+        };
+        let held = env.into_iter().flatten().filter_map(|value| match value {
+            EnvValue::Secret(reference) => Some(reference),
+            EnvValue::Text(_) => None,
         });
-        held.chain(server.permissions.secrets.iter().map(|secret| &secret.value))
+        let added = server.permissions.secrets.iter().map(|secret| &secret.value);
+        let sent = headers.into_iter().flatten().chain(added);
+        held.chain(sent).filter(|reference| tool_server::place(reference).is_some())
     })
 }
 

@@ -370,7 +370,7 @@ impl Engine {
         let servers = file.servers(bindings.settings());
         let mut digests = BTreeMap::new();
         for server in &servers {
-            digests.insert(server.clone(), bindings.server(server).await?.digest().to_string());
+            digests.insert(server.clone(), bindings.digest(server).await?);
         }
         let catalogue = bindings.catalogue(servers).await?;
         let config = file

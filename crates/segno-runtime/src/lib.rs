@@ -44,6 +44,7 @@ mod server_config;
 mod servers;
 mod start;
 mod tool;
+mod tool_server;
 mod toolbox;
 mod upkeep;
 mod with_config;
@@ -66,7 +67,7 @@ pub use secret::{Secrets, ShortSecret};
 pub use secret_source::{SecretSource, SecretUnavailable};
 pub use segno_sandbox::{Denial, DenialKind, Received, ServerState, ServerStats};
 pub use segno_secrets::Secret;
-pub use servers::{ServerHealth, ServerInfo, ToolHealth};
+pub use servers::{ServerHealth, ServerInfo, ServerReach, ToolHealth};
 pub use start::{NewAttachment, StartOptions};
 pub use tool::{Invocation, Tool, ToolDescription, ToolError};
 pub use toolbox::{

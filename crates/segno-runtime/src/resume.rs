@@ -528,7 +528,7 @@ impl Engine {
     ) -> Result<BTreeMap<String, String>, EngineError> {
         let mut rebound = BTreeMap::new();
         for (server, known) in modules {
-            let digest = self.bindings().server(server).await?.digest().to_string();
+            let digest = self.bindings().digest(server).await?;
             if digest != *known {
                 rebound.insert(server.clone(), digest);
             }

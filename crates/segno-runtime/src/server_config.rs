@@ -9,13 +9,15 @@ use segno_sandbox::{
 };
 use segno_secrets::Secret;
 use segno_workspace::{
-    Access as Granted, EnvGrant, Lifetime as Lives, SecretRef, ServerBinding, ServerLimits, ServerPermissions,
+    Access as Granted, EnvValue as Variable, Lifetime as Lives, SecretRef, ServerBinding, ServerLimits,
+    ServerPermissions,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::hidden::Hidden;
 use crate::secret_source::SecretSource;
+use crate::tool_server::place;
 
 /// The sandbox's view of a server. `secret` says how a secret is read.
 pub(crate) fn server_config(
@@ -58,8 +60,8 @@ fn permissions(
     });
     let env = granted.env.iter().map(|(name, value)| {
         let value = match value {
-            EnvGrant::Text(text) => EnvValue::Text(text.clone()),
-            EnvGrant::Secret(reference) => EnvValue::Secret(secret(reference)),
+            Variable::Text(text) => EnvValue::Text(text.clone()),
+            Variable::Secret(reference) => EnvValue::Secret(secret(reference)),
         };
         (name.clone(), value)
     });
@@ -112,14 +114,10 @@ impl SecretValue for ServerSecret {
         let secret = self.source.read(&self.reference, SystemClock.now()).await;
         // Without the space around it, so that it is known wherever it comes back.
         let secret = Secret::new(secret.map_err(|error| error.to_string())?.expose().trim());
-        // No name in the secret store holds a colon.
-        let place = match &self.reference {
-            SecretRef::Env(name) => format!("env:{name}"),
-            SecretRef::File(path) => format!("file:{}", path.display()),
-            SecretRef::Store(name) => name.clone(),
-        };
         let value = secret.expose().to_owned();
-        self.hidden.hide(&place, secret);
+        if let Some(place) = place(&self.reference) {
+            self.hidden.hide(&place, secret);
+        }
         Ok(value)
     }
 }

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use segno_models::Schema;
 use segno_sandbox::{ServerStats, ToolDescription};
-use segno_workspace::{Lifetime, ServerBinding};
+use segno_workspace::{Lifetime, RemoteBinding, ServerBinding};
 use serde_json::Value;
 
+use crate::bindings::DEFAULT_TENANT;
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 
@@ -16,10 +17,8 @@ use crate::error::{EngineError, OpenError};
 pub struct ServerInfo {
     /// Its name in segno.toml.
     pub name: String,
-    /// Its module.
-    pub module: PathBuf,
-    /// How long an instance lives.
-    pub lifetime: Lifetime,
+    /// What it is: a module, a program or an address.
+    pub reach: ServerReach,
     /// What it may do, each in words that go on after "it may".
     pub grants: Vec<String>,
     /// Whether its digest is pinned in segno.toml.
@@ -28,10 +27,26 @@ pub struct ServerInfo {
     pub health: Result<ServerHealth, EngineError>,
 }
 
+/// What a tool server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerReach {
+    /// A WebAssembly module, in the sandbox.
+    Module {
+        /// The file.
+        path: PathBuf,
+        /// How long an instance lives.
+        lifetime: Lifetime,
+    },
+    /// A program, as a child process without a sandbox.
+    Program(PathBuf),
+    /// A server behind an address.
+    Address(String),
+}
+
 /// How a tool server is.
 #[derive(Debug, Clone)]
 pub struct ServerHealth {
-    /// The SHA-256 digest of its module, as `digest` in segno.toml takes it.
+    /// The SHA-256 digest of its module, as `digest` in segno.toml takes it; of what it offers where it is no module.
     pub digest: String,
     /// Whether the compiled module came from the cache.
     pub from_cache: bool,
@@ -41,8 +56,8 @@ pub struct ServerHealth {
     pub start: Duration,
     /// Its tools, as far as segno.toml offers them.
     pub tools: Vec<ToolHealth>,
-    /// What it did in this process, and what it was refused.
-    pub stats: ServerStats,
+    /// What it did in this process, and what it was refused; of modules only.
+    pub stats: Option<ServerStats>,
 }
 
 /// A tool of a server.
@@ -80,9 +95,12 @@ impl Engine {
     async fn server_info(&self, name: &str, binding: &ServerBinding) -> ServerInfo {
         ServerInfo {
             name: name.to_owned(),
-            module: binding.module.clone(),
-            lifetime: binding.lifetime,
-            grants: binding.permissions.in_words(),
+            reach: match &binding.remote {
+                None => ServerReach::Module { path: binding.module.clone(), lifetime: binding.lifetime },
+                Some(RemoteBinding::Command(command)) => ServerReach::Program(command.program.clone()),
+                Some(RemoteBinding::Endpoint(endpoint)) => ServerReach::Address(endpoint.url.clone()),
+            },
+            grants: binding.grants(),
             pinned: binding.digest.is_some(),
             health: self.health(name).await,
         }
@@ -93,15 +111,15 @@ impl Engine {
         let server = self.bindings().server(name).await?;
         let load = begin.elapsed();
         let begin = Instant::now();
-        let tools = server.catalogue().await?;
+        let tools = server.catalogue(DEFAULT_TENANT).await?;
         let start = begin.elapsed();
         Ok(ServerHealth {
-            digest: server.digest().to_string(),
-            from_cache: server.from_cache(),
+            digest: server.digest(DEFAULT_TENANT).await?,
+            from_cache: server.module().is_some_and(segno_sandbox::ToolServer::from_cache),
             load,
             start,
             tools: tools.iter().map(tool_health).collect(),
-            stats: server.stats(),
+            stats: server.module().map(segno_sandbox::ToolServer::stats),
         })
     }
 }

@@ -14,7 +14,7 @@ use segno_memory::{
 };
 use segno_models::Schemas;
 use segno_sandbox::{CallContext, Received};
-use segno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock};
+use segno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
 use serde_json::{Value, json};
 
 use crate::bindings::{WORKSPACE, describe};
@@ -375,7 +375,7 @@ impl Engine {
             ToolKind::External => server.clone().map_or(OfferedBy::Process, OfferedBy::Server),
         };
         let binding = server.and_then(|server| self.workspace().settings.servers.get(&server));
-        let grants = binding.map(|binding| binding.permissions.in_words()).unwrap_or_default();
+        let grants = binding.map(ServerBinding::grants).unwrap_or_default();
         let (class, class_from) = class(&tool);
         let users = self.workspace().agents.values().filter_map(|file| user(file, &name, class));
         ToolInfo {
@@ -458,7 +458,7 @@ impl Call<'_> {
             return Err(ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() });
         };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
-        let session = bindings.server(server).await?.open(&tenant);
+        let session = bindings.server(server).await?.open(&tenant, false);
         let context = CallContext { operation: operation.to_string(), timeout: options.timeout };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let answered = session.call(tool, arguments, context).await;

@@ -6,7 +6,6 @@
 //! cargo build --release --manifest-path tool-servers/Cargo.toml -p risk     # for the comparison
 //! cargo bench -p segno-sandbox
 //! ```
-#![expect(missing_docs, reason = "criterion's macros make functions without any")]
 #![expect(clippy::unwrap_used, reason = "what fails here fails the bench")]
 #![expect(clippy::print_stdout, reason = "the memory of instances is no time, so criterion cannot tell it")]
 

@@ -1,6 +1,5 @@
 //! The `statistics` server: the contract in Python. Built here where `componentize-py` is at hand.
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-#![expect(clippy::print_stderr, reason = "a test that did not run says so")]
 
 mod support;
 

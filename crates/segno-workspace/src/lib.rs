@@ -57,9 +57,9 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, DispatchSettings, EnvGrant, FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding,
-    Provider, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions,
-    Settings, StoreKey, TelemetrySettings,
+    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
+    MemoryBinding, ModelBinding, Provider, RemoteBinding, SecretGrant, SecretRef, SecretStoreBinding,
+    ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
 pub use workspace::{Loaded, Workspace};

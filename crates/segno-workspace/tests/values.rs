@@ -8,7 +8,7 @@ use segno_core::{
     Approve, Limits, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall, StepAction,
 };
 use segno_workspace::{
-    Access, AgentFile, DispatchSettings, EnvGrant, FileGrant, Lifetime, ModelBinding, SecretGrant, SecretRef,
+    Access, AgentFile, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding, SecretGrant, SecretRef,
     ServerLimits, Workspace,
 };
 use serde_json::json;
@@ -79,7 +79,7 @@ fn every_key_of_the_settings_arrives() {
     );
     assert_eq!(server.lifetime, Lifetime::Shared);
     let permissions = &server.permissions;
-    assert_eq!(permissions.env["REGION"], EnvGrant::Text("eu".to_owned()));
+    assert_eq!(permissions.env["REGION"], EnvValue::Text("eu".to_owned()));
     assert_eq!(permissions.network, ["https://crm.example.com", "http://127.0.0.1:8080"]);
     assert_eq!(
         permissions.secrets,

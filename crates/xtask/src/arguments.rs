@@ -30,6 +30,8 @@ Commands:
                        `--seconds N`, `--runs 200`, `--seed N`, `--quiet`
   budget               Measure every budget in one table; a release build, some minutes
     --suspended <N>    So many suspended runs instead of 100000
+  conformance          Run the official conformance suite and the reference servers of MCP against the client;
+                       installs what it needs below target/, from npm and, without Node 22, from PyPI
   mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and see which the simulation finds
   help                 Print this text
 
@@ -59,6 +61,8 @@ pub(crate) enum Verb {
     Soak(Vec<OsString>),
     /// Measure the budgets, with this number of suspended runs if it is given.
     Budget(Option<u64>),
+    /// Run the conformance suite of MCP.
+    Conformance,
     /// Run this example of the simulation with these arguments.
     Simulation(&'static str, Vec<OsString>),
     /// Print the help text.
@@ -96,6 +100,7 @@ impl Verb {
             Some("test") => return Ok(Self::Test(stages(&arguments)?)),
             Some("lint") => Self::Lint,
             Some("doors") => Self::Doors,
+            Some("conformance") => Self::Conformance,
             Some("guests") => Self::Guests,
             Some("fmt") => Self::Fmt,
             Some("help" | "--help" | "-h") => Self::Help,

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod build;
+mod conformance;
 mod doors;
 mod measure;
 mod process;
@@ -58,6 +59,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
                 perform(cargo().args(bench).args(load))?;
             }
         }
+        Verb::Conformance => conformance::run()?,
         Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
         Verb::Soak(arguments) => measure::soak(&arguments)?,
         Verb::Budget(suspended) => measure::budget(suspended)?,

@@ -71,11 +71,16 @@ fn tell(server: &ServerInfo, output: &mut Output) {
     tell("state", &[server::state(server)]);
     let nothing = ["nothing but compute".to_owned()];
     tell("may", if server.grants.is_empty() { &nothing } else { &server.grants });
-    tell("lifetime", &[server::lifetime(server.lifetime).to_owned()]);
+    tell("place", &[server::place(&server.reach)]);
+    tell("lifetime", &server::lifetime(&server.reach).map(str::to_owned).into_iter().collect::<Vec<_>>());
     if let Ok(health) = &server.health {
         let pinned = if server.pinned { ", pinned" } else { "" };
         tell("digest", &[format!("{}{pinned}", health.digest)]);
-        tell("memory", &[format!("{} at its start", server::size(health.stats.memory_peak))]);
+        let memory = health.stats.as_ref().map(|stats| server::size(stats.memory_peak));
+        tell(
+            "memory",
+            &memory.map(|memory| format!("{memory} at its start")).into_iter().collect::<Vec<_>>(),
+        );
         tell("refused", &server::denials(health));
         tell("problems", &server::problems(health));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use segno_runtime::{ServerHealth, ServerInfo};
+use segno_runtime::{ServerHealth, ServerInfo, ServerReach};
 use segno_workspace::Lifetime;
 use serde::Serialize;
 
@@ -13,8 +13,9 @@ use super::text::{count, harmless};
 #[derive(Debug, Serialize)]
 pub(crate) struct Listed<'s> {
     name: &'s str,
-    module: String,
-    lifetime: &'static str,
+    kind: &'static str,
+    place: String,
+    lifetime: Option<&'static str>,
     grants: &'s [String],
     pinned: bool,
     /// Why it cannot be used; the fields below are there if it can.
@@ -25,16 +26,23 @@ pub(crate) struct Listed<'s> {
 
 #[derive(Debug, Serialize)]
 struct Health<'s> {
-    state: &'static str,
     digest: &'s str,
     from_cache: bool,
     load_us: u128,
     start_us: u128,
+    tools: Vec<Tool<'s>>,
+    /// Of modules only.
+    #[serde(flatten)]
+    stats: Option<Stats>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stats {
+    state: &'static str,
     memory_peak: u64,
     instances: u64,
     calls: u64,
     denials: BTreeMap<&'static str, u64>,
-    tools: Vec<Tool<'s>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,8 +55,9 @@ impl<'s> Listed<'s> {
     pub(crate) fn of(server: &'s ServerInfo) -> Self {
         Self {
             name: &server.name,
-            module: server.module.display().to_string(),
-            lifetime: lifetime(server.lifetime),
+            kind: kind(&server.reach),
+            place: place(&server.reach),
+            lifetime: lifetime(&server.reach),
             grants: &server.grants,
             pinned: server.pinned,
             error: server.health.as_ref().err().map(|error| failure::chain(error)),
@@ -61,26 +70,47 @@ impl<'s> Health<'s> {
     fn of(health: &'s ServerHealth) -> Self {
         let tool = |tool: &'s segno_runtime::ToolHealth| Tool { name: &tool.name, problems: &tool.problems };
         Self {
-            state: health.stats.state.as_str(),
             digest: &health.digest,
             from_cache: health.from_cache,
             load_us: health.load.as_micros(),
             start_us: health.start.as_micros(),
-            memory_peak: health.stats.memory_peak,
-            instances: health.stats.instances,
-            calls: health.stats.calls,
-            denials: health.stats.denials.iter().map(|(kind, count)| (kind.as_str(), *count)).collect(),
             tools: health.tools.iter().map(tool).collect(),
+            stats: health.stats.as_ref().map(|stats| Stats {
+                state: stats.state.as_str(),
+                memory_peak: stats.memory_peak,
+                instances: stats.instances,
+                calls: stats.calls,
+                denials: stats.denials.iter().map(|(kind, count)| (kind.as_str(), *count)).collect(),
+            }),
         }
     }
 }
 
-/// A lifetime, as files write it.
-pub(crate) fn lifetime(lifetime: Lifetime) -> &'static str {
-    match lifetime {
-        Lifetime::PerCall => "per_call",
-        Lifetime::PerRun => "per_run",
-        Lifetime::Shared => "shared",
+/// The key of segno.toml that says what a server is.
+fn kind(reach: &ServerReach) -> &'static str {
+    match reach {
+        ServerReach::Module { .. } => "wasm",
+        ServerReach::Program(_) => "command",
+        ServerReach::Address(_) => "url",
+    }
+}
+
+/// Where a server is found.
+pub(crate) fn place(reach: &ServerReach) -> String {
+    match reach {
+        ServerReach::Module { path, .. } => path.display().to_string(),
+        ServerReach::Program(program) => program.display().to_string(),
+        ServerReach::Address(url) => url.clone(),
+    }
+}
+
+/// How long an instance of a module lives, as files write it.
+pub(crate) fn lifetime(reach: &ServerReach) -> Option<&'static str> {
+    match reach {
+        ServerReach::Module { lifetime: Lifetime::PerCall, .. } => Some("per_call"),
+        ServerReach::Module { lifetime: Lifetime::PerRun, .. } => Some("per_run"),
+        ServerReach::Module { lifetime: Lifetime::Shared, .. } => Some("shared"),
+        ServerReach::Program(_) | ServerReach::Address(_) => None,
     }
 }
 
@@ -102,7 +132,7 @@ pub(crate) fn state(server: &ServerInfo) -> String {
 /// What was refused, each kind in words.
 pub(crate) fn denials(health: &ServerHealth) -> Vec<String> {
     let denial = |(kind, count): (&segno_runtime::DenialKind, &u64)| format!("{kind}: {count}");
-    health.stats.denials.iter().map(denial).collect()
+    health.stats.iter().flat_map(|stats| stats.denials.iter().map(denial)).collect()
 }
 
 /// What is wrong with tools, each in words.

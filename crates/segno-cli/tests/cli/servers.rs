@@ -79,6 +79,7 @@ fn a_server_that_cannot_be_used_says_why() {
         risk
           state     cannot be used
           may       read and write [WORKSPACE]/.segno/incidents as /incidents
+          place     [WORKSPACE]/risk.wasm
           lifetime  per_run
         --- stderr
         error: tool server `risk`: `[WORKSPACE]/risk.wasm` is not a WebAssembly module: it begins with the text `no modul`, expected the bytes 00 61 73 6d

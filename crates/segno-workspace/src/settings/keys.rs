@@ -232,11 +232,33 @@ static MEMORY: Shape = Shape::new(
     ],
 );
 
-pub(super) static SERVER: Shape = Shape::new(
-    "a server",
-    &[
-        Key::new("wasm", Form::Text, "The compiled server.")
-            .required("add `wasm = \"PATH\"`, the compiled server"),
+pub(super) static SERVER: Shape = Shape {
+    what: "a server",
+    one_of: &["wasm", "command", "url"],
+    keys: &[
+        Key::new("wasm", Form::Text, "The compiled server, where it is a WebAssembly module."),
+        Key::new(
+            "command",
+            Form::List(&Form::Text),
+            "The program and its arguments, where it is a child process.",
+        ),
+        Key::new(
+            "env",
+            Form::Map(&Form::Either(&[Form::Text, Form::Table(&SECRET)])),
+            "The whole environment of the child process; empty by default.",
+        ),
+        Key::new("cwd", Form::Text, "The folder in which it runs; the workspace's own by default."),
+        Key::new("url", Form::Text, "Its address, where it speaks streamable HTTP."),
+        Key::new(
+            "headers",
+            Form::Map(&Form::Table(&SECRET)),
+            "Headers of each request: where their values are found.",
+        ),
+        Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether it may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
         Key::new(
             "digest",
             Form::Name("^(sha256|blake3):[0-9a-fA-F]{64}$"),
@@ -256,7 +278,7 @@ pub(super) static SERVER: Shape = Shape::new(
         Key::new("permissions", Form::Table(&PERMISSIONS), "What the server may touch; nothing by default."),
         Key::new("limits", Form::Table(&LIMITS), "What one instance may use up."),
     ],
-);
+};
 
 static PERMISSIONS: Shape = Shape::new(
     "`permissions`",

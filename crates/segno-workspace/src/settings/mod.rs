@@ -6,6 +6,7 @@ mod models;
 mod paths;
 mod permissions;
 mod read;
+mod remote;
 mod secrets;
 mod servers;
 mod telemetry;
@@ -160,8 +161,10 @@ pub struct MemoryBinding {
 /// A sandboxed tool server, with what it is granted. Nothing is granted by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerBinding {
-    /// The WebAssembly file.
+    /// The WebAssembly file; empty where the server is reached in another way.
     pub module: PathBuf,
+    /// How the server is reached that is no WebAssembly module.
+    pub remote: Option<RemoteBinding>,
     /// The digest that the file must have, `sha256:…` or `blake3:…`.
     pub digest: Option<String>,
     /// The tools that are offered; `None` offers all that the server has.
@@ -183,7 +186,7 @@ pub struct ServerPermissions {
     /// The folders that it may use.
     pub files: Vec<FileGrant>,
     /// The environment variables that it sees.
-    pub env: BTreeMap<String, EnvGrant>,
+    pub env: BTreeMap<String, EnvValue>,
     /// Where its HTTP requests may go: scheme, host and port, such as `https://crm.example.com`.
     pub network: Vec<String>,
     /// Secrets that the host adds to requests. The server never holds them.
@@ -192,15 +195,6 @@ pub struct ServerPermissions {
     pub clock: bool,
     /// Whether its random bytes are random; `false` by default.
     pub random: bool,
-}
-
-/// The value of an environment variable of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EnvGrant {
-    /// A text that anybody may read.
-    Text(String),
-    /// A secret, which the server itself holds.
-    Secret(SecretRef),
 }
 
 /// A secret that the host adds to every request to one destination.
@@ -226,6 +220,46 @@ pub enum Lifetime {
     PerRun,
     /// For all runs of a tenant, `shared`.
     Shared,
+}
+
+/// A server that is no WebAssembly module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteBinding {
+    /// A child process that speaks over its standard input and output, `command = […]`.
+    Command(CommandBinding),
+    /// A server that speaks streamable HTTP, `url = …`.
+    Endpoint(EndpointBinding),
+}
+
+/// A child process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandBinding {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its whole environment.
+    pub env: BTreeMap<String, EnvValue>,
+    /// Its working directory; the workspace's folder by default.
+    pub directory: PathBuf,
+}
+
+/// The value of an environment variable of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvValue {
+    /// A text that anybody may read.
+    Text(String),
+    /// A secret, which the server itself holds.
+    Secret(SecretRef),
+}
+
+/// A server behind an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointBinding {
+    /// Its address. `https`, or `http` to this machine or where the file allows it.
+    pub url: String,
+    /// Headers of each request: where their values are found.
+    pub headers: BTreeMap<String, SecretRef>,
 }
 
 /// A folder of the host that a server may use.

@@ -2,15 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use toml::Spanned;
-use toml::de::DeValue;
-
 use super::keys::{GRANT, INJECTION};
 use super::paths::Paths;
-use super::{Access, EnvGrant, FileGrant, SecretGrant, ServerPermissions, secrets, url};
+use super::{Access, EnvValue, FileGrant, SecretGrant, ServerPermissions, remote, secrets, url};
 use crate::code::Code;
 use crate::names::list;
-use crate::section::{Located, Section, string, wrong_type};
+use crate::section::{Located, Section, string};
 
 pub(super) fn read(section: &Section<'_>, paths: &Paths<'_>) -> ServerPermissions {
     let network = network(section);
@@ -42,60 +39,27 @@ fn network(section: &Section<'_>) -> Vec<String> {
     network
 }
 
-fn env(section: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, EnvGrant> {
-    let mut env = BTreeMap::new();
-    for (name, value) in section.tables("env") {
-        let text = &name.value;
-        if text.is_empty() || text.contains(['=', '\0']) {
-            section
-                .report
-                .error(
-                    Code::InvalidValue,
-                    name.span.clone(),
-                    format!("`{}` is not the name of an environment variable", text.escape_debug()),
-                )
-                .label("expected a name such as `REGION`, without `=`");
+/// Reads the variables. A secret among them is granted, since it is written there, and that is said aloud.
+fn env(section: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, EnvValue> {
+    let env = remote::env(section, paths);
+    for (name, _) in section.tables("env") {
+        if !matches!(env.get(&name.value), Some(EnvValue::Secret(_))) {
             continue;
         }
-        let grant = match value.get_ref() {
-            // Its name may say that it is a secret, which was reported.
-            DeValue::String(_) if section.report.is_concealed(&name.span) => None,
-            DeValue::String(text) => Some(EnvGrant::Text(text.to_string())),
-            DeValue::Table(_) => held(section, &name, value, paths).map(EnvGrant::Secret),
-            _ => wrong_type(
-                section.report,
-                text,
-                value,
-                "a text, `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`",
-            ),
-        };
-        env.extend(grant.map(|grant| (name.value, grant)));
+        section
+            .report
+            .warning(
+                Code::SecretInServer,
+                name.span,
+                format!("the server itself holds the secret of `{}`", name.value),
+            )
+            .label("it can write it wherever it may write")
+            .help(
+                "where it goes into requests, grant it in `permissions.secrets`: the host adds it, and the server \
+                 never holds it",
+            );
     }
     env
-}
-
-/// A secret that the server itself holds: granted, since it is written there, and said aloud.
-fn held(
-    section: &Section<'_>,
-    name: &Located<String>,
-    value: &Spanned<DeValue<'_>>,
-    paths: &Paths<'_>,
-) -> Option<super::SecretRef> {
-    let what = format!("the variable `{}`", name.value);
-    let reference = secrets::one(section.report, &name.value, value, &what, paths)?;
-    section
-        .report
-        .warning(
-            Code::SecretInServer,
-            name.span.clone(),
-            format!("the server itself holds the secret of `{}`", name.value),
-        )
-        .label("it can write it wherever it may write")
-        .help(
-            "where it goes into requests, grant it in `permissions.secrets`: the host adds it, and the server never holds \
-             it",
-        );
-    Some(reference)
 }
 
 fn injections(section: &Section<'_>, paths: &Paths<'_>, network: &[String]) -> Vec<SecretGrant> {

@@ -59,7 +59,7 @@ pub(super) fn at(section: &Section<'_>, key: &str, paths: &Paths<'_>, what: &str
     }
 }
 
-/// Reads one reference to a secret.
+/// Reads a reference that stands in a table of its own.
 pub(super) fn one(
     report: &Report,
     key: &str,

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::keys::SERVER;
 use super::paths::Paths;
-use super::{Lifetime, ServerBinding, ServerLimits, permissions};
+use super::{Lifetime, ServerBinding, ServerLimits, permissions, remote};
 use crate::agent::RESERVED;
 use crate::code::Code;
 use crate::section::{Located, Section};
@@ -48,21 +48,27 @@ fn check_name(name: &Located<String>, paths: &Paths<'_>) -> bool {
 
 fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) -> Option<ServerBinding> {
     let section = Section::of(paths.report, name, value, &format!("`[servers.{name}]`"), &SERVER)?;
+    let kind = remote::kind(&section)?;
     let module = paths.file(&section, "wasm", "build it, or correct the path");
     let permissions = section.section_as("permissions", &format!("`[servers.{name}.permissions]`"));
     let limits = section.section_as("limits", &format!("`[servers.{name}.limits]`"));
+    let is_module = kind == "wasm";
+    let remote = if is_module { None } else { Some(remote::read(kind, &section, paths)?) };
+    let given = limits.as_ref().map(self::limits).unwrap_or_default();
+    let given = if is_module { given } else { remote::limits(&given, limits.as_ref()) };
     let binding = ServerBinding {
         module: module.unwrap_or_default(),
+        remote,
         digest: digest(&section, paths),
         tools: section.get("tools").map(|_| tools(&section)),
         permissions: permissions
             .map(|permissions| permissions::read(&permissions, paths))
             .unwrap_or_default(),
         lifetime: section.choice("lifetime", &LIFETIMES).unwrap_or_default(),
-        limits: limits.map(|limits| self::limits(&limits)).unwrap_or_default(),
+        limits: given,
         trust_annotations: section.boolean("trust_annotations").unwrap_or(false),
     };
-    (!binding.module.as_os_str().is_empty()).then_some(binding)
+    (!is_module || !binding.module.as_os_str().is_empty()).then_some(binding)
 }
 
 fn tools(section: &Section<'_>) -> Vec<String> {

@@ -1,6 +1,24 @@
 //! Permissions in words, for people who decide about them.
 
-use super::{Access, EnvGrant, ServerPermissions};
+use super::{Access, EnvValue, RemoteBinding, ServerBinding, ServerPermissions};
+
+impl ServerBinding {
+    /// What the server may do, each in words that go on after "it may". Only a module can be held to it.
+    pub fn grants(&self) -> Vec<String> {
+        match &self.remote {
+            None => self.permissions.in_words(),
+            Some(RemoteBinding::Command(_)) => {
+                vec![
+                    "do whatever the user of this process may do: it is a program without a sandbox"
+                        .to_owned(),
+                ]
+            }
+            Some(RemoteBinding::Endpoint(_)) => {
+                vec!["do elsewhere whatever it likes with what it is sent".to_owned()]
+            }
+        }
+    }
+}
 
 impl ServerPermissions {
     /// What a server may do, each in words that go on after "it may"; nothing is the empty list.
@@ -25,8 +43,8 @@ impl ServerPermissions {
             }
         });
         let env = self.env.iter().map(|(name, value)| match value {
-            EnvGrant::Text(text) => format!("see the variable {name}, which is `{}`", text.escape_debug()),
-            EnvGrant::Secret(_) => format!("hold the secret of the variable {name}"),
+            EnvValue::Text(text) => format!("see the variable {name}, which is `{}`", text.escape_debug()),
+            EnvValue::Secret(_) => format!("hold the secret of the variable {name}"),
         });
         let clock = self.clock.then(|| "see the real time".to_owned());
         let random = self.random.then(|| "use real random numbers".to_owned());

@@ -7,13 +7,14 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 15] = [
+const TABLE: [(&str, &[&str]); 16] = [
     ("segno-expr", &[]),
     ("segno-core", &["segno-expr"]),
     ("segno-core-wasm", &["segno-core"]),
     ("segno-workspace", &["segno-core", "segno-expr"]),
     ("segno-memory", &["segno-core"]),
     ("segno-models", &["segno-core", "segno-expr", "segno-net"]),
+    ("segno-mcp", &["segno-net"]),
     ("segno-net", &[]),
     ("segno-sandbox", &["segno-core", "segno-net"]),
     ("segno-store", &["segno-core"]),
@@ -26,9 +27,10 @@ const TABLE: [(&str, &[&str]); 15] = [
 ];
 
 /// What the runtime brings together.
-const ROOMS: [&str; 9] = [
+const ROOMS: [&str; 10] = [
     "segno-core",
     "segno-expr",
+    "segno-mcp",
     "segno-memory",
     "segno-models",
     "segno-net",
@@ -39,9 +41,10 @@ const ROOMS: [&str; 9] = [
 ];
 
 /// What a surface may use: the runtime, and the crates below it for their types.
-const RUNTIME_AND_ROOMS: [&str; 10] = [
+const RUNTIME_AND_ROOMS: [&str; 11] = [
     "segno-core",
     "segno-expr",
+    "segno-mcp",
     "segno-memory",
     "segno-models",
     "segno-net",
@@ -53,9 +56,10 @@ const RUNTIME_AND_ROOMS: [&str; 10] = [
 ];
 
 /// What the binary is made of.
-const EVERYTHING: [&str; 11] = [
+const EVERYTHING: [&str; 12] = [
     "segno-core",
     "segno-expr",
+    "segno-mcp",
     "segno-memory",
     "segno-models",
     "segno-net",

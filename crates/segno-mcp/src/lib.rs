@@ -1,0 +1,55 @@
+//! One MCP client for tool servers that are child processes or speak streamable HTTP.
+//!
+//! Both eras of the protocol are spoken: the stateless revision 2026-07-28, found by `server/discover`, and those that
+//! begin with `initialize`. Which one a server speaks is found out at its first start and remembered.
+//!
+//! The way of a call:
+//!
+//! 1. [`Server::new`] takes a [`ServerConfig`]. Nothing is started.
+//! 2. [`Server::catalogue`] starts or reaches the server and asks which tools there are.
+//! 3. [`Server::session`] gives the [`Session`] of one tenant, whose connection stands from its first call to the end.
+//!    What ends meanwhile is started again, after pauses that grow.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use segno_mcp::{Answer, CallContext, Command, Server, ServerConfig};
+//!
+//! let command = Command::new("mcp-server-files", ["--root", "/srv/data"]);
+//! let server = Server::new(ServerConfig::stdio("files", command));
+//! let session = server.session("default");
+//! let call = CallContext::new("op_1", Duration::from_secs(5));
+//! match session.call("list", serde_json::Map::new(), call).await? {
+//!     Answer::Done(output) => println!("{}", output.text),
+//!     Answer::InputRequired(input) => println!("it asks for {} things", input.requests.len()),
+//! }
+//! server.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Invariant:** whatever a server does (hang, exit, flood, talk nonsense), a call ends with a [`CallError`] within its
+//! time, memory stays bounded, and the next call gets a server that works, if there is one. No child process outlives
+//! the engine.
+
+mod config;
+mod error;
+
+mod catalogue;
+mod output;
+
+mod connection;
+mod handler;
+mod wire;
+
+mod http;
+mod lines;
+mod process;
+
+mod server;
+
+pub use catalogue::{Annotations, PromptDescription, ResourceDescription, ToolDescription};
+pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
+pub use error::{CallError, CallErrorKind, Received};
+pub use output::{Answer, InputRequired, ToolOutput};
+pub use server::{CallContext, Server, Session};

@@ -1,0 +1,62 @@
+//! What a server answers.
+
+use std::collections::BTreeMap;
+
+use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult};
+use serde_json::Value;
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// With a result.
+    Done(ToolOutput),
+    /// With questions. The same call goes on when it is made again with the answers and the state that came with them.
+    InputRequired(InputRequired),
+}
+
+/// What a tool answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutput {
+    /// The structured result, if there is one. Not checked against the output schema.
+    pub structured: Option<Value>,
+    /// All text blocks, joined by line breaks.
+    pub text: String,
+    /// Whether the tool says that it failed.
+    pub is_error: bool,
+    /// Blocks that are not text (images, audio, resources), as the protocol writes them.
+    pub content: Vec<Value>,
+}
+
+/// What a server wants to know before it goes on.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct InputRequired {
+    /// The questions by the server's own names for them, as the protocol writes them.
+    pub requests: BTreeMap<String, Value>,
+    /// What the server wants back, unread and unchanged.
+    pub request_state: Option<String>,
+}
+
+/// Sorts the blocks of a result.
+pub(crate) fn output(result: CallToolResult) -> ToolOutput {
+    let mut texts = Vec::new();
+    let mut content = Vec::new();
+    for block in result.content {
+        match block {
+            ContentBlock::Text(text) => texts.push(text.text),
+            // A block that was just read can be written again.
+            other => content.extend(serde_json::to_value(other)),
+        }
+    }
+    ToolOutput {
+        structured: result.structured_content,
+        text: texts.join("\n"),
+        is_error: result.is_error.unwrap_or(false),
+        content,
+    }
+}
+
+pub(crate) fn input_required(result: InputRequiredResult) -> InputRequired {
+    let requests = result.input_requests.unwrap_or_default().into_iter();
+    let requests = requests.filter_map(|(key, request)| Some((key, serde_json::to_value(request).ok()?)));
+    InputRequired { requests: requests.collect(), request_state: result.request_state }
+}

@@ -1,0 +1,378 @@
+//! A server and its sessions: connected when they are needed, and again when they were lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::Instant;
+
+use crate::catalogue::{PromptDescription, ResourceDescription, ToolDescription};
+use crate::config::{Limits, ServerConfig};
+use crate::connection::{Connection, Era};
+use crate::error::{CallError, CallErrorKind, Failed};
+use crate::output::Answer;
+
+/// A server that can be asked. Clones share its connections.
+///
+/// Each tenant has a connection of its own, and so a child process of its own: what one tenant left behind in a server's
+/// memory is not there for another.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: ServerConfig,
+    era: AtomicU8,
+    lines: StdMutex<BTreeMap<String, Arc<Line>>>,
+    /// The tools that the server named last.
+    known: RwLock<Option<Vec<ToolDescription>>>,
+}
+
+/// The connection of one tenant.
+struct Line {
+    state: Mutex<State>,
+    room: Semaphore,
+    /// How often in a row it was lost or could not be had.
+    failures: AtomicU32,
+}
+
+struct State {
+    connection: Option<Arc<Connection>>,
+    not_before: Instant,
+}
+
+/// Calls for one tenant, by several callers at once.
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Inner>,
+    line: Arc<Line>,
+}
+
+/// What goes with a call.
+#[derive(Clone, Debug)]
+pub struct CallContext {
+    /// The id of the operation; the server sees it in `_meta` under `segno/operation`.
+    pub operation: String,
+    /// How long the call may go without an answer or word of its progress. The limit of the server applies as well.
+    pub timeout: Duration,
+    /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.
+    pub traceparent: Option<String>,
+    /// Answers to what the server asked before, by its own names for the questions.
+    pub input: BTreeMap<String, Value>,
+    /// What the server wants back with them.
+    pub request_state: Option<String>,
+}
+
+impl CallContext {
+    /// A first call.
+    pub fn new(operation: impl Into<String>, timeout: Duration) -> Self {
+        Self {
+            operation: operation.into(),
+            timeout,
+            traceparent: None,
+            input: BTreeMap::new(),
+            request_state: None,
+        }
+    }
+}
+
+impl Server {
+    /// A server; nothing is started or reached.
+    pub fn new(config: ServerConfig) -> Self {
+        let inner = Inner {
+            config,
+            era: AtomicU8::new(UNKNOWN),
+            lines: StdMutex::default(),
+            known: RwLock::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The name from the configuration.
+    pub fn name(&self) -> &str {
+        &self.inner.config.name
+    }
+
+    /// The limits from the configuration.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.config.limits
+    }
+
+    /// The tools, narrowed to those of the configuration, and bounded: 1,000 tools, 100 pages, 4 MiB.
+    ///
+    /// They are asked for anew when the server said that they have changed, and when its connection is a new one.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be had, does not answer, or describes its tools in a way that breaks a bound.
+    pub async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
+        let session = self.session(tenant);
+        let (connection, is_new) = session.connection(self.limits().start_timeout).await?;
+        let known = self.inner.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let tools = match known.filter(|_| !is_new && !connection.take_changed()) {
+            Some(tools) => tools,
+            None => {
+                let tools = connection.tools().await.map_err(|failed| self.inner.error(failed))?;
+                *self.inner.known.write().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
+                tools
+            }
+        };
+        Ok(tools.into_iter().filter(|tool| self.inner.is_offered(&tool.name)).collect())
+    }
+
+    /// The session of a tenant.
+    pub fn session(&self, tenant: &str) -> Session {
+        let mut lines = self.inner.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = lines.entry(tenant.to_owned()).or_insert_with(|| {
+            Arc::new(Line {
+                state: Mutex::new(State { connection: None, not_before: Instant::now() }),
+                room: Semaphore::new(self.inner.config.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+                failures: AtomicU32::new(0),
+            })
+        });
+        Session { inner: Arc::clone(&self.inner), line: Arc::clone(line) }
+    }
+
+    /// Ends all connections. Child processes have a moment to come to their own end.
+    pub async fn close(&self) {
+        let lines = std::mem::take(&mut *self.inner.lines.lock().unwrap_or_else(PoisonError::into_inner));
+        let closing = lines.into_values().map(|line| async move {
+            let connection = line.state.lock().await.connection.take();
+            if let Some(connection) = connection {
+                connection.close().await;
+            }
+        });
+        futures::future::join_all(closing).await;
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Calls a tool and waits for its answer. A tool that reports its own failure has answered.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer. [`CallError::received`] tells whether the server may have acted on the request.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        mut call: CallContext,
+    ) -> Result<Answer, CallError> {
+        self.inner.check_tool(tool)?;
+        call.timeout = call.timeout.min(self.inner.config.limits.call_timeout);
+        let waiting = tokio::time::timeout(call.timeout, self.line.room.acquire()).await;
+        // The semaphore is never closed.
+        let Ok(Ok(_room)) = waiting else {
+            let message = format!("no room for another call within {:?}", call.timeout);
+            return Err(self.inner.error(Failed::unsent(CallErrorKind::Timeout, message)));
+        };
+        let (connection, _) = self.connection(call.timeout).await?;
+        tracing::debug!(server = %self.inner.config.name, tool, operation = %call.operation, "calling");
+        let answered = connection.call(tool, arguments, &call).await;
+        self.settled(answered)
+    }
+
+    /// The resources of the server.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be had, has none to offer, or does not answer.
+    pub async fn resources(&self) -> Result<Vec<ResourceDescription>, CallError> {
+        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        self.settled(connection.resources().await)
+    }
+
+    /// The contents of a resource, as the protocol writes them.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be had, does not know the resource, or does not answer.
+    pub async fn read_resource(&self, uri: &str) -> Result<Vec<Value>, CallError> {
+        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        self.settled(connection.read(uri).await)
+    }
+
+    /// The prompts of the server.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be had, has none to offer, or does not answer.
+    pub async fn prompts(&self) -> Result<Vec<PromptDescription>, CallError> {
+        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        self.settled(connection.prompts().await)
+    }
+
+    /// The messages of a prompt, as the protocol writes them.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be had, does not know the prompt, or does not answer.
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Vec<Value>, CallError> {
+        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        self.settled(connection.prompt(name, arguments).await)
+    }
+
+    /// The revision of the protocol that is spoken, such as `2025-11-25`.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be had.
+    pub async fn protocol(&self) -> Result<String, CallError> {
+        let (connection, _) = self.connection(self.inner.config.limits.start_timeout).await?;
+        Ok(connection.protocol().unwrap_or_default())
+    }
+
+    /// The connection, or a new one. Callers that come meanwhile wait for the same start.
+    async fn connection(&self, patience: Duration) -> Result<(Arc<Connection>, bool), CallError> {
+        let mut state = self.line.state.lock().await;
+        match &state.connection {
+            Some(connection) if !connection.has_ended() => return Ok((Arc::clone(connection), false)),
+            Some(_) => {
+                state.connection = None;
+                state.not_before = Instant::now() + self.line.failed();
+            }
+            None => {}
+        }
+        let pause = state.not_before.saturating_duration_since(Instant::now());
+        if pause > patience {
+            let message =
+                format!("it failed several times in a row, and is left alone for another {pause:.1?}");
+            return Err(self.inner.error(Failed::unsent(CallErrorKind::Start, message)));
+        }
+        tokio::time::sleep(pause).await;
+        match Connection::open(&self.inner.config, self.inner.era()).await {
+            Ok(connection) => {
+                self.inner.learn_era(connection.era());
+                let connection = Arc::new(connection);
+                state.connection = Some(Arc::clone(&connection));
+                Ok((connection, true))
+            }
+            Err(failed) => {
+                // The server may have been exchanged for one of another era.
+                self.inner.learn_era(Era::Unknown);
+                state.not_before = Instant::now() + self.line.failed();
+                Err(self.inner.error(failed))
+            }
+        }
+    }
+
+    fn settled<T>(&self, answered: Result<T, Failed>) -> Result<T, CallError> {
+        let is_alive = |failed: &Failed| matches!(failed.failure.kind, CallErrorKind::Refused { .. });
+        if answered.as_ref().map_or_else(is_alive, |_| true) {
+            self.line.failures.store(0, Ordering::Relaxed);
+        }
+        answered.map_err(|failed| {
+            let error = self.inner.error(failed);
+            tracing::debug!(server = %error.server, kind = ?error.kind, received = ?error.received, "no answer");
+            error
+        })
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Session").field("server", &self.inner.config.name).finish_non_exhaustive()
+    }
+}
+
+impl Line {
+    /// Counts a failure, and says how long to wait before the next start.
+    fn failed(&self) -> Duration {
+        pause(self.failures.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The pause after this many earlier failures in a row: none after the first, then doubling.
+fn pause(earlier: u32) -> Duration {
+    match earlier.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(exponent) => PAUSE.saturating_mul(1 << exponent.min(16)).min(PAUSE_MAX),
+    }
+}
+
+impl Inner {
+    /// Refuses a tool that configuration or the server does not offer.
+    fn check_tool(&self, tool: &str) -> Result<(), CallError> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let names: Option<BTreeSet<&str>> =
+            known.as_ref().map(|tools| tools.iter().map(|tool| tool.name.as_str()).collect());
+        let reason = if !self.is_offered(tool) {
+            "is not among the `tools` that its configuration offers"
+        } else if names.is_some_and(|names| !names.contains(tool)) {
+            "is not one of its tools"
+        } else {
+            return Ok(());
+        };
+        let message = format!("`{}` {reason}", tool.escape_debug());
+        Err(self.error(Failed::unsent(CallErrorKind::UnknownTool, message)))
+    }
+
+    fn error(&self, failed: Failed) -> CallError {
+        let Failed { failure, received, stderr } = failed;
+        CallError {
+            kind: failure.kind,
+            received,
+            server: self.config.name.clone(),
+            message: failure.message,
+            stderr,
+        }
+    }
+
+    fn era(&self) -> Era {
+        match self.era.load(Ordering::Relaxed) {
+            MODERN => Era::Modern,
+            LEGACY => Era::Legacy,
+            _ => Era::Unknown,
+        }
+    }
+
+    fn learn_era(&self, era: Era) {
+        let code = match era {
+            Era::Unknown => UNKNOWN,
+            Era::Modern => MODERN,
+            Era::Legacy => LEGACY,
+        };
+        self.era.store(code, Ordering::Relaxed);
+    }
+
+    fn is_offered(&self, tool: &str) -> bool {
+        self.config.tools.as_ref().is_none_or(|tools| tools.iter().any(|offered| offered == tool))
+    }
+}
+
+const UNKNOWN: u8 = 0;
+const MODERN: u8 = 1;
+const LEGACY: u8 = 2;
+
+/// The pause after the second failure in a row.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::{PAUSE, PAUSE_MAX, pause};
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        assert!(pause(0).is_zero());
+        assert_eq!(pause(1), PAUSE);
+        assert_eq!(pause(2), PAUSE * 2);
+        assert_eq!(pause(u32::MAX), PAUSE_MAX);
+    }
+}

@@ -1,0 +1,278 @@
+//! Tool servers of every kind behind one face: modules, child processes, addresses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use segno_mcp::{Answer, Command, Endpoint, Limits, Reach, Values};
+use segno_net::{Client, Egress, Origin};
+use segno_sandbox::{
+    Annotations, CallContext, CallError, CallErrorKind, Received, ToolDescription, ToolOutput,
+};
+use segno_secrets::Secret;
+use segno_workspace::{EnvValue, RemoteBinding, SecretRef, ServerBinding};
+use serde_json::{Map, Value, json};
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::OpenError;
+use crate::hidden::Hidden;
+use crate::secret_source::SecretSource;
+
+/// A server that can be asked. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum ToolServer {
+    /// A WebAssembly module.
+    Module(segno_sandbox::ToolServer),
+    /// A child process, or a server behind an address.
+    Remote(segno_mcp::Server),
+}
+
+/// Calls for one tenant, or for one run of it.
+pub(crate) enum Session {
+    Module(segno_sandbox::Session),
+    Remote(segno_mcp::Session),
+}
+
+impl ToolServer {
+    /// The module, where the server is one.
+    pub(crate) fn module(&self) -> Option<&segno_sandbox::ToolServer> {
+        match self {
+            Self::Module(server) => Some(server),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// What the server offers, narrowed to what its configuration offers.
+    pub(crate) async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
+        match self {
+            Self::Module(server) => server.catalogue().await,
+            Self::Remote(server) => {
+                let tools = server.catalogue(tenant).await.map_err(call_error)?;
+                Ok(tools.into_iter().map(description).collect())
+            }
+        }
+    }
+
+    /// What tells one version of the server from another. Nobody sees the code of one that is no module, so for these it
+    /// is what they offer.
+    pub(crate) async fn digest(&self, tenant: &str) -> Result<String, CallError> {
+        match self {
+            Self::Module(server) => Ok(server.digest().to_string()),
+            Self::Remote(server) => {
+                let mut tools = server.catalogue(tenant).await.map_err(call_error)?;
+                tools.sort_by(|one, other| one.name.cmp(&other.name));
+                let mut hasher = blake3::Hasher::new();
+                for tool in &tools {
+                    let tool = json!([tool.name, tool.description, tool.input_schema, tool.output_schema]);
+                    hasher.update(tool.to_string().as_bytes());
+                    hasher.update(b"\n");
+                }
+                Ok(format!("blake3:{}", hasher.finalize().to_hex()))
+            }
+        }
+    }
+
+    /// Opens a session. Nothing is started before its first call. `free` says that its calls may be given up and repeated;
+    /// they share no instance with those that may not.
+    pub(crate) fn open(&self, tenant: &str, free: bool) -> Session {
+        match self {
+            // No tenant's name holds a line break.
+            Self::Module(server) if !free => Session::Module(server.open(&format!("{tenant}\nbound"))),
+            Self::Module(server) => Session::Module(server.open(tenant)),
+            Self::Remote(server) => Session::Remote(server.session(tenant)),
+        }
+    }
+}
+
+impl Session {
+    /// Calls a tool.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        call: CallContext,
+    ) -> Result<segno_sandbox::Answer, CallError> {
+        match self {
+            Self::Module(session) => session.call(tool, arguments, call).await,
+            Self::Remote(session) => {
+                let context = segno_mcp::CallContext::new(call.operation, call.timeout);
+                match session.call(tool, arguments, context).await.map_err(call_error)? {
+                    Answer::Done(output) => {
+                        let output = ToolOutput {
+                            structured: output.structured,
+                            text: output.text,
+                            is_error: output.is_error,
+                            content: output.content,
+                        };
+                        Ok(segno_sandbox::Answer { output, denials: Vec::new() })
+                    }
+                    Answer::InputRequired(input) => {
+                        let questions: Vec<&str> = input.requests.keys().map(String::as_str).collect();
+                        Err(CallError {
+                            kind: CallErrorKind::Protocol,
+                            received: Received::Possibly,
+                            server: tool.to_owned(),
+                            message: format!(
+                                "the server asks for input ({}), which is not offered to it",
+                                questions.join(", ").escape_debug()
+                            ),
+                            stderr: String::new(),
+                            denials: Vec::new(),
+                        })
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a session of a run. A connection stays for the next run.
+    pub(crate) async fn close(self) {
+        match self {
+            Self::Module(session) => session.close().await,
+            Self::Remote(_) => {}
+        }
+    }
+}
+
+/// A server that is no module, as segno.toml says.
+pub(crate) fn remote(
+    name: &str,
+    binding: &ServerBinding,
+    remote: &RemoteBinding,
+    revealed: &Revealed,
+) -> Result<ToolServer, OpenError> {
+    let reach = match remote {
+        RemoteBinding::Command(command) => {
+            let environment = command.env.iter().map(|(name, value)| (name.clone(), value.clone()));
+            Reach::Stdio(Command {
+                program: command.program.clone(),
+                arguments: command.arguments.clone(),
+                environment: revealed.values(environment),
+                directory: Some(command.directory.clone()),
+            })
+        }
+        RemoteBinding::Endpoint(endpoint) => {
+            let refused = |message: String| OpenError::Grant { server: name.to_owned(), message };
+            let url: segno_net::Url =
+                endpoint.url.parse().map_err(|_| refused(format!("`{}` is not an address", endpoint.url)))?;
+            let origin = Origin::of(&url).map_err(|error| refused(error.to_string()))?;
+            let headers = endpoint.headers.iter();
+            let headers = headers.map(|(name, value)| (name.clone(), EnvValue::Secret(value.clone())));
+            // The server may be reached, and nobody whom it points to.
+            let client = Client::new(Egress::new([origin]));
+            Reach::Http(Endpoint { url, headers: revealed.values(headers), client })
+        }
+    };
+    let (limits, defaults) = (&binding.limits, Limits::default());
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    Ok(ToolServer::Remote(segno_mcp::Server::new(segno_mcp::ServerConfig {
+        name: name.to_owned(),
+        reach,
+        tools: binding.tools.clone(),
+        limits: Limits {
+            call_timeout: limits.call_timeout,
+            output: bytes(limits.output),
+            stderr: bytes(limits.stderr),
+            concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
+            ..defaults
+        },
+        answers: None,
+    })))
+}
+
+/// Reads secrets whenever they are needed, and has them scrubbed from then on.
+pub(crate) struct Revealed {
+    source: Arc<SecretSource>,
+    hidden: Arc<Hidden>,
+}
+
+impl Revealed {
+    pub(crate) fn new(source: Arc<SecretSource>, hidden: Arc<Hidden>) -> Self {
+        Self { source, hidden }
+    }
+
+    fn values(&self, values: impl Iterator<Item = (String, EnvValue)>) -> Arc<dyn Values> {
+        let (source, hidden) = (Arc::clone(&self.source), Arc::clone(&self.hidden));
+        Arc::new(Named { values: values.collect(), source, hidden })
+    }
+}
+
+/// Values by name, some of them secrets.
+struct Named {
+    values: BTreeMap<String, EnvValue>,
+    source: Arc<SecretSource>,
+    hidden: Arc<Hidden>,
+}
+
+#[async_trait]
+impl Values for Named {
+    async fn values(&self) -> Result<BTreeMap<String, String>, String> {
+        let mut values = BTreeMap::new();
+        for (name, value) in &self.values {
+            let value = match value {
+                EnvValue::Text(text) => text.clone(),
+                EnvValue::Secret(reference) => {
+                    let secret = self.source.read(reference, SystemClock.now()).await;
+                    let secret = secret.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+                    // Without the space around it, so that it is known wherever it comes back.
+                    let secret = Secret::new(secret.expose().trim());
+                    let value = secret.expose().to_owned();
+                    if let Some(place) = place(reference) {
+                        self.hidden.hide(&place, secret);
+                    }
+                    value
+                }
+            };
+            values.insert(name.clone(), value);
+        }
+        Ok(values)
+    }
+}
+
+/// Under what name a secret is scrubbed; none for the search path, which is in every other message.
+pub(crate) fn place(reference: &SecretRef) -> Option<String> {
+    // No name in the secret store holds a colon.
+    match reference {
+        SecretRef::Env(name) if name == "PATH" || name == "HOME" => None,
+        SecretRef::Env(name) => Some(format!("env:{name}")),
+        SecretRef::File(path) => Some(format!("file:{}", path.display())),
+        SecretRef::Store(name) => Some(name.clone()),
+    }
+}
+
+fn description(tool: segno_mcp::ToolDescription) -> ToolDescription {
+    ToolDescription {
+        name: tool.name,
+        description: tool.description,
+        input_schema: tool.input_schema,
+        output_schema: tool.output_schema,
+        annotations: Annotations {
+            read_only: tool.annotations.read_only,
+            idempotent: tool.annotations.idempotent,
+            destructive: tool.annotations.destructive,
+            open_world: tool.annotations.open_world,
+        },
+    }
+}
+
+/// The words of the sandbox for what went wrong: the engine reacts to both alike.
+fn call_error(error: segno_mcp::CallError) -> CallError {
+    use segno_mcp::CallErrorKind as Kind;
+    let kind = match error.kind {
+        Kind::Timeout => CallErrorKind::Timeout,
+        Kind::Exited => CallErrorKind::Exited,
+        Kind::OutputTooLarge => CallErrorKind::OutputTooLarge,
+        Kind::Protocol => CallErrorKind::Protocol,
+        Kind::UnknownTool => CallErrorKind::UnknownTool,
+        Kind::Refused { code } => CallErrorKind::Refused { code },
+        Kind::Closed => CallErrorKind::Closed,
+        // It cannot be had: whoever asks again later may have more luck.
+        _ => CallErrorKind::Start,
+    };
+    let received = match error.received {
+        segno_mcp::Received::No => Received::No,
+        segno_mcp::Received::Possibly => Received::Possibly,
+    };
+    let segno_mcp::CallError { server, message, stderr, .. } = error;
+    CallError { kind, received, server, message, stderr, denials: Vec::new() }
+}
