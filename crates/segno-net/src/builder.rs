@@ -28,15 +28,19 @@ pub enum SetupError {
 pub fn client_builder(secure: bool) -> Result<ClientBuilder, SetupError> {
     Ok(reqwest::Client::builder()
         .user_agent(concat!("segno/", env!("CARGO_PKG_VERSION")))
-        .tls_backend_preconfigured(tls(secure)?)
+        .tls_backend_preconfigured(tls_config(secure)?)
         .no_proxy()
         .redirect(redirect::Policy::none())
         .retry(retry::never())
         .referer(false))
 }
 
-/// TLS with the certificates of the system; none are loaded for an address that needs none.
-fn tls(secure: bool) -> Result<ClientConfig, rustls::Error> {
+/// TLS with the certificates of the system, for who dials by himself; none are loaded for an address that needs none.
+///
+/// # Errors
+///
+/// When the certificates of the system cannot be used.
+pub fn tls_config(secure: bool) -> Result<ClientConfig, SetupError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let config = if secure {

@@ -47,7 +47,7 @@ mod redirect;
 mod request;
 
 pub use address::AddressKind;
-pub use builder::{SetupError, client_builder};
+pub use builder::{SetupError, client_builder, tls_config};
 pub use client::{Client, Response};
 pub use egress::Egress;
 pub use error::{DenialReason, EgressDenied, EgressError, NetError};

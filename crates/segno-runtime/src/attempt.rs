@@ -349,11 +349,12 @@ impl Attempt {
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let context = CallContext { operation: self.operation.to_string(), timeout };
-        let output = session.call(tool, arguments, context).await.map_err(|error| {
+        let answer = session.call(tool, arguments, context).await.map_err(|error| {
             let code = match error.kind {
                 CallErrorKind::Timeout => FailureCode::Timeout,
                 CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
                 CallErrorKind::Protocol => FailureCode::Protocol,
+                CallErrorKind::Overloaded => FailureCode::Overloaded,
                 CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
                 _ => FailureCode::Unavailable,
             };
@@ -374,6 +375,7 @@ impl Attempt {
                 missing: None,
             }
         })?;
+        let output = answer.output;
         let text = if output.structured.is_some() { String::new() } else { output.text };
         Ok(Outcome::ToolReturned(ToolReturn {
             structured: output.structured,

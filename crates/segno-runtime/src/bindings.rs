@@ -15,11 +15,11 @@ use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
-use segno_sandbox::{Access, Limits, Preopen, Sandbox, SandboxOptions, ServerConfig};
+use segno_sandbox::{Sandbox, SandboxOptions, SecretValue, ServerConfig};
 use segno_secrets::{Secret, SecretStore};
 use segno_workspace::{
-    Access as Granted, Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider,
-    RemoteBinding, SecretRef, ServerBinding, Settings,
+    Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider, RemoteBinding, SecretRef,
+    ServerBinding, Settings,
 };
 
 use crate::attempt::certain;
@@ -29,6 +29,7 @@ use crate::hidden::Hidden;
 use crate::policy::AttemptError;
 use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable};
+use crate::server_config::{self, ServerSecret};
 use crate::tool::{Tool, ToolDescription};
 use crate::tool_server::{self, Revealed, Session, ToolServer};
 
@@ -267,7 +268,7 @@ self.hidden.hide(name, key);
         }
         let failed = |source| OpenError::Server { server: name.to_owned(), source };
         let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
-        let config = Self::server_config(name, binding)?;
+        let config = self.server_config(name, binding)?;
         sandbox.load(config).await.map(ToolServer::Module).map_err(failed)
     }
 
@@ -277,40 +278,21 @@ self.hidden.hide(name, key);
     }
 
     fn open_sandbox(&self) -> Result<Sandbox, segno_sandbox::LoadError> {
-        Sandbox::new(SandboxOptions { cache_dir: Some(self.root.join(".segno/cache")) })
+        Sandbox::new(SandboxOptions {
+            cache_dir: Some(self.root.join(".segno/cache")),
+            ..SandboxOptions::default()
+        })
     }
 
-    fn server_config(name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
-        let mut files = Vec::with_capacity(binding.files.len());
-        for grant in &binding.files {
-            if grant.create {
-                make_folder(&grant.host)?;
-            }
-            let access = match grant.access {
-                Granted::Read => Access::Read,
-                Granted::Write => Access::Write,
-            };
-            files.push(Preopen { host: grant.host.clone(), guest: grant.guest.clone(), access });
+    fn server_config(&self, name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
+        for grant in binding.permissions.files.iter().filter(|grant| grant.create) {
+            make_folder(&grant.host)?;
         }
-        let mut config = ServerConfig::new(name, &binding.module);
-        config.digest = match &binding.digest {
-            Some(digest) => Some(digest.parse().map_err(|error| OpenError::Digest {
-                server: name.to_owned(),
-                message: format!("{error}"),
-            })?),
-            None => None,
+        let secret = |reference: &SecretRef| {
+            let (source, hidden) = (Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
+            Arc::new(ServerSecret::new(reference.clone(), source, hidden)) as Arc<dyn SecretValue>
         };
-        config.tools = binding.tools.clone();
-        config.files = files;
-        let limits = &binding.limits;
-        config.limits = Limits {
-            memory: limits.memory,
-            call_timeout: limits.call_timeout,
-            output: limits.output,
-            stderr: limits.stderr,
-            ..Limits::default()
-        };
-        Ok(config)
+        server_config::server_config(name, binding, &secret)
     }
 
     /// What these servers and the tools in process offer now.
@@ -420,7 +402,7 @@ impl Sessions {
         let open = || async {
             let loaded = bindings.server(server).await;
             let loaded = loaded.map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
-            Ok(Arc::new(loaded.open(tenant)))
+            Ok(Arc::new(loaded.open(tenant, free)))
         };
         cell.get_or_try_init(open).await.cloned()
     }
@@ -514,16 +496,19 @@ async fn read_secrets(
 
 /// The secrets that tool servers, or their requests, hold.
 fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
-    settings.servers.values().filter_map(|server| server.remote.as_ref()).flat_map(|remote| {
-        let (held, sent) = match remote {
-            RemoteBinding::Command(command) => (Some(command.env.values()), None),
-            RemoteBinding::Endpoint(endpoint) => (None, Some(endpoint.headers.values())),
+    settings.servers.values().flat_map(|server| {
+        let (env, headers) = match &server.remote {
+            None => (Some(server.permissions.env.values()), None),
+            Some(RemoteBinding::Command(command)) => (Some(command.env.values()), None),
+            Some(RemoteBinding::Endpoint(endpoint)) => (None, Some(endpoint.headers.values())),
         };
-        let held = held.into_iter().flatten().filter_map(|value| match value {
+        let held = env.into_iter().flatten().filter_map(|value| match value {
             EnvValue::Secret(reference) => Some(reference),
             EnvValue::Text(_) => None,
         });
-        held.chain(sent.into_iter().flatten()).filter(|reference| tool_server::place(reference).is_some())
+        let added = server.permissions.secrets.iter().map(|secret| &secret.value);
+        let sent = headers.into_iter().flatten().chain(added);
+        held.chain(sent).filter(|reference| tool_server::place(reference).is_some())
     })
 }
 

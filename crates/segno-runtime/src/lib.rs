@@ -44,6 +44,8 @@ mod replay;
 mod resume;
 mod secret;
 mod secret_source;
+mod server_config;
+mod servers;
 mod start;
 mod tool;
 mod tool_server;
@@ -67,12 +69,13 @@ pub use replay::{ReplayReport, ReplayVerdict};
 pub use resume::Cancelled;
 pub use secret::{Secrets, ShortSecret};
 pub use secret_source::{SecretSource, SecretUnavailable};
-pub use segno_sandbox::Received;
+pub use segno_sandbox::{Denial, DenialKind, Received, ServerState, ServerStats};
 pub use segno_secrets::Secret;
+pub use servers::{ServerHealth, ServerInfo, ServerReach, ToolHealth};
 pub use start::{NewAttachment, StartOptions};
 pub use tool::{Invocation, Tool, ToolDescription, ToolError};
 pub use toolbox::{
-    ClassFrom, Grant, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
+    ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
 };
 pub use with_config::{ChangedRequest, ConfigReport};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -35,6 +35,14 @@ pub(crate) enum Session {
 }
 
 impl ToolServer {
+    /// The module, where the server is one.
+    pub(crate) fn module(&self) -> Option<&segno_sandbox::ToolServer> {
+        match self {
+            Self::Module(server) => Some(server),
+            Self::Remote(_) => None,
+        }
+    }
+
     /// What the server offers, narrowed to what its configuration offers.
     pub(crate) async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
         match self {
@@ -65,10 +73,13 @@ impl ToolServer {
         }
     }
 
-    /// Opens a session. Nothing is started before its first call.
-    pub(crate) fn open(&self, tenant: &str) -> Session {
+    /// Opens a session. Nothing is started before its first call. `free` says that its calls may be given up and repeated;
+    /// they share no instance with those that may not.
+    pub(crate) fn open(&self, tenant: &str, free: bool) -> Session {
         match self {
-            Self::Module(server) => Session::Module(server.open()),
+            // No tenant's name holds a line break.
+            Self::Module(server) if !free => Session::Module(server.open(&format!("{tenant}\nbound"))),
+            Self::Module(server) => Session::Module(server.open(tenant)),
             Self::Remote(server) => Session::Remote(server.session(tenant)),
         }
     }
@@ -81,18 +92,21 @@ impl Session {
         tool: &str,
         arguments: Map<String, Value>,
         call: CallContext,
-    ) -> Result<ToolOutput, CallError> {
+    ) -> Result<segno_sandbox::Answer, CallError> {
         match self {
             Self::Module(session) => session.call(tool, arguments, call).await,
             Self::Remote(session) => {
                 let context = segno_mcp::CallContext::new(call.operation, call.timeout);
                 match session.call(tool, arguments, context).await.map_err(call_error)? {
-                    Answer::Done(output) => Ok(ToolOutput {
-                        structured: output.structured,
-                        text: output.text,
-                        is_error: output.is_error,
-                        content: output.content,
-                    }),
+                    Answer::Done(output) => {
+                        let output = ToolOutput {
+                            structured: output.structured,
+                            text: output.text,
+                            is_error: output.is_error,
+                            content: output.content,
+                        };
+                        Ok(segno_sandbox::Answer { output, denials: Vec::new() })
+                    }
                     Answer::InputRequired(input) => {
                         let questions: Vec<&str> = input.requests.keys().map(String::as_str).collect();
                         Err(CallError {
@@ -104,6 +118,7 @@ impl Session {
                                 questions.join(", ").escape_debug()
                             ),
                             stderr: String::new(),
+                            denials: Vec::new(),
                         })
                     }
                 }
@@ -264,5 +279,6 @@ fn call_error(error: segno_mcp::CallError) -> CallError {
         segno_mcp::Received::No => Received::No,
         segno_mcp::Received::Possibly => Received::Possibly,
     };
-    CallError { kind, received, server: error.server, message: error.message, stderr: error.stderr }
+    let segno_mcp::CallError { server, message, stderr, .. } = error;
+    CallError { kind, received, server, message, stderr, denials: Vec::new() }
 }

@@ -14,7 +14,7 @@ use segno_memory::{
 };
 use segno_models::Schemas;
 use segno_sandbox::{CallContext, Received};
-use segno_workspace::{Access, AgentFile, Catalogue, CatalogueTool, Lock};
+use segno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
 use serde_json::{Value, json};
 
 use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
@@ -39,8 +39,8 @@ pub struct ToolInfo {
     pub class: EffectClass,
     /// Why that class.
     pub class_from: ClassFrom,
-    /// What the server that performs it may touch; nothing for everybody else.
-    pub grants: Vec<Grant>,
+    /// What the server that performs it may do, each in words that go on after "it may"; nothing for everybody else.
+    pub grants: Vec<String>,
     /// The agents that may use it, in the order of their names.
     pub users: Vec<ToolUser>,
 }
@@ -73,17 +73,6 @@ pub enum ClassFrom {
     Untrusted,
     /// Its server contradicts itself.
     Contradiction,
-}
-
-/// A folder that a server may touch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// The folder on the host.
-    pub host: std::path::PathBuf,
-    /// The path under which the server sees it.
-    pub guest: String,
-    /// Whether it may change what is there.
-    pub write: bool,
 }
 
 /// An agent that may use a tool.
@@ -400,19 +389,14 @@ impl Engine {
             ToolKind::External => server.clone().map_or(OfferedBy::Process, OfferedBy::Server),
         };
         let binding = server.and_then(|server| self.workspace().settings.servers.get(&server));
-        let grants = binding.map(|binding| binding.files.as_slice()).unwrap_or_default().iter();
-        let grants = grants.map(|grant| Grant {
-            host: grant.host.clone(),
-            guest: grant.guest.clone(),
-            write: grant.access == Access::Write,
-        });
+        let grants = binding.map(ServerBinding::grants).unwrap_or_default();
         let (class, class_from) = class(&tool);
         let users = self.workspace().agents.values().filter_map(|file| user(file, &name, class));
         ToolInfo {
             offered_by,
             class,
             class_from,
-            grants: grants.collect(),
+            grants,
             users: users.collect(),
             name,
             description: tool.description,
@@ -489,12 +473,12 @@ impl Call<'_> {
             return Err(ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() });
         };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
-        let session = bindings.server(server).await?.open(&tenant);
+        let session = bindings.server(server).await?.open(&tenant, false);
         let context = CallContext { operation: operation.to_string(), timeout: options.timeout };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let answered = session.call(tool, arguments, context).await;
         session.close().await;
-        let output = answered.map_err(|error| no_answer(describe(&error), error.received))?;
+        let output = answered.map_err(|error| no_answer(describe(&error), error.received))?.output;
         let text = if output.structured.is_some() { String::new() } else { output.text };
         Ok(ToolReturn { structured: output.structured, text, is_error: output.is_error, ..ToolReturn::default() })
     }

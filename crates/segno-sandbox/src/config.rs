@@ -1,4 +1,4 @@
-//! What a tool server is given: its module, its folders, its limits.
+//! What a tool server is given: its module, its permissions, its limits.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,6 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sha2::Digest;
+
+use crate::permissions::Permissions;
 
 /// One tool server, as its configuration names it.
 #[derive(Clone, Debug)]
@@ -18,8 +20,10 @@ pub struct ServerConfig {
     pub digest: Option<ModuleDigest>,
     /// The tools that are offered; `None` offers all that the server has.
     pub tools: Option<Vec<String>>,
-    /// The folders that the server may use; empty by default.
-    pub files: Vec<Preopen>,
+    /// What the server may touch.
+    pub permissions: Permissions,
+    /// How long an instance lives.
+    pub lifetime: Lifetime,
     /// What the server may use up.
     pub limits: Limits,
 }
@@ -32,33 +36,28 @@ impl ServerConfig {
             module: module.into(),
             digest: None,
             tools: None,
-            files: Vec::new(),
+            permissions: Permissions::default(),
+            lifetime: Lifetime::default(),
             limits: Limits::default(),
         }
     }
 }
 
-/// A folder of the host that a server may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preopen {
-    /// The folder on the host. It must exist when the server is loaded.
-    pub host: PathBuf,
-    /// The path under which the server sees it, such as `/data`.
-    pub guest: String,
-    /// What the server may do with it.
-    pub access: Access,
+/// How long an instance lives. Whatever the lifetime, a broken instance is replaced, one that nobody uses may be ended
+/// to make room for another, and two tenants never share one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Every call gets a fresh instance: nothing of one call can reach the next.
+    PerCall,
+    /// The calls of one session share an instance. The default: a run's own calls have nothing to hide from each other.
+    #[default]
+    PerRun,
+    /// All sessions of a tenant share an instance. When a call breaks it, the others that are under way fail, too.
+    Shared,
 }
 
-/// What a server may do with a folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read files and list folders.
-    Read,
-    /// Read, create, change and delete.
-    Write,
-}
-
-/// What one instance of a server may use up. Reaching a limit ends the instance with a typed error.
+/// What one instance of a server may use up, and all of them together. An instance that reaches a limit is ended with
+/// a typed error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory, over all memories of the instance. Default 64 MiB: a Rust server needs one or two,
@@ -76,6 +75,14 @@ pub struct Limits {
     pub stderr: u64,
     /// Elements in all tables together. Default 100,000, ten times what large interpreters need.
     pub table_elements: u64,
+    /// Bytes of one HTTP response. Default 8 MiB: more is a download, not an answer.
+    pub response: u64,
+    /// Calls at once, over all instances; further ones wait, as long as a call may take. Default 256, as many as a
+    /// process performs at once.
+    pub concurrency: usize,
+    /// Instances at once. A further one takes the place of the one that was idle the longest; when all are busy it
+    /// waits. Default 1,000: of small servers they take less than 256 MiB.
+    pub instances: usize,
 }
 
 impl Default for Limits {
@@ -87,6 +94,9 @@ impl Default for Limits {
             output: 1024 * 1024,
             stderr: 64 * 1024,
             table_elements: 100_000,
+            response: 8 * 1024 * 1024,
+            concurrency: 256,
+            instances: 1_000,
         }
     }
 }

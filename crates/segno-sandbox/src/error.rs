@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::config::ModuleDigest;
+use crate::denial::Denial;
 
 /// Why a module could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +83,14 @@ pub enum LoadError {
         /// Why.
         reason: String,
     },
+    /// A grant contradicts itself or another one.
+    #[error("the permissions of the server `{server}` make no sense: {reason}")]
+    Permission {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A granted folder cannot be opened.
     #[error("cannot grant the folder `{}` to the server as `{guest}`: {source}", host.display())]
     Preopen {
@@ -107,6 +116,9 @@ pub struct CallError {
     pub message: String,
     /// What the server wrote last to its standard error, at most 4 KiB, without control characters.
     pub stderr: String,
+    /// What the server was refused meanwhile, the latest 32. Other calls that the same instance worked on at the same
+    /// time may have caused some of it.
+    pub denials: Vec<Denial>,
 }
 
 impl fmt::Display for CallError {
@@ -144,6 +156,8 @@ pub enum CallErrorKind {
     },
     /// The instance was ended because another call or its owner ended it.
     Closed,
+    /// No instance and no place among the calls at once became free in time.
+    Overloaded,
 }
 
 /// Whether a request reached its receiver.

@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::InstancePre as ComponentInstancePre;
-use wasmtime::{Engine, InstancePre, ResourceLimiter, Store, Trap, UpdateDeadline};
+use wasmtime::{InstancePre, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::bindings::CommandPre;
 use wasmtime_wasi::{
     Deterministic, FsPerms, HostMonotonicClock, HostWallClock, I32Exit, WasiCtx, WasiCtxView, WasiView,
 };
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use crate::config::{Access, Limits, Preopen};
+use crate::denial::{DenialKind, Denials};
 use crate::error::{CallErrorKind, Failure};
+use crate::http::Http;
 use crate::instance::Link;
+use crate::permissions::Access;
 use crate::pipe::{GuestInput, GuestOutput};
+use crate::server::Loaded;
+use crate::stats::Counters;
 
 /// A linked module, ready to be instantiated many times.
 #[derive(Clone)]
@@ -33,11 +38,19 @@ impl Program {
 pub(crate) struct GuestState {
     wasi: WasiP1Ctx,
     limiter: Limiter,
+    denials: Arc<Denials>,
+    http: Http,
+    http_context: WasiHttpCtx,
 }
 
 impl GuestState {
     pub(crate) fn wasi(state: &mut Self) -> &mut WasiP1Ctx {
         &mut state.wasi
+    }
+
+    /// Notes what the guest is refused.
+    pub(crate) fn deny(&self, kind: DenialKind, subject: &str, reason: &str) {
+        self.denials.note(kind, subject, reason);
     }
 }
 
@@ -47,44 +60,59 @@ impl WasiView for GuestState {
     }
 }
 
-/// Builds the store of one instance with its grants.
+impl WasiHttpView for GuestState {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http_context, table: self.wasi.ctx().table, hooks: &mut self.http }
+    }
+}
+
+/// Builds the store of one instance with its grants; `env` holds the variables that it sees.
 pub(crate) fn store(
-    engine: &Engine,
-    files: &[Preopen],
-    limits: &Limits,
+    loaded: &Loaded,
+    env: &[(String, String)],
     link: &Arc<Link>,
 ) -> wasmtime::Result<Store<GuestState>> {
+    let (permissions, limits) = (&loaded.config.permissions, &loaded.config.limits);
     let mut wasi = WasiCtx::builder();
     wasi.stdin(GuestInput(link.input.clone()))
         .stdout(GuestOutput(link.output.clone()))
         .stderr(link.stderr.clone())
-        .wall_clock(FixedWallClock)
-        .monotonic_clock(CoarseClock(Instant::now()))
-        .secure_random(fixed_random("secure"))
-        .insecure_random(fixed_random("insecure"))
-        .insecure_random_seed(0)
+        .envs(env)
         .max_random_size(RANDOM_BYTES_MAX)
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .socket_addr_check(|_, _| Box::pin(async { false }));
-    for folder in files {
-        let permissions = match folder.access {
+    if !permissions.clock {
+        wasi.wall_clock(FixedWallClock).monotonic_clock(CoarseClock(Instant::now()));
+    }
+    if !permissions.random {
+        wasi.secure_random(fixed_random("secure"))
+            .insecure_random(fixed_random("insecure"))
+            .insecure_random_seed(0);
+    }
+    for folder in &permissions.files {
+        let access = match folder.access {
             Access::Read => FsPerms::ReadOnly,
             Access::Write => FsPerms::ReadWrite,
         };
-        wasi.preopened_dir(&folder.host, &folder.guest, permissions)?;
+        wasi.preopened_dir(&folder.host, &folder.guest, access)?;
     }
     let limiter = Limiter {
         memory: 0,
         memory_max: usize::try_from(limits.memory).unwrap_or(usize::MAX),
         elements: 0,
         elements_max: usize::try_from(limits.table_elements).unwrap_or(usize::MAX),
+        counters: Arc::clone(&loaded.counters),
     };
-    let mut state = GuestState { wasi: wasi.build_p1(), limiter };
+    loaded.counters.instance_started();
+    let denials = Arc::clone(&link.denials);
+    let http = Http::new(Arc::clone(&loaded.rules), Arc::clone(&denials));
+    let mut state =
+        GuestState { wasi: wasi.build_p1(), limiter, denials, http, http_context: WasiHttpCtx::new() };
     state.ctx().table.set_max_capacity(HANDLES_MAX);
 
-    let mut store = Store::new(engine, state);
+    let mut store = Store::new(&loaded.engine, state);
     store.limiter(|state| &mut state.limiter);
     store.set_hostcall_fuel(HOSTCALL_BYTES_MAX);
     store.set_epoch_deadline(1);
@@ -118,6 +146,12 @@ pub(crate) async fn run(program: Program, mut store: Store<GuestState>) -> Failu
     if let Some(error) = error.downcast_ref::<OutOfMemory>() {
         return Failure::new(CallErrorKind::OutOfMemory, error.to_string());
     }
+    if let Some(error) = error.downcast_ref::<PoolConcurrencyLimitError>() {
+        return Failure::new(
+            CallErrorKind::Overloaded,
+            format!("there is no room for another instance: {error}"),
+        );
+    }
     if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
         return Failure::new(CallErrorKind::Exited, format!("the guest exited with code {code}"));
     }
@@ -150,6 +184,13 @@ struct Limiter {
     memory_max: usize,
     elements: usize,
     elements_max: usize,
+    counters: Arc<Counters>,
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        self.counters.instance_ended(self.memory);
+    }
 }
 
 impl ResourceLimiter for Limiter {
@@ -159,6 +200,7 @@ impl ResourceLimiter for Limiter {
             // An error, not a refusal: a guest that is refused usually aborts later, elsewhere, without saying why.
             return Err(OutOfMemory { what: "bytes of memory", wanted, limit: self.memory_max }.into());
         }
+        self.counters.grown(wanted - self.memory, wanted);
         self.memory = wanted;
         Ok(true)
     }
@@ -173,15 +215,15 @@ impl ResourceLimiter for Limiter {
     }
 
     fn instances(&self) -> usize {
-        CORE_INSTANCES_MAX
+        CORE_INSTANCES_MAX as usize
     }
 
     fn tables(&self) -> usize {
-        CORE_INSTANCES_MAX
+        CORE_INSTANCES_MAX as usize
     }
 
     fn memories(&self) -> usize {
-        CORE_INSTANCES_MAX
+        CORE_INSTANCES_MAX as usize
     }
 }
 
@@ -243,4 +285,4 @@ const HOSTCALL_BYTES_MAX: usize = 8 * 1024 * 1024;
 const RANDOM_BYTES_MAX: u64 = 64 * 1024;
 
 /// Core instances, memories and tables of one component; JavaScript and Python ones use about ten.
-const CORE_INSTANCES_MAX: usize = 64;
+pub(crate) const CORE_INSTANCES_MAX: u32 = 64;

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::denial::{Denial, Denials};
 use crate::error::{CallErrorKind, Failure, Received};
 use crate::guest;
 use crate::pipe::{Pipe, StderrRing};
@@ -31,6 +32,8 @@ pub(crate) struct Link {
     pub(crate) output: Arc<Pipe>,
     pub(crate) stderr: StderrRing,
     pub(crate) output_limit: u64,
+    /// What the guest was refused.
+    pub(crate) denials: Arc<Denials>,
     /// How many callers wait for the guest.
     busy: watch::Sender<usize>,
     /// Why the instance is over. Set once, when nothing that it wrote is left to be read.
@@ -50,6 +53,7 @@ impl Link {
             output: Arc::default(),
             stderr: StderrRing::new(loaded.config.limits.stderr),
             output_limit: loaded.config.limits.output,
+            denials: Arc::new(Denials::new(Arc::clone(&loaded.counters))),
             busy: watch::Sender::new(0),
             failure: watch::Sender::new(None),
             ending: OnceLock::new(),
@@ -185,6 +189,14 @@ pub(crate) struct Failed {
     pub(crate) failure: Failure,
     pub(crate) received: Received,
     pub(crate) stderr: String,
+    pub(crate) denials: Vec<Denial>,
+}
+
+impl Failed {
+    /// A failure without an instance.
+    pub(crate) fn before(failure: Failure, received: Received) -> Self {
+        Self { failure, received, stderr: String::new(), denials: Vec::new() }
+    }
 }
 
 impl Instance {
@@ -210,8 +222,14 @@ impl Instance {
     async fn start_in(loaded: &Loaded, era: Era) -> Result<Self, Failed> {
         let limits = &loaded.config.limits;
         let link = Arc::new(Link::new(loaded));
-        let failed = |failure| Failed { failure, received: Received::No, stderr: link.stderr.tail() };
-        let store = guest::store(&loaded.engine, &loaded.config.files, limits, &link).map_err(|error| {
+        let failed = |failure| Failed {
+            failure,
+            received: Received::No,
+            stderr: link.stderr.tail(),
+            denials: link.denials.since(0),
+        };
+        let env = loaded.env().await.map_err(failed)?;
+        let store = guest::store(loaded, &env, &link).map_err(|error| {
             failed(Failure::new(CallErrorKind::Start, format!("cannot start: {error:#}")))
         })?;
         let guest = {
@@ -250,6 +268,16 @@ impl Instance {
                 Err(failed(failure))
             }
         }
+    }
+
+    /// What the guest was refused so far.
+    pub(crate) fn denials(&self) -> &Denials {
+        &self.link.0.denials
+    }
+
+    /// Ends the guest at once.
+    pub(crate) fn kill(&self, message: &str) {
+        self.link.0.kill(Failure::new(CallErrorKind::Closed, message));
     }
 
     /// Whether the instance is over and must be replaced.
@@ -368,7 +396,8 @@ impl Instance {
     }
 
     fn failed(&self, failure: Failure, received: Received) -> Failed {
-        Failed { failure, received, stderr: self.link.0.stderr.tail() }
+        let link = &self.link.0;
+        Failed { failure, received, stderr: link.stderr.tail(), denials: link.denials.since(0) }
     }
 }
 

@@ -3,7 +3,8 @@
 //! A tool server is an ordinary MCP server that speaks JSON-RPC lines over standard input and output, compiled to a
 //! `wasi:cli/command` component or to a WASI 0.1 command module. The host gives it two pipes, the folders that its
 //! configuration names, and nothing else: no environment, no arguments, no network, a fixed wall clock and fixed
-//! random bytes.
+//! random bytes. What configuration grants beyond that stands in [`Permissions`]; what a guest is refused is a
+//! [`Denial`], counted in [`ToolServer::stats`] and told with the call.
 //!
 //! The way of a call:
 //!
@@ -19,11 +20,11 @@
 //!
 //! let sandbox = Sandbox::new(SandboxOptions::default())?;
 //! let server = sandbox.load(ServerConfig::new("risk", "risk.wasm")).await?;
-//! let session = server.open();
+//! let session = server.open("tenant");
 //! let arguments = serde_json::Map::from_iter([("text".to_owned(), "everything is down".into())]);
 //! let call = CallContext { operation: "op_1".to_owned(), timeout: Duration::from_secs(5) };
-//! let output = session.call("score", arguments, call).await?;
-//! println!("{:?}", output.structured);
+//! let answer = session.call("score", arguments, call).await?;
+//! println!("{:?}", answer.output.structured);
 //! session.close().await;
 //! # Ok(())
 //! # }
@@ -33,7 +34,10 @@
 //! within its timeout, the host's memory stays bounded, and the next call gets a fresh instance.
 
 mod config;
+mod denial;
 mod error;
+mod permissions;
+mod stats;
 
 mod cache;
 mod compiled;
@@ -41,15 +45,23 @@ mod engine;
 mod server;
 mod tools;
 
+mod exchange;
+mod guard;
 mod guest;
+mod http;
 mod instance;
 mod pipe;
+mod pool;
 mod session;
 mod transport;
 
-pub use config::{Access, InvalidDigest, Limits, ModuleDigest, Preopen, ServerConfig};
-pub use engine::{Sandbox, SandboxOptions};
+pub use config::{InvalidDigest, Lifetime, Limits, ModuleDigest, ServerConfig};
+pub use denial::{Denial, DenialKind};
+pub use engine::{Allocation, Sandbox, SandboxOptions};
 pub use error::{CallError, CallErrorKind, LoadError, Received};
+pub use permissions::{Access, EnvValue, Injection, Permissions, Preopen, SecretValue};
+pub use segno_net::{InvalidOrigin, Origin, Resolver};
 pub use server::ToolServer;
-pub use session::{CallContext, Session};
+pub use session::{Answer, CallContext, Session};
+pub use stats::{ServerState, ServerStats};
 pub use tools::{Annotations, ToolDescription, ToolOutput};

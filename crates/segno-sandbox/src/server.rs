@@ -14,8 +14,12 @@ use crate::config::{ModuleDigest, ServerConfig};
 use crate::engine::Shared;
 use crate::error::{CallError, CallErrorKind, Failure, LoadError, Received};
 use crate::guest::Program;
+use crate::http::Rules;
 use crate::instance::{Failed, Instance};
+use crate::permissions::EnvValue;
+use crate::pool::Pool;
 use crate::session::Session;
+use crate::stats::{Counters, ServerStats};
 use crate::tools::{Catalogue, ToolDescription};
 
 /// A server that can be started. Clones share the compiled code.
@@ -31,6 +35,9 @@ pub(crate) struct Loaded {
     pub(crate) program: Program,
     digest: ModuleDigest,
     from_cache: bool,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) pool: Pool,
+    pub(crate) rules: Arc<Rules>,
     era: AtomicU8,
     /// The tools that the server named last; empty until it was asked.
     known: RwLock<Option<BTreeSet<String>>>,
@@ -83,7 +90,7 @@ impl ToolServer {
             followed.map_err(|message| {
                 let failure =
                     Failure::new(CallErrorKind::Protocol, format!("the server cannot be used: {message}"));
-                loaded.error(Failed { failure, received: Received::Possibly, stderr: String::new() })
+                loaded.error(Failed::before(failure, Received::Possibly))
             })?;
             if next.is_none() {
                 break;
@@ -97,9 +104,15 @@ impl ToolServer {
         Ok(catalogue.tools)
     }
 
-    /// Opens a session: at most one instance at a time, started with the first call.
-    pub fn open(&self) -> Session {
-        Session::new(Arc::clone(&self.loaded))
+    /// Opens a session of a tenant. Its instance starts with the first call; how long it lives is a matter of
+    /// configuration. Two tenants never share one.
+    pub fn open(&self, tenant: &str) -> Session {
+        Session::new(Arc::clone(&self.loaded), tenant)
+    }
+
+    /// The server as it is now.
+    pub fn stats(&self) -> ServerStats {
+        self.loaded.counters.stats()
     }
 }
 
@@ -125,18 +138,35 @@ impl Loaded {
             return Ok(());
         };
         let failure = Failure::new(CallErrorKind::UnknownTool, format!("`{}` {reason}", tool.escape_debug()));
-        Err(self.error(Failed { failure, received: Received::No, stderr: String::new() }))
+        Err(self.error(Failed::before(failure, Received::No)))
     }
 
     pub(crate) fn error(&self, failed: Failed) -> CallError {
-        let Failed { failure, received, stderr } = failed;
+        let Failed { failure, received, stderr, denials } = failed;
         CallError {
             kind: failure.kind,
             received,
             server: self.config.name.clone(),
             message: failure.message,
             stderr,
+            denials,
         }
+    }
+
+    /// The variables that an instance sees. Secrets among them are read anew for each instance.
+    pub(crate) async fn env(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut env = Vec::with_capacity(self.config.permissions.env.len());
+        for (name, value) in &self.config.permissions.env {
+            let value = match value {
+                EnvValue::Text(text) => text.clone(),
+                EnvValue::Secret(secret) => secret.reveal().await.map_err(|reason| {
+                    let message = format!("cannot start: its variable `{name}` has no value: {reason}");
+                    Failure::new(CallErrorKind::Start, message)
+                })?,
+            };
+            env.push((name.clone(), value));
+        }
+        Ok(env)
     }
 
     pub(crate) fn era(&self) -> Era {
@@ -172,7 +202,8 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
         }
     }
     let encoding = encoding(path, &wasm)?;
-    for folder in &config.files {
+    let rules = Rules::new(&config, shared.resolver.clone())?;
+    for folder in &config.permissions.files {
         let refused =
             |source| LoadError::Preopen { host: folder.host.clone(), guest: folder.guest.clone(), source };
         if !fs::metadata(&folder.host).map_err(refused)?.is_dir() {
@@ -202,6 +233,9 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
         program,
         digest: ModuleDigest::sha256(&wasm),
         from_cache,
+        counters: Arc::default(),
+        pool: Pool::new(&config.limits),
+        rules: Arc::new(rules),
         era: AtomicU8::new(0),
         known: RwLock::new(None),
         config,

@@ -11,7 +11,7 @@ use serde_json::json;
 use support::{arguments, call, server};
 
 fn open(folder: &Path) -> Result<Sandbox, LoadError> {
-    Sandbox::new(SandboxOptions { cache_dir: Some(folder.join("cache")) })
+    Sandbox::new(SandboxOptions { cache_dir: Some(folder.join("cache")), ..SandboxOptions::default() })
 }
 
 fn guest(folder: &Path) -> ServerConfig {
@@ -33,7 +33,7 @@ fn cached(folder: &Path) -> PathBuf {
 /// Loads the guest in a new sandbox, calls it, and says whether it came from the cache.
 async fn load_and_call(folder: &Path) -> bool {
     let server = open(folder).unwrap().load(guest(folder)).await.unwrap();
-    let output = server.open().call("any", arguments(json!({})), call()).await.unwrap();
+    let output = server.open("tenant").call("any", arguments(json!({})), call()).await.unwrap().output;
     assert_eq!(output.text, "fine");
     server.from_cache()
 }

@@ -16,7 +16,7 @@ use support::{
 
 /// Calls a tool in the polite way.
 async fn fine(session: &Session) -> String {
-    session.call("any", arguments(json!({})), call()).await.unwrap().text
+    session.call("any", arguments(json!({})), call()).await.unwrap().output.text
 }
 
 /// Calls a tool in the way that brings out the worst.
@@ -31,7 +31,7 @@ async fn check(
     change: impl FnOnce(&mut ServerConfig),
 ) -> CallError {
     let server = load(&server(on_marked), change).await;
-    let session = server.open();
+    let session = server.open("tenant");
     assert_eq!(fine(&session).await, "fine");
     assert_eq!(fine(&session).await, "fine");
     let error = marked(&session).await;
@@ -46,7 +46,7 @@ async fn check(
 /// A guest that never gets as far as the handshake fails so, and its calls were certainly not received.
 async fn check_start(source: &str, expected: CallErrorKind, change: impl FnOnce(&mut ServerConfig)) {
     let server = load(source, change).await;
-    let error = server.open().call("any", arguments(json!({})), call()).await.unwrap_err();
+    let error = server.open("tenant").call("any", arguments(json!({})), call()).await.unwrap_err();
     assert_eq!((error.kind, error.received), (expected, Received::No), "{error}");
     let error = server.catalogue().await.unwrap_err();
     assert_eq!(error.kind, expected, "{error}");
@@ -74,7 +74,7 @@ async fn a_guest_that_never_answers_is_stopped_at_the_timeout() {
 async fn a_spinning_guest_does_not_hold_up_others() {
     let spinning = load(&server("(loop $spin (br $spin))"), unchanged).await;
     let polite = load(&server(""), unchanged).await;
-    let (spinning, polite) = (spinning.open(), polite.open());
+    let (spinning, polite) = (spinning.open("tenant"), polite.open("tenant"));
     // Everything shares one thread here: without a yield at each tick the polite guest would get no turn.
     let calls = async {
         for _ in 0..5 {
@@ -101,7 +101,7 @@ async fn a_guest_that_spins_while_nobody_waits_is_suspended() {
         length = reply_length(),
     );
     let server = load(&server(&spin), unchanged).await;
-    let session = server.open();
+    let session = server.open("tenant");
     session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
 
     // Paused time moves on by itself only when no task can run: a guest at work would first come to its trap.
@@ -142,6 +142,35 @@ async fn an_allocation_bomb_ends_at_the_limit() {
 }
 
 #[tokio::test]
+async fn a_table_that_grows_ends_at_the_limit() {
+    let bomb = "(loop $more (drop (table.grow (ref.null func) (i32.const 1000))) (br $more))";
+    let error = check(bomb, CallErrorKind::OutOfMemory, |config| config.limits.table_elements = 5_000).await;
+    assert!(error.message.contains("table elements"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_to_another_question_answers_nothing() {
+    let error = check("(local.set $id (i32.const 57))", CallErrorKind::Timeout, impatient).await;
+    assert_eq!(error.received, Received::Possibly);
+}
+
+#[tokio::test]
+async fn answers_that_nobody_asked_for_are_passed_over() {
+    let twice = format!(
+        "(i32.store8 (i32.const {id}) (i32.const 57)) (i32.store8 (i32.const {before}) (i32.const 57))
+         (call $write (i32.const 2048) (i32.const {length})) (call $write (i32.const 2048) (i32.const {length}))",
+        id = reply_id_at(),
+        before = reply_id_at() - 1,
+        length = reply_length(),
+    );
+    let server = load(&server(&twice), unchanged).await;
+    let session = server.open("tenant");
+    let answer = session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
+    assert_eq!(answer.output.text, "fine");
+    assert_eq!(fine(&session).await, "fine");
+}
+
+#[tokio::test]
 async fn output_without_end_is_cut_off() {
     let flood = "(loop $more (call $write (i32.const 8192) (i32.const 4096)) (br $more))";
     check(flood, CallErrorKind::OutputTooLarge, unchanged).await;
@@ -164,7 +193,7 @@ async fn requests_without_end_are_cut_off() {
         server(&format!("(loop $more (call $write (i32.const 8192) (i32.const {length})) (br $more))"))
             .replace("(func $write", &format!("(data (i32.const 8192) \"{ping}\") (func $write"));
     let server = load(&source, unchanged).await;
-    let error = marked(&server.open()).await;
+    let error = marked(&server.open("tenant")).await;
     assert_eq!(error.kind, CallErrorKind::Protocol, "{error}");
 }
 
@@ -180,7 +209,7 @@ async fn what_a_guest_wrote_to_standard_error_comes_with_the_failure() {
 #[tokio::test]
 async fn every_call_in_flight_is_answered_when_the_instance_dies() {
     let server = load(&server("unreachable"), unchanged).await;
-    let session = server.open();
+    let session = server.open("tenant");
     fine(&session).await;
     let bad = || session.call("any", arguments(json!({"do": "~"})), call());
     let (first, second) = tokio::join!(bad(), bad());
@@ -194,7 +223,7 @@ async fn every_call_in_flight_is_answered_when_the_instance_dies() {
 #[tokio::test]
 async fn a_call_that_is_given_up_takes_its_instance_with_it() {
     let server = load(&server("(loop $spin (br $spin))"), unchanged).await;
-    let session = server.open();
+    let session = server.open("tenant");
     fine(&session).await;
     let context = CallContext { operation: "op".to_owned(), timeout: Duration::from_secs(60) };
     let given_up = session.call("any", arguments(json!({"do": "~"})), context);
@@ -205,7 +234,7 @@ async fn a_call_that_is_given_up_takes_its_instance_with_it() {
 #[tokio::test]
 async fn a_server_of_the_old_era_is_understood() {
     let server = load(&legacy_server(), unchanged).await;
-    assert_eq!(fine(&server.open()).await, "fine");
+    assert_eq!(fine(&server.open("tenant")).await, "fine");
 }
 
 #[tokio::test]
@@ -249,7 +278,8 @@ async fn nothing_is_granted_by_default() {
         path = text_at(),
     );
     let server = load(&server(&probe), unchanged).await;
-    let output = server.open().call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
+    let output =
+        server.open("tenant").call("any", arguments(json!({"do": "~"})), call()).await.unwrap().output;
     assert_eq!(output.text, "008-");
 }
 
@@ -276,11 +306,12 @@ async fn a_granted_folder_cannot_be_left() {
     };
     for (path, expected) in [("secret", "00ne"), ("../secret", "63ne"), ("/etc/passwd", "63ne")] {
         let grant = |config: &mut ServerConfig| {
-            config.files =
+            config.permissions.files =
                 vec![Preopen { host: granted.clone(), guest: "/data".to_owned(), access: Access::Read }];
         };
         let server = load(&open(path), grant).await;
-        let output = server.open().call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
+        let output =
+            server.open("tenant").call("any", arguments(json!({"do": "~"})), call()).await.unwrap().output;
         assert_eq!(output.text, expected, "{path}");
     }
 }
@@ -304,8 +335,8 @@ async fn clock_and_randomness_are_fixed() {
     let server = load(&server(&probe), unchanged).await;
     let mut texts = Vec::new();
     for _ in 0..2 {
-        let session = server.open();
-        texts.push(session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap().text);
+        let session = server.open("tenant");
+        texts.push(session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap().output.text);
     }
     assert_eq!(texts[0], texts[1]);
     assert!(texts[0].ends_with('y'), "{texts:?}");

@@ -3,7 +3,9 @@
 
 mod support;
 
-use segno_sandbox::{Access, CallErrorKind, LoadError, ModuleDigest, Preopen, Received, ServerConfig};
+use segno_sandbox::{
+    Access, CallErrorKind, LoadError, ModuleDigest, Permissions, Preopen, Received, ServerConfig,
+};
 use serde_json::json;
 
 use support::{arguments, call, risk_module, sandbox};
@@ -34,23 +36,24 @@ async fn the_catalogue_and_calls_are_narrowed_by_configuration() {
     let server = sandbox().load(config).await.unwrap();
     let tools = server.catalogue().await.unwrap();
     assert_eq!(tools.len(), 1);
-    let error = server.open().call("explain", arguments(json!({"text": "x"})), call()).await.unwrap_err();
+    let error =
+        server.open("tenant").call("explain", arguments(json!({"text": "x"})), call()).await.unwrap_err();
     assert_eq!((error.kind, error.received), (CallErrorKind::UnknownTool, Received::No));
 }
 
 #[tokio::test]
 async fn a_score_has_a_value_a_level_and_factors() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
-    let session = server.open();
+    let session = server.open("tenant");
     let text = "Checkout is down for all customers, payments are failing";
-    let output = session.call("score", arguments(json!({"text": text})), call()).await.unwrap();
+    let output = session.call("score", arguments(json!({"text": text})), call()).await.unwrap().output;
     let risk = output.structured.unwrap();
     assert_eq!(risk["level"], "high");
     assert_eq!(risk["factors"][0]["evidence"], "down");
     assert!(!output.is_error);
 
     let harmless = json!({"text": "A typo on the about page, no customer impact"});
-    let output = session.call("score", arguments(harmless), call()).await.unwrap();
+    let output = session.call("score", arguments(harmless), call()).await.unwrap().output;
     assert_eq!(output.structured.unwrap()["level"], "low");
     session.close().await;
 }
@@ -58,11 +61,12 @@ async fn a_score_has_a_value_a_level_and_factors() {
 #[tokio::test]
 async fn similar_incidents_raise_the_score() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
-    let session = server.open();
+    let session = server.open("tenant");
     let alone = json!({"text": "The nightly job was slow"});
     let with_past = json!({"text": "The nightly job was slow", "similar": [{"severity": "critical"}]});
-    let alone = session.call("score", arguments(alone), call()).await.unwrap().structured.unwrap();
-    let with_past = session.call("score", arguments(with_past), call()).await.unwrap().structured.unwrap();
+    let alone = session.call("score", arguments(alone), call()).await.unwrap().output.structured.unwrap();
+    let with_past =
+        session.call("score", arguments(with_past), call()).await.unwrap().output.structured.unwrap();
     assert!(with_past["value"].as_f64() > alone["value"].as_f64(), "{with_past} {alone}");
 }
 
@@ -70,7 +74,7 @@ async fn similar_incidents_raise_the_score() {
 async fn an_explanation_names_the_evidence() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
     let text = json!({"text": "We may have leaked credentials"});
-    let output = server.open().call("explain", arguments(text), call()).await.unwrap();
+    let output = server.open("tenant").call("explain", arguments(text), call()).await.unwrap().output;
     let sentences = output.structured.unwrap()["sentences"].to_string();
     assert!(sentences.contains("leaked"), "{sentences}");
 }
@@ -78,11 +82,11 @@ async fn an_explanation_names_the_evidence() {
 #[tokio::test]
 async fn several_calls_share_one_instance() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
-    let session = server.open();
+    let session = server.open("tenant");
     let one = |text: &str| session.call("score", arguments(json!({"text": text})), call());
     let (outage, breach) = tokio::join!(one("everything is down"), one("a breach"));
     let evidence =
-        |output: segno_sandbox::ToolOutput| output.structured.unwrap()["factors"][0]["evidence"].clone();
+        |answer: segno_sandbox::Answer| answer.output.structured.unwrap()["factors"][0]["evidence"].clone();
     assert_eq!(evidence(outage.unwrap()), "down");
     assert_eq!(evidence(breach.unwrap()), "breach");
 }
@@ -90,11 +94,11 @@ async fn several_calls_share_one_instance() {
 #[tokio::test]
 async fn arguments_that_do_not_fit_are_refused_by_the_server() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
-    let session = server.open();
+    let session = server.open("tenant");
     let result = session.call("score", arguments(json!({"words": 1})), call()).await;
     let refused = match result {
         Err(error) => matches!(error.kind, CallErrorKind::Refused { .. }),
-        Ok(output) => output.is_error,
+        Ok(answer) => answer.output.is_error,
     };
     assert!(refused);
     // The instance goes on: a refusal is an answer.
@@ -104,7 +108,7 @@ async fn arguments_that_do_not_fit_are_refused_by_the_server() {
 #[tokio::test]
 async fn a_record_without_a_folder_is_a_tool_error() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
-    let output = server.open().call("record", escalation("one"), call()).await.unwrap();
+    let output = server.open("tenant").call("record", escalation("one"), call()).await.unwrap().output;
     assert!(output.is_error);
     assert!(output.text.contains("grant this server a folder"), "{}", output.text);
 }
@@ -113,9 +117,9 @@ async fn a_record_without_a_folder_is_a_tool_error() {
 async fn a_record_is_appended_to_a_granted_folder() {
     let folder = tempfile::tempdir().unwrap();
     let server = sandbox().load(granted(folder.path(), Access::Write)).await.unwrap();
-    let session = server.open();
+    let session = server.open("tenant");
     for (incident, line) in [("one", 1), ("two\nlines", 2)] {
-        let output = session.call("record", escalation(incident), call()).await.unwrap();
+        let output = session.call("record", escalation(incident), call()).await.unwrap().output;
         let expected = json!({"path": "/incidents/escalations.jsonl", "line_number": line});
         assert_eq!(output.structured, Some(expected), "{}", output.text);
     }
@@ -131,7 +135,7 @@ async fn a_record_is_appended_to_a_granted_folder() {
 async fn a_folder_granted_for_reading_cannot_be_written_to() {
     let folder = tempfile::tempdir().unwrap();
     let server = sandbox().load(granted(folder.path(), Access::Read)).await.unwrap();
-    let output = server.open().call("record", escalation("one"), call()).await.unwrap();
+    let output = server.open("tenant").call("record", escalation("one"), call()).await.unwrap().output;
     assert!(output.is_error, "{output:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -159,7 +163,8 @@ async fn a_pinned_digest_must_match() {
 
 fn granted(host: &std::path::Path, access: Access) -> ServerConfig {
     let folder = Preopen { host: host.to_owned(), guest: "/incidents".to_owned(), access };
-    ServerConfig { files: vec![folder], ..ServerConfig::new("risk", risk_module()) }
+    let permissions = Permissions { files: vec![folder], ..Permissions::default() };
+    ServerConfig { permissions, ..ServerConfig::new("risk", risk_module()) }
 }
 
 fn escalation(incident: &str) -> serde_json::Map<String, serde_json::Value> {

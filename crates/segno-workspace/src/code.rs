@@ -131,6 +131,8 @@ codes! {
     BlockedAddress = "blocked-address",
     /// An address that sends a key and what is asked over the network unprotected.
     InsecureUrl = "insecure-url",
+    /// A secret that a tool server itself holds.
+    SecretInServer = "secret-in-server",
     /// A lock file whose digest does not belong to what it holds.
     DamagedLock = "damaged-lock",
     /// A tool server whose catalogue is not in the lock file.

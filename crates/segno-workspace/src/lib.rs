@@ -62,9 +62,9 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding,
-    MemoryBinding, ModelBinding, Provider, RemoteBinding, SecretRef, SecretStoreBinding, ServerBinding,
-    ServerLimits, Settings, StoreKey, TelemetrySettings,
+    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
+    MemoryBinding, ModelBinding, Provider, RemoteBinding, SecretGrant, SecretRef, SecretStoreBinding,
+    ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, Refer, Tenant, ToolkitSettings};

@@ -8,7 +8,8 @@ use segno_core::{
     Approve, Limits, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall, StepAction,
 };
 use segno_workspace::{
-    Access, AgentFile, DispatchSettings, FileGrant, ModelBinding, SecretRef, ServerLimits, Workspace,
+    Access, AgentFile, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding, SecretGrant, SecretRef,
+    ServerLimits, Workspace,
 };
 use serde_json::json;
 
@@ -59,7 +60,7 @@ fn every_key_of_the_settings_arrives() {
         create,
     };
     assert_eq!(
-        server.files,
+        server.permissions.files,
         [grant("data", "/data", Access::Read, false), grant("out", "/out", Access::Write, true)]
     );
     assert_eq!(
@@ -70,8 +71,26 @@ fn every_key_of_the_settings_arrives() {
             output: 64 << 10,
             stderr: 512,
             concurrency: Some(4),
+            start_timeout: Duration::from_secs(2),
+            table_elements: 5_000,
+            instances: 16,
+            response: 2 << 20,
         }
     );
+    assert_eq!(server.lifetime, Lifetime::Shared);
+    let permissions = &server.permissions;
+    assert_eq!(permissions.env["REGION"], EnvValue::Text("eu".to_owned()));
+    assert_eq!(permissions.network, ["https://crm.example.com", "http://127.0.0.1:8080"]);
+    assert_eq!(
+        permissions.secrets,
+        [SecretGrant {
+            destination: "https://crm.example.com".to_owned(),
+            header: "authorization".to_owned(),
+            prefix: "Bearer ".to_owned(),
+            value: SecretRef::Env("CRM_TOKEN".to_owned()),
+        }]
+    );
+    assert!(permissions.clock && permissions.random);
 }
 
 #[test]

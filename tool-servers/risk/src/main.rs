@@ -5,12 +5,11 @@
 
 mod escalations;
 mod score;
-mod stdio;
 
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
 use rmcp::service::RequestContext;
-use rmcp::{Json, RoleServer, ServerHandler, ServiceExt, tool, tool_handler, tool_router};
+use rmcp::{Json, RoleServer, ServerHandler, tool, tool_handler, tool_router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -125,13 +124,7 @@ fn check_length(field: &str, text: &str) -> Result<(), String> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (runtime, input) = stdio::runtime()?;
-    runtime.block_on(async {
-        let service = RiskServer.serve((input, stdio::Stdout)).await?;
-        // Ends when standard input does.
-        service.waiting().await?;
-        Ok(())
-    })
+    stdio::serve(RiskServer)
 }
 
 /// A report longer than this is a log file; the caller should summarise it first.

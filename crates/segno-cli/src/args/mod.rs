@@ -6,6 +6,7 @@ mod lineage;
 mod memory;
 mod runs;
 mod secret;
+mod servers;
 mod setup;
 mod tools;
 mod upkeep;
@@ -28,6 +29,7 @@ pub(crate) use self::runs::{
     AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, WaitingArg,
 };
 pub(crate) use self::secret::{SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
+pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::tools::{ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
@@ -134,6 +136,9 @@ pub(crate) enum Verb {
     /// List, inspect and call the tools of the workspace
     #[command(after_help = tools::EXAMPLES)]
     Tools(ToolsArgs),
+    /// List the tool servers: how they are, and what they may do
+    #[command(after_help = servers::EXAMPLES)]
+    Servers(ServersArgs),
     /// Search what agents remember, add to it, and move it
     #[command(after_help = memory::EXAMPLES)]
     Memory(MemoryArgs),
@@ -194,6 +199,7 @@ impl Verb {
             | Self::Fork(_)
             | Self::Cancel(_)
             | Self::Tools(_)
+            | Self::Servers(_)
             | Self::Worker(_)
             | Self::Bench(_) => Needs::Everything,
         }
@@ -221,6 +227,7 @@ impl Verb {
             Self::Backup(backup) => backup.document.resolve(),
             Self::Erase(erase) => erase.document.resolve(),
             Self::Tools(tools) => tools.verb.format(),
+            Self::Servers(servers) => servers.format(),
             Self::Bench(bench) => bench.document.resolve(),
             Self::Memory(memory) => memory.verb.format(),
             Self::Secret(secret) => secret.verb.format(),

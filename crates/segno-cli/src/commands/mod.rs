@@ -22,6 +22,7 @@ mod runs;
 mod schema;
 mod secret;
 mod select;
+mod servers;
 mod show;
 mod telemetry;
 mod tools;
@@ -150,6 +151,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Backup(_)
         | Verb::Erase(_)
         | Verb::Tools(_)
+        | Verb::Servers(_)
         | Verb::Answer(_)
         | Verb::Secret(_)
         | Verb::Bench(_)
@@ -202,6 +204,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Backup(args) => upkeep::backup(args, context).await,
         Verb::Erase(args) => upkeep::erase(args, context).await,
         Verb::Tools(args) => tools::tools(args, context).await,
+        Verb::Servers(args) => servers::servers(args, context).await,
         Verb::Memory(args) => memory::memory(args, context).await,
         Verb::Secret(args) => secret::secret(args, context).await,
         Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Bench(_) => {

@@ -68,8 +68,8 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
     output.stdout.line(format_args!("\noffered by  {}", tool::offered_by(&tool.offered_by)));
     let why = tool::class_from(tool.class_from);
     output.stdout.line(format_args!("class       {}: {why}", tool::class(tool.class)));
-    for (place, grant) in tool::grants(&tool).into_iter().enumerate() {
-        let word = if place == 0 { "may touch" } else { "" };
+    for (place, grant) in tool.grants.iter().enumerate() {
+        let word = if place == 0 { "may" } else { "" };
         output.stdout.line(format_args!("{word:<10}  {grant}"));
     }
     for (place, user) in tool::users(&tool).into_iter().enumerate() {

@@ -9,6 +9,7 @@ pub(crate) mod failure;
 pub(crate) mod journal;
 pub(crate) mod output;
 pub(crate) mod progress;
+pub(crate) mod server;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod text;

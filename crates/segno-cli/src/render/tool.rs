@@ -13,7 +13,7 @@ pub(crate) struct Listed<'t> {
     offered_by: String,
     class: &'static str,
     class_from: &'static str,
-    grants: Vec<String>,
+    grants: &'t [String],
     agents: Vec<User>,
     input_schema: &'t Value,
     output_schema: Option<&'t Value>,
@@ -47,7 +47,7 @@ impl<'t> Listed<'t> {
                 ClassFrom::Untrusted => "untrusted",
                 ClassFrom::Contradiction => "contradiction",
             },
-            grants: grants(tool),
+            grants: &tool.grants,
             agents: tool.users.iter().map(user).collect(),
             input_schema: &tool.input_schema,
             output_schema: tool.output_schema.as_ref(),
@@ -109,15 +109,6 @@ pub(crate) fn offered_by(offered_by: &OfferedBy) -> String {
         OfferedBy::Server(server) => format!("server {server}"),
         OfferedBy::Document(document) => format!("document {document}"),
     }
-}
-
-/// What a tool's server may touch, each in words.
-pub(crate) fn grants(tool: &ToolInfo) -> Vec<String> {
-    let grant = |grant: &segno_runtime::Grant| {
-        let may = if grant.write { "read and write" } else { "read" };
-        format!("{may} {} as {}", grant.host.display(), grant.guest)
-    };
-    tool.grants.iter().map(grant).collect()
 }
 
 /// Who may use a tool, each in words; what differs from the tool's own class is told.

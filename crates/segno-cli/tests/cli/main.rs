@@ -17,6 +17,7 @@ mod lock;
 mod memory;
 mod run;
 mod secret;
+mod servers;
 mod show;
 mod store;
 mod support;

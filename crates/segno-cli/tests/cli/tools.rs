@@ -68,7 +68,7 @@ fn a_tool_says_what_it_may_touch_and_who_may_use_it() {
 
         offered by  server risk
         class       unsafe: its server says so, and segno.toml trusts it
-        may touch   read and write [WORKSPACE]/.segno/incidents as /incidents
+        may         read and write [WORKSPACE]/.segno/incidents as /incidents
         used by     escalate, once a person agrees
 
         takes

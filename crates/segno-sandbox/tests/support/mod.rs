@@ -8,23 +8,32 @@ use std::time::Duration;
 use segno_sandbox::{CallContext, Sandbox, SandboxOptions, ServerConfig, ToolServer};
 use serde_json::{Map, Value};
 
-/// One engine for all tests of a file, with a cache that lives as long: `risk` is compiled once.
+/// One engine for all tests of a file, with a cache that lives as long: each guest is compiled once.
 pub(crate) fn sandbox() -> &'static Sandbox {
-    static SANDBOX: OnceLock<(Sandbox, tempfile::TempDir)> = OnceLock::new();
-    let (sandbox, _) = SANDBOX.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        (Sandbox::new(SandboxOptions { cache_dir: Some(folder.path().join("cache")) }).unwrap(), folder)
-    });
-    sandbox
+    static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
+    SANDBOX.get_or_init(|| {
+        Sandbox::new(SandboxOptions { cache_dir: Some(cache_folder()), ..SandboxOptions::default() }).unwrap()
+    })
+}
+
+/// A folder for compiled guests that all tests of a file share.
+pub(crate) fn cache_folder() -> PathBuf {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path().join("cache")
 }
 
 /// The compiled `risk` server.
 pub(crate) fn risk_module() -> PathBuf {
-    let path = match std::env::var_os("SEGNO_GUESTS") {
-        Some(folder) => Path::new(&folder).join("risk.wasm"),
-        None => Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../tool-servers/target/wasm32-wasip2/release/risk.wasm"),
+    guest_module("risk")
+}
+
+/// A compiled server of `tool-servers/`.
+pub(crate) fn guest_module(name: &str) -> PathBuf {
+    let folder = match std::env::var_os("SEGNO_GUESTS") {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tool-servers/target/wasm32-wasip2/release"),
     };
+    let path = folder.join(name).with_extension("wasm");
     assert!(path.is_file(), "build the guests first: cargo xtask guests");
     path
 }
@@ -121,6 +130,7 @@ fn module(data: &[(usize, &str)], start: &str, first_id: u8, on_marked: &str) ->
     format!(
         "(module {IMPORTS}
           (memory (export \"memory\") 1)
+          (table 1 funcref)
           {data}
           (func $write (param $at i32) (param $length i32)
             (block $done (loop $more

@@ -270,6 +270,11 @@ pub(super) static SERVER: Shape = Shape {
             Form::Boolean,
             "Whether what the server says of its tools may make the engine less careful; `false` by default.",
         ),
+        Key::new(
+            "lifetime",
+            Form::Word(&["per_call", "per_run", "shared"]),
+            "How long an instance lives: for one call, for a run, or for all runs of a tenant; `per_run` by default.",
+        ),
         Key::new("permissions", Form::Table(&PERMISSIONS), "What the server may touch; nothing by default."),
         Key::new("limits", Form::Table(&LIMITS), "What one instance may use up."),
     ],
@@ -277,7 +282,49 @@ pub(super) static SERVER: Shape = Shape {
 
 static PERMISSIONS: Shape = Shape::new(
     "`permissions`",
-    &[Key::new("files", Form::List(&Form::Table(&GRANT)), "The folders that it may use.")],
+    &[
+        Key::new("files", Form::List(&Form::Table(&GRANT)), "The folders that it may use."),
+        Key::new(
+            "env",
+            Form::Map(&Form::Either(&[Form::Text, Form::Table(&SECRET)])),
+            "The environment variables that it sees; with a secret, the server itself holds that.",
+        ),
+        Key::new(
+            "network",
+            Form::List(&Form::Name("^https?://[^/*@\\s]+$")),
+            "Where its HTTP requests may go: scheme, host and port, such as `https://crm.example.com`.",
+        ),
+        Key::new(
+            "secrets",
+            Form::Map(&Form::Table(&INJECTION)),
+            "Secrets that the host adds to requests, by destination; the server never holds them.",
+        ),
+        Key::new(
+            "clock",
+            Form::Boolean,
+            "Whether it sees the real time; `false` by default: the clock stands still.",
+        ),
+        Key::new(
+            "random",
+            Form::Boolean,
+            "Whether its random bytes are random; `false` by default: they are always the same.",
+        ),
+    ],
+);
+
+pub(super) static INJECTION: Shape = Shape::new(
+    "a secret for a destination",
+    &[
+        Key::new("header", Form::Text, "The header that carries it; the server cannot set it.")
+            .required("add `header = \"Authorization\"`, the header that carries it"),
+        Key::new("prefix", Form::Text, "What stands before it, such as `Bearer `; nothing by default."),
+        Key::new(
+            "value",
+            Form::Table(&SECRET),
+            "Where it is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+        )
+        .required("add `value = { env = \"NAME\" }`, where the secret is found"),
+    ],
 );
 
 pub(super) static GRANT: Shape = Shape::new(
@@ -309,5 +356,21 @@ static LIMITS: Shape = Shape::new(
             dispatch::COUNT,
             "The most calls at once; by default what `[dispatch]` allows a process.",
         ),
+        Key::new(
+            "start_timeout",
+            Form::Duration,
+            "The longest that the start of an instance may take; `10s` by default.",
+        ),
+        Key::new(
+            "table_elements",
+            Form::Integer(1, 100_000),
+            "The most elements of all tables of an instance; 100,000 by default.",
+        ),
+        Key::new(
+            "instances",
+            Form::Integer(1, 4_096),
+            "The most instances at once; 1,000 by default. One that is idle makes room for the next.",
+        ),
+        Key::new("response", Form::Size, "The most bytes of one HTTP response to it; `8MiB` by default."),
     ],
 );

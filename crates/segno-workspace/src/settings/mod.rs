@@ -4,12 +4,14 @@ mod dispatch;
 mod keys;
 mod models;
 mod paths;
+mod permissions;
 mod read;
 mod remote;
 pub(crate) mod secrets;
 mod servers;
 mod telemetry;
 mod url;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -167,13 +169,57 @@ pub struct ServerBinding {
     pub digest: Option<String>,
     /// The tools that are offered; `None` offers all that the server has.
     pub tools: Option<Vec<String>>,
-    /// The folders that it may use.
-    pub files: Vec<FileGrant>,
+    /// What it may touch.
+    pub permissions: ServerPermissions,
+    /// How long an instance lives.
+    pub lifetime: Lifetime,
     /// What it may use up.
     pub limits: ServerLimits,
     /// Whether its annotations may make the engine less careful. They come from the server and prove nothing, so
     /// this is the operator's word for them; `false` by default.
     pub trust_annotations: bool,
+}
+
+/// What a server may touch; nothing by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerPermissions {
+    /// The folders that it may use.
+    pub files: Vec<FileGrant>,
+    /// The environment variables that it sees.
+    pub env: BTreeMap<String, EnvValue>,
+    /// Where its HTTP requests may go: scheme, host and port, such as `https://crm.example.com`.
+    pub network: Vec<String>,
+    /// Secrets that the host adds to requests. The server never holds them.
+    pub secrets: Vec<SecretGrant>,
+    /// Whether it sees the real time; `false` by default.
+    pub clock: bool,
+    /// Whether its random bytes are random; `false` by default.
+    pub random: bool,
+}
+
+/// A secret that the host adds to every request to one destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretGrant {
+    /// The only destination that gets it; one of `network`, and encrypted or on this machine.
+    pub destination: String,
+    /// The header that carries it, in lower case. The server cannot set it.
+    pub header: String,
+    /// What stands before the value, such as `Bearer `; nothing by default.
+    pub prefix: String,
+    /// Where the value is found.
+    pub value: SecretRef,
+}
+
+/// How long an instance of a server lives. Two tenants never share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifetime {
+    /// For one call, `per_call`.
+    PerCall,
+    /// For the calls of one run, `per_run`. The default.
+    #[default]
+    PerRun,
+    /// For all runs of a tenant, `shared`.
+    Shared,
 }
 
 /// A server that is no WebAssembly module.
@@ -198,12 +244,12 @@ pub struct CommandBinding {
     pub directory: PathBuf,
 }
 
-/// The value of an environment variable of a child process.
+/// The value of an environment variable of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnvValue {
     /// A text that anybody may read.
     Text(String),
-    /// A secret, which the process itself holds.
+    /// A secret, which the server itself holds.
     Secret(SecretRef),
 }
 
@@ -252,6 +298,14 @@ pub struct ServerLimits {
     pub stderr: u64,
     /// Most calls at once, each in an instance of its own; what a process may perform at once when absent.
     pub concurrency: Option<usize>,
+    /// The longest that the start of an instance may take. 10 seconds by default.
+    pub start_timeout: Duration,
+    /// Elements of all tables of an instance. 100,000 by default, ten times what large interpreters need.
+    pub table_elements: u64,
+    /// Most instances at once; one that is idle makes room for the next. 1,000 by default.
+    pub instances: usize,
+    /// Bytes of one HTTP response. 8 MiB by default: more is a download, not an answer.
+    pub response: u64,
 }
 
 impl Default for ServerLimits {
@@ -262,6 +316,10 @@ impl Default for ServerLimits {
             output: 1 << 20,
             stderr: 64 << 10,
             concurrency: None,
+            start_timeout: Duration::from_secs(10),
+            table_elements: 100_000,
+            instances: 1_000,
+            response: 8 << 20,
         }
     }
 }

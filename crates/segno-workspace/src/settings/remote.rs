@@ -14,9 +14,10 @@ use crate::section::{Section, string, wrong_type};
 const PLACES: [&str; 3] = ["wasm", "command", "url"];
 
 /// What only one kind of server has, with that kind.
-const KEYS_OF: [(&str, &str); 6] = [
+const KEYS_OF: [(&str, &str); 7] = [
     ("digest", "wasm"),
     ("permissions", "wasm"),
+    ("lifetime", "wasm"),
     ("env", "command"),
     ("cwd", "command"),
     ("headers", "url"),
@@ -60,10 +61,10 @@ pub(super) fn read(kind: &str, section: &Section<'_>, paths: &Paths<'_>) -> Opti
 }
 
 /// What such servers may use up where the file says nothing.
-pub(super) fn limits(limits: ServerLimits, section: Option<&Section<'_>>) -> ServerLimits {
+pub(super) fn limits(limits: &ServerLimits, section: Option<&Section<'_>>) -> ServerLimits {
     let is_given = section.is_some_and(|section| section.has("call_timeout"));
     let call_timeout = if is_given { limits.call_timeout } else { REMOTE_CALL_TIMEOUT };
-    ServerLimits { call_timeout, ..limits }
+    ServerLimits { call_timeout, ..limits.clone() }
 }
 
 fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
@@ -92,7 +93,8 @@ fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
     Some(CommandBinding { program, arguments: words.collect(), env: env(section, paths), directory })
 }
 
-fn env(section: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, EnvValue> {
+/// Reads environment variables: texts, and references to secrets.
+pub(super) fn env(section: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, EnvValue> {
     let mut env = BTreeMap::new();
     for (name, value) in section.tables("env") {
         let text = &name.value;

@@ -1,13 +1,13 @@
 //! Reads `[servers.*]`. A permission or limit that cannot be read refuses the file; nothing falls back to something wider.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::keys::{GRANT, SERVER};
+use super::keys::SERVER;
 use super::paths::Paths;
-use super::{Access, FileGrant, ServerBinding, ServerLimits, remote};
+use super::{Lifetime, ServerBinding, ServerLimits, permissions, remote};
 use crate::agent::RESERVED;
 use crate::code::Code;
 use crate::section::{Located, Section};
@@ -55,13 +55,16 @@ fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) ->
     let is_module = kind == "wasm";
     let remote = if is_module { None } else { Some(remote::read(kind, &section, paths)?) };
     let given = limits.as_ref().map(self::limits).unwrap_or_default();
-    let given = if is_module { given } else { remote::limits(given, limits.as_ref()) };
+    let given = if is_module { given } else { remote::limits(&given, limits.as_ref()) };
     let binding = ServerBinding {
         module: module.unwrap_or_default(),
         remote,
         digest: digest(&section, paths),
         tools: section.get("tools").map(|_| tools(&section)),
-        files: permissions.map(|permissions| files(&permissions, paths)).unwrap_or_default(),
+        permissions: permissions
+            .map(|permissions| permissions::read(&permissions, paths))
+            .unwrap_or_default(),
+        lifetime: section.choice("lifetime", &LIFETIMES).unwrap_or_default(),
         limits: given,
         trust_annotations: section.boolean("trust_annotations").unwrap_or(false),
     };
@@ -95,72 +98,12 @@ fn limits(section: &Section<'_>) -> ServerLimits {
         output: section.size("output").unwrap_or(defaults.output),
         stderr: section.size("stderr").unwrap_or(defaults.stderr),
         concurrency: section.integer("concurrency"),
+        start_timeout: section.duration("start_timeout").unwrap_or(defaults.start_timeout),
+        table_elements: section.integer("table_elements").unwrap_or(defaults.table_elements),
+        instances: section.integer("instances").unwrap_or(defaults.instances),
+        response: section.size("response").unwrap_or(defaults.response),
     }
 }
 
-fn files(permissions: &Section<'_>, paths: &Paths<'_>) -> Vec<FileGrant> {
-    let mut guests = BTreeSet::new();
-    let mut grants = Vec::new();
-    for item in permissions.items("files", "a list of grants") {
-        let Some(section) = Section::of(paths.report, "files", item, GRANT.what, &GRANT) else { continue };
-        let access = section.choice("access", &[("read", Access::Read), ("write", Access::Write)]);
-        let create = section.boolean("create").unwrap_or(false);
-        if create && access == Some(Access::Read) {
-            let span = section.key_span("create").unwrap_or(section.span.clone());
-            paths
-                .report
-                .error(Code::InvalidValue, span, "`create` belongs to a grant with `access = \"write\"`")
-                .help("take it out, or grant `write`");
-        }
-        let host = host(&section, paths, create);
-        let guest = guest(&section, paths);
-        if let (Some(host), Some(guest), Some(access)) = (host, guest, access) {
-            if guests.insert(guest.value.clone()) {
-                grants.push(FileGrant { host, guest: guest.value, access, create });
-            } else {
-                paths.report.error(
-                    Code::InvalidValue,
-                    guest.span,
-                    format!("two grants have the guest path `{}`", guest.value),
-                );
-            }
-        }
-    }
-    grants
-}
-
-fn host(section: &Section<'_>, paths: &Paths<'_>, create: bool) -> Option<std::path::PathBuf> {
-    let written = section.string("host")?;
-    let host = paths.path(section, "host")?;
-    if host.value.is_dir() || create && !host.value.exists() {
-        return Some(host.value);
-    }
-    let added = paths.report.error(
-        Code::MissingFolder,
-        host.span,
-        format!(
-            "the folder `{}` is {}",
-            written.value,
-            if host.value.exists() { "not a folder" } else { "not there" }
-        ),
-    );
-    added
-        .label("relative to the workspace's folder")
-        .help("make it, correct the path, or let Segno make it with `create = true`");
-    None
-}
-
-fn guest(section: &Section<'_>, paths: &Paths<'_>) -> Option<Located<String>> {
-    let guest = section.string("guest")?;
-    let is_plain = guest.value.strip_prefix('/').is_some_and(|path| {
-        path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
-    });
-    if is_plain {
-        return Some(guest);
-    }
-    paths
-        .report
-        .error(Code::InvalidValue, guest.span, "`guest` is not a path that a server can see")
-        .label("expected an absolute path such as `/data`, without `.`, `..` or a slash at the end");
-    None
-}
+const LIFETIMES: [(&str, Lifetime); 3] =
+    [("per_call", Lifetime::PerCall), ("per_run", Lifetime::PerRun), ("shared", Lifetime::Shared)];

@@ -51,6 +51,32 @@ pub(super) fn read(section: &Section<'_>, key: &str, allow_http: bool) -> Option
     Some(text.value)
 }
 
+/// Reads a destination in its shortest form: scheme, host and port without anything else; `None` where it is not one.
+pub(super) fn origin(text: &str) -> Option<String> {
+    let (scheme, authority) = text.split_once("://")?;
+    let usual = match scheme {
+        "https" => ":443",
+        "http" => ":80",
+        _ => return None,
+    };
+    let name = host(authority)?;
+    // A dot at the end, an empty label: names that others would read differently.
+    if authority.ends_with(':') || authority.ends_with(":0") || name.split('.').any(str::is_empty) {
+        return None;
+    }
+    let authority = authority.to_ascii_lowercase();
+    Some(format!("{scheme}://{}", authority.strip_suffix(usual).unwrap_or(&authority)))
+}
+
+/// Whether nobody on the way reads what is sent to a destination.
+pub(super) fn is_private(origin: &str) -> bool {
+    match origin.split_once("://") {
+        Some(("https", _)) => true,
+        Some((_, authority)) => host(authority).is_some_and(is_loopback),
+        None => false,
+    }
+}
+
 /// The host of `host:port`, if both are such.
 fn host(authority: &str) -> Option<&str> {
     let (host, port) = match authority.strip_prefix('[') {
@@ -83,6 +109,46 @@ mod tests {
         assert_eq!(host("[::1]"), Some("::1"));
         for wrong in ["", ":80", "a:port", "a:99999", "a b", "[::1", "[x]", "[::1]80", "ä.example"] {
             assert_eq!(host(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_destination_is_scheme_host_and_port() {
+        for (text, plain) in [
+            ("https://crm.example.com", "https://crm.example.com"),
+            ("https://CRM.example.com:443", "https://crm.example.com"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin(text).as_deref(), Some(plain), "{text}");
+        }
+        for wrong in [
+            "crm.example.com",
+            "ftp://a",
+            "https://",
+            "https://*.example.com",
+            "https://a/",
+            "https://a/b",
+            "https://user@a",
+            "https://a:",
+            "https://a:0",
+            "https://a:x",
+            "https://a.",
+            "https://a..b",
+            "https://a b",
+        ] {
+            assert_eq!(origin(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_stays_on_this_machine_or_is_encrypted() {
+        for safe in ["https://crm.example.com", "http://localhost:80", "http://127.0.0.1:1", "http://[::1]:1"]
+        {
+            assert!(is_private(safe), "{safe}");
+        }
+        for open in ["http://crm.example.com", "http://10.0.0.1", "http://localhost.example.com"] {
+            assert!(!is_private(open), "{open}");
         }
     }
 

@@ -1,4 +1,12 @@
-//! Standard input and output for a guest with one thread.
+//! Standard input and output for a guest with one thread: what a tool server needs beside its tools.
+//!
+//! ```no_run
+//! # struct MyServer;
+//! # impl rmcp::ServerHandler for MyServer {}
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     stdio::serve(MyServer)
+//! }
+//! ```
 //!
 //! # The pitfall
 //!
@@ -15,11 +23,24 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use rmcp::{RoleServer, Service, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 
+/// Serves until standard input ends.
+///
+/// # Errors
+/// When the runtime cannot be built, or the handshake fails.
+pub fn serve(server: impl Service<RoleServer>) -> Result<(), Box<dyn std::error::Error>> {
+    let (runtime, input) = runtime()?;
+    runtime.block_on(async {
+        server.serve((input, Stdout)).await?.waiting().await?;
+        Ok(())
+    })
+}
+
 /// Builds the runtime and the input that it feeds whenever it has nothing else to do.
-pub(crate) fn runtime() -> io::Result<(Runtime, Stdin)> {
+fn runtime() -> io::Result<(Runtime, Stdin)> {
     let input = Stdin::default();
     let feed = input.clone();
     // rmcp sets timers (draining its answers at the end of input), so the time driver must be there.
@@ -30,7 +51,7 @@ pub(crate) fn runtime() -> io::Result<(Runtime, Stdin)> {
 
 /// What was read from standard input and waits for its task.
 #[derive(Clone, Default)]
-pub(crate) struct Stdin(Arc<Mutex<Buffer>>);
+struct Stdin(Arc<Mutex<Buffer>>);
 
 #[derive(Default)]
 struct Buffer {
@@ -88,7 +109,7 @@ impl AsyncRead for Stdin {
 }
 
 /// Standard output. A write blocks, which is right: the host takes each line as it comes.
-pub(crate) struct Stdout;
+struct Stdout;
 
 impl AsyncWrite for Stdout {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -1,0 +1,94 @@
+//! `segno servers`.
+
+use std::fs;
+
+use crate::support::{Workspace, photograph};
+
+/// Whether one of the lines begins so.
+fn has_line(text: &str, beginning: &str) -> bool {
+    text.lines().any(|line| line.starts_with(beginning))
+}
+
+#[test]
+fn every_server_says_how_it_is_and_what_it_may_do() {
+    let text = Workspace::guarded().succeed(&["servers"]);
+    for beginning in [
+        "risk",
+        "  state     ready, 3 tools",
+        "  may       read and write ",
+        "  lifetime  per_run",
+        "  digest    sha256:",
+        "  memory    ",
+    ] {
+        assert!(has_line(&text, beginning), "{beginning}: {text}");
+    }
+}
+
+#[test]
+fn permissions_are_told_in_words() {
+    let workspace = Workspace::guarded();
+    let settings = fs::read_to_string(workspace.path("segno.toml")).unwrap();
+    let granted = r#"
+[servers.risk.permissions]
+network = ["https://crm.example.com", "https://www.example.com"]
+secrets = { "https://crm.example.com" = { header = "Authorization", value = { env = "NOT_THERE" } } }
+env = { REGION = "eu" }
+clock = true
+random = true
+"#;
+    let (before, after) = settings.split_once("\n[servers.risk.permissions]\n").unwrap();
+    let after = after.split_once("\n[").map_or("", |(_, after)| after);
+    workspace.write("segno.toml", &format!("{before}\n{granted}\n[{after}"));
+    let servers = workspace.json(&["servers"]);
+    let grants: Vec<_> =
+        servers[0]["grants"].as_array().unwrap().iter().map(|words| words.as_str().unwrap()).collect();
+    assert_eq!(
+        grants,
+        [
+            "send requests to https://crm.example.com, to which the host adds a secret in `authorization`",
+            "send requests to https://www.example.com",
+            "see the variable REGION, which is `eu`",
+            "see the real time",
+            "use real random numbers",
+        ]
+    );
+}
+
+#[test]
+fn a_server_is_checked_and_measured() {
+    let workspace = Workspace::guarded();
+    let text = workspace.succeed(&["servers", "check", "risk"]);
+    for beginning in ["  loaded in ", "  ready in  ", "  tools     explain", "            record"] {
+        assert!(has_line(&text, beginning), "{beginning}: {text}");
+    }
+    let checked = workspace.json(&["servers", "check", "risk"]);
+    assert_eq!(checked["from_cache"], true);
+    for key in ["state", "digest", "load_us", "start_us", "memory_peak", "instances", "calls", "denials"] {
+        assert!(checked.get(key).is_some(), "{key} in {checked}");
+    }
+    assert_eq!(checked["tools"][0]["problems"], serde_json::json!([]));
+}
+
+#[test]
+fn a_server_that_cannot_be_used_says_why() {
+    let workspace = Workspace::guarded();
+    fs::write(workspace.path("risk.wasm"), "no module").unwrap();
+    photograph!(workspace.segno(&["servers"]), @r"
+        exit code: 2
+        --- stdout
+        risk
+          state     cannot be used
+          may       read and write [WORKSPACE]/.segno/incidents as /incidents
+          place     [WORKSPACE]/risk.wasm
+          lifetime  per_run
+        --- stderr
+        error: tool server `risk`: `[WORKSPACE]/risk.wasm` is not a WebAssembly module: it begins with the text `no modul`, expected the bytes 00 61 73 6d
+        ");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    let told = Workspace::guarded().segno(&["servers", "check", "crm"]);
+    assert!(told.starts_with("exit code: 2"), "{told}");
+    assert!(told.contains("`crm`") && told.contains("risk"), "{told}");
+}
