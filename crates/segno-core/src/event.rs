@@ -221,7 +221,8 @@ impl Outcome {
             }
             Self::ApiAnswered(response) => {
                 let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
-                let violations = response.violations.iter().map(|one| PART + one.pointer.len() + one.message.len());
+                let violations =
+                    response.violations.iter().map(|one| PART + one.pointer.len() + one.message.len());
                 size(&response.body) + headers.sum::<usize>() + violations.sum::<usize>()
             }
             Self::EmailSent(receipt) => receipt.message_id.as_ref().map_or(0, String::len),

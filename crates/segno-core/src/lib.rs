@@ -68,8 +68,8 @@ pub use config::{
     ToolDocument, ToolDocuments, ToolKind, Toolbox, Wait,
 };
 pub use event::{
-    AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MemoryCreated, MemoryHit, MemoryTraversal, News,
-    Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation,
+    AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MemoryCreated, MemoryHit,
+    MemoryTraversal, News, Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation,
 };
 pub use follow::ForkError;
 pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
@@ -83,8 +83,8 @@ pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violati
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use state::{
-    AgentRequest, AgentState, Begun, CallSlot, Decision, Envelope, EnvelopeError, Handoff, Join, Pending, Phase,
-    Settled, Then,
+    AgentRequest, AgentState, Begun, CallSlot, Decision, Envelope, EnvelopeError, Handoff, Join, Pending,
+    Phase, Settled, Then,
 };
 pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;

@@ -42,7 +42,9 @@ pub struct AgentRequest {
 impl AgentRequest {
     /// A request of plain text, for the default tenant.
     pub fn text(text: &str) -> Self {
-        Self { text: text.into(), data: Value::Null,
+        Self {
+            text: text.into(),
+            data: Value::Null,
             tenant: default_tenant(),
             attachments: Vec::new(),
             user: Value::Null,

@@ -146,7 +146,10 @@ fn hand_over(config: &AgentConfig, mut state: AgentState, handoff: HandoffTo) ->
     phase::end::abandon(config, &mut state);
     let Some(target) = phase::declarative::target(config, &handoff) else {
         let message = alloc::format!("there is no agent `{}` to hand over to", handoff.target_agent);
-        return complete(state, Stop::failed(RunErrorCode::AgentFailed, message, "correct the tool's document"));
+        return complete(
+            state,
+            Stop::failed(RunErrorCode::AgentFailed, message, "correct the tool's document"),
+        );
     };
     match phase::end::handed_off(&mut state, target.clone(), handoff.message, None) {
         Ok(()) => AgentAction::request(state),

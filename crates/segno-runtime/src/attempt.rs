@@ -9,7 +9,8 @@ use tokio::sync::{OnceCell, broadcast};
 use segno_core::{
     AgentConfig, Budget, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit,
     MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
-    Request, RunId, Terms, ToolCall, ToolName, ToolReturn, Toolbox, Transcript, TraversedEntity, TraversedRelation,
+    Request, RunId, Terms, ToolCall, ToolName, ToolReturn, Toolbox, Transcript, TraversedEntity,
+    TraversedRelation,
 };
 use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,

@@ -137,7 +137,7 @@ impl Bindings {
                 return Err(AttemptError { missing, ..certain(FailureCode::Unavailable, message) });
             }
         };
-self.hidden.hide(name, key);
+        self.hidden.hide(name, key);
         Ok(())
     }
 

@@ -135,13 +135,21 @@ fn at<'v>(user: &'v Value, path: &Path) -> Option<&'v Value> {
 
 impl Engine {
     /// Puts the secrets that came with a request into the secret store, and references in their place.
-    pub(crate) async fn keep_secrets(&self, run: RunId, request: &mut AgentRequest) -> Result<(), EngineError> {
+    pub(crate) async fn keep_secrets(
+        &self,
+        run: RunId,
+        request: &mut AgentRequest,
+    ) -> Result<(), EngineError> {
         for path in SECRET_PATHS {
-            let Some(place) = path.iter().try_fold(&mut request.user, |value, name| value.get_mut(name)) else {
+            let Some(place) = path.iter().try_fold(&mut request.user, |value, name| value.get_mut(name))
+            else {
                 continue;
             };
             let Value::String(value) = place else { continue };
-            let failed = |message: String| EngineError::UserSecret { path: format!("user.{}", path.join(".")), message };
+            let failed = |message: String| EngineError::UserSecret {
+                path: format!("user.{}", path.join(".")),
+                message,
+            };
             let name = format!("request.{run}.{}", path.join("."));
             let known: SecretName = name.parse().map_err(|error| failed(format!("{error}")))?;
             let source = self.bindings().secret_source();

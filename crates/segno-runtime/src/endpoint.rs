@@ -17,8 +17,16 @@ const REDIRECTS_MAX: u32 = 5;
 
 /// The headers of an answer that a document can read and that a journal keeps. Others say nothing to a tool, and may hold
 /// what nobody should keep.
-const KEPT_HEADERS: [&str; 8] =
-    ["content-type", "etag", "last-modified", "link", "location", "retry-after", "x-request-id", "x-total-count"];
+const KEPT_HEADERS: [&str; 8] = [
+    "content-type",
+    "etag",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+    "x-request-id",
+    "x-total-count",
+];
 
 /// The longest that a receiver's own wish for a pause is listened to.
 const LONGEST_WISH: Duration = Duration::from_secs(3600);
@@ -91,7 +99,8 @@ impl Exchange<'_> {
         let lost = |error: segno_tools::MissingSecret| certain(FailureCode::Unavailable, error.to_string());
         let url = call.url.resolve(resolve).map_err(lost)?;
         // What the URL says may hold a secret: only the document's own words are shown.
-        let mut url = url::Url::parse(&url).map_err(|error| bad(format!("`{}` is no URL: {error}", call.url)))?;
+        let mut url =
+            url::Url::parse(&url).map_err(|error| bad(format!("`{}` is no URL: {error}", call.url)))?;
         if !call.query.is_empty() {
             let mut pairs = url.query_pairs_mut();
             for (name, value) in &call.query {

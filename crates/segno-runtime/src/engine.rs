@@ -16,7 +16,7 @@ use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
 use segno_workspace::{AgentFile, Loaded, ModelBinding, Severity, Workspace};
 
 use crate::attempt::RunContext;
-use crate::bindings::{DEFAULT_TENANT, Bindings, Sessions, WORKSPACE, make_folder};
+use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder};
 use crate::clock::{Clock, SystemClock};
 use crate::declared::Endpoints;
 use crate::dispatch::{Dispatcher, Load, Target};

@@ -322,7 +322,9 @@ impl Fold {
                     progress.settled();
                 }
             }
-            Body::Resolved { outcome, .. } if matches!(self.expected.front(), Some(Expected::Conclusion(..))) => {
+            Body::Resolved { outcome, .. }
+                if matches!(self.expected.front(), Some(Expected::Conclusion(..))) =>
+            {
                 self.conclude(record, outcome)?;
             }
             Body::Resolved { outcome, elapsed_ms, .. } => {
@@ -380,8 +382,7 @@ impl Fold {
         replaced: BTreeMap<OperationId, Outcome>,
     ) -> Result<(), FoldError> {
         for (id, outcome) in replaced {
-            let open =
-                |pending: &Pending| pending.operation.id == id && pending.outcome.is_none();
+            let open = |pending: &Pending| pending.operation.id == id && pending.outcome.is_none();
             if self.state().pending().iter().any(open) {
                 let replaced = self.machine.replace(id, outcome);
                 replaced.map_err(|error| {

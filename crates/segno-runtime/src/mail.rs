@@ -23,7 +23,8 @@ pub(crate) async fn send(
     egress: &Egress,
     timeout: Duration,
 ) -> Result<Outcome, AttemptError> {
-    let message = message(mail, message_id).map_err(|message| certain(FailureCode::InvalidArguments, message))?;
+    let message =
+        message(mail, message_id).map_err(|message| certain(FailureCode::InvalidArguments, message))?;
     let origin = Origin::new(Scheme::Smtp, &mail.host, mail.port)
         .map_err(|error| certain(FailureCode::NotPermitted, error.to_string()))?;
     let addresses = egress.check(&origin).await.map_err(|error| match error {

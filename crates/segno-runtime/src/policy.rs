@@ -192,8 +192,7 @@ mod tests {
     fn an_endpoint_is_not_tried_for_longer_than_its_document_allows() {
         let pace = Some(segno_core::Pace { first_pause_ms: 500, most_ms: 60_000 });
         let on_indeterminate = OnIndeterminate::Ask;
-        let terms =
-            Terms { class: EffectClass::Read, timeout_ms: 1, retries: 9, on_indeterminate, pace };
+        let terms = Terms { class: EffectClass::Read, timeout_ms: 1, retries: 9, on_indeterminate, pace };
         let error = || AttemptError {
             failure: Failure::new(FailureCode::Unavailable, "503"),
             received: Received::No,
@@ -202,7 +201,9 @@ mod tests {
             missing: None,
         };
         let at = |age| Situation { age: Duration::from_millis(age), ..NEW };
-        let Verdict::Again(pause) = after(ID, &terms, at(59_999), error()) else { panic!("it gave up too early") };
+        let Verdict::Again(pause) = after(ID, &terms, at(59_999), error()) else {
+            panic!("it gave up too early")
+        };
         assert!((250..=500).contains(&pause.as_millis()), "{pause:?}");
         assert!(matches!(after(ID, &terms, at(60_000), error()), Verdict::Fail(_)));
     }
@@ -224,8 +225,13 @@ mod tests {
 
     #[test]
     fn a_crash_never_repeats_an_unsafe_effect_on_its_own() {
-        let terms =
-            |class| Terms { class, timeout_ms: 1, retries: 0, on_indeterminate: OnIndeterminate::Ask, pace: None };
+        let terms = |class| Terms {
+            class,
+            timeout_ms: 1,
+            retries: 0,
+            on_indeterminate: OnIndeterminate::Ask,
+            pace: None,
+        };
         assert!(matches!(recover(ID, &terms(EffectClass::Unsafe), NEW), Verdict::Ask(_)));
         for class in [EffectClass::Read, EffectClass::Idempotent, EffectClass::Keyed] {
             assert_eq!(recover(ID, &terms(class), NEW), Verdict::Again(Duration::ZERO));
@@ -235,7 +241,10 @@ mod tests {
     #[test]
     fn the_pause_is_the_same_each_time_and_grows_to_a_bound() {
         assert_eq!(backoff(ID, 1, FIRST_BACKOFF, None), backoff(ID, 1, FIRST_BACKOFF, None));
-        assert!(backoff(ID, 1, FIRST_BACKOFF, None) >= FIRST_BACKOFF / 2 && backoff(ID, 1, FIRST_BACKOFF, None) <= FIRST_BACKOFF);
+        assert!(
+            backoff(ID, 1, FIRST_BACKOFF, None) >= FIRST_BACKOFF / 2
+                && backoff(ID, 1, FIRST_BACKOFF, None) <= FIRST_BACKOFF
+        );
         assert!(backoff(ID, u32::MAX, FIRST_BACKOFF, None) <= LONGEST_BACKOFF);
         assert_eq!(backoff(ID, 1, FIRST_BACKOFF, Some(Duration::from_secs(3))), Duration::from_secs(3));
     }

@@ -14,8 +14,8 @@ use segno_secrets::Secret;
 use segno_tools::{ActionTrace, ApiResponse, ToolError};
 
 use segno_core::{
-    AgentRequest, AgentReturn, Answer, EmailReceipt, Failure, MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError,
-    ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
+    AgentRequest, AgentReturn, Answer, EmailReceipt, Failure, MemoryTraversal, ModelReply, Outcome,
+    ReplyPart, RunError, ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
 };
 
 /// What stands in a record where a secret stood.

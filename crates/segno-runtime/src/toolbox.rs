@@ -480,7 +480,12 @@ impl Call<'_> {
         session.close().await;
         let output = answered.map_err(|error| no_answer(describe(&error), error.received))?.output;
         let text = if output.structured.is_some() { String::new() } else { output.text };
-        Ok(ToolReturn { structured: output.structured, text, is_error: output.is_error, ..ToolReturn::default() })
+        Ok(ToolReturn {
+            structured: output.structured,
+            text,
+            is_error: output.is_error,
+            ..ToolReturn::default()
+        })
     }
 
     async fn memory(&self) -> Result<(Arc<dyn Memory>, ScopeSet), ToolboxError> {

@@ -24,7 +24,8 @@ struct Got {
 
 impl Got {
     fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.lines().find_map(|line| line.split_once(": ").filter(|(key, _)| key == &name));
+        let found =
+            self.headers.lines().find_map(|line| line.split_once(": ").filter(|(key, _)| key == &name));
         found.map(|(_, value)| value)
     }
 }
@@ -171,7 +172,10 @@ async fn a_tool_calls_its_endpoint_and_answers() {
     assert_eq!(got.len(), 1);
     assert_eq!(got[0].line, "POST /meals HTTP/1.1");
     assert_eq!(got[0].header("authorization"), Some("bearer canary-4711-token"));
-    assert_eq!(got[0].body, json!({"user_id": "u-7", "meal": {"meal_type": "lunch", "dishes": ["soup", "pie"]}}));
+    assert_eq!(
+        got[0].body,
+        json!({"user_id": "u-7", "meal": {"meal_type": "lunch", "dishes": ["soup", "pie"]}})
+    );
 }
 
 #[tokio::test]

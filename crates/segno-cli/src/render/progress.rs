@@ -206,7 +206,9 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
             let error = if result.is_error { "error: " } else { "" };
             brief(&format!("{error}{said}"), width)
         }
-        Outcome::ApiAnswered(response) => brief(&format!("{} {}", response.status, gist(&response.body)), width),
+        Outcome::ApiAnswered(response) => {
+            brief(&format!("{} {}", response.status, gist(&response.body)), width)
+        }
         Outcome::EmailSent(_) => "taken by the mail server".to_owned(),
         Outcome::Failed(failure) => brief(&format!("{}: {}", failure.code.as_str(), failure.message), width),
     }

@@ -9,8 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use segno_tools::{
-    ApiResponse, Call, CallInfo, Context, EffectClass as PartClass, EffectFailure, EffectOutcome, EffectRequest,
-    ErrorCode, Finished, HandoffTo, Next, Tool as Document, ToolError, ToolOutcome, ToolRequest,
+    ApiResponse, Call, CallInfo, Context, EffectClass as PartClass, EffectFailure, EffectOutcome,
+    EffectRequest, ErrorCode, Finished, HandoffTo, Next, Tool as Document, ToolError, ToolOutcome,
+    ToolRequest,
 };
 use serde_json::{Value, json};
 
@@ -22,9 +23,7 @@ use super::start::MEMORY_TIMEOUT_MS;
 use crate::config::{AgentConfig, OnIndeterminate, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp};
-use crate::operation::{
-    AgentCall, EffectClass, Gate, GateState, Operation, Pace, Request, Terms,
-};
+use crate::operation::{AgentCall, EffectClass, Gate, GateState, Operation, Pace, Request, Terms};
 use crate::state::{AgentState, Begun, Join, Pending, Phase, Then};
 
 /// How deep tools may call tools. A tool that calls itself would never end.
@@ -113,7 +112,8 @@ fn begin(config: &AgentConfig, place: usize, join: &mut Join, state: &mut AgentS
     };
     let (call, at) = (Arc::clone(call), state.now);
     let given = Given::new(id, at, join, state);
-    let call = Call::begin(declared.document, &call.parameters, &given.context(config, declared.config, state));
+    let call =
+        Call::begin(declared.document, &call.parameters, &given.context(config, declared.config, state));
     join.tools.push(Begun { of: id, at, call, inner: Vec::new(), finished: None });
     go_on(config, id, join, state);
 }
@@ -277,7 +277,8 @@ fn permitted(config: &AgentConfig, mut finished: Finished) -> Finished {
 
 /// What a plan and a model read of the end of a call.
 fn told(outcome: &ToolOutcome) -> Outcome {
-    let plain = outcome.ok && outcome.said.is_empty() && outcome.handoff.is_none() && outcome.coerced.is_empty();
+    let plain =
+        outcome.ok && outcome.said.is_empty() && outcome.handoff.is_none() && outcome.coerced.is_empty();
     Outcome::ToolReturned(ToolReturn {
         structured: outcome.ok.then(|| outcome.output.clone()),
         text: if plain { String::new() } else { outcome.model_text() },
@@ -363,7 +364,8 @@ fn tool_call(
             (request, AGENT_TERMS)
         }
         Admitted::Handoff { agent, .. } => {
-            let message = alloc::format!("a tool hands over to `{agent}` by the action `handoff`, not by a call");
+            let message =
+                alloc::format!("a tool hands over to `{agent}` by the action `handoff`, not by a call");
             return Err(refused(ErrorCode::NotPermitted, message));
         }
     };
@@ -381,8 +383,11 @@ fn refusal(refusal: Refusal) -> EffectFailure {
     for violation in refusal.violations {
         message.push_str(&alloc::format!("; `{}` {}", violation.path, violation.message));
     }
-    let code =
-        if refusal.code == "invalid_arguments" { ErrorCode::InvalidArguments } else { ErrorCode::NotPermitted };
+    let code = if refusal.code == "invalid_arguments" {
+        ErrorCode::InvalidArguments
+    } else {
+        ErrorCode::NotPermitted
+    };
     refused(code, message)
 }
 
@@ -402,7 +407,11 @@ fn answer(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -
         (Request::ApiCall(_), Some(Outcome::ApiAnswered(response))) => EffectOutcome::Response(response),
         // Somebody said that it was done, and perhaps what came of it.
         (Request::ApiCall(_), Some(Outcome::ToolReturned(returned))) => {
-            EffectOutcome::Response(ApiResponse { status: 200, body: returned.into_value(), ..ApiResponse::default() })
+            EffectOutcome::Response(ApiResponse {
+                status: 200,
+                body: returned.into_value(),
+                ..ApiResponse::default()
+            })
         }
         (Request::Email(_), Some(Outcome::EmailSent(receipt))) => {
             EffectOutcome::Sent { message_id: receipt.message_id }

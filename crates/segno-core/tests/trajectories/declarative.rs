@@ -61,7 +61,11 @@ fn a_model_reads_why_a_declarative_tool_failed() {
 fn a_model_calls_declarative_tools_beside_others() {
     let config = with_documents(model(), &[save_meal()]);
     let joins = [
-        calls(vec![call("a", "save_meal", json!({"dish": "soup"})), call("b", "log.read", json!({})), call("c", "save_meal", json!({"dish": "pie"}))]),
+        calls(vec![
+            call("a", "save_meal", json!({"dish": "soup"})),
+            call("b", "log.read", json!({})),
+            call("c", "save_meal", json!({"dish": "pie"})),
+        ]),
         // The parts stand behind the operations of the step.
         vec![answers(4, 201, json!({"id": 2})), prints(1, "nothing", false)],
         vec![answers(3, 201, json!({"id": 1}))],

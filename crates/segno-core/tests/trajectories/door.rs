@@ -379,7 +379,10 @@ pub(crate) fn returns(place: usize, value: Value) -> Give {
 }
 
 pub(crate) fn prints(place: usize, text: &str, is_error: bool) -> Give {
-    Give::Outcome(place, Outcome::ToolReturned(ToolReturn { text: text.into(), is_error, ..ToolReturn::default() }))
+    Give::Outcome(
+        place,
+        Outcome::ToolReturned(ToolReturn { text: text.into(), is_error, ..ToolReturn::default() }),
+    )
 }
 
 pub(crate) fn finds(place: usize, texts: &[&str]) -> Give {

@@ -9,9 +9,9 @@ use segno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 use super::{Driver, SNAPSHOT_EVERY, is_waiting};
 use crate::error::{EngineError, RunFailure};
 use crate::fold::{Fold, Suspension};
-use crate::progress::Progress;
 use crate::handle::RunEvent;
 use crate::lineage;
+use crate::progress::Progress;
 use crate::start::{Prepared, Successor};
 
 impl Driver {

@@ -31,7 +31,14 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// A record that was appended, with the sequence number that the store gave it.
     pub fn new(seq: u64, record: &'a NewRecord) -> Self {
-        Self { seq, at: record.at, operation: record.operation, parent: record.parent, body: &record.body, request: None }
+        Self {
+            seq,
+            at: record.at,
+            operation: record.operation,
+            parent: record.parent,
+            body: &record.body,
+            request: None,
+        }
     }
 
     /// With a `requested` record: what was asked for, which the journal does not hold since it follows from a fold.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use segno_core::{
-    AgentConfig, EffectClass, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind, ToolName, ToolPattern, Toolbox,
+    AgentConfig, EffectClass, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind, ToolName, ToolPattern,
+    Toolbox,
 };
 
 use super::{AgentFile, callees};

@@ -45,10 +45,7 @@ pub(crate) fn add(catalogue: &mut Catalogue, file: &ToolkitFile, tenant: Option<
         // Names of documents are stricter than names of tools.
         let Ok(name) = tool.name().parse::<ToolName>() else { continue };
         let offered = CatalogueTool {
-            kind: ToolKind::Declarative {
-                toolkit: file.name().to_owned(),
-                tool: tool.name().to_owned(),
-            },
+            kind: ToolKind::Declarative { toolkit: file.name().to_owned(), tool: tool.name().to_owned() },
             declared: Some(EffectClass::Composite),
             document: Some(declared.clone()),
             ..CatalogueTool::new(tool.description(), tool.schema().clone())

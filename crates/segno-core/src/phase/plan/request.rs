@@ -10,13 +10,11 @@ use super::allowance::Allowance;
 use super::place::Place;
 use super::wait::{self, LONGEST_WAIT_MS};
 use crate::canonical::{Canonical, print_json};
-use crate::config::{
-    AgentConfig, Approve, PlanCall, PlanOperation, RelationTemplate, Tool, ToolKind,
-};
+use crate::config::{AgentConfig, Approve, PlanCall, PlanOperation, RelationTemplate, Tool, ToolKind};
 use crate::id::{AgentName, ToolName};
 use crate::operation::{
-    AgentCall, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
-    ModelCompletion, Prompt, Purpose, RelationTo, Request, Terms, Timer, ToolCall, ToolChoice,
+    AgentCall, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse, ModelCompletion, Prompt,
+    Purpose, RelationTo, Request, Terms, Timer, ToolCall, ToolChoice,
 };
 use crate::phase::Stop;
 use crate::phase::calls::AGENT_TERMS;
@@ -155,9 +153,11 @@ pub(super) fn stand_in(
 
 /// Finds a tool that the plan may call.
 fn allowed<'c>(config: &'c AgentConfig, place: Place<'_>, name: &ToolName) -> Result<&'c Tool, Stop> {
-    let found = config.tools.tools.get(name).filter(|tool| {
-        matches!(tool.kind, ToolKind::External | ToolKind::Declarative { .. })
-    });
+    let found = config
+        .tools
+        .tools
+        .get(name)
+        .filter(|tool| matches!(tool.kind, ToolKind::External | ToolKind::Declarative { .. }));
     found.filter(|_| !config.tools.forbidden.contains(name)).ok_or_else(|| {
         place.stop(
             RunErrorCode::ToolFailed,
