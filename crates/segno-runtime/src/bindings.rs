@@ -324,6 +324,7 @@ impl Bindings {
                 idempotent: None,
                 destructive: None,
                 declared: Some(description.class),
+                document: None,
                 trusted: true,
             };
             catalogue.insert(name.clone(), tool);
@@ -344,6 +345,7 @@ impl Bindings {
                     idempotent: tool.annotations.idempotent,
                     destructive: tool.annotations.destructive,
                     declared: None,
+                    document: None,
                     trusted,
                 };
                 catalogue.insert(name, tool);
