@@ -26,7 +26,7 @@ struct Added {
 
 pub(super) fn add(args: &ToolsAddArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let battery = batteries().iter().find(|battery| battery.name == args.name);
-    let Some(Battery { name, about, needs, text }) = battery else {
+    let Some(&Battery { name, about, needs, text }) = battery else {
         unreachable!("the arguments take only these names")
     };
     let file = PathBuf::from("tools").join(format!("{name}.json"));

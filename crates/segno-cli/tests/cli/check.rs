@@ -271,25 +271,35 @@ target_uri = "sip:sales@acme.example"
 
 #[test]
 fn declarative_tools_and_tenants_are_checked_like_everything_else() {
-    photograph!(declarative().segno(&["check"]), @r"");
+    let told = declarative().segno(&["check"]);
+    assert!(told.starts_with("exit code: 0\n"), "{told}");
+    assert!(told.contains("4 agents, 1 tool file, 1 tenant: no problems"), "{told}");
 }
 
 #[test]
 fn what_is_wrong_with_tools_and_tenants_is_told_at_once() {
     let workspace = declarative();
     let tool = std::fs::read_to_string(workspace.path("tools/save_meal.json")).unwrap();
-    workspace.write(
-        "tools/save_meal.json",
-        &tool.replace("api_call", "api_cal").replace("\"params\"", "\"meal\""),
-    );
+    workspace.write("tools/save_meal.json", &tool.replace("api_call", "api_cal"));
     workspace.write("tenants/acme.toml", &ACME.replace("egress", "egres"));
-    workspace.write("agents/cook.toml", &COOK.replace("transfer.*", "tranfser.*"));
-    photograph!(workspace.segno(&["check"]), @r"");
+    let told = workspace.segno(&["check"]);
+    assert!(told.starts_with("exit code: 2\n"), "{told}");
+    for words in [
+        "there is no action `api_cal`",
+        "did you mean `api_call`?",
+        "`egres` is not known",
+        "error[unknown-key]",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
 }
 
 #[test]
 fn a_slip_in_what_an_agent_allows_is_found_among_declarative_tools() {
     let workspace = declarative();
     workspace.write("agents/cook.toml", &COOK.replace("\"save_meal\", ", "\"save_meal\", \"save_meals\", "));
-    photograph!(workspace.segno(&["check"]), @r"");
+    let told = workspace.segno(&["check"]);
+    assert!(told.starts_with("exit code: 2\n"), "{told}");
+    assert!(told.contains("nobody offers a tool `save_meals`"), "{told}");
+    assert!(told.contains("did you mean `save_meal`?"), "{told}");
 }

@@ -300,10 +300,14 @@ fn what_a_tool_returned_cannot_steer_a_terminal() {
 #[test]
 fn a_tool_that_comes_with_segno_is_written_once() {
     let workspace = Workspace::plain();
-    photograph!(workspace.segno(&["tools", "add", "email"]), @r"");
-    photograph!(workspace.segno(&["check"]), @r"");
-    photograph!(workspace.segno(&["tools", "add", "email"]), @r"");
-    photograph!(workspace.segno(&["tools", "add", "mail"]), @r"");
+    let told = workspace.segno(&["tools", "add", "email"]);
+    assert!(told.starts_with("exit code: 0\n") && told.contains("made tools/email.json"), "{told}");
+    let text = fs::read_to_string(workspace.path("tools/email.json")).unwrap();
+    workspace.write("tools/email.json", &text.replace("Sends mail.", "Mine."));
+    let told = workspace.segno(&["tools", "add", "email"]);
+    assert!(told.starts_with("exit code: 2\n") && told.contains("a file is there already"), "{told}");
+    assert!(fs::read_to_string(workspace.path("tools/email.json")).unwrap().contains("Mine."));
+    assert!(workspace.segno(&["tools", "add", "mail"]).starts_with("exit code: 2\n"));
 }
 
 #[test]

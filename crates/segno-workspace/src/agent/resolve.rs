@@ -244,9 +244,7 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogu
     let help = match nearest(name, catalogue.keys().map(ToolName::as_str)) {
         Some(near) if !is_prefix => format!("did you mean `{near}`?"),
         Some(_) | None if !siblings.is_empty() => format!("`{server}` offers {}", list(siblings)),
-        Some(_) | None => format!(
-            "there is no server `{server}`: add `[servers.{server}]` to `segno.toml`, or a tool as `tools/{server}.json`"
-        ),
+        Some(_) | None => format!("there is no server `{server}`: add `[servers.{server}]` to `segno.toml`"),
     };
     report.error(Code::UnknownTool, span, problem).help(help);
 }
