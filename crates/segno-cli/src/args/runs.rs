@@ -23,6 +23,10 @@ pub(crate) struct RunArgs {
     /// Structured input, which templates read as `request.data`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) data: Option<String>,
+    /// What is known of the user on whose behalf it works, which templates read as `user`; `auth_token` in it is kept as a
+    /// secret
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
     /// A key for this start: the same key again returns the same run
     #[arg(long)]
     pub(crate) key: Option<String>,

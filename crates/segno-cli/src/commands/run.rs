@@ -22,6 +22,9 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     if let Some(data) = &args.data {
         request.data = input::json(data)?;
     }
+    if let Some(user) = &args.user {
+        request.user = input::json(user)?;
+    }
     if let Some(tenant) = &args.tenant {
         request.tenant.clone_from(tenant);
     }

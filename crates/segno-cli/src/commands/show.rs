@@ -69,10 +69,19 @@ fn header(inspection: &Inspection, output: &mut Output) {
     if !state.request().text.is_empty() {
         output.stdout.line(format_args!("asked: {}", brief(&state.request().text, width.saturating_sub(7))));
     }
-    if !state.request().data.is_null() {
-        output
-            .stdout
-            .line(format_args!("data: {}", brief(&gist(&state.request().data), width.saturating_sub(6))));
+    let session = state.session();
+    let facts = [
+        ("data", &state.request().data),
+        ("user", &state.request().user),
+        ("workflow", session.workflow()),
+        ("agents", session.agents()),
+        ("flags", session.flags()),
+    ];
+    for (name, value) in facts {
+        if !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty()) {
+            let room = width.saturating_sub(name.len() + 2);
+            output.stdout.line(format_args!("{name}: {}", brief(&gist(value), room)));
+        }
     }
 }
 
