@@ -35,6 +35,7 @@ impl Conversation {
     }
 
     /// Calls a tool; the answers are given in turn to whatever it asks for.
+    #[expect(clippy::needless_pass_by_value, reason = "what is passed is written at the call")]
     fn call(&mut self, name: &str, arguments: Value, answers: &[EffectOutcome]) -> ToolOutcome {
         self.calls += 1;
         let info = CallInfo {
