@@ -60,10 +60,11 @@ pub(super) fn read(kind: &str, section: &Section<'_>, paths: &Paths<'_>) -> Opti
 }
 
 /// What such servers may use up where the file says nothing.
-pub(super) fn limits(limits: ServerLimits, section: Option<&Section<'_>>) -> ServerLimits {
-    let is_given = section.is_some_and(|section| section.has("call_timeout"));
-    let call_timeout = if is_given { limits.call_timeout } else { REMOTE_CALL_TIMEOUT };
-    ServerLimits { call_timeout, ..limits }
+pub(super) fn limits(mut limits: ServerLimits, section: Option<&Section<'_>>) -> ServerLimits {
+    if !section.is_some_and(|section| section.has("call_timeout")) {
+        limits.call_timeout = REMOTE_CALL_TIMEOUT;
+    }
+    limits
 }
 
 fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
