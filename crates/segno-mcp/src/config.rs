@@ -116,7 +116,7 @@ pub trait Values: Send + Sync {
 
 #[async_trait]
 impl Values for BTreeMap<String, String> {
-    async fn values(&self) -> Result<BTreeMap<String, String>, String> {
+    async fn values(&self) -> Result<Self, String> {
         Ok(self.clone())
     }
 }
