@@ -31,7 +31,7 @@ fn context() -> CallContext {
     CallContext::new("op_1", Duration::from_secs(20))
 }
 
-fn arguments(value: Value) -> Map<String, Value> {
+fn arguments(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
@@ -52,7 +52,7 @@ async fn both_eras_are_spoken_and_told_apart() {
         let session = server.session("default");
         assert_eq!(session.protocol().await.unwrap(), protocol, "{mode}");
         let call = CallContext { traceparent: Some("00-aa-bb-01".to_owned()), ..context() };
-        let said = match session.call("echo", arguments(json!({ "a": 1 })), call).await.unwrap() {
+        let said = match session.call("echo", arguments(&json!({ "a": 1 })), call).await.unwrap() {
             Answer::Done(output) => serde_json::from_str::<Value>(&output.text).unwrap(),
             Answer::InputRequired(input) => panic!("{input:?}"),
         };
@@ -71,7 +71,7 @@ async fn resources_and_prompts_are_listed_and_read() {
         assert_eq!(session.resources().await.unwrap()[0].uri, "test://a");
         assert_eq!(session.read_resource("test://a").await.unwrap()[0]["text"], "contents");
         assert_eq!(session.prompts().await.unwrap()[0].arguments, [("who".to_owned(), true)]);
-        let messages = session.get_prompt("greet", arguments(json!({ "who": "Ada" }))).await.unwrap();
+        let messages = session.get_prompt("greet", arguments(&json!({ "who": "Ada" }))).await.unwrap();
         assert_eq!(messages[0]["content"]["text"], "Hello Ada");
         server.close().await;
     }
