@@ -2,9 +2,10 @@
 
 use crate::event::Outcome;
 use crate::id::{OperationId, RunId};
+use crate::join::find;
 use crate::operation::GateState;
 use crate::resume::ResumeError;
-use crate::state::{AgentState, find};
+use crate::state::AgentState;
 
 /// A state from which no other run can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -48,6 +48,7 @@ mod config;
 mod event;
 mod follow;
 mod id;
+mod join;
 mod operation;
 mod phase;
 mod reading;
@@ -73,6 +74,7 @@ pub use event::{
 };
 pub use follow::ForkError;
 pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
+pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
     ModelCompletion, Operation, Pace, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
@@ -82,10 +84,7 @@ pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
-pub use state::{
-    AgentRequest, AgentState, Begun, CallSlot, Decision, Envelope, EnvelopeError, Handoff, Join, Pending,
-    Phase, Settled, Then,
-};
+pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, Handoff, Phase};
 pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;
 pub use transcript::{Attachment, Compaction, Entry, Transcript};

@@ -5,9 +5,10 @@ use serde_json::Value;
 use crate::canonical::print_json;
 use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome, Signal, depth};
 use crate::id::OperationId;
+use crate::join::{Join, find};
 use crate::operation::{Gate, GateState, Operation, Request, ToolCall};
 use crate::reply::Verdict;
-use crate::state::{AgentState, Join, Phase, find};
+use crate::state::{AgentState, Phase};
 
 /// News that a state cannot take. The state is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,9 +5,10 @@ use segno_tools::HandoffTo;
 use crate::action::AgentAction;
 use crate::config::{AgentConfig, Mind, PlanStep, SEMANTICS, StepAction};
 use crate::event::Signal;
+use crate::join::Then;
 use crate::phase::{self, Stop};
 use crate::response::{RunError, RunErrorCode, Status};
-use crate::state::{AgentState, Decision, Phase, Then};
+use crate::state::{AgentState, Decision, Phase};
 
 /// A driver that broke the protocol. Trouble inside a run is never an error: it is an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

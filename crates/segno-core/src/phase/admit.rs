@@ -10,9 +10,9 @@ use crate::canonical::print_json;
 use crate::config::{AgentConfig, Tool, ToolKind};
 use crate::event::Failure;
 use crate::id::{AgentName, ToolName};
+use crate::join::Settled;
 use crate::operation::{MemoryCreate, MemorySearch, MemoryTraverse, RelationTo, Request, ToolCall};
 use crate::reply::{CallRequest, Verdict, Violation};
-use crate::state::Settled;
 
 /// Hits of a `memory.search` that names no limit.
 const DEFAULT_HITS: u32 = 5;

@@ -15,10 +15,11 @@ use crate::canonical::print_json;
 use crate::config::{AgentConfig, ModelMind, OnFailure, OnIndeterminate, Tool};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::{AgentName, ToolName};
+use crate::join::{CallSlot, Pending, Settled, Then};
 use crate::operation::{AgentCall, EffectClass, Gate, GateState, Request, Terms};
 use crate::reply::CallRequest;
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, CallSlot, Decision, Pending, Phase, Settled, Then};
+use crate::state::{AgentState, Decision, Phase};
 use crate::transcript::Entry;
 
 /// A child run may wait for people, so it gets a day; its own limits bound its work.

@@ -11,10 +11,11 @@ use super::budget::{self, Shorter};
 use super::{Stop, think};
 use crate::canonical::Canonical;
 use crate::config::{AgentConfig, Compact, ContextSettings, ModelMind, ModelSettings};
+use crate::join::{Pending, Then};
 use crate::operation::{ModelCompletion, Purpose, ToolChoice};
 use crate::reading;
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, Decision, Pending, Phase, Then};
+use crate::state::{AgentState, Decision, Phase};
 use crate::tokens;
 use crate::transcript::{Compaction, Entry, note_tokens};
 

@@ -23,8 +23,9 @@ use super::start::MEMORY_TIMEOUT_MS;
 use crate::config::{AgentConfig, OnIndeterminate, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp};
+use crate::join::{Begun, Join, Pending, Then};
 use crate::operation::{AgentCall, EffectClass, Gate, GateState, Operation, Pace, Request, Terms};
-use crate::state::{AgentState, Begun, Join, Pending, Phase, Then};
+use crate::state::{AgentState, Phase};
 
 /// How deep tools may call tools. A tool that calls itself would never end.
 const DEPTH_MAX: usize = 8;

@@ -8,9 +8,10 @@ use super::{Stop, budget, calls, think};
 use crate::config::AgentConfig;
 use crate::event::Outcome;
 use crate::id::AgentName;
+use crate::join::{Pending, Then};
 use crate::operation::{Gate, GateState, Purpose, Request};
 use crate::response::{AgentResponse, RunErrorCode, Status};
-use crate::state::{AgentState, Decision, Handoff, Pending, Phase, Then};
+use crate::state::{AgentState, Decision, Handoff, Phase};
 
 /// What a model answers, after what its tools have said.
 pub(crate) fn spoken(state: &AgentState, text: String) -> String {

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::Stop;
 use crate::canonical::print_json;
 use crate::event::{AgentReturn, Failure, FailureCode, Outcome};
+use crate::join::Pending;
 use crate::operation::{GateState, Request};
 use crate::reply::CallRequest;
 use crate::response::{RunErrorCode, Status};
-use crate::state::Pending;
 
 /// What the model reads of an outcome, or why there is nothing to read.
 pub(super) fn result(outcome: Option<Outcome>) -> Result<String, Failure> {

@@ -12,9 +12,10 @@ use super::{Stop, think};
 use crate::canonical::{Canonical, Digest};
 use crate::config::{AgentConfig, ModelMind};
 use crate::event::{Outcome, size};
+use crate::join::{Pending, Then};
 use crate::operation::{GateState, MemorySearch, Request, Terms};
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, Decision, Pending, Phase, Then};
+use crate::state::{AgentState, Decision, Phase};
 use crate::tokens::estimate_tokens;
 use crate::transcript::{Entry, Transcript};
 

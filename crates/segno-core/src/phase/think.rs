@@ -10,10 +10,11 @@ use super::{Stop, answer, calls, compact, end};
 use crate::canonical::{Canonical, Digest};
 use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded};
 use crate::event::{FailureCode, Outcome};
+use crate::join::{Pending, Then};
 use crate::operation::{GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
 use crate::reply::{ModelReply, StopReason};
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, Decision, Pending, Then};
+use crate::state::{AgentState, Decision};
 use crate::transcript::Entry;
 
 /// Asks the model, unless a limit is reached.

@@ -13,10 +13,11 @@ use super::{ask, keep, result};
 use crate::canonical::print_json;
 use crate::config::{AgentConfig, ForEach};
 use crate::event::size;
+use crate::join::{Pending, Then};
 use crate::phase::Stop;
 use crate::phase::scope::{ItemScope, RunScope};
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, Decision, Pending, Phase, Then};
+use crate::state::{AgentState, Decision, Phase};
 
 /// Where a `for_each` stands while operations are on their way; see [`Then::ForEach`].
 pub(crate) struct Each {

@@ -28,7 +28,8 @@ use super::{Stop, end};
 use crate::canonical::print_json;
 use crate::config::{AgentConfig, Plan, PlanHandoff, PlanOperation, PlanStep, StepAction};
 use crate::id::StepId;
-use crate::state::{AgentState, Decision, Pending, Phase, Then};
+use crate::join::{Pending, Then};
+use crate::state::{AgentState, Decision, Phase};
 
 /// Goes through the plan from step `next` until something must be asked or the plan is through.
 pub(crate) fn advance(

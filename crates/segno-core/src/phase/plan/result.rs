@@ -9,11 +9,12 @@ use crate::canonical::print_json;
 use crate::config::{AgentConfig, OnFailure, PlanCall, PlanOperation};
 use crate::event::{AgentReturn, Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::ToolName;
+use crate::join::Pending;
 use crate::operation::{ModelCompletion, Operation, Prompt, Purpose, Request};
 use crate::phase::{Stop, budget};
 use crate::reply::{ModelReply, StopReason, Verdict, Violation};
 use crate::response::{RunErrorCode, Status};
-use crate::state::{AgentState, Pending};
+use crate::state::AgentState;
 
 /// What an operation comes to.
 pub(super) enum Folded {
