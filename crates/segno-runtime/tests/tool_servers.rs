@@ -75,7 +75,8 @@ async fn a_child_process_that_exits_in_the_middle_of_an_unsafe_call_leaves_a_dou
 #[tokio::test]
 async fn the_tools_of_a_child_process_are_listed_pinned_and_called_like_all_others() {
     let settings = format!("{SETTINGS}tools = [\"look\", \"print\"]\ntrust_annotations = true\n");
-    let engine = world("printer.look", &settings).engine().await;
+    let world = world("printer.look", &settings);
+    let engine = world.engine().await;
     let listing = engine.tools().await;
     assert!(listing.unreachable.is_empty(), "{:?}", listing.unreachable);
     let printer: Vec<(&str, EffectClass)> = listing

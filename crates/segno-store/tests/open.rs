@@ -148,7 +148,9 @@ fn has_lock(path: &Path) -> Option<bool> {
             let fields: Vec<&str> = line.split_whitespace().collect();
             fields.get(4) == Some(&process.as_str()) && fields.get(5).is_some_and(|at| at.ends_with(&file))
         };
-        Some(std::fs::read_to_string("/proc/locks").ok()?.lines().any(is_ours))
+        // The list is read piece by piece while others come and go: a lock that stands can be skipped once, not each time.
+        let look = || Some(std::fs::read_to_string("/proc/locks").ok()?.lines().any(is_ours));
+        (0..20).map(|_| look()).find(|found| *found != Some(false)).unwrap_or(Some(false))
     }
     #[cfg(not(target_os = "linux"))]
     {
