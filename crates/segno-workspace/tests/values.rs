@@ -80,16 +80,26 @@ fn every_key_of_the_settings_arrives() {
     assert_eq!(server.lifetime, Lifetime::Shared);
     let permissions = &server.permissions;
     assert_eq!(permissions.env["REGION"], EnvValue::Text("eu".to_owned()));
-    assert_eq!(permissions.network, ["https://crm.example.com", "http://127.0.0.1:8080"]);
-    assert_eq!(
-        permissions.secrets,
-        [SecretGrant {
-            destination: "https://crm.example.com".to_owned(),
-            header: "authorization".to_owned(),
-            prefix: "Bearer ".to_owned(),
-            value: SecretRef::Env("CRM_TOKEN".to_owned()),
-        }]
-    );
+    let network = [
+        "https://crm.example.com",
+        "http://127.0.0.1:8080",
+        "https://a.example.com",
+        "https://b.example.com",
+    ];
+    assert_eq!(permissions.network, network);
+    let secret = |destination: &str, header: &str, prefix: &str, value| SecretGrant {
+        destination: destination.to_owned(),
+        header: header.to_owned(),
+        prefix: prefix.to_owned(),
+        value,
+    };
+    for expected in [
+        secret("https://crm.example.com", "authorization", "Bearer ", SecretRef::Env("CRM_TOKEN".to_owned())),
+        secret("https://a.example.com", "x-key", "", SecretRef::File(PathBuf::from("/run/secrets/a"))),
+        secret("https://b.example.com", "x-key", "", SecretRef::Store("b".to_owned())),
+    ] {
+        assert!(permissions.secrets.contains(&expected), "{:?}", permissions.secrets);
+    }
     assert!(permissions.clock && permissions.random);
 }
 

@@ -36,6 +36,7 @@ fn help_names_every_verb() {
           backup       Copy the journal to a new file while others write to it, and examine the copy
           erase        Erase what a run was asked and what came of it; the proof that it ran stays
           tools        List, inspect and call the tools of the workspace
+          servers      List the tool servers: how they are, and what they may do
           memory       Search what agents remember, add to it, and move it
           secret       Keep secrets in an encrypted file, where no journal and no export has them
           bench        Measure this disk: a durable turn beside a bare commit

@@ -136,7 +136,7 @@ fn there_is_a_schema_for_every_file_kind() {
         --- stdout
         --- stderr
         error: invalid value 'agnet' for '<KIND>'
-          [possible values: agent, segno, lock, script]
+          [possible values: agent, segno, lock, script, tenant, tool]
 
           tip: a similar value exists: 'agent'
 

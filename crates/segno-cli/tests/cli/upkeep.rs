@@ -97,7 +97,7 @@ fn old_runs_go_when_somebody_says_so() {
         exit code: 0
         --- stdout
         --- stderr
-        would delete 1 run with 6 records, 0 files, 1 configuration: 1179 bytes; `--yes` does it
+        would delete 1 run with 6 records, 0 files, 1 configuration: 1166 bytes; `--yes` does it
         ");
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
     assert!(workspace.segno(&["gc", "--older-than", "1d", "--yes"]).contains("deleted 0 runs"));
@@ -105,7 +105,7 @@ fn old_runs_go_when_somebody_says_so() {
         exit code: 0
         --- stdout
         --- stderr
-        deleted 1 run with 6 records, 0 files, 1 configuration: 1179 bytes
+        deleted 1 run with 6 records, 0 files, 1 configuration: 1166 bytes
         ");
     assert_eq!(workspace.json(&["runs"]), serde_json::json!([]));
     photograph!(workspace.segno(&["gc", "--older-than", "soon"]), @r"
