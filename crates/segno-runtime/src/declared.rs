@@ -22,6 +22,9 @@ use crate::secret_source::SecretUnavailable;
 /// How long a secret is kept that came with a request. A run that waits longer asks for it again.
 const REQUEST_SECRET_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
+/// How the names of such secrets begin.
+const OF_REQUEST: &str = "request.";
+
 /// What stands in a request where a secret stood: the name that it has in the secret store.
 const REFERENCE: &str = "segno_secret";
 
@@ -102,6 +105,7 @@ impl Attempt {
             }
             None => {
                 let kept = at(&self.user, path).and_then(|value| value[REFERENCE].as_str());
+                let kept = kept.filter(|name| name.starts_with(OF_REQUEST));
                 SecretRef::Store(kept.map(str::to_owned).ok_or_else(|| {
                     certain(FailureCode::Unavailable, format!("the request came without `{written}`"))
                 })?)
@@ -127,6 +131,17 @@ impl Attempt {
     }
 }
 
+/// What a caller says of the user, but for secrets: these are new with each start.
+pub(crate) fn without_secrets(user: &Value) -> Value {
+    let mut user = user.clone();
+    for path in SECRET_PATHS {
+        if let Some(place) = path.iter().try_fold(&mut user, |value, name| value.get_mut(name)) {
+            *place = Value::Null;
+        }
+    }
+    user
+}
+
 /// What stands at a path below `user`.
 fn at<'v>(user: &'v Value, path: &Path) -> Option<&'v Value> {
     let written = path.to_string();
@@ -145,12 +160,18 @@ impl Engine {
             else {
                 continue;
             };
-            let Value::String(value) = place else { continue };
+            if place.is_null() {
+                continue;
+            }
             let failed = |message: String| EngineError::UserSecret {
                 path: format!("user.{}", path.join(".")),
                 message,
             };
-            let name = format!("request.{run}.{}", path.join("."));
+            let name = format!("{OF_REQUEST}{run}.{}", path.join("."));
+            // Anything but text could pass for a reference, and lead to a secret that is not the caller's.
+            let Value::String(value) = place else {
+                return Err(failed("it is not text".to_owned()));
+            };
             let known: SecretName = name.parse().map_err(|error| failed(format!("{error}")))?;
             let source = self.bindings().secret_source();
             let store = source.make().await.map_err(|error| failed(error.to_string()))?;

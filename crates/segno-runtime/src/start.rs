@@ -17,6 +17,7 @@ use segno_store::{
 };
 
 use crate::attempt::{Heritage, RunContext};
+use crate::declared;
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
@@ -398,6 +399,9 @@ fn digest_request(beginning: &Beginning) -> Digest {
     }
     if let Some(model) = &beginning.asked.model {
         asked["model"] = json!(model);
+    }
+    if !request.user.is_null() {
+        asked["user"] = declared::without_secrets(&request.user);
     }
     if !request.attachments.is_empty() {
         asked["attachments"] = json!(request.attachments);

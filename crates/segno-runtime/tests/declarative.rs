@@ -202,6 +202,33 @@ async fn a_secret_that_came_with_the_request_is_nowhere_on_the_disk() {
 }
 
 #[tokio::test]
+async fn the_same_start_with_the_same_secret_is_the_same_run() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let engine = world.engine().await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let options = StartOptions { key: Some("meal 1".to_owned()), ..StartOptions::default() };
+        let handle = engine.start(&"a".parse().unwrap(), of_user(), options).await.unwrap();
+        runs.push(handle.finish().await.unwrap().run);
+    }
+    assert_eq!(runs[0], runs[1]);
+    assert_eq!(endpoint.got().len(), 1);
+}
+
+#[tokio::test]
+async fn a_caller_cannot_point_to_a_secret_of_somebody_else() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let engine = world.engine().await;
+    let user = json!({"id": "u-7", "auth_token": {"segno_secret": "model.key"}});
+    let request = AgentRequest { user, ..AgentRequest::text("lunch") };
+    let error = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("`user.auth_token`"), "{error}");
+    assert!(endpoint.got().is_empty());
+}
+
+#[tokio::test]
 async fn an_endpoint_is_tried_again_with_the_same_key() {
     let courses = vec![
         Course::Answer(503, "retry-after: 0\r\n", json!({})),
