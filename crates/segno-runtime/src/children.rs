@@ -50,7 +50,15 @@ pub(crate) async fn perform(
     mut stop: watch::Receiver<Stop>,
 ) -> Below {
     let answers = context.take_answers(operation);
-    let child = context.engine.start_child(&context, operation, &call, ask_effects, answers).await;
+    let start = |answers| context.engine.start_child(&context, operation, &call, ask_effects, answers);
+    let mut child = start(answers).await;
+    if let Err(EngineError::Answer { message }) = &child
+        && has_ended(&context, operation).await
+    {
+        // Something else ended it meanwhile, and its end is what its parent waits for.
+        tracing::info!(run = %context.run, %operation, message, "an answer came too late");
+        child = start(Vec::new()).await;
+    }
     let child = match child {
         Ok(child) => child,
         // One that has not begun has done nothing, and never will under this operation's name.
@@ -80,6 +88,11 @@ pub(crate) async fn perform(
         },
         Err(error) => Below::Trouble(error.into()),
     }
+}
+
+async fn has_ended(context: &RunContext, operation: OperationId) -> bool {
+    let summary = context.engine.last_in_line(child_run(operation)).await;
+    summary.is_ok_and(|summary| summary.status.is_end())
 }
 
 fn over(report: RunReport, before: Usage) -> Below {
