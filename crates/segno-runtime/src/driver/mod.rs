@@ -401,7 +401,8 @@ impl Driver {
                 !is_free(operation.terms.class) && operation.terms.class != EffectClass::Composite
             })
             .map(|operation| operation.id)
-            .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started))
+            // One that was put off after an attempt in doubt is in doubt still.
+            .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started || progress.doubtful))
             .filter(|id| {
                 let doubtful = self.progress.get(id).is_some_and(|progress| progress.doubtful);
                 !self.running.values().any(|running| {
