@@ -170,7 +170,7 @@ impl Engine {
             let name = format!("{OF_REQUEST}{run}.{}", path.join("."));
             // Anything but text could pass for a reference, and lead to a secret that is not the caller's.
             let Value::String(value) = place else {
-                return Err(failed("it is not text".to_owned()));
+                return Err(failed("it is not text: give it as a string".to_owned()));
             };
             let known: SecretName = name.parse().map_err(|error| failed(format!("{error}")))?;
             let source = self.bindings().secret_source();
