@@ -52,10 +52,10 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             perform(cargo().args(["fmt", "--all"]).args(build::GUESTS))?;
         }
         Verb::Bench(arguments) => {
-            perform(cargo().args(["bench", "--locked", "-p", "segno-core"]).args(arguments))?;
+            perform(cargo().args(["bench", "--locked", "--workspace", "--bench", "step"]).args(arguments))?;
             // The durable turn, beside the floor of this disk: what a user can measure as well.
             for load in [["--turns", "10000", "--runs", "1"], ["--turns", "500", "--runs", "100"]] {
-                let bench = ["run", "--release", "--locked", "--quiet", "-p", "segno-cli", "--", "bench"];
+                let bench = ["run", "--release", "--locked", "--quiet", "--bin", "segno", "--", "bench"];
                 perform(cargo().args(bench).args(load))?;
             }
         }
@@ -64,7 +64,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         Verb::Soak(arguments) => measure::soak(&arguments)?,
         Verb::Budget(suspended) => measure::budget(suspended)?,
         Verb::Simulation(example, arguments) => {
-            let run = ["run", "--locked", "--quiet", "-p", "segno-testkit", "--example", example, "--"];
+            let run = ["run", "--locked", "--quiet", "--example", example, "--"];
             perform(cargo().args(run).args(arguments))?;
         }
         Verb::Help => print!("{USAGE}"),
