@@ -166,7 +166,7 @@ fn plant(arguments: &Arguments, mutant: &Mutant) -> Result<Verdict, Box<dyn Erro
 
 fn judge(arguments: &Arguments) -> Result<Verdict, Box<dyn Error>> {
     let built = Command::new("cargo")
-        .args(["build", "--quiet", "--offline", "-p", "segno-testkit", "--example", "sim"])
+        .args(["build", "--quiet", "--offline", "--example", "sim"])
         .current_dir(&arguments.work)
         .env("CARGO_TARGET_DIR", &arguments.target)
         .stderr(Stdio::piped())
