@@ -196,7 +196,7 @@ fn every_kind_of_request_is_known_by_its_label() {
 }
 
 fn call() -> ToolCall {
-    ToolCall { tool_name: "risk.score".parse().unwrap(), parameters: json!({ "of": CANARY }) }
+    ToolCall { tool_name: "risk.score".parse().unwrap(), parameters: json!({ "of": CANARY }), input: None }
 }
 
 fn completion(fallback: u32) -> ModelCompletion {
