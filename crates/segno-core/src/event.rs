@@ -103,7 +103,7 @@ pub enum Outcome {
 
 /// How deep JSON from outside may be nested. A state that holds it is deeper by a few levels, and must still be read
 /// back from JSON, where `serde_json` stops at 128.
-pub(crate) const MAX_DEPTH: usize = 96;
+pub const MAX_DEPTH: usize = 96;
 
 /// The largest outcome in bytes of text, 8 MiB: far above what a model reads, far below what a store refuses.
 const MAX_SIZE: usize = 8 << 20;
@@ -267,7 +267,7 @@ fn too_deep<'a>(mut values: impl Iterator<Item = &'a Value>) -> Option<Failure> 
 }
 
 /// How deep a value is nested; 0 for one that holds no other.
-pub(crate) fn depth(value: &Value) -> usize {
+pub fn depth(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -579,6 +579,14 @@ pub enum Answer {
         #[serde(default)]
         by: Option<String>,
     },
+    /// What a tool's server asked for, which fits the schema of its questions: the call goes on with it.
+    Supplied {
+        /// The answer to a single question, or answers by the server's names for several.
+        value: Value,
+        /// Who.
+        #[serde(default)]
+        by: Option<String>,
+    },
     /// In doubt: the effect did not take place, so it may start again.
     NotDone {
         /// Who says so.
@@ -601,7 +609,7 @@ impl Answer {
                 Some(Outcome::ToolReturned(ToolReturn::structured(result)))
             }
             Self::Given { value, .. } => Some(Outcome::InputGiven(value.clone())),
-            Self::Approved { .. } | Self::NotDone { .. } => None,
+            Self::Approved { .. } | Self::Supplied { .. } | Self::NotDone { .. } => None,
         }
     }
 }

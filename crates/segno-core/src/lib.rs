@@ -69,8 +69,8 @@ pub use config::{
     ToolDocument, ToolDocuments, ToolKind, Toolbox, Wait,
 };
 pub use event::{
-    AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MemoryCreated, MemoryHit,
-    MemoryTraversal, News, Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation,
+    AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
+    MemoryTraversal, News, Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation, depth,
 };
 pub use follow::ForkError;
 pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
@@ -78,7 +78,7 @@ pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
     ModelCompletion, Operation, Pace, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
-    ToolChoice,
+    ToolChoice, ToolInput,
 };
 pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};

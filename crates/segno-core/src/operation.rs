@@ -1,5 +1,6 @@
 //! What a run asks for: operations, their identity, their terms, their gates.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -360,6 +361,19 @@ pub struct ToolCall {
     pub tool_name: ToolName,
     /// Its arguments, an object.
     pub parameters: Value,
+    /// Answers to what its server asked before it would go on; none until it has asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<ToolInput>,
+}
+
+/// Answers to what a tool's server asked in the middle of a call, which goes on with them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolInput {
+    /// The answers by the server's own names for its questions, as the Model Context Protocol writes them.
+    pub responses: BTreeMap<String, Value>,
+    /// What the server wants back with them, unread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_state: Option<String>,
 }
 
 /// On which terms an operation runs.
@@ -458,6 +472,14 @@ pub enum Gate {
     Secret {
         /// The secret's name.
         name: String,
+    },
+    /// The server of a tool asks for more before it goes on with the call, and has not acted on it.
+    Elicitation {
+        /// The questions by the server's own names for them, as the Model Context Protocol writes them.
+        requests: BTreeMap<String, Value>,
+        /// What the server wants back with the answers, unread.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_state: Option<String>,
     },
 }
 

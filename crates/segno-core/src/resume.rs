@@ -1,12 +1,16 @@
 //! News goes into a state.
 
-use serde_json::Value;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::{Value, json};
 
 use crate::canonical::print_json;
 use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome, Signal, depth};
 use crate::id::OperationId;
 use crate::join::{Join, find};
-use crate::operation::{Gate, GateState, Operation, Request, ToolCall};
+use crate::operation::{Gate, GateState, Operation, Request, ToolCall, ToolInput};
 use crate::reply::Verdict;
 use crate::state::{AgentState, Phase};
 
@@ -35,7 +39,7 @@ pub enum ResumeError {
         /// The id.
         operation: OperationId,
         /// What was requested.
-        expected: alloc::string::String,
+        expected: String,
     },
     /// The operation waits at a gate, so it cannot have an outcome yet.
     #[error("operation {operation} waits for an answer: answer its gate first")]
@@ -49,7 +53,7 @@ pub enum ResumeError {
         /// The id.
         operation: OperationId,
         /// What was requested.
-        expected: alloc::string::String,
+        expected: String,
     },
     /// The operation does not wait, or not for such an answer.
     #[error("operation {operation} does not wait for {what}")]
@@ -111,7 +115,12 @@ impl AgentState {
         if pending.outcome.is_some() {
             return Err(ResumeError::Conflict { operation: id });
         }
-        if gate == Gate::Input && !matches!(pending.operation.request, Request::Input(_)) {
+        let fits = match (&gate, &pending.operation.request) {
+            (Gate::Input, request) => matches!(request, Request::Input(_)),
+            (Gate::Elicitation { .. }, request) => matches!(request, Request::ToolCall(_)),
+            (Gate::Approval | Gate::InDoubt { .. } | Gate::Secret { .. }, _) => true,
+        };
+        if !fits {
             let expected = pending.operation.request.label();
             return Err(ResumeError::WrongGate { operation: id, expected });
         }
@@ -134,6 +143,7 @@ impl AgentState {
         let what = match &answer {
             Answer::Approved { .. } | Answer::Denied { .. } => "an approval",
             Answer::Given { .. } => "the answer to a question",
+            Answer::Supplied { .. } => "what a server asks for",
             Answer::Done { .. } | Answer::NotDone { .. } => "word on whether it was done",
         };
         let GateState::Waiting(gate) = &pending.operation.gate else {
@@ -146,17 +156,46 @@ impl AgentState {
                 Some(verdict) => edit(&mut pending.operation, verdict),
             },
             (Gate::Secret { .. }, Answer::Approved { edited: None, .. }) => None,
-            (Gate::Approval | Gate::Input | Gate::Secret { .. }, Answer::Denied { .. })
+            (Gate::Elicitation { requests, request_state }, Answer::Supplied { value, .. }) => {
+                let input =
+                    ToolInput { responses: responses(requests, value), request_state: request_state.clone() };
+                pending.operation.request = supplied(&pending.operation.request, input);
+                None
+            }
+            (
+                Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. },
+                Answer::Denied { .. },
+            )
             | (Gate::Input, Answer::Given { .. })
             | (Gate::InDoubt { .. }, Answer::Done { .. } | Answer::NotDone { .. }) => settled,
-            (Gate::Approval, Answer::Given { .. } | Answer::Done { .. } | Answer::NotDone { .. })
-            | (Gate::Input, Answer::Approved { .. } | Answer::Done { .. } | Answer::NotDone { .. })
+            (
+                Gate::Approval,
+                Answer::Given { .. } | Answer::Supplied { .. } | Answer::Done { .. } | Answer::NotDone { .. },
+            )
+            | (
+                Gate::Input,
+                Answer::Approved { .. }
+                | Answer::Supplied { .. }
+                | Answer::Done { .. }
+                | Answer::NotDone { .. },
+            )
             | (
                 Gate::InDoubt { .. },
-                Answer::Approved { .. } | Answer::Denied { .. } | Answer::Given { .. },
+                Answer::Approved { .. }
+                | Answer::Denied { .. }
+                | Answer::Given { .. }
+                | Answer::Supplied { .. },
             )
             | (
                 Gate::Secret { .. },
+                Answer::Approved { .. }
+                | Answer::Given { .. }
+                | Answer::Supplied { .. }
+                | Answer::Done { .. }
+                | Answer::NotDone { .. },
+            )
+            | (
+                Gate::Elicitation { .. },
                 Answer::Approved { .. } | Answer::Given { .. } | Answer::Done { .. } | Answer::NotDone { .. },
             ) => {
                 return Err(ResumeError::NotWaiting { operation: id, what });
@@ -198,7 +237,8 @@ fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
         }
         Verdict::Valid { arguments } => match &operation.request {
             Request::ToolCall(call) => {
-                let call = ToolCall { tool_name: call.tool_name.clone(), parameters: arguments };
+                let tool_name = call.tool_name.clone();
+                let call = ToolCall { tool_name, parameters: arguments, input: None };
                 operation.request = Request::ToolCall(call.into());
                 return None;
             }
@@ -226,10 +266,34 @@ fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
     Some(Outcome::Failed(failure))
 }
 
+/// What a server is told for a value that answers its questions: a single one takes it as it is, several take it by name.
+fn responses(requests: &BTreeMap<String, Value>, value: Value) -> BTreeMap<String, Value> {
+    let accepted = |content: Value| json!({ "action": "accept", "content": content });
+    if let (1, Some(name)) = (requests.len(), requests.keys().next()) {
+        return BTreeMap::from([(name.clone(), accepted(value))]);
+    }
+    let response = |name: &String| {
+        let response =
+            value.get(name).map_or_else(|| json!({ "action": "decline" }), |own| accepted(own.clone()));
+        (name.clone(), response)
+    };
+    requests.keys().map(response).collect()
+}
+
+/// The call with answers to what its server asked.
+fn supplied(request: &Request, input: ToolInput) -> Request {
+    match request {
+        Request::ToolCall(call) => {
+            Request::ToolCall(ToolCall { input: Some(input), ..(**call).clone() }.into())
+        }
+        other => other.clone(),
+    }
+}
+
 /// What a person sees of a gate.
 impl Operation {
     /// The question that the operation's gate asks, if it waits.
-    pub fn question(&self) -> Option<alloc::string::String> {
+    pub fn question(&self) -> Option<String> {
         let GateState::Waiting(gate) = &self.gate else { return None };
         Some(match (gate, &self.request) {
             (Gate::Approval, Request::ToolCall(call)) => {
@@ -248,6 +312,11 @@ impl Operation {
             }
             (Gate::Secret { name }, request) => {
                 alloc::format!("the secret `{name}` is missing, which the {} needs", request.label())
+            }
+            (Gate::Elicitation { requests, .. }, request) => {
+                let said = requests.values().filter_map(|one| one["params"]["message"].as_str());
+                let said: Vec<&str> = said.collect();
+                alloc::format!("the server of the {} asks: {}", request.label(), said.join("; "))
             }
         })
     }

@@ -24,6 +24,9 @@ pub struct ServerConfig {
     /// Who answers its questions. Without anybody, as by default, the server is told that nobody does: questions of the
     /// old era are declined, and a server of the new one asks none.
     pub answers: Option<Arc<dyn Answers>>,
+    /// Whether the caller takes [`Answer::InputRequired`](crate::Answer) and comes back with answers: then servers of the
+    /// new era may ask. Default no.
+    pub asks: bool,
 }
 
 impl ServerConfig {
@@ -38,7 +41,7 @@ impl ServerConfig {
     }
 
     fn new(name: impl Into<String>, reach: Reach) -> Self {
-        Self { name: name.into(), reach, tools: None, limits: Limits::default(), answers: None }
+        Self { name: name.into(), reach, tools: None, limits: Limits::default(), answers: None, asks: false }
     }
 }
 

@@ -75,11 +75,11 @@ impl Connection {
     }
 
     async fn open_in(config: &ServerConfig, era: Era) -> Result<Self, Failed> {
-        let (wire, handler, limits) = (
-            Arc::new(Wire::new()),
-            Handler::new(&config.name, config.answers.clone()),
-            config.limits.clone(),
-        );
+        let wire = Arc::new(Wire::new());
+        // A question of the old era is answered on its connection, or not at all.
+        let may_ask = config.answers.is_some() || (config.asks && era != Era::Legacy);
+        let handler = Handler::new(&config.name, config.answers.clone(), may_ask);
+        let limits = config.limits.clone();
         let unsent = |failure| Failed { failure, received: Received::No, stderr: String::new() };
         let (process, shaken) = match &config.reach {
             Reach::Stdio(command) => {

@@ -23,12 +23,13 @@ use crate::error::printable;
 pub(crate) struct Handler {
     server: Arc<str>,
     answers: Option<Arc<dyn Answers>>,
+    may_ask: bool,
     changed: Arc<AtomicBool>,
 }
 
 impl Handler {
-    pub(crate) fn new(server: &str, answers: Option<Arc<dyn Answers>>) -> Self {
-        Self { server: server.into(), answers, changed: Arc::default() }
+    pub(crate) fn new(server: &str, answers: Option<Arc<dyn Answers>>, may_ask: bool) -> Self {
+        Self { server: server.into(), answers, may_ask, changed: Arc::default() }
     }
 
     /// Whether the tools have changed since this was asked last.
@@ -41,7 +42,7 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("segno", env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = self.answers.is_some().then(ElicitationCapability::default);
+        capabilities.elicitation = self.may_ask.then(ElicitationCapability::default);
         ClientConfig::new(capabilities, implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }

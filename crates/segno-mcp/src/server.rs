@@ -177,8 +177,18 @@ impl Session {
         };
         let (_room, connection) = self.had(waiting).await?;
         tracing::debug!(server = %self.inner.config.name, tool, operation = %call.operation, "calling");
-        let answered = connection.call(tool, arguments, &call).await;
-        self.settled(answered)
+        let mut patience = CONTINUATIONS;
+        loop {
+            let answered = connection.call(tool, arguments.clone(), &call).await;
+            match self.settled(answered)? {
+                Answer::InputRequired(input) if input.requests.is_empty() && patience > 0 => {
+                    // It asks nothing, and wants to be asked again with what it gave.
+                    patience -= 1;
+                    call.request_state = input.request_state;
+                }
+                answer => return Ok(answer),
+            }
+        }
     }
 
     /// The resources of the server.
@@ -370,6 +380,9 @@ impl Inner {
 const UNKNOWN: u8 = 0;
 const MODERN: u8 = 1;
 const LEGACY: u8 = 2;
+
+/// How often in one call a server may want to be asked again without a question of its own.
+const CONTINUATIONS: u32 = 8;
 
 /// The pause after the second failure in a row.
 const PAUSE: Duration = Duration::from_millis(200);

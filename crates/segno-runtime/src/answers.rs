@@ -46,16 +46,23 @@ pub(crate) fn check(
                 let edited = edited.map(|edited| judge(config, one, edited)).transpose()?;
                 Answer::Approved { edited, reason, by }
             }
-            (Gate::Approval | Gate::Input | Gate::Secret { .. }, Settlement::Deny { reason }) => {
-                Answer::Denied { reason, by }
-            }
+            (
+                Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. },
+                Settlement::Deny { reason },
+            ) => Answer::Denied { reason, by },
             (Gate::Secret { .. }, Settlement::Approve { edited: None, reason }) => {
                 Answer::Approved { edited: None, reason, by }
             }
             (Gate::Input, Settlement::Give { value }) => Answer::Given { value: fit(one, value)?, by },
+            (Gate::Elicitation { .. }, Settlement::Give { value }) => {
+                Answer::Supplied { value: fit(one, value)?, by }
+            }
             (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
             (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
-            (Gate::Input, Settlement::Approve { .. } | Settlement::Done { .. } | Settlement::NotDone) => {
+            (
+                Gate::Input | Gate::Elicitation { .. },
+                Settlement::Approve { .. } | Settlement::Done { .. } | Settlement::NotDone,
+            ) => {
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} is a question: answer with `--answer TEXT` or `--answer @FILE`, or `--deny`"

@@ -12,23 +12,25 @@ use segno_core::{
     Request, RunId, Terms, ToolCall, ToolName, ToolReturn, Toolbox, Transcript, TraversedEntity,
     TraversedRelation,
 };
+use segno_mcp::InputRequired;
 use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
 use segno_sandbox::{CallContext, CallErrorKind, Received};
-use segno_store::{Parent, Started};
+use segno_store::{Body, Denial, Parent, Started};
 use serde_json::Value;
 
 use crate::bindings::{Bindings, Sessions, describe};
 use crate::driver::is_free;
+use crate::elicitation;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tool::{Invocation, Tool};
-use crate::tool_server::Session;
+use crate::tool_server::{Answered, Session};
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -50,6 +52,8 @@ pub(crate) struct RunContext {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) scopes: ScopeSet,
     pub(crate) events: broadcast::Sender<RunEvent>,
+    /// What tool servers were refused and no record says yet.
+    pub(crate) denied: Mutex<Vec<(OperationId, Body)>>,
     /// Read when it is first needed.
     pub(crate) heritage: OnceCell<Heritage>,
 }
@@ -231,7 +235,7 @@ impl Attempt {
                 _ => Received::Possibly,
             };
             let failure = Failure::new(error.kind.code(), error.message);
-            AttemptError { failure, received, transient, after, missing: None }
+            AttemptError { failure, received, transient, after, gate: None }
         })
     }
 
@@ -337,7 +341,7 @@ impl Attempt {
             received: error.received,
             transient: error.transient,
             after: None,
-            missing: None,
+            gate: None,
         })
     }
 
@@ -350,7 +354,16 @@ impl Attempt {
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let context = CallContext { operation: self.operation.to_string(), timeout };
-        let answer = session.call(tool, arguments, context).await.map_err(|error| {
+        let answered = session.call(tool, arguments, call.input.clone(), context).await;
+        self.note_denials(
+            call,
+            match &answered {
+                Ok(Answered::Done(answer)) => &answer.denials,
+                Ok(Answered::Asks(_)) => &[],
+                Err(error) => &error.denials,
+            },
+        );
+        let answered = answered.map_err(|error| {
             let code = match error.kind {
                 CallErrorKind::Timeout => FailureCode::Timeout,
                 CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
@@ -373,10 +386,13 @@ impl Attempt {
                 received,
                 transient: !refused,
                 after: None,
-                missing: None,
+                gate: None,
             }
         })?;
-        let output = answer.output;
+        let output = match answered {
+            Answered::Done(answer) => answer.output,
+            Answered::Asks(input) => return Err(asks(input)),
+        };
         let text = if output.structured.is_some() { String::new() } else { output.text };
         Ok(Outcome::ToolReturned(ToolReturn {
             structured: output.structured,
@@ -384,6 +400,25 @@ impl Attempt {
             is_error: output.is_error,
             ..ToolReturn::default()
         }))
+    }
+}
+
+impl Attempt {
+    /// Has what the tool's server was refused recorded with what comes of this attempt.
+    fn note_denials(&self, call: &ToolCall, denials: &[segno_sandbox::Denial]) {
+        if denials.is_empty() {
+            return;
+        }
+        let server = call.tool_name.as_str().split('.').next().unwrap_or_default().to_owned();
+        let denials = denials.iter().map(|denial| Denial {
+            kind: denial.kind.as_str().to_owned(),
+            subject: denial.subject.clone(),
+            reason: denial.reason.clone(),
+            count: denial.count,
+        });
+        let denied = Body::Denied { server, denials: denials.collect() };
+        let mut noted = self.context.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.push((self.operation, denied));
     }
 }
 
@@ -417,6 +452,15 @@ fn send(events: &broadcast::Sender<RunEvent>, operation: OperationId, attempt: u
     }
 }
 
+/// The end of an attempt whose server wants to know more first.
+fn asks(input: InputRequired) -> AttemptError {
+    let asked = "its server asks for more before it goes on".to_owned();
+    match elicitation::gate(input) {
+        Ok(gate) => AttemptError { gate: Some(gate), ..certain(FailureCode::Protocol, asked) },
+        Err(message) => certain(FailureCode::Protocol, message),
+    }
+}
+
 /// A failure that certainly had no effect and will not go away.
 pub(crate) fn certain(code: FailureCode, message: String) -> AttemptError {
     AttemptError {
@@ -424,7 +468,7 @@ pub(crate) fn certain(code: FailureCode, message: String) -> AttemptError {
         received: Received::No,
         transient: false,
         after: None,
-        missing: None,
+        gate: None,
     }
 }
 
@@ -443,7 +487,7 @@ fn timed_out(timeout: Duration) -> AttemptError {
         received: Received::Possibly,
         transient: true,
         after: None,
-        missing: None,
+        gate: None,
     }
 }
 
@@ -456,6 +500,6 @@ fn memory_error(error: MemoryError) -> AttemptError {
         received: Received::No,
         transient,
         after: None,
-        missing: None,
+        gate: None,
     }
 }

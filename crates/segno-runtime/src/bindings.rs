@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use segno_core::{FailureCode, ModelReply, Timestamp, ToolKind, ToolName};
+use segno_core::{FailureCode, Gate, ModelReply, Timestamp, ToolKind, ToolName};
 use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
@@ -134,7 +134,10 @@ impl Bindings {
             Err(error) => {
                 let missing = matches!(error, SecretUnavailable::NotStored { .. }).then(|| name.clone());
                 let message = format!("the key of the model `{model}` cannot be read: {error}");
-                return Err(AttemptError { missing, ..certain(FailureCode::Unavailable, message) });
+                return Err(AttemptError {
+                    gate: missing.map(|name| Gate::Secret { name }),
+                    ..certain(FailureCode::Unavailable, message)
+                });
             }
         };
         self.hidden.hide(name, key);

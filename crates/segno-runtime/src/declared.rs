@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use segno_core::{AgentRequest, FailureCode, Outcome, RunId, Timestamp, ToolKind, ToolName};
+use segno_core::{AgentRequest, FailureCode, Gate, Outcome, RunId, Timestamp, ToolKind, ToolName};
 use segno_net::{Client, Egress, Origin};
 use segno_secrets::{Put, Secret, SecretName};
 use segno_tools::{ApiCall, Email, Path, Text};
@@ -117,7 +117,10 @@ impl Attempt {
                 _ => None,
             };
             let message = format!("the secret `{written}` cannot be read: {error}");
-            AttemptError { missing, ..certain(FailureCode::Unavailable, message) }
+            AttemptError {
+                gate: missing.map(|name| Gate::Secret { name }),
+                ..certain(FailureCode::Unavailable, message)
+            }
         })
     }
 

@@ -55,7 +55,7 @@ impl Exchange<'_> {
         if let Some(received) = self.repeats(status, after.is_some()) {
             let message = format!("the endpoint answered with the status {status}");
             let failure = Failure::new(FailureCode::Unavailable, message);
-            return Err(AttemptError { failure, received, transient: true, after, missing: None });
+            return Err(AttemptError { failure, received, transient: true, after, gate: None });
         }
         let is_json = headers.get("content-type").is_some_and(|kind| is_json(kind));
         let bytes = response.bytes().await.map_err(|error| unanswered(&error))?;
@@ -198,5 +198,5 @@ fn unanswered(error: &NetError) -> AttemptError {
         _ => (FailureCode::Protocol, false),
     };
     let failure = Failure::new(code, error.to_string());
-    AttemptError { failure, received, transient, after: None, missing: None }
+    AttemptError { failure, received, transient, after: None, gate: None }
 }

@@ -439,6 +439,7 @@ impl Engine {
             config,
             scopes: ScopeResolver.resolve(&principal, scope),
             events,
+            denied: Mutex::default(),
             heritage: OnceCell::new(),
         };
         Ok((Arc::new(context), reader))

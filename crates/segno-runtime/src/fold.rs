@@ -310,8 +310,10 @@ impl Fold {
             Body::Waiting { gate: Gate::Approval | Gate::Input } => {
                 self.progress(record)?;
             }
-            Body::Waiting { gate: gate @ (Gate::InDoubt { .. } | Gate::Secret { .. }) } => {
-                self.progress(record)?.pause(record.at);
+            Body::Waiting {
+                gate: gate @ (Gate::InDoubt { .. } | Gate::Secret { .. } | Gate::Elicitation { .. }),
+            } => {
+                self.progress(record)?.interpose(record.at);
                 let id = self.operation(record)?;
                 self.take(record, Event::gated(record.at, id, gate.clone()))?;
             }
@@ -340,7 +342,7 @@ impl Fold {
                 self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: *wake_at });
                 self.progress.values_mut().for_each(|progress| progress.pause(record.at));
             }
-            Body::Late { .. } => {}
+            Body::Late { .. } | Body::Denied { .. } => {}
             Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
                 self.close(record, response)?;
             }
@@ -575,6 +577,7 @@ pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
         | Body::Waiting { .. }
         | Body::Answered { .. }
         | Body::Late { .. }
+        | Body::Denied { .. }
         | Body::Signalled { .. }
         | Body::Forked { .. }
         | Body::Rebound { .. }

@@ -168,7 +168,7 @@ impl WaitingOperation {
     pub fn kind(&self) -> &'static str {
         match self.gate {
             Gate::Approval => "approval",
-            Gate::Input => "input",
+            Gate::Input | Gate::Elicitation { .. } => "input",
             Gate::InDoubt { .. } => "in_doubt",
             Gate::Secret { .. } => "secret",
         }

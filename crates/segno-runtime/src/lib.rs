@@ -27,6 +27,7 @@ mod declared;
 mod diff;
 mod dispatch;
 mod driver;
+mod elicitation;
 mod endpoint;
 mod engine;
 mod error;

@@ -66,13 +66,13 @@ fn unsent(error: &lettre::transport::smtp::Error) -> AttemptError {
     if error.is_permanent() || error.is_transient() {
         let failure = Failure::new(FailureCode::Unavailable, format!("the mail server refused: {words}"));
         let transient = error.is_transient();
-        return AttemptError { failure, received: Received::No, transient, after: None, missing: None };
+        return AttemptError { failure, received: Received::No, transient, after: None, gate: None };
     }
     let never_sent = error.is_client() || error.is_tls() || error.is_transport_shutdown();
     let received = if never_sent { Received::No } else { Received::Possibly };
     let code = if error.is_timeout() { FailureCode::Timeout } else { FailureCode::Unavailable };
     let failure = Failure::new(code, format!("the mail server gave no answer: {words}"));
-    AttemptError { failure, received, transient: true, after: None, missing: None }
+    AttemptError { failure, received, transient: true, after: None, gate: None }
 }
 
 fn message(mail: &Email, message_id: &str) -> Result<Message, String> {

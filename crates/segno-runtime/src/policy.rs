@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use segno_core::{EffectClass, Failure, FailureCode, OnIndeterminate, OperationId, Terms};
+use segno_core::{EffectClass, Failure, FailureCode, Gate, OnIndeterminate, OperationId, Terms};
 use segno_sandbox::Received;
 
 /// The first pause between attempts; each further one doubles it.
@@ -26,8 +26,9 @@ pub(crate) struct AttemptError {
     pub(crate) transient: bool,
     /// The receiver's own wish for a pause.
     pub(crate) after: Option<Duration>,
-    /// The secret that was not in the store; nothing was sent then.
-    pub(crate) missing: Option<String>,
+    /// What must be settled before it can go on: a secret that is not in the store, a question of the server. Nothing took
+    /// place then.
+    pub(crate) gate: Option<Gate>,
 }
 
 /// What to do after an attempt without an answer.
@@ -100,7 +101,7 @@ pub(crate) fn recover(operation: OperationId, terms: &Terms, now: Situation) -> 
     let failure =
         Failure::new(FailureCode::Indeterminate, "the process ended before an outcome was recorded");
     let error =
-        AttemptError { failure, received: Received::Possibly, transient: true, after: None, missing: None };
+        AttemptError { failure, received: Received::Possibly, transient: true, after: None, gate: None };
     after(operation, terms, now, error)
 }
 
@@ -144,7 +145,7 @@ mod tests {
             ID,
             &terms,
             now,
-            AttemptError { failure, received, transient: true, after: None, missing: None },
+            AttemptError { failure, received, transient: true, after: None, gate: None },
         ) {
             Verdict::Again(_) => "again",
             Verdict::Fail(failure) if failure.code == FailureCode::Indeterminate => "indeterminate",
@@ -198,7 +199,7 @@ mod tests {
             received: Received::No,
             transient: true,
             after: None,
-            missing: None,
+            gate: None,
         };
         let at = |age| Situation { age: Duration::from_millis(age), ..NEW };
         let Verdict::Again(pause) = after(ID, &terms, at(59_999), error()) else {

@@ -18,6 +18,8 @@ pub(crate) struct Progress {
     pub(crate) first: u64,
     /// When its question was asked, in milliseconds since the epoch.
     pub(crate) asked: u64,
+    /// When a question came up in the middle of it, in milliseconds since the epoch; 0 without one.
+    pub(crate) interposed: u64,
     /// Since when the operation has been worked on without a break, in milliseconds since the epoch; 0 while it is not.
     since: u64,
     /// The time that it was worked on before that, in milliseconds.
@@ -72,6 +74,12 @@ impl Progress {
     fn lose(&mut self, possibly_received: bool) {
         self.doubtful |= possibly_received;
         self.lost = self.lost.saturating_add(u32::from(possibly_received));
+    }
+
+    /// A question came up that a person must answer before it goes on.
+    pub(crate) fn interpose(&mut self, at: Timestamp) {
+        self.pause(at);
+        self.interposed = at.as_millis();
     }
 
     /// Nobody works on it from here on: it waits for a person, or its process stops.

@@ -14,7 +14,7 @@ use segno_secrets::Secret;
 use segno_tools::{ActionTrace, ApiResponse, ToolError};
 
 use segno_core::{
-    AgentRequest, AgentReturn, Answer, EmailReceipt, Failure, MemoryTraversal, ModelReply, Outcome,
+    AgentRequest, AgentReturn, Answer, EmailReceipt, Failure, Gate, MemoryTraversal, ModelReply, Outcome,
     ReplyPart, RunError, ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
 };
 
@@ -176,7 +176,7 @@ impl Secrets {
                 (reason.as_mut(), by)
             }
             Answer::Denied { reason, by } => (reason.as_mut(), by),
-            Answer::Given { value, by } => {
+            Answer::Given { value, by } | Answer::Supplied { value, by } => {
                 self.value(value);
                 (None, by)
             }
@@ -189,6 +189,20 @@ impl Secrets {
             Answer::NotDone { by } => (None, by),
         };
         reason.into_iter().chain(by).for_each(|text| self.text(text));
+    }
+
+    /// Takes every known secret out of a question: a server may repeat what it was sent.
+    pub(crate) fn scrub_gate(&self, gate: &mut Gate) {
+        match gate {
+            Gate::Approval | Gate::Input | Gate::Secret { .. } => {}
+            Gate::InDoubt { reason } => self.text(reason),
+            Gate::Elicitation { requests, request_state } => {
+                requests.values_mut().for_each(|request| self.value(request));
+                if let Some(state) = request_state {
+                    self.text(state);
+                }
+            }
+        }
     }
 
     /// Takes every known secret out of a whole text. Parts of a text go through [`Secrets::stream`].

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segno_mcp::{Answer, Command, Endpoint, Limits, Reach, Values};
+use segno_core::ToolInput;
+use segno_mcp::{Answer, Command, Endpoint, InputRequired, Limits, Reach, Values};
 use segno_net::{Client, Egress, Origin};
 use segno_sandbox::{
     Annotations, CallContext, CallError, CallErrorKind, Received, ToolDescription, ToolOutput,
@@ -26,6 +27,14 @@ pub(crate) enum ToolServer {
     Module(segno_sandbox::ToolServer),
     /// A child process, or a server behind an address.
     Remote(segno_mcp::Server),
+}
+
+/// How a call ended.
+pub(crate) enum Answered {
+    /// With a result.
+    Done(segno_sandbox::Answer),
+    /// With questions, and nothing was done.
+    Asks(InputRequired),
 }
 
 /// Calls for one tenant, or for one run of it.
@@ -86,17 +95,22 @@ impl ToolServer {
 }
 
 impl Session {
-    /// Calls a tool.
+    /// Calls a tool, with the answers to what its server asked before.
     pub(crate) async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
+        input: Option<ToolInput>,
         call: CallContext,
-    ) -> Result<segno_sandbox::Answer, CallError> {
+    ) -> Result<Answered, CallError> {
         match self {
-            Self::Module(session) => session.call(tool, arguments, call).await,
+            Self::Module(session) => session.call(tool, arguments, call).await.map(Answered::Done),
             Self::Remote(session) => {
-                let context = segno_mcp::CallContext::new(call.operation, call.timeout);
+                let mut context = segno_mcp::CallContext::new(call.operation, call.timeout);
+                if let Some(input) = input {
+                    context.input = input.responses;
+                    context.request_state = input.request_state;
+                }
                 match session.call(tool, arguments, context).await.map_err(call_error)? {
                     Answer::Done(output) => {
                         let output = ToolOutput {
@@ -105,22 +119,9 @@ impl Session {
                             is_error: output.is_error,
                             content: output.content,
                         };
-                        Ok(segno_sandbox::Answer { output, denials: Vec::new() })
+                        Ok(Answered::Done(segno_sandbox::Answer { output, denials: Vec::new() }))
                     }
-                    Answer::InputRequired(input) => {
-                        let questions: Vec<&str> = input.requests.keys().map(String::as_str).collect();
-                        Err(CallError {
-                            kind: CallErrorKind::Protocol,
-                            received: Received::Possibly,
-                            server: tool.to_owned(),
-                            message: format!(
-                                "the server asks for input ({}), which is not offered to it",
-                                questions.join(", ").escape_debug()
-                            ),
-                            stderr: String::new(),
-                            denials: Vec::new(),
-                        })
-                    }
+                    Answer::InputRequired(input) => Ok(Answered::Asks(input)),
                 }
             }
         }
@@ -180,6 +181,7 @@ pub(crate) fn remote(
             ..defaults
         },
         answers: None,
+        asks: true,
     })))
 }
 

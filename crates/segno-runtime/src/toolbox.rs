@@ -21,6 +21,7 @@ use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
+use crate::tool_server::Answered;
 
 /// A tool of the workspace: what it is, and who may use it.
 #[derive(Debug, Clone, PartialEq)]
@@ -476,9 +477,19 @@ impl Call<'_> {
         let session = bindings.server(server).await?.open(&tenant, false);
         let context = CallContext { operation: operation.to_string(), timeout: options.timeout };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let answered = session.call(tool, arguments, context).await;
+        let answered = session.call(tool, arguments, None, context).await;
         session.close().await;
-        let output = answered.map_err(|error| no_answer(describe(&error), error.received))?.output;
+        let output = match answered.map_err(|error| no_answer(describe(&error), error.received))? {
+            Answered::Done(answer) => answer.output,
+            Answered::Asks(input) => {
+                let names: Vec<&str> = input.requests.keys().map(String::as_str).collect();
+                let message = format!(
+                    "its server asks for input first ({}), which only a run can wait for: give the tool to an agent",
+                    names.join(", ").escape_debug()
+                );
+                return Err(no_answer(message, Received::No));
+            }
+        };
         let text = if output.structured.is_some() { String::new() } else { output.text };
         Ok(ToolReturn {
             structured: output.structured,

@@ -263,9 +263,9 @@ fn event_of(
     let recorded = match &record.body {
         Body::Resolved { outcome, .. } => Recorded::Outcome(at, outcome.clone()),
         Body::Answered { answer } => Recorded::Answer(at, answer.clone()),
-        Body::Waiting { gate: gate @ (Gate::InDoubt { .. } | Gate::Secret { .. }) } => {
-            Recorded::Gate(at, gate.clone())
-        }
+        Body::Waiting {
+            gate: gate @ (Gate::InDoubt { .. } | Gate::Secret { .. } | Gate::Elicitation { .. }),
+        } => Recorded::Gate(at, gate.clone()),
         Body::Signalled { signal, .. } => return Some((None, Recorded::Event(Event::signal(at, *signal)))),
         _ => return None,
     };

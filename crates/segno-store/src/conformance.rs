@@ -20,9 +20,9 @@ use segno_core::{
 };
 
 use crate::{
-    AcquireError, AppendError, AttemptCause, Body, CreateError, Created, Lease, Message, NewRecord, NewRun,
-    Owner, PostError, ReadError, RecordKind, RunFilter, RunStatus, RunSummary, Snapshot, SnapshotError,
-    Start, Started, Store, WaitingFor,
+    AcquireError, AppendError, AttemptCause, Body, CreateError, Created, Denial, Lease, Message, NewRecord,
+    NewRun, Owner, PostError, ReadError, RecordKind, RunFilter, RunStatus, RunSummary, Snapshot,
+    SnapshotError, Start, Started, Store, WaitingFor,
 };
 
 pub use self::inbox::*;
@@ -197,6 +197,15 @@ pub fn every_kind() -> Vec<NewRecord> {
         outcomes: vec![failed.clone()],
         ask_effects: true,
     };
+    let denied = Body::Denied {
+        server: "risk".into(),
+        denials: vec![Denial {
+            kind: "network".into(),
+            subject: "http://169.254.169.254".into(),
+            reason: "it is not granted".into(),
+            count: 2,
+        }],
+    };
     let handed_off = Body::HandedOff {
         target: "closer".parse().unwrap(),
         run: run_id(8),
@@ -217,6 +226,7 @@ pub fn every_kind() -> Vec<NewRecord> {
             AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true },
             Start::Now,
         ),
+        NewRecord::of(at(17), operation, denied),
         NewRecord::of(at(17), operation, resolved),
         NewRecord::new(at(18), Body::signalled(Signal::Deadline)),
         NewRecord::new(at(19), Body::Completed { response: response(Status::Completed) }),

@@ -76,6 +76,8 @@ pub(crate) const fn has_content(kind: RecordKind) -> bool {
         | RecordKind::Failed
         | RecordKind::Cancelled
         | RecordKind::HandedOff => true,
+        // A guest may ask for an address that holds what it was given.
+        RecordKind::Denied => true,
         // A gate's reason is what a tool's failure said.
         RecordKind::Waiting => true,
         RecordKind::Requested | RecordKind::Attempted | RecordKind::Rebound => false,

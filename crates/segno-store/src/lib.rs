@@ -99,7 +99,9 @@ pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use owner::{Owner, OwnerId};
 pub use progress::Progress;
-pub use record::{AttemptCause, Body, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor};
+pub use record::{
+    AttemptCause, Body, Denial, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
+};
 pub use run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
 pub use sqlite::SqliteStore;
 pub use store::Store;

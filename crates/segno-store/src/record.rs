@@ -103,6 +103,13 @@ pub enum Body {
         /// The answer.
         answer: Answer,
     },
+    /// A tool's server wanted what it is not granted, in the middle of an attempt. The outcome follows. Replays skip it.
+    Denied {
+        /// The server.
+        server: String,
+        /// What it was refused, in order.
+        denials: Vec<Denial>,
+    },
     /// The operation has its outcome.
     Resolved {
         /// The outcome.
@@ -207,6 +214,7 @@ impl Body {
             Self::Attempted { .. } => RecordKind::Attempted,
             Self::Waiting { .. } => RecordKind::Waiting,
             Self::Answered { .. } => RecordKind::Answered,
+            Self::Denied { .. } => RecordKind::Denied,
             Self::Resolved { .. } => RecordKind::Resolved,
             Self::Late { .. } => RecordKind::Late,
             Self::Signalled { .. } => RecordKind::Signalled,
@@ -317,6 +325,19 @@ pub struct WaitingFor {
     pub question: String,
 }
 
+/// Something that a tool's server wanted and was not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// What kind of thing, such as `network` or `file`.
+    pub kind: String,
+    /// What it asked for, in its own words.
+    pub subject: String,
+    /// Why it was refused.
+    pub reason: String,
+    /// How often, one after another.
+    pub count: u64,
+}
+
 macro_rules! record_kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
         /// The kinds of record. The numbers are part of the stored form and never change their meaning.
@@ -372,6 +393,8 @@ record_kinds! {
     Cancelled = 14, "cancelled";
     /// Another agent goes on.
     HandedOff = 15, "handed_off";
+    /// A tool's server wanted what it is not granted.
+    Denied = 16, "denied";
 }
 
 impl std::fmt::Display for RecordKind {

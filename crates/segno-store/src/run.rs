@@ -241,6 +241,7 @@ impl Progress {
                 | Body::Attempted { .. }
                 | Body::Waiting { .. }
                 | Body::Answered { .. }
+                | Body::Denied { .. }
                 | Body::Resolved { .. }
                 | Body::Signalled { .. }
                 | Body::Forked { .. }

@@ -132,6 +132,10 @@ names! {
     SEGNO_SEQ = "segno.seq";
     /// A tool server.
     SEGNO_SERVER = "segno.server";
+    /// What kind of thing a tool's server was refused, such as `network`.
+    SEGNO_DENIED = "segno.denied";
+    /// How often.
+    SEGNO_COUNT = "segno.count";
     /// A signal: `cancel` or `deadline`.
     SEGNO_SIGNAL = "segno.signal";
     /// How it ended: `completed`, `failed`, `cancelled`, `handed_off`; for an operation `resolved` or `abandoned`.
@@ -168,6 +172,8 @@ names! {
     EVENT_ATTEMPT = "segno.attempt";
     /// An operation waits at a gate.
     EVENT_WAITING = "segno.waiting";
+    /// A tool's server wanted what it is not granted.
+    EVENT_DENIED = "segno.denied";
     /// Somebody answered at a gate.
     EVENT_ANSWERED = "segno.answered";
     /// The run received a signal.

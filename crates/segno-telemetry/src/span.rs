@@ -1,5 +1,7 @@
 //! A finished span, and what it is about.
 
+use std::collections::BTreeMap;
+
 use segno_core::{AgentName, OperationId, RunId, Timestamp};
 
 use crate::ids::{SpanId, TraceId};
@@ -191,6 +193,8 @@ pub struct OperationFacts {
     pub cost_nano_usd: u64,
     /// The gates that it waited at, in order.
     pub gates: Vec<&'static str>,
+    /// What a tool's server was refused, by kind, and how often.
+    pub denials: BTreeMap<&'static str, u64>,
 }
 
 /// What is known of one attempt of several.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use segno_core::RunId;
 use segno_runtime::Load;
-use segno_store::{Body, NewRecord, Start};
+use segno_store::{Body, Denial, NewRecord, Start};
 use segno_telemetry::{Metrics, Telemetry, TelemetryConfig};
 
 use support::journal::{CANARY, Journal, generate, operation, outcome, requested, resolved, run};
@@ -133,6 +133,31 @@ fn gauges_and_commits_are_shown() {
     ] {
         assert_eq!(samples.get(name), Some(&value), "{name}: {samples:?}");
     }
+}
+
+#[test]
+fn what_a_tool_was_refused_is_counted_by_kind_and_says_nothing_of_what_it_wanted() {
+    let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
+    let denial = |kind: &str, count| Denial {
+        kind: kind.into(),
+        subject: CANARY.into(),
+        reason: CANARY.into(),
+        count,
+    };
+    let denials = vec![denial("network", 3), denial("file", 1), denial("of a later release", 2)];
+    let mut journal = Journal::root();
+    journal
+        .of(operation(1), requested(1, 0, "tool `risk.score`", Start::Now))
+        .of(operation(1), Body::Denied { server: "risk".into(), denials })
+        .of(operation(1), resolved(outcome("tool"), 1));
+    tell(&telemetry, run(1), &journal.records);
+    let text = telemetry.metrics().encode();
+    let samples = samples(&text);
+    for (kind, count) in [("network", 3.0), ("file", 1.0), ("other", 2.0)] {
+        let name = format!("segno_tool_denials_total{{tool=\"risk.score\",kind=\"{kind}\"}}");
+        assert_eq!(samples.get(&name), Some(&count), "{name}: {samples:?}");
+    }
+    assert!(!text.contains(CANARY));
 }
 
 #[test]

@@ -78,6 +78,26 @@ fn a_run_with_a_model_and_a_tool_that_is_tried_twice_has_these_spans() {
 }
 
 #[test]
+fn a_call_that_its_server_interrupts_with_a_question_is_one_span_with_two_attempts() {
+    let gate = Gate::Elicitation { requests: [("which".into(), json!(CANARY))].into(), request_state: None };
+    let mut journal = Journal::root();
+    journal
+        .of(operation(1), requested(1, 0, "tool `risk.record`", Start::Now))
+        .of(operation(1), Body::Waiting { gate })
+        .of(
+            operation(1),
+            Body::Answered { answer: segno_core::Answer::Supplied { value: json!(CANARY), by: None } },
+        )
+        .of(operation(1), attempted(2, AttemptCause::Answered))
+        .of(operation(1), resolved(outcome("tool"), 2))
+        .completed();
+    let spans = project(run(1), &journal.records);
+    let tool = named(&spans, "execute_tool risk.record");
+    assert_eq!(events(tool), [semconv::EVENT_WAITING, semconv::EVENT_ANSWERED, semconv::EVENT_ATTEMPT]);
+    assert_eq!(names(&spans).iter().filter(|name| name.starts_with("attempt ")).count(), 2);
+}
+
+#[test]
 fn a_gate_is_an_event_and_waiting_for_it_is_no_attempt() {
     let mut journal = Journal::root();
     journal
@@ -196,7 +216,7 @@ fn every_kind_of_request_is_known_by_its_label() {
 }
 
 fn call() -> ToolCall {
-    ToolCall { tool_name: "risk.score".parse().unwrap(), parameters: json!({ "of": CANARY }) }
+    ToolCall { tool_name: "risk.score".parse().unwrap(), parameters: json!({ "of": CANARY }), input: None }
 }
 
 fn completion(fallback: u32) -> ModelCompletion {

@@ -100,7 +100,7 @@ impl Waiting {
             question: waiting.question.clone(),
             schema: waiting.schema.clone(),
             reason: match &waiting.gate {
-                Gate::Approval | Gate::Input | Gate::Secret { .. } => None,
+                Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. } => None,
                 Gate::InDoubt { reason } => Some(reason.clone()),
             },
             arguments: waiting.arguments.clone(),

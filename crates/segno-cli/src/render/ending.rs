@@ -96,7 +96,13 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 }
                 output.note(format_args!("  {resume}{op} --deny --reason \"…\""));
             }
-            Gate::Input => {
+            Gate::Input | Gate::Elicitation { .. } => {
+                if let Some(schema) = &operation.schema {
+                    output.note("  with an answer as JSON that fits");
+                    for line in harmless(&format!("{schema:#}")).lines() {
+                        output.note(format_args!("    {line}"));
+                    }
+                }
                 let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
                 output.note(format_args!("  {resume}{op} --reply \"…\""));
                 output.note(format_args!("  {resume}{op} --reply @FILE"));
@@ -123,7 +129,9 @@ fn headline(operation: &WaitingOperation, width: usize) -> String {
     match (&operation.gate, &operation.tool) {
         (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
         (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
-        (Gate::Input | Gate::Secret { .. }, Some(_)) | (_, None) => brief(&operation.question, width),
+        (Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. }, Some(_)) | (_, None) => {
+            brief(&operation.question, width)
+        }
     }
 }
 

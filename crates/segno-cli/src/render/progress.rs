@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use segno_core::{Gate, MemoryHit, ModelReply, OperationId, Outcome, ReplyPart};
 use segno_runtime::RunEvent;
-use segno_store::{Body, NewRecord, Record};
+use segno_store::{Body, Denial, NewRecord, Record};
 
 use super::output::Output;
 use super::text::{Style, brief, count, gist, harmless, short, styled};
@@ -94,7 +94,9 @@ impl Progress {
                 (format!("{} · {elapsed_ms} ms", outcome_line(outcome, room(output))), style_of(outcome))
             }
             Body::Waiting { gate: Gate::Approval } => ("waits for approval".to_owned(), Some(Style::Yellow)),
-            Body::Waiting { gate: Gate::Input } => ("waits for an answer".to_owned(), Some(Style::Yellow)),
+            Body::Waiting { gate: Gate::Input | Gate::Elicitation { .. } } => {
+                ("waits for an answer".to_owned(), Some(Style::Yellow))
+            }
             Body::Waiting { gate: Gate::InDoubt { reason } } => {
                 (format!("in doubt: {}", brief(reason, room(output))), Some(Style::Yellow))
             }
@@ -103,6 +105,11 @@ impl Progress {
             }
             Body::Attempted { attempt, .. } if *attempt > 1 => {
                 (format!("attempt {attempt}"), Some(Style::Yellow))
+            }
+            Body::Denied { server, denials } => {
+                let words: Vec<String> = denials.iter().map(denial).collect();
+                let line = format!("`{}` was refused {}", harmless(server), words.join(", "));
+                (brief(&line, room(output)), Some(Style::Yellow))
             }
             Body::Answered { .. } => ("answered".to_owned(), None),
             Body::Started(_)
@@ -228,4 +235,10 @@ fn reply_line(reply: &ModelReply, width: usize) -> String {
     } else {
         brief(&format!("calls {}", calls.join(", ")), width)
     }
+}
+
+/// What was refused, and how often.
+fn denial(denial: &Denial) -> String {
+    let times = if denial.count > 1 { format!(" ({} times)", denial.count) } else { String::new() };
+    format!("{} `{}`{times}: {}", denial.kind, harmless(&denial.subject), harmless(&denial.reason))
 }

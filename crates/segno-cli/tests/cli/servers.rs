@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Workspace, photograph};
+use crate::support::{Workspace, guest, photograph};
 
 /// Whether one of the lines begins so.
 fn has_line(text: &str, beginning: &str) -> bool {
@@ -91,4 +91,32 @@ fn a_server_that_is_not_there_is_told() {
     let told = Workspace::guarded().segno(&["servers", "check", "crm"]);
     assert!(told.starts_with("exit code: 2"), "{told}");
     assert!(told.contains("`crm`") && told.contains("risk"), "{told}");
+}
+
+/// An agent with the guest that tries what it is not granted.
+fn probing() -> Workspace {
+    let workspace = Workspace::empty();
+    fs::copy(guest("probe"), workspace.path("probe.wasm")).unwrap();
+    workspace.write("segno.toml", "[servers.probe]\nwasm = \"probe.wasm\"\n");
+    let agent = "name = \"prober\"\nversion = \"1.0.0\"\ndescription = \"Tries.\"\n[tools]\nallow = [\"probe.*\"]\n\
+                 [[steps]]\nid = \"it\"\ntool = \"probe.connect\"\nwith = { at = \"127.0.0.1:9\" }\n[[steps]]\n\
+                 respond = \"{{steps.it.open}}\"\n";
+    workspace.write("agents/prober.toml", agent);
+    workspace
+}
+
+#[test]
+fn what_a_server_was_refused_stands_in_the_journal_before_the_outcome_of_its_call() {
+    let workspace = probing();
+    assert_eq!(workspace.succeed(&["run", "prober", "go"]).trim(), "false");
+    let runs = workspace.json(&["runs"]);
+    let run = runs[0]["run_id"].as_str().unwrap();
+    let shown = workspace.json(&["show", run]);
+    let events = shown["events"].as_array().unwrap();
+    let denied = events.iter().position(|event| event["kind"] == "denied").expect("a denial is recorded");
+    assert_eq!(events[denied]["data"]["server"], "probe", "{}", events[denied]);
+    assert_eq!(events[denied]["data"]["denials"][0]["kind"], "socket", "{}", events[denied]);
+    assert_eq!(events[denied]["operation"], events[denied + 1]["operation"]);
+    assert_eq!(events[denied + 1]["kind"], "resolved");
+    workspace.succeed(&["replay", run]);
 }

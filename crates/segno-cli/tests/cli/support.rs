@@ -48,7 +48,7 @@ impl Workspace {
     /// An agent with a real tool server whose effect waits for a person.
     pub(crate) fn guarded() -> Self {
         let workspace = Self::copy("guarded");
-        fs::copy(guest(), workspace.path("risk.wasm")).unwrap();
+        fs::copy(guest("risk"), workspace.path("risk.wasm")).unwrap();
         // To compile the guest takes seconds, so that all tests share what the first one compiled.
         let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("segno-cli-compiled");
         if shared.is_dir() {
@@ -132,11 +132,11 @@ impl Workspace {
     }
 }
 
-/// The compiled tool server.
-fn guest() -> PathBuf {
+/// A compiled tool server.
+pub(crate) fn guest(name: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tool-servers/target/wasm32-wasip2/release");
     let folder = std::env::var_os("SEGNO_GUESTS").map_or(built, PathBuf::from);
-    let guest = folder.join("risk.wasm");
+    let guest = folder.join(format!("{name}.wasm"));
     assert!(guest.is_file(), "`{}` is missing: build the guests first: cargo xtask guests", guest.display());
     guest
 }

@@ -108,9 +108,11 @@ pub(crate) fn admit_tool(
     arguments: &Value,
 ) -> Result<Admitted, Refusal> {
     let request = match &tool.kind {
-        ToolKind::External | ToolKind::Declarative { .. } => {
-            Request::ToolCall(Arc::new(ToolCall { tool_name: name.clone(), parameters: arguments.clone() }))
-        }
+        ToolKind::External | ToolKind::Declarative { .. } => Request::ToolCall(Arc::new(ToolCall {
+            tool_name: name.clone(),
+            parameters: arguments.clone(),
+            input: None,
+        })),
         ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {
             query: text(arguments, "query")?,
             limit: number(arguments, "limit").unwrap_or(DEFAULT_HITS),

@@ -83,6 +83,7 @@ proptest! {
                     Answer::Approved { edited: None, reason: None, by: None },
                     Answer::Denied { reason: None, by: None },
                     Answer::Given { value: serde_json::Value::Null, by: None },
+                    Answer::Supplied { value: serde_json::Value::Null, by: None },
                     Answer::Done { result: None, by: None },
                     Answer::NotDone { by: None },
                 ] {

@@ -26,6 +26,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
                 GateState::Waiting(Gate::Input) => "input",
                 GateState::Waiting(Gate::InDoubt { .. }) => "in doubt",
                 GateState::Waiting(Gate::Secret { .. }) => "missing secret",
+                GateState::Waiting(Gate::Elicitation { .. }) => "elicitation",
                 GateState::Answered => "answered",
             });
             reached.extend(gates.map(ToOwned::to_owned));
@@ -75,6 +76,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         "completed",
         "cycle_detected",
         "denied",
+        "elicitation",
         "evaluation_failed",
         "fallback model",
         "fallback tool",

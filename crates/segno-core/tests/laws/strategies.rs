@@ -582,12 +582,17 @@ pub(crate) fn stray() -> impl Strategy<Value = (Option<usize>, News)> {
         Just(Gate::Approval),
         Just(Gate::Input),
         text().prop_map(|reason| Gate::InDoubt { reason }),
-        text().prop_map(|name| Gate::Secret { name })
+        text().prop_map(|name| Gate::Secret { name }),
+        (text(), json_value()).prop_map(|(name, request)| Gate::Elicitation {
+            requests: [(name, request)].into(),
+            request_state: None,
+        }),
     ];
     let answer = prop_oneof![
         2 => approval(),
         1 => prop::option::of(json_value()).prop_map(|result| Answer::Done { result, by: None }),
         1 => json_value().prop_map(|value| Answer::Given { value, by: None }),
+        1 => json_value().prop_map(|value| Answer::Supplied { value, by: None }),
         1 => Just(Answer::NotDone { by: None }),
     ];
     let news = prop_oneof![

@@ -3,6 +3,7 @@
 use segno_core::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 /// A configuration and all that its run will meet.
 #[derive(Debug, Clone)]
@@ -88,6 +89,16 @@ impl World {
             news.push(News::Gated { operation: id, gate: Gate::Secret { name: "crm.token".into() } });
             news.push(News::Answered { operation: id, answer });
         }
+        if course.missing && matches!(operation.request, Request::ToolCall(_)) {
+            let question = json!({ "method": "elicitation/create", "params": { "message": "which?" } });
+            let gate = Gate::Elicitation {
+                requests: [("which".to_owned(), question)].into(),
+                request_state: Some("ticket".to_owned()),
+            };
+            let answer = Answer::Supplied { value: json!({ "which": last }), by: None };
+            news.push(News::Gated { operation: id, gate });
+            news.push(News::Answered { operation: id, answer });
+        }
         for answer in &course.doubts {
             news.push(News::Gated {
                 operation: id,
@@ -124,6 +135,7 @@ fn resolves(answer: &Answer, operation: &Operation) -> bool {
         Answer::Approved { .. }
         | Answer::Denied { .. }
         | Answer::Given { .. }
+        | Answer::Supplied { .. }
         | Answer::Done { .. }
         | Answer::NotDone { .. } => true,
     }

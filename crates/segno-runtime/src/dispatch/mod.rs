@@ -290,7 +290,7 @@ fn refused(code: FailureCode, message: String, after: Option<Duration>) -> Attem
         received: Received::No,
         transient: true,
         after,
-        missing: None,
+        gate: None,
     }
 }
 

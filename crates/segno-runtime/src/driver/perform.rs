@@ -1,11 +1,11 @@
 //! Tasks: attempts, timers, child runs, and what the loop waits for.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use segno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolName};
 use segno_sandbox::Received;
-use segno_store::Message;
+use segno_store::{Message, NewRecord};
 use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError};
 use tokio::time::Instant;
@@ -195,7 +195,7 @@ impl Driver {
                     received: Received::Possibly,
                     transient: false,
                     after: None,
-                    missing: None,
+                    gate: None,
                 };
                 Input::Attempted { operation, attempt, result: Err(error) }
             }
@@ -203,6 +203,7 @@ impl Driver {
     }
 
     pub(super) fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
+        self.record_denials();
         match input {
             // Its answer was on the way to this loop, and it has that for its outcome.
             Input::Attempted { operation, .. } if self.given_up.contains(&operation) => Ok(()),
@@ -293,6 +294,19 @@ impl Driver {
                 Ok(())
             }
             Input::Deadline => self.end_by_deadline(),
+        }
+    }
+}
+
+impl Driver {
+    /// Records what tool servers were refused, before what came of their calls. After its end a run takes no more of it.
+    fn record_denials(&mut self) {
+        let noted = std::mem::take(&mut *self.context.denied.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.ended.is_none() {
+            let at = self.now();
+            let records = noted.into_iter().filter(|(operation, _)| self.is_missing(*operation));
+            let records: Vec<_> = records.map(|(id, body)| NewRecord::of(at, id, body)).collect();
+            self.outbox.extend(records);
         }
     }
 }

@@ -187,9 +187,10 @@ impl Driver {
         self.open_gate(operation, Gate::InDoubt { reason })
     }
 
-    fn open_gate(&mut self, operation: OperationId, gate: Gate) -> Result<(), RunFailure> {
+    fn open_gate(&mut self, operation: OperationId, mut gate: Gate) -> Result<(), RunFailure> {
+        self.context.bindings.secrets().scrub_gate(&mut gate);
         let at = self.now();
-        self.progress.entry(operation).or_default().pause(at);
+        self.progress.entry(operation).or_default().interpose(at);
         self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
         self.resume(Event::gated(at, operation, gate))
     }
@@ -233,10 +234,13 @@ impl Driver {
         let cause = AttemptCause::Failed { code, possibly_received };
         let mut now = situation(self.now(), &progress, attempt);
         now.doubtful |= doubt;
-        if let Some(name) = &error.missing
-            && !now.doubtful
+        // Of a call whose key it knows, the server has just said that it waits; of any other that may have been acted on
+        // before, a person must know.
+        let is_known = operation.terms.class.may_repeat();
+        if let Some(gate) = &error.gate
+            && (!now.doubtful || (is_known && matches!(gate, Gate::Elicitation { .. })))
         {
-            return self.open_gate(id, Gate::Secret { name: name.clone() });
+            return self.open_gate(id, gate.clone());
         }
         match policy::after(id, &operation.terms, now, error) {
             policy::Verdict::Again(_) if self.stopping => {

@@ -6,6 +6,7 @@ use segno_core::{
 
 use super::{Driver, HOLD, Input, Running, is_free};
 use crate::compare;
+use crate::elicitation;
 use crate::error::RunFailure;
 use crate::handle::WaitingOperation;
 use crate::start::child_run;
@@ -61,8 +62,9 @@ impl Driver {
     fn expiries(&self) -> impl Iterator<Item = (OperationId, Timestamp)> {
         let limit = self.context.config.limits.answer_timeout_ms;
         self.missing().filter_map(move |operation| match operation.gate {
-            GateState::Waiting(Gate::Approval | Gate::Input) => {
-                let asked = self.progress.get(&operation.id)?.asked;
+            GateState::Waiting(Gate::Approval | Gate::Input | Gate::Elicitation { .. }) => {
+                let progress = self.progress.get(&operation.id)?;
+                let asked = progress.asked.max(progress.interposed);
                 Some((operation.id, Timestamp::from_millis(asked.saturating_add(limit?))))
             }
             // Whether something took place does not become clear by waiting; and a secret that is missing is no answer.
@@ -141,6 +143,10 @@ impl Driver {
             )
             | (Some(GateState::Waiting(Gate::Input)), Answer::Given { .. } | Answer::Denied { .. })
             | (
+                Some(GateState::Waiting(Gate::Elicitation { .. })),
+                Answer::Supplied { .. } | Answer::Denied { .. },
+            )
+            | (
                 Some(GateState::Waiting(Gate::InDoubt { .. })),
                 Answer::Done { .. } | Answer::NotDone { .. },
             ) => true,
@@ -149,6 +155,7 @@ impl Driver {
                 Answer::Approved { .. }
                 | Answer::Denied { .. }
                 | Answer::Given { .. }
+                | Answer::Supplied { .. }
                 | Answer::Done { .. }
                 | Answer::NotDone { .. },
             ) => false,
@@ -176,7 +183,12 @@ impl Driver {
             let Some(operation) = self.missing().find(|operation| operation.id == *id) else { continue };
             let progress = self.progress.get(id).copied().unwrap_or_default();
             match (&operation.gate, &operation.request) {
-                (GateState::Waiting(Gate::Approval | Gate::Input | Gate::Secret { .. }), _) => {
+                (
+                    GateState::Waiting(
+                        Gate::Approval | Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. },
+                    ),
+                    _,
+                ) => {
                     let reason = Some(reason.cloned().unwrap_or_else(|| "it was given up".to_owned()));
                     self.answer(*id, Answer::Denied { reason, by: by.cloned() })?;
                 }
@@ -266,8 +278,9 @@ pub(crate) fn waiting(run: RunId, state: &segno_core::AgentState) -> Vec<Waiting
                 | Request::AgentCall(_)) => Some(compare::payload(request)),
                 Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
             },
-            schema: match &pending.operation.request {
-                Request::Input(input) => input.schema.clone(),
+            schema: match (&pending.operation.request, gate) {
+                (Request::Input(input), _) => input.schema.clone(),
+                (_, Gate::Elicitation { requests, .. }) => Some(elicitation::schema(requests)),
                 _ => None,
             },
         }),

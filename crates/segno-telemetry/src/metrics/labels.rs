@@ -24,6 +24,7 @@ label_sets! {
     OperationLabels { kind: &'static str, code: &'static str }
     AttemptLabels { kind: &'static str, code: &'static str }
     GateLabels { gate: &'static str }
+    DenialLabels { tool: String, kind: &'static str }
     ToolLabels { tool: String, code: &'static str }
     ModelLabels { agent: String, model: String }
     ModelCallLabels { agent: String, model: String, code: &'static str }

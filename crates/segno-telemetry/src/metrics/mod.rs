@@ -47,6 +47,7 @@ struct Inner {
     attempts: Family<AttemptLabels, Counter>,
     late: Family<OperationLabels, Counter>,
     gates: Family<labels::GateLabels, Counter>,
+    denials: Family<labels::DenialLabels, Counter>,
     tool_calls: Family<ToolLabels, Counter>,
     model_calls: Family<ModelCallLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
@@ -177,6 +178,7 @@ impl Inner {
             attempts: Family::default(),
             late: Family::default(),
             gates: Family::default(),
+            denials: Family::default(),
             tool_calls: Family::default(),
             model_calls: Family::default(),
             tokens: Family::default(),
@@ -218,6 +220,11 @@ impl Inner {
         );
         registry.register("late_outcomes", "Outcomes that came too late", self.late.clone());
         registry.register("gates", "Gates that operations waited at", self.gates.clone());
+        registry.register(
+            "tool_denials",
+            "What servers of tools wanted and were not granted, by tool and kind",
+            self.denials.clone(),
+        );
         registry.register("tool_calls", "Tool calls that ended, by tool and code", self.tool_calls.clone());
         registry.register("model_calls", "Model calls that ended, by code", self.model_calls.clone());
         registry.register("model_tokens", "Tokens, as the providers count", self.tokens.clone());
@@ -256,6 +263,10 @@ impl Inner {
         match facts.kind {
             OperationKind::Tool => {
                 let tool = self.tools.label(facts.object.as_deref().unwrap_or(UNKNOWN));
+                for (kind, count) in &facts.denials {
+                    let labels = labels::DenialLabels { tool: tool.clone(), kind };
+                    self.denials.get_or_create(&labels).inc_by(*count);
+                }
                 self.tool_calls.get_or_create(&ToolLabels { tool, code }).inc();
             }
             OperationKind::Chat => {

@@ -1,5 +1,7 @@
 //! What an operation is: its kind, its model, the attributes that are known when it is requested.
 
+use std::collections::BTreeMap;
+
 use segno_core::{
     EffectClass, Mind, ModelSettings, OperationId, Outcome, Price, Purpose, Request, Timestamp,
 };
@@ -220,6 +222,7 @@ impl Asked {
             output_tokens: 0,
             cost_nano_usd: 0,
             gates: Vec::new(),
+            denials: BTreeMap::new(),
         }
     }
 

@@ -300,6 +300,11 @@ impl State {
                     open.waiting(shared, at, gate);
                 }
             }
+            Body::Denied { server, denials } => {
+                if let Some((open, shared)) = self.open(entry) {
+                    open.denied(shared, at, server, denials);
+                }
+            }
             Body::Answered { answer } => {
                 let outcome = answer.outcome();
                 if let Some((open, shared)) = self.open(entry) {

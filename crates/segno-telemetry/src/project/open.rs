@@ -1,7 +1,10 @@
 //! An operation that has no outcome yet: its attempts, its gates, its end.
 
+use std::collections::BTreeMap;
+
 use segno_core::{Answer, Gate, Outcome, Timestamp, Verdict};
-use segno_store::{AttemptCause, Start};
+use segno_runtime::DenialKind;
+use segno_store::{AttemptCause, Denial, Start};
 
 use super::{Asked, Shared, outcome, push_event};
 use crate::ids::SpanId;
@@ -20,6 +23,7 @@ pub(super) struct Open {
     /// The number of the last attempt, those included that were put off.
     attempts: u32,
     gates: Vec<&'static str>,
+    denials: BTreeMap<&'static str, u64>,
     events: Vec<SpanEvent>,
     dropped_events: u32,
 }
@@ -59,6 +63,7 @@ impl Open {
             several: false,
             attempts: u32::from(now),
             gates: Vec::new(),
+            denials: BTreeMap::new(),
             events: Vec::new(),
             dropped_events: 0,
         }
@@ -110,11 +115,13 @@ impl Open {
         let (gate, reason) = match gate {
             Gate::Approval => ("approval", None),
             Gate::Input => ("input", None),
+            // What a server asks may hold whatever it was told.
+            Gate::Elicitation { .. } => ("elicitation", None),
             Gate::InDoubt { reason } => ("in_doubt", Some(reason.as_str())),
             Gate::Secret { name } => ("secret", Some(name.as_str())),
         };
         if let Some(attempt) = &mut self.attempt
-            && matches!(gate, "in_doubt" | "secret")
+            && matches!(gate, "in_doubt" | "secret" | "elicitation")
         {
             attempt.over = Some((at, gate));
         }
@@ -126,6 +133,22 @@ impl Open {
         self.event(at, name::EVENT_WAITING, attributes);
     }
 
+    /// Takes what the tool's server was refused.
+    pub(super) fn denied(&mut self, shared: &Shared, at: Timestamp, server: &str, denials: &[Denial]) {
+        for denial in denials {
+            let known = DenialKind::ALL.iter().map(|kind| kind.as_str()).find(|kind| *kind == denial.kind);
+            let kind = known.unwrap_or("other");
+            *self.denials.entry(kind).or_default() += denial.count;
+            let mut attributes = vec![
+                (name::SEGNO_SERVER, server.into()),
+                (name::SEGNO_DENIED, kind.into()),
+                (name::SEGNO_COUNT, denial.count.into()),
+            ];
+            attributes.extend(shared.said(name::SEGNO_REASON, Some(&denial.reason)));
+            self.event(at, name::EVENT_DENIED, attributes);
+        }
+    }
+
     /// Takes an answer at a gate.
     pub(super) fn answered(&mut self, shared: &Shared, at: Timestamp, answer: &Answer) {
         let (answer, by, reason, edited) = match answer {
@@ -133,6 +156,7 @@ impl Open {
             Answer::Denied { reason, by } => ("denied", by, reason.as_deref(), None),
             Answer::Done { by, .. } => ("done", by, None, None),
             Answer::Given { by, .. } => ("given", by, None, None),
+            Answer::Supplied { by, .. } => ("supplied", by, None, None),
             Answer::NotDone { by } => ("not_done", by, None, None),
         };
         if let Some(Verdict::Valid { arguments }) = edited
@@ -158,6 +182,7 @@ impl Open {
     ) {
         let mut facts = self.asked.facts(shared);
         facts.gates = std::mem::take(&mut self.gates);
+        facts.denials = std::mem::take(&mut self.denials);
         facts.attempts = self.attempts;
         let mut attributes = std::mem::take(&mut self.asked.attributes);
         let mut status = None;

@@ -259,7 +259,7 @@ impl Guarantees {
             return Err("a start is the first record, and no other".into());
         }
         match &record.body {
-            Body::Started(_) | Body::Rebound { .. } | Body::Forked { .. } => Ok(()),
+            Body::Started(_) | Body::Rebound { .. } | Body::Forked { .. } | Body::Denied { .. } => Ok(()),
             Body::Signalled { .. } => {
                 line.signalled = true;
                 Ok(())
@@ -370,7 +370,9 @@ impl Guarantees {
                     Gate::Approval => Question::Approval,
                     Gate::Input => Question::Input,
                     Gate::InDoubt { .. } => Question::InDoubt,
-                    Gate::Secret { .. } => return Err("nothing here needs a secret".into()),
+                    Gate::Secret { .. } | Gate::Elicitation { .. } => {
+                        return Err("nothing here needs a secret or is asked by a server".into());
+                    }
                 };
                 if op.gate.replace(question).is_some() {
                     return Err("it waited already".into());
@@ -393,7 +395,7 @@ impl Guarantees {
                         | (Some(Question::InDoubt), Answer::Done { .. } | Answer::NotDone { .. })
                 );
                 match answer {
-                    Answer::Approved { .. } => op.approved = true,
+                    Answer::Approved { .. } | Answer::Supplied { .. } => op.approved = true,
                     Answer::Denied { .. } => (op.denied, op.settled) = (true, true),
                     Answer::Given { .. } | Answer::Done { .. } => op.settled = true,
                     Answer::NotDone { .. } => {

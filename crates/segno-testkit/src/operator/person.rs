@@ -29,7 +29,9 @@ impl Operator {
                 Gate::Approval => Settlement::Approve { edited: None, reason: None },
                 Gate::Input if self.random.chance(200) => Settlement::Deny { reason: None },
                 Gate::Input => Settlement::Give { value: json!("so be it") },
-                Gate::Secret { .. } => Settlement::Approve { edited: None, reason: None },
+                Gate::Secret { .. } | Gate::Elicitation { .. } => {
+                    Settlement::Approve { edited: None, reason: None }
+                }
                 Gate::InDoubt { .. } => {
                     let done = self.world.judge(|guarantees| {
                         guarantees.took_place(run, id).map(|done| done.then(|| guarantees.reply_of(run, id)))

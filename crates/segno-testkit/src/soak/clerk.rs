@@ -29,7 +29,7 @@ pub(super) async fn answers(
             Gate::Approval => Settlement::Approve { edited: None, reason: None },
             Gate::Input => Settlement::Deny { reason: None },
             // No agent here has a secret, so that nothing waits for one.
-            Gate::Secret { .. } => continue,
+            Gate::Secret { .. } | Gate::Elicitation { .. } => continue,
             Gate::InDoubt { .. } => match outside.book().took_place(waiting.run, waiting.operation) {
                 None => continue,
                 Some(None) => Settlement::NotDone,

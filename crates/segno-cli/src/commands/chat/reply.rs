@@ -180,6 +180,7 @@ impl Chat<'_, '_> {
         let prompt = match waiting.gate {
             Gate::Approval => "[y]es, [n]o or a reason against it: ",
             Gate::Input => "answer: ",
+            Gate::Elicitation { .. } => "answer as JSON: ",
             Gate::InDoubt { .. } => "did it take place, [y]es or [n]o: ",
             Gate::Secret { .. } => "is it there now, [y]es or [n]o: ",
         };
@@ -190,7 +191,9 @@ impl Chat<'_, '_> {
             return Some(match (&waiting.gate, answer.as_str()) {
                 (_, "") => continue,
                 (_, "/quit" | "/exit") => return None,
-                (Gate::Input, _) => Settlement::Give { value: Value::String(line.to_owned()) },
+                (Gate::Input | Gate::Elicitation { .. }, _) => {
+                    Settlement::Give { value: Value::String(line.to_owned()) }
+                }
                 (Gate::Approval | Gate::Secret { .. }, "y" | "yes") => {
                     Settlement::Approve { edited: None, reason: None }
                 }

@@ -169,7 +169,7 @@ fn allowed<'c>(config: &'c AgentConfig, place: Place<'_>, name: &ToolName) -> Re
 
 fn tool_call(name: &ToolName, tool: &Tool, parameters: Value, asked: bool) -> Draft {
     let gate = if asked || tool.approve { GateState::Waiting(Gate::Approval) } else { GateState::Open };
-    let call = ToolCall { tool_name: name.clone(), parameters };
+    let call = ToolCall { tool_name: name.clone(), parameters, input: None };
     Draft { request: Request::ToolCall(Arc::new(call)), terms: tool.terms(), gate }
 }
 
