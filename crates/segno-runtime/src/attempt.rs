@@ -456,7 +456,7 @@ fn send(events: &broadcast::Sender<RunEvent>, operation: OperationId, attempt: u
 fn asks(input: InputRequired) -> AttemptError {
     let asked = "its server asks for more before it goes on".to_owned();
     match elicitation::gate(input) {
-        Ok(gate) => AttemptError { gate: Some(gate), ..certain(FailureCode::Protocol, asked) },
+        Ok(gate) => AttemptError { gate: Some(gate.into()), ..certain(FailureCode::Protocol, asked) },
         Err(message) => certain(FailureCode::Protocol, message),
     }
 }

@@ -135,7 +135,7 @@ impl Bindings {
                 let missing = matches!(error, SecretUnavailable::NotStored { .. }).then(|| name.clone());
                 let message = format!("the key of the model `{model}` cannot be read: {error}");
                 return Err(AttemptError {
-                    gate: missing.map(|name| Gate::Secret { name }),
+                    gate: missing.map(|name| Gate::Secret { name }.into()),
                     ..certain(FailureCode::Unavailable, message)
                 });
             }

@@ -118,7 +118,7 @@ impl Attempt {
             };
             let message = format!("the secret `{written}` cannot be read: {error}");
             AttemptError {
-                gate: missing.map(|name| Gate::Secret { name }),
+                gate: missing.map(|name| Gate::Secret { name }.into()),
                 ..certain(FailureCode::Unavailable, message)
             }
         })

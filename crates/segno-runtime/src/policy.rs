@@ -28,7 +28,7 @@ pub(crate) struct AttemptError {
     pub(crate) after: Option<Duration>,
     /// What must be settled before it can go on: a secret that is not in the store, a question of the server. Nothing took
     /// place then.
-    pub(crate) gate: Option<Gate>,
+    pub(crate) gate: Option<Box<Gate>>,
 }
 
 /// What to do after an attempt without an answer.

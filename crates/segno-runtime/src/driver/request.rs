@@ -238,9 +238,9 @@ impl Driver {
         // before, a person must know.
         let is_known = operation.terms.class.may_repeat();
         if let Some(gate) = &error.gate
-            && (!now.doubtful || (is_known && matches!(gate, Gate::Elicitation { .. })))
+            && (!now.doubtful || (is_known && matches!(**gate, Gate::Elicitation { .. })))
         {
-            return self.open_gate(id, gate.clone());
+            return self.open_gate(id, (**gate).clone());
         }
         match policy::after(id, &operation.terms, now, error) {
             policy::Verdict::Again(_) if self.stopping => {
