@@ -22,6 +22,7 @@ use crate::declared::Endpoints;
 use crate::dispatch::{Dispatcher, Load, Target};
 use crate::error::{EngineError, OpenError};
 use crate::handle::{RunEnd, RunEvent};
+use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
 use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
@@ -43,6 +44,7 @@ struct Inner {
     owners: Owners,
     dispatcher: Dispatcher,
     endpoints: Endpoints,
+    refreshes: Refreshes,
     clock: Arc<dyn Clock>,
     observers: Vec<Arc<dyn Observer>>,
 }
@@ -66,8 +68,8 @@ impl Inner {
             ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
-        let endpoints = Endpoints::default();
-        Self { workspace, bindings, store, owners, dispatcher, endpoints, clock, observers }
+        let (endpoints, refreshes) = (Endpoints::default(), Refreshes::default());
+        Self { workspace, bindings, store, owners, dispatcher, endpoints, refreshes, clock, observers }
     }
 }
 
@@ -394,6 +396,11 @@ impl Engine {
     /// The clients of declarative tools.
     pub(crate) fn endpoints(&self) -> &Endpoints {
         &self.inner.endpoints
+    }
+
+    /// Who refreshes access in this process.
+    pub(crate) fn refreshes(&self) -> &Refreshes {
+        &self.inner.refreshes
     }
 
     /// Who this process is, to own a run.
