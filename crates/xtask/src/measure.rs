@@ -11,10 +11,11 @@ use anyhow::Context as _;
 use crate::build;
 use crate::process::{cargo, perform, read, root};
 
-/// The crash tests, as `cargo test` runs them, with everything that they say.
+/// The crash tests, as `cargo test` runs them, with everything that they say. Of the whole workspace, as everywhere: for a
+/// part of it other features are chosen, and all that it needs is built once more.
 fn crash_tests(instants: Option<u64>, seed: Option<u64>) -> Command {
     let mut command = cargo();
-    command.args(["test", "--locked", "-p", "segno-runtime", "--test", "crash", "--", "--nocapture"]);
+    command.args(["test", "--locked", "--workspace", "--test", "crash", "--", "--nocapture"]);
     for (name, number) in [("SEGNO_CRASH_INSTANTS", instants), ("SEGNO_CRASH_SEED", seed)] {
         if let Some(number) = number {
             command.env(name, number.to_string());
@@ -37,7 +38,7 @@ pub(crate) fn crash(instants: Option<u64>, seed: Option<u64>) -> anyhow::Result<
 /// # Errors
 /// A promise did not hold, memory grew, or the program could not be built.
 pub(crate) fn soak(arguments: &[OsString]) -> anyhow::Result<()> {
-    let run = ["run", "--locked", "--quiet", "-p", "segno-testkit", "--example", "soak", "--"];
+    let run = ["run", "--locked", "--quiet", "--example", "soak", "--"];
     // The C library keeps memory apart for each thread, and the threads of a soak come and go with its processes: with
     // one arena for all of them, what is measured is what is in use. Other systems ignore it.
     perform(cargo().args(run).args(arguments).env("MALLOC_ARENA_MAX", "1"))
@@ -51,7 +52,7 @@ pub(crate) fn budget(suspended: Option<u64>) -> anyhow::Result<()> {
     build::guests()?;
     eprintln!("building …");
     // Together, so that what they share is built once.
-    let parts = ["-p", "segno-cli", "-p", "segno-testkit", "--bin", "segno", "--example", "budget"];
+    let parts = ["--workspace", "--bin", "segno", "--example", "budget"];
     perform(cargo().args(["build", "--release", "--locked"]).args(parts))?;
     let target = target()?;
     let root = root();
@@ -66,7 +67,7 @@ pub(crate) fn budget(suspended: Option<u64>) -> anyhow::Result<()> {
     fs::write(&killed, said).with_context(|| format!("cannot write `{}`", killed.display()))?;
 
     eprintln!("measuring the core …");
-    perform(cargo().args(["bench", "--locked", "-p", "segno-core", "--bench", "step"]))?;
+    perform(cargo().args(["bench", "--locked", "--workspace", "--bench", "step"]))?;
 
     let release = target.join("release");
     let mut table = Command::new(release.join("examples").join(program("budget")));
