@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use segno_memory::{ExportError, ImportError, MemoryError};
 use segno_runtime::{
-    ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError,
+    ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
+    ServerAccessError, ToolboxError,
 };
 use segno_store::{AcquireError, CreateError, PostError, ReadError};
 use segno_workspace::Diagnostic;
@@ -34,6 +35,8 @@ pub(crate) enum Error {
     NoSecret { name: String },
     #[error(transparent)]
     Consent(Box<ConsentError>),
+    #[error(transparent)]
+    Access(Box<ServerAccessError>),
     #[error("no browser can come back to the port {port} of this machine")]
     Listen { port: u16, source: io::Error },
     #[error("nobody answered within {seconds} s")]
@@ -151,6 +154,15 @@ impl From<ConsentError> for Error {
     }
 }
 
+impl From<ServerAccessError> for Error {
+    fn from(error: ServerAccessError) -> Self {
+        match error {
+            ServerAccessError::Open(error) => Self::Open(error),
+            error => Self::Access(Box::new(error)),
+        }
+    }
+}
+
 impl From<ToolboxError> for Error {
     fn from(error: ToolboxError) -> Self {
         match error {
@@ -202,6 +214,7 @@ impl Error {
             }
             Self::Secret(_) => bad_input("secret"),
             Self::Consent(error) => Class { help: auth::help(error), ..consent(error) },
+            Self::Access(error) => access(error),
             Self::Listen { .. } => bad_input("port")
                 .with_help("name a free one with `--port`, or paste the address: `--no-listen`"),
             Self::NoConsent { .. } => failed("no_consent")
@@ -365,6 +378,13 @@ fn consent(error: &ConsentError) -> Class {
         ConsentError::Denied { .. } => Class::new(Exit::Failed, "no_consent"),
         ConsentError::NoTokens { .. } => Class::new(Exit::Failed, "no_tokens"),
         ConsentError::UnknownToolkit { .. } => Class::new(Exit::BadInput, "unknown_tool"),
+        _ => Class::new(Exit::BadInput, "consent"),
+    }
+}
+
+fn access(error: &ServerAccessError) -> Class {
+    match error {
+        ServerAccessError::Access { .. } => Class::new(Exit::Failed, "no_consent"),
         _ => Class::new(Exit::BadInput, "consent"),
     }
 }

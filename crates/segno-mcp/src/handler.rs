@@ -31,6 +31,12 @@ impl Handler {
         Self { server: server.into(), answers, changed: Arc::default() }
     }
 
+    /// Notes that the tools have changed.
+    pub(crate) fn note_changed(&self) {
+        tracing::debug!(server = &*self.server, "its tools have changed");
+        self.changed.store(true, Ordering::Release);
+    }
+
     /// Whether the tools have changed since this was asked last.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::AcqRel)
@@ -79,8 +85,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        tracing::debug!(server = &*self.server, "its tools have changed");
-        self.changed.store(true, Ordering::Release);
+        self.note_changed();
     }
 }
 

@@ -9,14 +9,13 @@ use tokio::sync::{OnceCell, broadcast};
 use segno_core::{
     AgentConfig, Budget, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit,
     MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
-    Request, RunId, Terms, ToolCall, ToolName, ToolReturn, Toolbox, Transcript, TraversedEntity,
-    TraversedRelation,
+    Request, RunId, Terms, ToolCall, ToolName, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
 use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use segno_sandbox::{CallContext, CallErrorKind, Received};
+use segno_sandbox::{CallContext, CallError, CallErrorKind, Received};
 use segno_store::{Parent, Started};
 use serde_json::Value;
 
@@ -28,7 +27,7 @@ use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tool::{Invocation, Tool};
-use crate::tool_server::Session;
+use crate::tool_server::{Session, returned};
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -52,6 +51,8 @@ pub(crate) struct RunContext {
     pub(crate) events: broadcast::Sender<RunEvent>,
     /// Read when it is first needed.
     pub(crate) heritage: OnceCell<Heritage>,
+    /// The run above all others; read when it is first needed.
+    pub(crate) root: OnceCell<RunId>,
 }
 
 /// What the start of a run says that child runs and the run after a handoff take over.
@@ -91,6 +92,20 @@ impl RunContext {
     pub(crate) async fn heritage(&self) -> Result<&Heritage, EngineError> {
         let read = || async { Ok(Heritage::of(&self.engine.started(self.run).await?)) };
         self.heritage.get_or_try_init(read).await
+    }
+
+    /// The trace that an operation belongs to, where somebody traces. A call does not fail for want of it.
+    async fn traceparent(&self, operation: OperationId) -> Option<String> {
+        let observers = self.engine.observers();
+        if observers.is_empty() {
+            return None;
+        }
+        let find = || async {
+            let parent = self.heritage().await?.parent.map(|parent| parent.run);
+            self.engine.root(self.run, parent).await
+        };
+        let root = *self.root.get_or_try_init(find).await.ok()?;
+        observers.iter().find_map(|observer| observer.traceparent(root, self.run, operation))
     }
 }
 
@@ -349,42 +364,49 @@ impl Attempt {
         timeout: Duration,
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
-        let context = CallContext { operation: self.operation.to_string(), timeout };
-        let answer = session.call(tool, arguments, context).await.map_err(|error| {
-            let code = match error.kind {
-                CallErrorKind::Timeout => FailureCode::Timeout,
-                CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
-                CallErrorKind::Protocol => FailureCode::Protocol,
-                CallErrorKind::Overloaded => FailureCode::Overloaded,
-                CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
-                _ => FailureCode::Unavailable,
-            };
-            // A refusal is an answer: the server said that it did not process the call. The same call again would be
-            // refused again.
-            let refused = matches!(error.kind, CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool);
-            let received = if refused { Received::No } else { error.received };
-            let mut message = error.to_string();
-            if !error.stderr.is_empty() {
-                message.push_str("; it last wrote: ");
-                message.push_str(&error.stderr);
+        let traceparent = self.context.traceparent(self.operation).await;
+        let context = CallContext { operation: self.operation.to_string(), timeout, traceparent };
+        let answer = match session.call(tool, arguments, context).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
+                let missing = match error.kind {
+                    CallErrorKind::Unauthorized => session.missing(server).await,
+                    _ => None,
+                };
+                return Err(AttemptError { missing, ..no_answer(&error) });
             }
-            AttemptError {
-                failure: Failure::new(code, message),
-                received,
-                transient: !refused,
-                after: None,
-                missing: None,
-            }
-        })?;
-        let output = answer.output;
-        let text = if output.structured.is_some() { String::new() } else { output.text };
-        Ok(Outcome::ToolReturned(ToolReturn {
-            structured: output.structured,
-            text,
-            is_error: output.is_error,
-            ..ToolReturn::default()
-        }))
+        };
+        let promised = self.context.toolbox.tools.get(&call.tool_name);
+        let schema = promised.and_then(|tool| tool.output_schema.as_ref());
+        Ok(Outcome::ToolReturned(returned(&call.tool_name, schema, answer.output)))
     }
+}
+
+/// What it means that a server gave no answer.
+fn no_answer(error: &CallError) -> AttemptError {
+    let code = match error.kind {
+        CallErrorKind::Timeout => FailureCode::Timeout,
+        CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
+        CallErrorKind::Protocol => FailureCode::Protocol,
+        CallErrorKind::Overloaded => FailureCode::Overloaded,
+        CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
+        _ => FailureCode::Unavailable,
+    };
+    // A refusal is an answer: the server said that it did not process the call. The same call again would be refused
+    // again.
+    let refused = matches!(
+        error.kind,
+        CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool | CallErrorKind::Unauthorized
+    );
+    let received = if refused { Received::No } else { error.received };
+    let mut message = error.to_string();
+    if !error.stderr.is_empty() {
+        message.push_str("; it last wrote: ");
+        message.push_str(&error.stderr);
+    }
+    let failure = Failure::new(code, message);
+    AttemptError { failure, received, transient: !refused, after: None, missing: None }
 }
 
 /// Streams a model's text to whoever listens, without secrets.

@@ -333,12 +333,18 @@ impl Engine {
         if self.observers().is_empty() {
             return Ok(Watches::default());
         }
+        let root = self.root(run, parent).await?;
+        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
+    }
+
+    /// The run above this one and all others above that; itself where there is none.
+    pub(crate) async fn root(&self, run: RunId, parent: Option<RunId>) -> Result<RunId, EngineError> {
         let (mut root, mut above) = (run, parent);
         while let Some(parent) = above {
             root = parent;
             above = self.store().summary(parent).await?.parent;
         }
-        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
+        Ok(root)
     }
 
     pub(crate) fn dispatcher(&self) -> &Dispatcher {
@@ -447,6 +453,7 @@ impl Engine {
             scopes: ScopeResolver.resolve(&principal, scope),
             events,
             heritage: OnceCell::new(),
+            root: OnceCell::new(),
         };
         Ok((Arc::new(context), reader))
     }

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod access;
 mod answers;
 mod archive;
 mod attempt;
@@ -55,6 +56,7 @@ mod upkeep;
 mod with_config;
 mod worker;
 
+pub use access::{ServerAccessError, ServerConsent};
 pub use clock::{Clock, SystemClock};
 pub use compare::Change;
 pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};

@@ -8,9 +8,9 @@ use super::{DocumentArgs, Format};
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AuthArgs {
-    /// The toolkit, whose `auth` is `oauth2`
+    /// The toolkit, whose `auth` is `oauth2`, or the tool server, which has `[servers.NAME.oauth]`
     pub(crate) name: String,
-    /// The tenant for whom access is given
+    /// The tenant for whom access to a toolkit is given; access to a tool server counts for all
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: String,
     /// Do not wait for the browser: paste the address that it was sent to, as one does where it runs on another machine
@@ -38,4 +38,5 @@ from then on, is refreshed there, and is in no journal.
 
 Examples:
   segno auth google_calendar
-  segno auth google_calendar --tenant acme --no-listen";
+  segno auth google_calendar --tenant acme --no-listen
+  segno auth tickets";

@@ -86,7 +86,7 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
         output.note(match &operation.gate {
             Gate::Secret { name } => match SecretGiver::of(name) {
                 SecretGiver::Value { .. } => "put it into the secret store, and go on",
-                SecretGiver::Toolkit { .. } => "give access, and go on",
+                SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
             },
             Gate::Approval | Gate::Input | Gate::InDoubt { .. } => "go on with one of",
         });

@@ -124,7 +124,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<(String, String)>>) -> std::io::
 }
 
 /// Asks for a page as a browser does; returns its status line and where it leads.
-fn browse(address: &str) -> (String, Option<String>) {
+pub(crate) fn browse(address: &str) -> (String, Option<String>) {
     let url: url::Url = address.parse().unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
     let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
@@ -135,9 +135,12 @@ fn browse(address: &str) -> (String, Option<String>) {
     (answer.lines().next().unwrap().to_owned(), location)
 }
 
-/// Starts `segno auth`, and reads the address that it writes.
-fn ask(workspace: &Workspace, args: &[&str]) -> (Child, BufReader<std::process::ChildStderr>, String) {
-    let mut command = workspace.command(&[&["auth", "google_calendar"], args].concat());
+/// Starts `segno` with these arguments, and reads the address that it writes.
+pub(crate) fn ask(
+    workspace: &Workspace,
+    args: &[&str],
+) -> (Child, BufReader<std::process::ChildStderr>, String) {
+    let mut command = workspace.command(args);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(child.stderr.take().unwrap());
@@ -150,7 +153,10 @@ fn ask(workspace: &Workspace, args: &[&str]) -> (Child, BufReader<std::process::
     }
 }
 
-fn end(mut child: Child, mut words: BufReader<std::process::ChildStderr>) -> (Option<i32>, String) {
+pub(crate) fn end(
+    mut child: Child,
+    mut words: BufReader<std::process::ChildStderr>,
+) -> (Option<i32>, String) {
     let mut rest = String::new();
     words.read_to_string(&mut rest).unwrap();
     (child.wait().unwrap().code(), rest)
@@ -171,7 +177,7 @@ fn a_run_waits_for_consent_and_goes_on_with_it() {
           segno auth google_calendar
           segno resume [SHORT]
         ");
-    let (child, words, address) = ask(&workspace, &[]);
+    let (child, words, address) = ask(&workspace, &["auth", "google_calendar"]);
     let (_, back) = browse(&address);
     let back = back.unwrap();
     // Somebody who makes a browser come by with another state is turned away, and the wait goes on.
@@ -211,7 +217,7 @@ fn a_run_waits_for_consent_and_goes_on_with_it() {
 fn without_a_browser_here_the_address_is_pasted() {
     let service = Service::start();
     let workspace = service.workspace();
-    let (mut child, words, address) = ask(&workspace, &["--no-listen", "--json"]);
+    let (mut child, words, address) = ask(&workspace, &["auth", "google_calendar", "--no-listen", "--json"]);
     let (_, back) = browse(&address);
     let mut input = child.stdin.take().unwrap();
     writeln!(input, "what is this\n{address}\n{}", back.unwrap()).unwrap();
@@ -231,7 +237,7 @@ fn without_a_browser_here_the_address_is_pasted() {
 fn a_person_who_says_no_gives_nothing() {
     let service = Service::start();
     let workspace = service.workspace();
-    let (child, words, address) = ask(&workspace, &[]);
+    let (child, words, address) = ask(&workspace, &["auth", "google_calendar"]);
     let (_, back) = browse(&address);
     let no = back.unwrap().replace("code=a-code", "error=access_denied");
     assert!(browse(&no).0.contains("200"));

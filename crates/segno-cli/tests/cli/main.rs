@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod auth;
+mod auth_server;
 mod bench;
 mod chat;
 mod check;

@@ -284,6 +284,7 @@ fn told(outcome: &ToolOutcome) -> Outcome {
         text: if plain { String::new() } else { outcome.model_text() },
         is_error: !outcome.ok,
         actions: outcome.actions.clone(),
+        violations: Vec::new(),
     })
 }
 

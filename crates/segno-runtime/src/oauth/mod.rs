@@ -32,17 +32,22 @@ pub enum SecretGiver {
         /// For which tenant.
         tenant: String,
     },
+    /// The consent of a person, for a tool server.
+    Server {
+        /// The server.
+        server: String,
+    },
 }
 
 impl SecretGiver {
     /// Tells from a secret's name what gives it.
     pub fn of(name: &str) -> Self {
-        let consent = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('.'));
-        match consent {
+        let Some(consent) = name.strip_prefix(PREFIX) else { return Self::Value { name: name.to_owned() } };
+        match consent.rsplit_once('.') {
             Some((tenant, toolkit)) => {
                 Self::Toolkit { toolkit: toolkit.to_owned(), tenant: tenant.to_owned() }
             }
-            None => Self::Value { name: name.to_owned() },
+            None => Self::Server { server: consent.to_owned() },
         }
     }
 }
@@ -52,6 +57,7 @@ impl fmt::Display for SecretGiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value { name } => write!(f, "segno secret put {name}"),
+            Self::Server { server } => write!(f, "segno auth {server}"),
             Self::Toolkit { toolkit, tenant } if tenant == crate::bindings::DEFAULT_TENANT => {
                 write!(f, "segno auth {toolkit}")
             }
@@ -75,6 +81,7 @@ mod tests {
         let command = |name: &str| SecretGiver::of(name).to_string();
         assert_eq!(command("crm.token"), "segno secret put crm.token");
         assert_eq!(command(&secret_name("default", "google_calendar")), "segno auth google_calendar");
+        assert_eq!(command(&crate::access::secret_name("tickets")), "segno auth tickets");
         assert_eq!(command(&secret_name("a.b", "crm")), "segno auth crm --tenant a.b");
     }
 }

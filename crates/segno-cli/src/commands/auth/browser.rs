@@ -11,11 +11,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use segno_runtime::Consent;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use url::Url;
+
+use super::question::Question;
 
 /// The path that the browser is sent to.
 const PATH: &str = "/callback";
@@ -52,14 +53,14 @@ impl Browser {
     }
 
     /// The address that answers the question. What else comes is refused, and changes nothing.
-    pub(super) async fn answer(self, consent: &Consent) -> Url {
+    pub(super) async fn answer(self, question: &Question) -> Url {
         let base = redirect(self.port);
         let (sender, mut visits) = mpsc::channel::<Visit>(CONNECTIONS);
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
                 Some(visit) = visits.recv() => {
-                    let is_answer = consent.accepts(&visit.url).is_ok();
+                    let is_answer = question.accepts(&visit.url).is_ok();
                     let _ = visit.verdict.send(is_answer);
                     if is_answer {
                         // The page is shown before the process goes on, and ends.

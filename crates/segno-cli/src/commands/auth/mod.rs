@@ -1,16 +1,18 @@
 //! `segno auth`: a person gives access by consent, and runs that wait for it go on.
 
 mod browser;
+mod question;
 
 use std::io::{self, BufRead as _};
 use std::time::Duration;
 
-use segno_runtime::{Consent, ConsentError, Consented, Engine};
+use segno_runtime::{ConsentError, Consented};
 use serde_json::json;
 use tokio::sync::mpsc;
 use url::Url;
 
 use self::browser::Browser;
+use self::question::Question;
 use super::{Context, secret};
 use crate::args::{AuthArgs, Format};
 use crate::error::Error;
@@ -32,36 +34,31 @@ pub(super) async fn auth(args: &AuthArgs, context: &mut Context<'_>) -> Result<E
         }
     };
     let port = browser.as_ref().map_or(args.port.unwrap_or(UNHEARD_PORT), Browser::port);
-    let consent = ask(args, &engine, &browser::redirect(port)).await?;
+    let question = Question::ask(args, &engine, &browser::redirect(port)).await?;
     context
         .output
-        .note(format_args!("open this address in a browser, and agree there:\n\n  {}\n", consent.url()));
+        .note(format_args!("open this address in a browser, and agree there:\n\n  {}\n", question.url()));
     context.output.stderr.flush();
     let answered = match browser {
         Some(browser) => {
             context.output.note("waiting for the browser");
-            tokio::time::timeout(patience, browser.answer(&consent)).await.map(Some)
+            tokio::time::timeout(patience, browser.answer(&question)).await.map(Some)
         }
         None => {
             context.output.note("it ends at an address that does not open: paste that address here");
-            tokio::time::timeout(patience, pasted(&consent, context)).await
+            tokio::time::timeout(patience, pasted(&question, context)).await
         }
     };
     let seconds = args.timeout.get();
     let answered = answered.map_err(|_| Error::NoConsent { seconds })?.ok_or(Error::NothingPasted)?;
-    let consented = engine.take_consent(consent, &answered).await?;
+    let consented = question.take(&engine, &answered).await?;
     let told = secret::tell_runs(&engine).await?;
     tell(args, &consented, told, context);
     Ok(Exit::Done)
 }
 
-/// Finds out what has this name, and asks for access to it.
-async fn ask(args: &AuthArgs, engine: &Engine, redirect: &Url) -> Result<Consent, Error> {
-    Ok(engine.ask_consent(&args.name, &args.tenant, redirect).await?)
-}
-
 /// The first line that answers the question; none at the end of the input.
-async fn pasted(consent: &Consent, context: &mut Context<'_>) -> Option<Url> {
+async fn pasted(question: &Question, context: &mut Context<'_>) -> Option<Url> {
     let (sender, mut lines) = mpsc::channel(1);
     // Nobody waits for this thread: a read of the terminal cannot be stopped.
     std::thread::spawn(move || {
@@ -77,8 +74,7 @@ async fn pasted(consent: &Consent, context: &mut Context<'_>) -> Option<Url> {
             continue;
         }
         let read = line.parse::<Url>().map_err(|error| error.to_string());
-        let read =
-            read.and_then(|url| consent.accepts(&url).map(|()| url).map_err(|error| error.to_string()));
+        let read = read.and_then(|url| question.accepts(&url).map(|()| url));
         match read {
             Ok(url) => return Some(url),
             // What was pasted may hold a code: it is not shown.
