@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::driver::waiting;
 use crate::error::EngineError;
 use crate::handle::{GateInput, Settlement, WaitingOperation};
+use crate::oauth::SecretGiver;
 
 /// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
 pub(crate) fn check(
@@ -82,9 +83,10 @@ pub(crate) fn check(
                 | Settlement::NotDone,
             ) => {
                 return Err(failed(format!(
-                    "operation {} needs the secret `{name}`: put it there with `segno secret put {name}`, and resume \
-                     the run without an answer; or `--deny`",
-                    one.operation
+                    "operation {} needs the secret `{name}`: give it with `{}`, and resume the run without an answer; or \
+                     `--deny`",
+                    one.operation,
+                    SecretGiver::of(name)
                 )));
             }
             (

@@ -7,7 +7,7 @@ use std::time::Duration;
 use segno_core::{AgentRequest, FailureCode, Gate, Outcome, RunId, Timestamp, ToolKind, ToolName};
 use segno_net::{Client, Egress, Origin};
 use segno_secrets::{Put, Secret, SecretName};
-use segno_tools::{ApiCall, Email, Path, Text};
+use segno_tools::{ApiCall, ApiResponse, Auth, Email, OAuth2, Path, Text};
 use segno_workspace::{SecretRef, Workspace};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) struct Endpoints(Mutex<BTreeMap<String, Client>>);
 
 impl Endpoints {
     /// The client of a tenant. Of one without a file nobody may be reached.
-    fn client(&self, workspace: &Workspace, tenant: &str) -> Client {
+    pub(crate) fn client(&self, workspace: &Workspace, tenant: &str) -> Client {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(tenant) {
             return client.clone();
@@ -51,17 +51,32 @@ impl Endpoints {
 }
 
 impl Attempt {
-    /// Calls an endpoint once.
+    /// Calls an endpoint once. A token that it does not take is refreshed, and shown once more: a request without a token
+    /// was not worked on.
     pub(crate) async fn call_endpoint(&self, call: &ApiCall) -> Result<Outcome, AttemptError> {
         let now = self.context.engine.now();
         let mut secrets = BTreeMap::new();
+        let mut token = None;
         for path in references(call) {
             let secret = self.secret(path, now).await?;
             secrets.insert(path.clone(), secret.expose().to_owned());
+            if self.oauth(path).is_some() {
+                token = Some((path, secret));
+            }
         }
         let engine = &self.context.engine;
         let client = engine.endpoints().client(engine.workspace(), &self.context.tenant);
         let (terms, attempt) = (&self.terms, self.attempt);
+        let outcome = Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await?;
+        let (Outcome::ApiAnswered(ApiResponse { status: 401, .. }), Some((path, refused))) =
+            (&outcome, token)
+        else {
+            return Ok(outcome);
+        };
+        let Some((toolkit, oauth)) = self.oauth(path) else { return Ok(outcome) };
+        let tenant = self.context.tenant.as_str();
+        let next = engine.access_token(oauth, toolkit, tenant, Some(&refused)).await?;
+        secrets.insert(path.clone(), next.expose().to_owned());
         Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await
     }
 
@@ -92,6 +107,9 @@ impl Attempt {
     async fn secret(&self, path: &Path, now: Timestamp) -> Result<Secret, AttemptError> {
         let workspace = self.context.engine.workspace();
         let tenant = self.context.tenant.as_str();
+        if let Some((toolkit, oauth)) = self.oauth(path) {
+            return self.context.engine.access_token(oauth, toolkit, tenant, None).await;
+        }
         let written = path.to_string();
         let reference = match written.strip_prefix("secrets.") {
             Some(name) => {
@@ -131,6 +149,19 @@ impl Attempt {
             ToolKind::Declarative { toolkit, .. } => Some(toolkit),
             _ => None,
         }
+    }
+
+    /// How the document proves who calls, if that is what the secret is for and consent gives it: a tenant may have a
+    /// token of its own as well.
+    fn oauth(&self, path: &Path) -> Option<(&str, &OAuth2)> {
+        let toolkit = self.toolkit()?;
+        let Auth::OAuth2(oauth) = self.context.config.toolkits.get(toolkit)?.toolkit().auth() else {
+            return None;
+        };
+        let is_token = path.to_string().strip_prefix("secrets.") == Some(oauth.access_token.as_str());
+        let workspace = self.context.engine.workspace();
+        let own = workspace.toolkit_secret(&self.context.tenant, toolkit, &oauth.access_token);
+        (is_token && own.is_none()).then_some((toolkit, oauth))
     }
 }
 

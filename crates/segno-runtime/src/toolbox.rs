@@ -21,7 +21,7 @@ use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
-use crate::tool_server::Answered;
+use crate::tool_server::{Answered, returned};
 
 /// A tool of the workspace: what it is, and who may use it.
 #[derive(Debug, Clone, PartialEq)]
@@ -280,7 +280,8 @@ impl Engine {
     ) -> Result<ToolReturn, ToolboxError> {
         let info = self.tool(name).await?;
         let arguments = info.check_arguments(arguments)?;
-        let call = Call { engine: self, name, arguments, options };
+        let schema = info.output_schema.as_ref();
+        let call = Call { engine: self, name, arguments, schema, options };
         let kind = self.kind(name, &info);
         let performed = tokio::time::timeout(options.timeout, call.perform(kind)).await;
         let mut outcome = Outcome::ToolReturned(performed.unwrap_or_else(|_| {
@@ -412,6 +413,8 @@ struct Call<'c> {
     engine: &'c Engine,
     name: &'c ToolName,
     arguments: Value,
+    /// What the tool promises of its result.
+    schema: Option<&'c Value>,
     options: &'c ToolCallOptions,
 }
 
@@ -460,7 +463,7 @@ impl Call<'_> {
     }
 
     async fn external(self) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, options } = self;
+        let Self { engine, name, arguments, schema, options } = self;
         let no_answer = |message, received| ToolboxError::NoAnswer { tool: name.clone(), message, received };
         let bindings = engine.bindings();
         let operation = fresh();
@@ -475,7 +478,8 @@ impl Call<'_> {
         };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
         let session = bindings.server(server).await?.open(&tenant, false);
-        let context = CallContext { operation: operation.to_string(), timeout: options.timeout };
+        let context =
+            CallContext { operation: operation.to_string(), timeout: options.timeout, traceparent: None };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let answered = session.call(tool, arguments, None, context).await;
         session.close().await;
@@ -490,13 +494,7 @@ impl Call<'_> {
                 return Err(no_answer(message, Received::No));
             }
         };
-        let text = if output.structured.is_some() { String::new() } else { output.text };
-        Ok(ToolReturn {
-            structured: output.structured,
-            text,
-            is_error: output.is_error,
-            ..ToolReturn::default()
-        })
+        Ok(returned(name, schema, output))
     }
 
     async fn memory(&self) -> Result<(Arc<dyn Memory>, ScopeSet), ToolboxError> {

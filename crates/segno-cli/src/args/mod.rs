@@ -1,5 +1,6 @@
 //! The arguments as they are typed.
 
+mod auth;
 mod bench;
 mod format;
 mod lineage;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs};
 pub(crate) use self::lineage::{
@@ -145,6 +147,9 @@ pub(crate) enum Verb {
     /// Keep secrets in an encrypted file, where no journal and no export has them
     #[command(after_help = secret::EXAMPLES)]
     Secret(SecretArgs),
+    /// Give a toolkit access to a service: a person consents in a browser, once
+    #[command(after_help = auth::EXAMPLES)]
+    Auth(AuthArgs),
     /// Measure this disk: a durable turn beside a bare commit
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
@@ -200,6 +205,7 @@ impl Verb {
             | Self::Cancel(_)
             | Self::Tools(_)
             | Self::Servers(_)
+            | Self::Auth(_)
             | Self::Worker(_)
             | Self::Bench(_) => Needs::Everything,
         }
@@ -231,6 +237,7 @@ impl Verb {
             Self::Bench(bench) => bench.document.resolve(),
             Self::Memory(memory) => memory.verb.format(),
             Self::Secret(secret) => secret.verb.format(),
+            Self::Auth(auth) => auth.format(),
             // What they write is a document of its own.
             Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
         }

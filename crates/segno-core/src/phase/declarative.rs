@@ -22,7 +22,7 @@ use super::plan::value;
 use super::start::MEMORY_TIMEOUT_MS;
 use crate::config::{AgentConfig, OnIndeterminate, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
-use crate::id::{AgentName, OperationId, Timestamp};
+use crate::id::{AgentName, OperationId, Timestamp, ToolName};
 use crate::join::{Begun, Join, Pending, Then};
 use crate::operation::{AgentCall, EffectClass, Gate, GateState, Operation, Pace, Request, Terms};
 use crate::state::{AgentState, Phase};
@@ -82,7 +82,6 @@ pub(crate) fn fold(state: &mut AgentState) -> Option<HandoffTo> {
 
 /// The agent that a document names; `-` and `_` mean the same.
 pub(crate) fn target<'c>(config: &'c AgentConfig, handoff: &HandoffTo) -> Option<&'c AgentName> {
-    let plain = |name: &str| name.replace('-', "_");
     config.agents.keys().find(|agent| plain(agent.as_str()) == plain(&handoff.target_agent))
 }
 
@@ -285,6 +284,7 @@ fn told(outcome: &ToolOutcome) -> Outcome {
         text: if plain { String::new() } else { outcome.model_text() },
         is_error: !outcome.ok,
         actions: outcome.actions.clone(),
+        violations: Vec::new(),
     })
 }
 
@@ -323,6 +323,21 @@ fn request(
     }
 }
 
+/// A name in which `-` and `_` are the same, as in every document.
+fn plain(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// The tool that a document names: the one of this very name before one that differs in `-` and `_`.
+fn named<'c>(config: &'c AgentConfig, name: &str) -> Option<(&'c ToolName, &'c Tool)> {
+    let alike = || {
+        let tools = &config.tools;
+        let mut alike = tools.tools.iter().filter(|(tool, _)| plain(tool.as_str()) == plain(name));
+        alike.find(|(tool, _)| !tools.forbidden.contains(*tool))
+    };
+    config.tools.find(name).or_else(alike)
+}
+
 /// The call of another tool, which the agent itself must be allowed to call.
 fn tool_call(
     config: &AgentConfig,
@@ -337,8 +352,8 @@ fn tool_call(
     if budget::left(config, state).max_tool_calls == 0 {
         return Err(refused(ErrorCode::LimitExceeded, "`limits.max_tool_calls` is reached"));
     }
-    let Some((name, tool)) = config.tools.find(&name) else {
-        if config.tools.is_forbidden(&name) {
+    let Some((name, tool)) = named(config, &name) else {
+        if config.tools.forbidden.iter().any(|tool| plain(tool.as_str()) == plain(&name)) {
             let message = alloc::format!("the tool `{name}` is not allowed for this agent");
             return Err(refused(ErrorCode::NotPermitted, message));
         }
