@@ -88,7 +88,9 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 SecretGiver::Value { .. } => "put it into the secret store, and go on",
                 SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
             },
-            Gate::Approval | Gate::Input | Gate::InDoubt { .. } => "go on with one of",
+            Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => {
+                "go on with one of"
+            }
         });
         match &operation.gate {
             Gate::Approval => {
