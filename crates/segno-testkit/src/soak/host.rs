@@ -7,9 +7,7 @@ use segno_core::{AgentRequest, RunId};
 use segno_runtime::{
     Engine, EngineError, GateInput, RunFailure, RunHandle, StartOptions, WorkerEvent, WorkerOptions,
 };
-use segno_store::{
-    AcquireError, AppendError, CreateError, PostError, ReadError, StorageError, StorageKind,
-};
+use segno_store::{AcquireError, AppendError, CreateError, PostError, ReadError, StorageError, StorageKind};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
