@@ -26,4 +26,5 @@ mod support;
 mod suspend;
 mod telemetry;
 mod tools;
+mod trial;
 mod upkeep;

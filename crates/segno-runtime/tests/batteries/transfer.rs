@@ -73,7 +73,9 @@ async fn read(world: &World, report: &RunReport) -> Vec<Value> {
     let operations = inspection.steps.iter().flat_map(|step| &step.operations);
     let outcomes = operations.filter(|operation| operation.parent.is_none()).filter_map(|operation| {
         match operation.outcome.as_ref()? {
-            segno_core::Outcome::ToolReturned(returned) => Some(returned.clone().into_value()),
+            segno_core::Outcome::ToolReturned(returned) => {
+                Some(returned.structured.clone().unwrap_or_default())
+            }
             segno_core::Outcome::Failed(failure) => Some(json!({"failed": failure.message})),
             _ => None,
         }
