@@ -8,7 +8,7 @@ use core::cell::OnceCell;
 use segno_expr::Scope;
 use serde_json::{Map, Value, json};
 
-use crate::context::{Context, Session, Write};
+use crate::context::{Context, Write};
 use crate::name;
 use crate::parameters::rfc3339;
 use crate::path::{Path, ROOTS, Segment, dotted};
@@ -17,12 +17,12 @@ use crate::source::ContextReads;
 use crate::text::HIDDEN;
 
 /// The parts of the context that a call may change, with what it wrote so far. A part is copied with the first write to
-/// it, and one that holds a secret when it is first read.
-#[derive(Debug)]
+/// it.
+#[derive(Debug, Clone)]
 pub(crate) struct View<'c> {
     pub(crate) context: &'c Context<'c>,
-    user: Veiled<'c>,
-    tenant: Veiled<'c>,
+    user: Cow<'c, Value>,
+    tenant: Cow<'c, Value>,
     workflow: Cow<'c, Value>,
     agents: Cow<'c, Value>,
     flags: Cow<'c, Value>,
@@ -31,24 +31,16 @@ pub(crate) struct View<'c> {
 }
 
 impl<'c> View<'c> {
-    pub(crate) fn new(context: &'c Context<'c>, secrets: &'c [Path]) -> Self {
+    pub(crate) fn new(context: &'c Context<'c>, secrets: &[Path]) -> Self {
         let session = context.session;
+        let user = match session.user_writes() {
+            [] => Cow::Borrowed(context.user),
+            _ => Cow::Owned(session.user(context.user)),
+        };
         Self {
             context,
-            user: Veiled {
-                root: "user",
-                given: context.user,
-                session: Some(session),
-                secrets,
-                shown: OnceCell::new(),
-            },
-            tenant: Veiled {
-                root: "tenant",
-                given: context.tenant,
-                session: None,
-                secrets,
-                shown: OnceCell::new(),
-            },
+            user: redact("user", user, secrets),
+            tenant: redact("tenant", Cow::Borrowed(context.tenant), secrets),
             workflow: Cow::Borrowed(session.workflow()),
             agents: Cow::Borrowed(session.agents()),
             flags: Cow::Borrowed(session.flags()),
@@ -59,7 +51,7 @@ impl<'c> View<'c> {
     /// Applies a write. On an error nothing changes.
     pub(crate) fn apply(&mut self, write: &Write) -> Result<(), WriteError> {
         let root = match write.root() {
-            "user" => return write.apply(self.user.get_mut()),
+            "user" => &mut self.user,
             "workflow" => &mut self.workflow,
             "agents" => &mut self.agents,
             "flags" => &mut self.flags,
@@ -71,44 +63,14 @@ impl<'c> View<'c> {
     }
 }
 
-/// A part of the context with `[secret]` where a secret stands, whatever is there: values of secrets have no business here.
-/// Most actions read none of it, so that it is put together when it is read.
-#[derive(Debug)]
-struct Veiled<'c> {
-    root: &'static str,
-    given: &'c Value,
-    /// What was written over it.
-    session: Option<&'c Session>,
-    secrets: &'c [Path],
-    shown: OnceCell<Cow<'c, Value>>,
-}
-
-impl<'c> Veiled<'c> {
-    fn get(&self) -> &Value {
-        self.shown.get_or_init(|| self.put_together())
-    }
-
-    fn get_mut(&mut self) -> &mut Value {
-        let shown = self.shown.take().unwrap_or_else(|| self.put_together());
-        let _ = self.shown.set(shown);
-        match self.shown.get_mut() {
-            Some(shown) => shown.to_mut(),
-            None => unreachable!("it was set a moment ago"),
+/// Puts `[secret]` where a secret stands, whatever is there: values of secrets have no business here.
+fn redact<'c>(root: &str, mut value: Cow<'c, Value>, secrets: &[Path]) -> Cow<'c, Value> {
+    for path in secrets.iter().filter(|path| path.root() == root) {
+        if path.find(&value).is_some() {
+            hide(value.to_mut(), path.segments());
         }
     }
-
-    fn put_together(&self) -> Cow<'c, Value> {
-        let mut value = match self.session {
-            Some(session) if !session.user_writes().is_empty() => Cow::Owned(session.user(self.given)),
-            Some(_) | None => Cow::Borrowed(self.given),
-        };
-        for path in self.secrets.iter().filter(|path| path.root() == self.root) {
-            if path.find(&value).is_some() {
-                hide(value.to_mut(), path.segments());
-            }
-        }
-        value
-    }
+    value
 }
 
 /// Hides what stands at the segments, under a dotted key as well as under nested ones.
@@ -194,8 +156,8 @@ impl<'n> Names<'n> {
             "temp" => self.held.temp,
             "result" => self.held.result,
             "error" => self.held.error?,
-            "user" => view.user.get(),
-            "tenant" => view.tenant.get(),
+            "user" => &*view.user,
+            "tenant" => &*view.tenant,
             "workflow" => &*view.workflow,
             "agents" => &*view.agents,
             "flags" => &*view.flags,
@@ -217,7 +179,7 @@ impl<'n> Names<'n> {
             return self.root(name);
         }
         let agent = self.view.agents.get(&self.view.agent);
-        let found = self.view.workflow.get(name).or_else(|| self.view.user.get().get(name));
+        let found = self.view.workflow.get(name).or_else(|| self.view.user.get(name));
         found.or_else(|| agent?.get(name)).map(Cow::Borrowed)
     }
 
@@ -226,8 +188,7 @@ impl<'n> Names<'n> {
         let mut merged = Map::new();
         if reads.all {
             let agent = self.view.agents.get(&self.view.agent);
-            for part in [agent, Some(self.view.user.get()), Some(&*self.view.workflow)].into_iter().flatten()
-            {
+            for part in [agent, Some(&*self.view.user), Some(&*self.view.workflow)].into_iter().flatten() {
                 if let Value::Object(fields) = part {
                     merged.extend(fields.iter().map(|(name, field)| (name.clone(), field.clone())));
                 }

@@ -85,7 +85,28 @@ fn what_is_recorded_is_played_back_without_anybody() {
     let service = Service::start();
     let workspace = service.workspace();
     let recorded = test(&workspace, &["--user", USER, "--record", "meal.json"]);
-    photograph!(recorded.replace(&service.origin, "[ORIGIN]"), @"");
+    photograph!(recorded.replace(&service.origin, "[ORIGIN]"), @r#"
+        exit code: 0
+        --- stdout
+        ACTION                      TYPE         STATUS  EFFECT
+        actions[0]                  context.set  ok
+        actions[1] (log)            api_call     ok      attempts 1, effect 0, request…
+        actions[2]                  conditional  ok      condition true
+        actions[2].then_actions[0]  log          ok      level info, message logged as 7
+        on_success[0]               respond      ok
+
+        says
+          I logged your soup.
+
+        writes
+          {"append":{"path":"workflow.meals","value":"soup"}}
+
+        returns
+          {"echo":"[secret]","id":7}
+        --- stderr
+        calling `log_meal` outside of any run: nothing is journaled
+        1 request in `meal.json`; look at it before you commit it
+        "#);
     assert_eq!(service.count(), 1);
     let file = std::fs::read_to_string(workspace.path("meal.json")).unwrap();
     assert!(!file.contains("canary-4711"), "{file}");
@@ -100,7 +121,13 @@ fn by_itself_it_reaches_nobody_and_says_what_it_would_need() {
     let service = Service::start();
     let workspace = service.workspace();
     let shown = test(&workspace, &[]);
-    photograph!(shown.replace(&service.origin, "[ORIGIN]"), @"");
+    photograph!(shown.replace(&service.origin, "[ORIGIN]"), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: the recording has no answer to `POST [ORIGIN]/meals`, which `actions[1]` asks for: it has no more of them
+          help: record it with `--record FILE`, which performs the tool, or perform it with `--live`
+        ");
     test(&workspace, &["--user", USER, "--record", "meal.json"]);
     workspace.write("tools/log_meal.json", &DOCUMENT.replace("\"meal\":", "\"food\":"));
     let shown = test(&workspace, &["--replay", "meal.json"]);
@@ -113,9 +140,24 @@ fn a_tool_of_the_workspace_is_called_once_a_person_agrees() {
     let service = Service::start();
     let workspace = service.workspace();
     let args = ["tools", "call", "log_meal", "--args", "{\"dish\": \"soup\"}", "--user", USER];
-    photograph!(workspace.segno(&args), @"");
+    photograph!(workspace.segno(&args), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: `log_meal` is a declarative tool: what its actions do is done, and nobody agreed to it
+          help: agree with `--yes`
+        ");
     assert_eq!(service.count(), 0);
-    photograph!(workspace.segno(&[&args[..], &["--yes"]].concat()), @"");
+    photograph!(workspace.segno(&[&args[..], &["--yes"]].concat()), @r#"
+        exit code: 0
+        --- stdout
+        {
+          "echo": "[secret]",
+          "id": 7
+        }
+        --- stderr
+        calling `log_meal` outside of any run: nothing is journaled
+        "#);
     assert_eq!(service.count(), 1);
     assert_eq!(workspace.json(&["runs"]), serde_json::json!([]), "nothing is journaled");
 }
