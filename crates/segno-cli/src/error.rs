@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use segno_memory::{ExportError, ImportError, MemoryError};
 use segno_runtime::{
     ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
-    ServerAccessError, ToolboxError,
+    ServerAccessError, ToolboxError, TrialError,
 };
 use segno_store::{AcquireError, CreateError, PostError, ReadError};
 use segno_workspace::Diagnostic;
@@ -43,6 +43,12 @@ pub(crate) enum Error {
     NoConsent { seconds: u64 },
     #[error("the input ended before the address was pasted")]
     NothingPasted,
+    #[error("`{}` has several actions", file.display())]
+    WhichAction { file: PathBuf, known: Vec<String> },
+    #[error("the recording is of `{found}`, not of `{tool}`")]
+    OtherRecording { tool: String, found: String },
+    #[error(transparent)]
+    Trial(Box<TrialError>),
     #[error("there is no answer")]
     NoAnswer,
     #[error("a run that waits for a secret could not be told")]
@@ -215,6 +221,18 @@ impl Error {
             Self::Secret(_) => bad_input("secret"),
             Self::Consent(error) => Class { help: auth::help(error), ..consent(error) },
             Self::Access(error) => access(error),
+            Self::WhichAction { known, .. } => {
+                bad_input("unknown_tool").with_help(format!("name one with `--action`: {}", known.join(", ")))
+            }
+            Self::OtherRecording { .. } => {
+                bad_input("recording").with_help("record this tool with `--record FILE`")
+            }
+            Self::Trial(error) => match **error {
+                TrialError::NotRecorded { .. } => bad_input("recording").with_help(
+                    "record it with `--record FILE`, which performs the tool, or perform it with `--live`",
+                ),
+                _ => bad_input("unknown_tool"),
+            },
             Self::Listen { .. } => bad_input("port")
                 .with_help("name a free one with `--port`, or paste the address: `--no-listen`"),
             Self::NoConsent { .. } => failed("no_consent")

@@ -19,7 +19,7 @@ pub(crate) fn check(
     let waiting = waiting(run, state);
     let failed = |message: String| EngineError::Answer { message };
     let mut answers = Vec::with_capacity(inputs.len());
-    for GateInput { operation, settlement, by } in inputs {
+    for GateInput { operation, seen, settlement, by } in inputs {
         let found = match operation {
             Some(id) => waiting.iter().find(|one| one.operation == id),
             None if waiting.len() == 1 => waiting.first(),
@@ -36,6 +36,12 @@ pub(crate) fn check(
                 (_, None) => which(run, waiting.iter().map(|one| one.operation)),
             }));
         };
+        if seen.is_some_and(|seen| seen != one.gate) {
+            return Err(failed(format!(
+                "operation {} has been answered meanwhile, and now waits for something else: {}; look again",
+                one.operation, one.question
+            )));
+        }
         if answers.iter().any(|(answered, _)| *answered == one.operation) {
             return Err(failed(format!(
                 "operation {} is answered twice: give one answer to each",

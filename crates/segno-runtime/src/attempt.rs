@@ -156,8 +156,8 @@ impl Attempt {
             Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
                 Err(certain(FailureCode::Internal, "it is no attempt of its own".to_owned()))
             }
-            Request::ApiCall(call) => within(timeout, self.call_endpoint(call)).await,
-            Request::Email(mail) => within(timeout, self.send_mail(mail)).await,
+            Request::ApiCall(call) => within(timeout, self.part().call_endpoint(call)).await,
+            Request::Email(mail) => within(timeout, self.part().send_mail(mail)).await,
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None => {

@@ -53,6 +53,7 @@ mod start;
 mod tool;
 mod tool_server;
 mod toolbox;
+mod trial;
 mod upkeep;
 mod with_config;
 mod worker;
@@ -82,5 +83,6 @@ pub use tool::{Invocation, Tool, ToolDescription, ToolError};
 pub use toolbox::{
     ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
 };
+pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};
 pub use with_config::{ChangedRequest, ConfigReport};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
 use crate::tool_server::{Answered, returned};
+use crate::trial::{self, TrialOptions};
 
 /// A tool of the workspace: what it is, and who may use it.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,13 +102,15 @@ pub struct ToolListing {
 pub struct ToolCallOptions {
     /// The longest that the call may take. 30 seconds by default, as in a run; a server's own limit counts as well.
     pub timeout: Duration,
-    /// Whose memory the memory tools use.
+    /// Whose memory the memory tools use, and for which tenant the call is.
     pub place: MemoryPlace,
+    /// What a declarative tool reads as `user`, an object; empty by default.
+    pub user: Value,
 }
 
 impl Default for ToolCallOptions {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default() }
+        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default(), user: json!({}) }
     }
 }
 
@@ -151,12 +154,6 @@ pub enum ToolboxError {
         tool: ToolName,
         /// The agent.
         agent: AgentName,
-    },
-    /// The tool is a document: each of its parts is journaled, so that a call of it belongs to a run.
-    #[error("`{tool}` is a declarative tool: each of its parts is journaled, so call it from an agent")]
-    IsDocument {
-        /// The tool.
-        tool: ToolName,
     },
     /// There was no answer.
     #[error("`{tool}` gave no answer: {message}")]
@@ -421,7 +418,7 @@ struct Call<'c> {
 impl Call<'_> {
     async fn perform(self, kind: ToolKind) -> Result<ToolReturn, ToolboxError> {
         match kind {
-            ToolKind::Declarative { .. } => Err(ToolboxError::IsDocument { tool: self.name.clone() }),
+            ToolKind::Declarative { toolkit, .. } => self.declared(&toolkit).await,
             ToolKind::External => self.external().await,
             ToolKind::MemorySearch => {
                 let (memory, scopes) = self.memory().await?;
@@ -460,6 +457,17 @@ impl Call<'_> {
                 Err(ToolboxError::IsAgent { tool: self.name.clone(), agent })
             }
         }
+    }
+
+    /// Calls a tool that is a document.
+    async fn declared(self, toolkit: &str) -> Result<ToolReturn, ToolboxError> {
+        let Self { engine, name, arguments, options } = self;
+        let unknown = || ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() };
+        let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
+        let file = engine.workspace().toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;
+        let trial = TrialOptions { tenant, user: options.user.clone() };
+        let tried = engine.try_tool(&file.toolkit, name.as_str(), &arguments, &trial).await;
+        Ok(trial::returned(&tried.map_err(|_| unknown())?.finished))
     }
 
     async fn external(self) -> Result<ToolReturn, ToolboxError> {

@@ -33,7 +33,9 @@ pub(crate) use self::runs::{
 pub(crate) use self::secret::{SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
-pub(crate) use self::tools::{ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
+pub(crate) use self::tools::{
+    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsTestArgs, ToolsVerb,
+};
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
 
 /// Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.

@@ -27,6 +27,7 @@ mod servers;
 mod show;
 mod telemetry;
 mod tools;
+mod try_tool;
 mod upkeep;
 mod worker;
 

@@ -99,7 +99,8 @@ impl MailServer {
             for stream in listener.incoming() {
                 let post =
                     Post { taken: Arc::clone(&log), trouble: Arc::clone(&troubles), ..Post::default() };
-                let _ = converse(stream.unwrap(), post, &config);
+                let config = Arc::clone(&config);
+                std::thread::spawn(move || converse(stream.unwrap(), post, &config));
             }
         });
         Self { port, certificate: made.cert.pem(), taken, trouble }

@@ -27,4 +27,5 @@ mod support;
 mod suspend;
 mod telemetry;
 mod tools;
+mod trial;
 mod upkeep;

@@ -88,7 +88,7 @@ pub(super) async fn exchange(
     let send = |request| send(net.clone(), request);
     let request = protocol.exchange_code(AuthorizationCode::new(code)).set_pkce_verifier(verifier);
     let request = request.set_redirect_uri(std::borrow::Cow::Owned(redirect));
-    request.request_async(&send).await.map_err(explain)
+    request.request_async(&send).await.map_err(|error| explain(&error))
 }
 
 /// Gets the next tokens.
@@ -99,7 +99,7 @@ pub(super) async fn refresh(
 ) -> Result<BasicTokenResponse, TokenError> {
     let send = |request| send(net.clone(), request);
     let token = RefreshToken::new(token);
-    protocol.exchange_refresh_token(&token).request_async(&send).await.map_err(explain)
+    protocol.exchange_refresh_token(&token).request_async(&send).await.map_err(|error| explain(&error))
 }
 
 /// What is kept of an answer. What it leaves out stays as it was.
@@ -147,7 +147,7 @@ async fn send(net: Client, request: HttpRequest) -> Result<HttpResponse, Unusabl
 type Failure = RequestTokenError<Unusable, oauth2::basic::BasicErrorResponse>;
 
 /// The error in words that hold nothing of what was sent or of what came: there may be tokens in it.
-fn explain(error: Failure) -> TokenError {
+fn explain(error: &Failure) -> TokenError {
     match error {
         RequestTokenError::ServerResponse(answer) => match answer.error() {
             BasicErrorResponseType::InvalidGrant => TokenError::Refused("invalid_grant".to_owned()),

@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::support::{World, answer};
 
 const AGENT: &str = "[tools]\nallow = [\"save_meal\"]\n\
-    [[steps]]\nid = \"meal\"\ntool = \"save_meal\"\nwith = { dishes = [\"soup\"] }\non_error = \"continue\"\n\
+    [[steps]]\nid = \"meal\"\ntool = \"save_meal\"\nwith = { dishes = [\"soup\"] }\non_failure = { default = \"nothing\" }\n\
     [[steps]]\nrespond = \"kept: {{workflow.logged_meals}}\"\n";
 
 async fn log(status: u16) -> (Server, String) {

@@ -41,9 +41,9 @@ fn world(service: &Server, script: &str) -> World {
         "name = \"default\"\negress = [\"{0}\"]\n[tools.transfer.config]\nbase_url = \"{0}\"\n\
          [tools.transfer.secrets]\napi_key = {{ file = \"key\" }}\n\
          [features.refer]\n\
-         [[features.refer.destinations]]\nid = \"sales\"\nlabel = \"Sales\"\ntarget_uri = \"sip:sales@x.example\"\npriority = 5\n\
-         [[features.refer.destinations]]\nid = \"support\"\nlabel = \"Support\"\ntarget_uri = \"sip:support@x.example\"\npriority = 9\n\
-         [[features.refer.destinations]]\nid = \"night\"\ntarget_uri = \"sip:night@x.example\"\nenabled = false\n",
+         [[features.refer.destinations]]\ndestination_id = \"sales\"\nlabel = \"Sales\"\ntarget_uri = \"sip:sales@x.example\"\npriority = 5\n\
+         [[features.refer.destinations]]\ndestination_id = \"support\"\nlabel = \"Support\"\ntarget_uri = \"sip:support@x.example\"\npriority = 9\n\
+         [[features.refer.destinations]]\ndestination_id = \"night\"\ntarget_uri = \"sip:night@x.example\"\nenabled = false\n",
         service.origin
     );
     std::fs::write(world.path().join("tenants/default.toml"), tenant).unwrap();
@@ -73,7 +73,9 @@ async fn read(world: &World, report: &RunReport) -> Vec<Value> {
     let operations = inspection.steps.iter().flat_map(|step| &step.operations);
     let outcomes = operations.filter(|operation| operation.parent.is_none()).filter_map(|operation| {
         match operation.outcome.as_ref()? {
-            segno_core::Outcome::ToolReturned(returned) => Some(returned.clone().into_value()),
+            segno_core::Outcome::ToolReturned(returned) => {
+                Some(returned.structured.clone().unwrap_or_default())
+            }
             segno_core::Outcome::Failed(failure) => Some(json!({"failed": failure.message})),
             _ => None,
         }
