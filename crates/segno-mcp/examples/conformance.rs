@@ -87,7 +87,7 @@ impl Operator {
             Ok::<Url, Box<dyn Error>>(location.to_str()?.parse()?)
         };
         let redirected = browser.await.map_err(|error| OAuthError::Refused(error.to_string()))?;
-        consent.finish(&redirected).await
+        consent.finish(&redirected).await.map(drop)
     }
 }
 
