@@ -461,7 +461,7 @@ impl Call<'_> {
 
     /// Calls a tool that is a document.
     async fn declared(self, toolkit: &str) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, options } = self;
+        let Self { engine, name, arguments, options, .. } = self;
         let unknown = || ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
         let file = engine.workspace().toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;

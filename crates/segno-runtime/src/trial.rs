@@ -325,6 +325,7 @@ pub(crate) fn returned(finished: &Finished) -> ToolReturn {
         text: outcome.model_text(),
         is_error: !outcome.ok,
         actions: outcome.actions.clone(),
+        violations: Vec::new(),
     }
 }
 

@@ -144,13 +144,12 @@ pub(crate) fn ask(
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(child.stderr.take().unwrap());
-    loop {
-        let mut line = String::new();
+    let mut line = String::new();
+    while !line.trim().starts_with("http") {
+        line.clear();
         assert_ne!(words.read_line(&mut line).unwrap(), 0, "it ended without an address");
-        if line.trim().starts_with("http") {
-            return (child, words, line.trim().to_owned());
-        }
     }
+    (child, words, line.trim().to_owned())
 }
 
 pub(crate) fn end(

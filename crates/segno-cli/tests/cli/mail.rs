@@ -93,7 +93,8 @@ impl MailServer {
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (taken, trouble): (Arc<Mutex<Vec<Mail>>>, Arc<Mutex<Vec<Response>>>) = Default::default();
+        let taken: Arc<Mutex<Vec<Mail>>> = Arc::default();
+        let trouble: Arc<Mutex<Vec<Response>>> = Arc::default();
         let (log, troubles) = (Arc::clone(&taken), Arc::clone(&trouble));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
