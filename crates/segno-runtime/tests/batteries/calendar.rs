@@ -19,11 +19,10 @@ async fn act(google: &Google, action: &str, with: &str) -> Value {
     serde_json::from_str(answer(&report)).unwrap()
 }
 
-fn event(id: &str, start: &str, end: &str, more: Value) -> Value {
+fn event(id: &str, start: &str, end: &str, mut more: Value) -> Value {
     let mut event = json!({"id": id, "summary": format!("secret title {id}"), "status": "confirmed",
         "start": {"dateTime": start}, "end": {"dateTime": end}});
-    let more = more.as_object().unwrap().clone();
-    event.as_object_mut().unwrap().extend(more);
+    event.as_object_mut().unwrap().append(more.as_object_mut().unwrap());
     event
 }
 
