@@ -289,7 +289,10 @@ impl World {
             Body::Requested { step, ordinal, label, digest, .. } => Some((step, ordinal, label, digest)),
             _ => None,
         });
-        (response, asked.collect())
+        let mut asked: Vec<Asked> = asked.collect();
+        // Tools of one step ask for their parts in the order in which outcomes arrive.
+        asked.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        (response, asked)
     }
 
     /// Goes on with the run in this process, which has the reader's engine.
