@@ -33,8 +33,8 @@ impl AuthArgs {
 }
 
 pub(super) const EXAMPLES: &str = "\
-Writes an address, which a person opens in a browser. What the service gives for the consent stands in the secret store
-from then on, is refreshed there, and is in no journal.
+Writes an address, which a person opens in a browser. What the service gives for the consent stands
+in the secret store from then on, is refreshed there, and is in no journal.
 
 Examples:
   segno auth google_calendar

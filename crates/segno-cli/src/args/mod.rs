@@ -149,7 +149,7 @@ pub(crate) enum Verb {
     /// Keep secrets in an encrypted file, where no journal and no export has them
     #[command(after_help = secret::EXAMPLES)]
     Secret(SecretArgs),
-    /// Give a toolkit access to a service: a person consents in a browser, once
+    /// Give a toolkit or a tool server access: a person consents in a browser, once
     #[command(after_help = auth::EXAMPLES)]
     Auth(AuthArgs),
     /// Measure this disk: a durable turn beside a bare commit
