@@ -6,11 +6,13 @@ use std::path::PathBuf;
 
 use segno_memory::{ExportError, ImportError, MemoryError};
 use segno_runtime::{
-    EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable, ToolboxError,
+    ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
+    ServerAccessError, ToolboxError, TrialError,
 };
 use segno_store::{AcquireError, CreateError, PostError, ReadError};
 use segno_workspace::Diagnostic;
 
+use crate::commands::auth;
 use crate::exit::Exit;
 use crate::render::text::{count, short};
 
@@ -31,6 +33,22 @@ pub(crate) enum Error {
     Secret(#[from] SecretUnavailable),
     #[error("the secret store does not have `{name}`")]
     NoSecret { name: String },
+    #[error(transparent)]
+    Consent(Box<ConsentError>),
+    #[error(transparent)]
+    Access(Box<ServerAccessError>),
+    #[error("no browser can come back to the port {port} of this machine")]
+    Listen { port: u16, source: io::Error },
+    #[error("nobody answered within {seconds} s")]
+    NoConsent { seconds: u64 },
+    #[error("the input ended before the address was pasted")]
+    NothingPasted,
+    #[error("`{}` has several actions", file.display())]
+    WhichAction { file: PathBuf, known: Vec<String> },
+    #[error("the recording is of `{found}`, not of `{tool}`")]
+    OtherRecording { tool: String, found: String },
+    #[error(transparent)]
+    Trial(Box<TrialError>),
     #[error("there is no answer")]
     NoAnswer,
     #[error("a run that waits for a secret could not be told")]
@@ -133,6 +151,24 @@ pub(crate) struct Problems {
     pub(crate) text: Option<String>,
 }
 
+impl From<ConsentError> for Error {
+    fn from(error: ConsentError) -> Self {
+        match error {
+            ConsentError::Secret(error) => Self::Secret(error),
+            error => Self::Consent(Box::new(error)),
+        }
+    }
+}
+
+impl From<ServerAccessError> for Error {
+    fn from(error: ServerAccessError) -> Self {
+        match error {
+            ServerAccessError::Open(error) => Self::Open(error),
+            error => Self::Access(Box::new(error)),
+        }
+    }
+}
+
 impl From<ToolboxError> for Error {
     fn from(error: ToolboxError) -> Self {
         match error {
@@ -183,6 +219,25 @@ impl Error {
                 bad_input("telemetry").with_help("correct `[telemetry]` in segno.toml, or take it out")
             }
             Self::Secret(_) => bad_input("secret"),
+            Self::Consent(error) => Class { help: auth::help(error), ..consent(error) },
+            Self::Access(error) => access(error),
+            Self::WhichAction { known, .. } => {
+                bad_input("unknown_tool").with_help(format!("name one with `--action`: {}", known.join(", ")))
+            }
+            Self::OtherRecording { .. } => {
+                bad_input("recording").with_help("record this tool with `--record FILE`")
+            }
+            Self::Trial(error) => match **error {
+                TrialError::NotRecorded { .. } => bad_input("recording").with_help(
+                    "record it with `--record FILE`, which performs the tool, or perform it with `--live`",
+                ),
+                _ => bad_input("unknown_tool"),
+            },
+            Self::Listen { .. } => bad_input("port")
+                .with_help("name a free one with `--port`, or paste the address: `--no-listen`"),
+            Self::NoConsent { .. } => failed("no_consent")
+                .with_help("begin anew; with `--no-listen` where the browser runs on another machine"),
+            Self::NothingPasted => failed("no_consent").with_help("begin anew: each question has one answer"),
             Self::NoAnswer => bad_input("bad_answer")
                 .with_help("say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
             Self::NoSecret { .. } => {
@@ -333,6 +388,22 @@ fn memory(error: &MemoryError) -> Class {
         | MemoryError::Stopped { .. } => Class::new(Exit::Failed, "memory"),
         // What is left are values out of bounds, whose messages say what was expected.
         _ => Class::new(Exit::BadInput, "bad_value"),
+    }
+}
+
+fn consent(error: &ConsentError) -> Class {
+    match error {
+        ConsentError::Denied { .. } => Class::new(Exit::Failed, "no_consent"),
+        ConsentError::NoTokens { .. } => Class::new(Exit::Failed, "no_tokens"),
+        ConsentError::UnknownToolkit { .. } => Class::new(Exit::BadInput, "unknown_tool"),
+        _ => Class::new(Exit::BadInput, "consent"),
+    }
+}
+
+fn access(error: &ServerAccessError) -> Class {
+    match error {
+        ServerAccessError::Access { .. } => Class::new(Exit::Failed, "no_consent"),
+        _ => Class::new(Exit::BadInput, "consent"),
     }
 }
 

@@ -217,7 +217,9 @@ impl Outcome {
             Self::InputGiven(value) => size(value),
             Self::TimerFired => 0,
             Self::ToolReturned(returned) => {
-                returned.text.len() + returned.structured.as_ref().map_or(0, size)
+                returned.text.len()
+                    + returned.structured.as_ref().map_or(0, size)
+                    + violations_size(&returned.violations)
             }
             Self::ApiAnswered(response) => {
                 let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
@@ -375,6 +377,9 @@ pub struct ToolReturn {
     /// What each action of a declarative tool did, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionTrace>,
+    /// Where the result breaks what the tool promised of it. It is used all the same: its effect took place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
 }
 
 impl ToolReturn {

@@ -404,6 +404,34 @@ pub struct Pace {
 }
 
 impl Terms {
+    /// The terms of a call that a declarative tool makes: its document's. What its author says is tolerated, is.
+    pub fn of_api_call(call: &ApiCall, on_indeterminate: OnIndeterminate) -> Self {
+        Self {
+            class: match call.class {
+                segno_tools::EffectClass::Read => EffectClass::Read,
+                segno_tools::EffectClass::Idempotent => EffectClass::Idempotent,
+                segno_tools::EffectClass::Keyed => EffectClass::Keyed,
+                segno_tools::EffectClass::Unsafe => EffectClass::Unsafe,
+            },
+            timeout_ms: call.timeout_ms,
+            retries: call.retries,
+            on_indeterminate: if call.repeats_tolerated { OnIndeterminate::Retry } else { on_indeterminate },
+            pace: Some(Pace { first_pause_ms: call.retry_delay_ms, most_ms: call.max_elapsed_ms }),
+        }
+    }
+
+    /// The terms of a mail that a declarative tool sends. Two more attempts to reach the server; one that may have taken the
+    /// mail is not repeated.
+    pub const fn of_email(mail: &Email, on_indeterminate: OnIndeterminate) -> Self {
+        Self {
+            class: EffectClass::Unsafe,
+            timeout_ms: mail.timeout_ms,
+            retries: 2,
+            on_indeterminate,
+            pace: None,
+        }
+    }
+
     /// Terms for something that only reads: repeated freely, twice after the first attempt.
     pub(crate) const fn read(timeout_ms: u64) -> Self {
         Self { retries: 2, ..Self::patient(timeout_ms) }

@@ -1,10 +1,12 @@
-//! Starts a tool server as a child process, lists what it offers, and calls one of its tools.
+//! Starts a tool server as a child process, or reaches one at an address, lists what it offers, and calls one of its
+//! tools.
 //!
 //! ```text
 //! cargo run -p segno-mcp --example reference -- TOOL ARGUMENTS PROGRAM ARGUMENT…
+//! cargo run -p segno-mcp --example reference -- TOOL ARGUMENTS ADDRESS
 //! ```
 //!
-//! `ARGUMENTS` is a JSON object. The child sees `PATH` and nothing else of the environment.
+//! `ARGUMENTS` is a JSON object. The child sees `PATH` and `PYTHONPATH` and nothing else of the environment.
 #![expect(clippy::print_stdout, reason = "it says what it sees")]
 
 use std::collections::BTreeMap;
@@ -12,7 +14,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segno_mcp::{Answer, CallContext, Command, Server, ServerConfig};
+use segno_mcp::{Answer, CallContext, Command, Endpoint, Server, ServerConfig};
+use segno_net::{Client, Egress, Origin, Url};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -20,11 +23,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let missing = "expected TOOL ARGUMENTS PROGRAM ARGUMENT…";
     let tool = words.next().ok_or(missing)?;
     let arguments = serde_json::from_str(&words.next().ok_or(missing)?)?;
-    let mut command = Command::new(words.next().ok_or(missing)?, words);
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.environment = Arc::new(BTreeMap::from([("PATH".to_owned(), path)]));
-
-    let server = Server::new(ServerConfig::stdio("reference", command));
+    let program = words.next().ok_or(missing)?;
+    let config = if program.starts_with("http://") {
+        let url: Url = program.parse()?;
+        let client = Client::new(Egress::new([Origin::of(&url)?]));
+        ServerConfig::http("reference", Endpoint::new(url, client))
+    } else {
+        let mut command = Command::new(program, words);
+        let seen = ["PATH", "PYTHONPATH"].into_iter();
+        let seen = seen.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+        command.environment = Arc::new(seen.collect::<BTreeMap<_, _>>());
+        ServerConfig::stdio("reference", command)
+    };
+    let server = Server::new(config);
     let tools = server.catalogue("default").await?;
     let session = server.session("default");
     let (resources, prompts) = (session.resources().await, session.prompts().await);

@@ -10,6 +10,8 @@ use reqwest::Url;
 use segno_net::Client;
 use serde_json::Value;
 
+use crate::oauth::OAuth;
+
 /// One tool server, as its configuration names it.
 #[derive(Clone)]
 pub struct ServerConfig {
@@ -88,12 +90,14 @@ pub struct Endpoint {
     pub headers: Arc<dyn Values>,
     /// The client, under rules that allow this address.
     pub client: Client,
+    /// The access that each request shows; none by default.
+    pub oauth: Option<OAuth>,
 }
 
 impl Endpoint {
     /// An address without headers of its own.
     pub fn new(url: Url, client: Client) -> Self {
-        Self { url, headers: Arc::new(BTreeMap::new()), client }
+        Self { url, headers: Arc::new(BTreeMap::new()), client, oauth: None }
     }
 }
 

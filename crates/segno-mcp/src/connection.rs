@@ -7,7 +7,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientNotification, ClientRequest, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest,
     ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
-    ReadResourceRequestParams, RequestId, RequestMetaObject, ServerResult,
+    ReadResourceRequestParams, RequestId, RequestMetaObject, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RunningService,
@@ -16,6 +16,7 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use serde_json::{Map, Value};
+use tokio::task::AbortHandle;
 
 use crate::catalogue::{Catalogue, Pages, PromptDescription, ResourceDescription, ToolDescription};
 use crate::config::{Limits, Reach, ServerConfig};
@@ -59,6 +60,16 @@ pub(crate) struct Connection {
     service: RunningService<RoleClient, Handler>,
     process: Option<Process>,
     limits: Limits,
+    /// Listens for changes, where the server tells them only to those who ask.
+    listening: Option<AbortHandle>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(listening) = &self.listening {
+            listening.abort();
+        }
+    }
 }
 
 impl Connection {
@@ -98,7 +109,9 @@ impl Connection {
         match shaken {
             Ok(service) => {
                 tracing::debug!(server = %config.name, ?era, "connected");
-                Ok(Self { wire, handler, service, process, limits })
+                let mut connection = Self { wire, handler, service, process, limits, listening: None };
+                connection.listen();
+                Ok(connection)
             }
             Err(mut failure) => {
                 failure.message.push_str(" (at its start)");
@@ -115,6 +128,36 @@ impl Connection {
             Some(_) => Era::Modern,
             None => Era::Unknown,
         }
+    }
+
+    /// Asks a server of the new era to tell when its tools change. One of the old era tells it unasked.
+    fn listen(&mut self) {
+        let Some(info) = self.peer().peer_info().filter(|_| self.era() == Era::Modern) else { return };
+        let tools = info.capabilities.tools.as_ref();
+        if tools.is_none_or(|tools| tools.list_changed != Some(true)) {
+            return;
+        }
+        let (peer, handler) = (self.peer().clone(), self.handler.clone());
+        let listening = tokio::spawn(async move {
+            let wanted = SubscriptionFilter::builder().tools_list_changed().build();
+            loop {
+                match peer.listen(wanted.clone()).await {
+                    Ok(mut changes) => {
+                        while let Ok(Some(_)) = changes.next().await {
+                            handler.note_changed();
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "it does not tell when its tools change");
+                        return;
+                    }
+                }
+                // Something may have changed while nobody listened.
+                handler.note_changed();
+                tokio::time::sleep(LISTEN_AGAIN).await;
+            }
+        });
+        self.listening = Some(listening.abort_handle());
     }
 
     /// The revision of the protocol that was agreed on.
@@ -433,6 +476,9 @@ async fn ending(wire: &Wire) -> Failure {
 fn page(cursor: Option<String>) -> Option<PaginatedRequestParams> {
     cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
 }
+
+/// How long after the end of its announcements a server is asked for them again.
+const LISTEN_AGAIN: Duration = Duration::from_secs(10);
 
 /// Where the operation id travels.
 const OPERATION_KEY: &str = "segno/operation";

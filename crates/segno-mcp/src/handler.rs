@@ -32,6 +32,12 @@ impl Handler {
         Self { server: server.into(), answers, may_ask, changed: Arc::default() }
     }
 
+    /// Notes that the tools have changed.
+    pub(crate) fn note_changed(&self) {
+        tracing::debug!(server = &*self.server, "its tools have changed");
+        self.changed.store(true, Ordering::Release);
+    }
+
     /// Whether the tools have changed since this was asked last.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::AcqRel)
@@ -80,8 +86,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        tracing::debug!(server = &*self.server, "its tools have changed");
-        self.changed.store(true, Ordering::Release);
+        self.note_changed();
     }
 }
 

@@ -17,6 +17,7 @@ use sse_stream::Sse;
 
 use crate::config::Endpoint;
 use crate::error::{CallErrorKind, Failure};
+use crate::oauth::OAuthError;
 use crate::wire::Wire;
 
 /// A transport to an endpoint.
@@ -29,6 +30,10 @@ pub(crate) fn transport(
         let kind = if error.denied().is_some() { CallErrorKind::Denied } else { CallErrorKind::Start };
         Failure::new(kind, error_chain(&error))
     };
+    if endpoint.oauth.as_ref().is_some_and(|oauth| !oauth.is_for(&endpoint.url)) {
+        let message = "its access is one to another address".to_owned();
+        return Err(Failure::new(CallErrorKind::Start, message));
+    }
     let origin = Origin::of(&endpoint.url).map_err(|error| failed(error.into()))?;
     let inner = endpoint.client.pinned(&origin).map_err(failed)?;
     let client = Guarded { inner, endpoint: endpoint.clone(), wire: Arc::clone(wire), output_max };
@@ -66,6 +71,30 @@ impl Guarded {
         Ok(headers)
     }
 
+    /// Makes a request with the access to the server, and once more with a new token where it does not take the first.
+    async fn with_access<T, F>(&self, send: impl Fn(Option<String>) -> F) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<T, HttpError>>,
+    {
+        let Some(oauth) = &self.endpoint.oauth else { return Ok(send(None).await?) };
+        let mut token = oauth.token().await?;
+        let mut is_second = false;
+        loop {
+            let error = match send(token.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            match Verdict::of(&error) {
+                Some(Verdict::Unknown(challenge)) if !is_second => {
+                    token = Some(oauth.refused(token, challenge).await?);
+                    is_second = true;
+                }
+                Some(Verdict::Narrow(scope)) => return Err(oauth.wants(scope).await.into()),
+                Some(Verdict::Unknown(_)) | None => return Err(error.into()),
+            }
+        }
+    }
+
     /// Whether a URL is the one that the connection is for.
     fn check(&self, uri: &str) -> Result<(), HttpError> {
         if uri == self.endpoint.url.as_str() {
@@ -74,6 +103,48 @@ impl Guarded {
         Err(StreamableHttpError::UnexpectedServerResponse(
             "another address than the one that was granted".into(),
         ))
+    }
+}
+
+/// A request that failed: an error for the SDK, the cause for whoever waits, and whether the server certainly did not
+/// take it.
+struct Refusal {
+    error: HttpError,
+    failure: Failure,
+    untaken: bool,
+}
+
+impl From<HttpError> for Refusal {
+    fn from(error: HttpError) -> Self {
+        let (failure, untaken) = explain(&error);
+        Self { error, failure, untaken }
+    }
+}
+
+impl From<OAuthError> for Refusal {
+    fn from(error: OAuthError) -> Self {
+        Self { error: unavailable(error.to_string()), failure: error.failure(), untaken: true }
+    }
+}
+
+/// What a server says of the access that was shown to it.
+enum Verdict<'e> {
+    /// It takes none of it, and says what it wants.
+    Unknown(&'e str),
+    /// It is not enough.
+    Narrow(Option<&'e str>),
+}
+
+impl<'e> Verdict<'e> {
+    fn of(error: &'e HttpError) -> Option<Self> {
+        match error {
+            StreamableHttpError::AuthRequired(asked) => Some(Self::Unknown(&asked.www_authenticate_header)),
+            StreamableHttpError::InsufficientScope(asked) => Some(Self::Narrow(asked.get_required_scope())),
+            StreamableHttpError::UnexpectedServerResponse(said) if said.starts_with("HTTP 401") => {
+                Some(Self::Unknown(""))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -156,14 +227,17 @@ impl StreamableHttpClient for Guarded {
         if let Some(id) = &id {
             self.wire.begin(id);
         }
-        let posted = self
-            .inner
-            .post_message_with_max_sse_event_size(uri, message, session_id, auth_header, headers, max)
-            .await;
-        match &posted {
-            Ok(_) => self.wire.hear(),
-            Err(error) => {
-                let (failure, untaken) = explain(error);
+        let posted = self.with_access(|token| {
+            let (uri, message, session_id) = (uri.clone(), message.clone(), session_id.clone());
+            let (auth, headers) = (token.or_else(|| auth_header.clone()), headers.clone());
+            self.inner.post_message_with_max_sse_event_size(uri, message, session_id, auth, headers, max)
+        });
+        match posted.await {
+            Ok(posted) => {
+                self.wire.hear();
+                Ok(posted)
+            }
+            Err(Refusal { error, failure, untaken }) => {
                 if let Some(id) = &id {
                     if untaken {
                         self.wire.take_back(id);
@@ -173,9 +247,9 @@ impl StreamableHttpClient for Guarded {
                 if matches!(error, StreamableHttpError::SessionExpired) {
                     self.wire.fail(failure);
                 }
+                Err(error)
             }
         }
-        posted
     }
 
     async fn delete_session(
@@ -187,7 +261,11 @@ impl StreamableHttpClient for Guarded {
     ) -> Result<(), HttpError> {
         self.check(&uri)?;
         let headers = self.headers(headers).await.map_err(unavailable)?;
-        self.inner.delete_session(uri, session_id, auth_header, headers).await
+        let deleted = self.with_access(|token| {
+            let (uri, session_id, headers) = (uri.clone(), session_id.clone(), headers.clone());
+            self.inner.delete_session(uri, session_id, token.or_else(|| auth_header.clone()), headers)
+        });
+        deleted.await.map_err(|refusal| refusal.error)
     }
 
     async fn get_stream(
@@ -214,9 +292,12 @@ impl StreamableHttpClient for Guarded {
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         self.check(&uri)?;
         let headers = self.headers(headers).await.map_err(unavailable)?;
-        self.inner
-            .get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, headers, max)
-            .await
+        let opened = self.with_access(|token| {
+            let (uri, session_id, last) = (uri.clone(), session_id.clone(), last_event_id.clone());
+            let (auth, headers) = (token.or_else(|| auth_header.clone()), headers.clone());
+            self.inner.get_stream_with_max_sse_event_size(uri, session_id, last, auth, headers, max)
+        });
+        opened.await.map_err(|refusal| refusal.error)
     }
 }
 

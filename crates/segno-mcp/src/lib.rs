@@ -28,6 +28,9 @@
 //! # }
 //! ```
 //!
+//! A server behind an address may want to know who asks, by OAuth 2.1: [`Endpoint::oauth`] has the access, which a person
+//! gives once by [`OAuth::begin`] or the client gets by itself. It is shown to that server only.
+//!
 //! **Invariant:** whatever a server does (hang, exit, flood, talk nonsense), a call ends with a [`CallError`] within its
 //! time, memory stays bounded, and the next call gets a server that works, if there is one. No child process outlives
 //! the engine.
@@ -42,6 +45,8 @@ mod connection;
 mod handler;
 mod wire;
 
+mod oauth;
+
 mod http;
 mod lines;
 mod process;
@@ -51,5 +56,6 @@ mod server;
 pub use catalogue::{Annotations, PromptDescription, ResourceDescription, ToolDescription};
 pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
 pub use error::{CallError, CallErrorKind, Received};
+pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuth, OAuthConfig, OAuthError, Tokens};
 pub use output::{Answer, InputRequired, ToolOutput};
 pub use server::{CallContext, Server, Session};

@@ -10,9 +10,10 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
 use crate::catalogue::{PromptDescription, ResourceDescription, ToolDescription};
-use crate::config::{Limits, ServerConfig};
+use crate::config::{Limits, Reach, ServerConfig};
 use crate::connection::{Connection, Era};
 use crate::error::{CallError, CallErrorKind, Failed};
+use crate::oauth::OAuth;
 use crate::output::Answer;
 
 /// A server that can be asked. Clones share its connections.
@@ -95,6 +96,11 @@ impl Server {
     /// The name from the configuration.
     pub fn name(&self) -> &str {
         &self.inner.config.name
+    }
+
+    /// How the server is asked for access, where its configuration says so.
+    pub fn oauth(&self) -> Option<&OAuth> {
+        self.inner.oauth()
     }
 
     /// The limits from the configuration.
@@ -189,6 +195,11 @@ impl Session {
                 answer => return Ok(answer),
             }
         }
+    }
+
+    /// How the server is asked for access, where its configuration says so.
+    pub fn oauth(&self) -> Option<&OAuth> {
+        self.inner.oauth()
     }
 
     /// The resources of the server.
@@ -328,6 +339,13 @@ fn pause(earlier: u32) -> Duration {
 }
 
 impl Inner {
+    fn oauth(&self) -> Option<&OAuth> {
+        match &self.config.reach {
+            Reach::Stdio(_) => None,
+            Reach::Http(endpoint) => endpoint.oauth.as_ref(),
+        }
+    }
+
     /// Refuses a tool that configuration or the server does not offer.
     fn check_tool(&self, tool: &str) -> Result<(), CallError> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

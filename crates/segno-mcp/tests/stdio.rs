@@ -118,6 +118,22 @@ async fn tools_that_changed_are_asked_for_anew() {
 }
 
 #[tokio::test]
+async fn a_server_of_the_new_era_is_asked_to_tell_what_changes() {
+    let server = server("modern");
+    server.catalogue("default").await.unwrap();
+    assert_eq!(say(&server.session("default"), "change").await.unwrap(), "changed");
+    // The announcement goes another way than the answer.
+    for _ in 0..1_000 {
+        let tools = server.catalogue("default").await.unwrap();
+        if tools.iter().any(|tool| tool.name == "brand_new") {
+            return server.close().await;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the change was not seen");
+}
+
+#[tokio::test]
 async fn only_the_listed_tools_are_offered() {
     let config = ServerConfig {
         tools: Some(vec!["echo".to_owned()]),

@@ -6,7 +6,7 @@
 //!
 //! - [`judge_call`] judges a call as a model wrote it; [`Schemas::judge_arguments`] judges arguments that come from a
 //!   plan or a person. Both coerce only where nothing is lost, and report every violation at once.
-//! - [`judge_output`] judges the text of a structured answer.
+//! - [`judge_output`] judges the text of a structured answer, [`judge_result`] what a tool answered.
 //! - [`Schema`] is one compiled JSON Schema, for whatever else must fit one.
 //! - [`HttpModel`] asks an endpoint over one of three [`Wire`]s.
 //! - [`Recorder`] and [`Cassette`] keep what a model replied and replay it.
@@ -26,7 +26,7 @@ mod verdict;
 pub use cassette::{Cassette, CassetteError, Recorder, Recording};
 pub use http::{ApiKey, HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire};
 pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
-pub use output::judge_output;
+pub use output::{judge_output, judge_result};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
 pub use script::{ScriptError, ScriptModel};
 pub use verdict::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

@@ -1,10 +1,10 @@
 //! The verdict on a structured answer.
 
-use segno_core::{ModelReply, ReplyPart, StopReason, Verdict};
+use segno_core::{ModelReply, ReplyPart, StopReason, Verdict, Violation};
 use serde_json::Value;
 
 use crate::model::CompletionRequest;
-use crate::verdict::{MAX_ARGUMENT_BYTES, judge_any, too_large};
+use crate::verdict::{MAX_ARGUMENT_BYTES, compiled, judge_any, too_large};
 
 /// Judges the text of a reply that should be JSON of a schema.
 ///
@@ -19,6 +19,17 @@ pub fn judge_output(schema: &Value, text: &str) -> Verdict {
     match serde_json::from_str(text) {
         Ok(value) => judge_any(schema, value),
         Err(error) => Verdict::Malformed { message: format!("the answer is not JSON: {error}") },
+    }
+}
+
+/// Each place at which a tool's structured result breaks the schema that its server promised.
+///
+/// A schema that cannot be used promises nothing; whoever lists the tool is told. It is compiled at its first use in this
+/// process.
+pub fn judge_result(schema: &Value, result: &Value) -> Vec<Violation> {
+    match &*compiled(schema) {
+        Ok(schema) => schema.violations(result),
+        Err(_) => Vec::new(),
     }
 }
 

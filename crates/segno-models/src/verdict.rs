@@ -175,7 +175,7 @@ impl io::Write for Length {
 ///
 /// The cache belongs to the process because the same tools appear in the toolboxes of many agents, and a schema means
 /// the same everywhere.
-fn compiled(schema: &Value) -> CompiledSchema {
+pub(crate) fn compiled(schema: &Value) -> CompiledSchema {
     static CACHE: LazyLock<Mutex<HashMap<Digest, CompiledSchema>>> = LazyLock::new(Mutex::default);
     /// Far more tools than a workspace has. Past it the cache starts anew, which costs one compilation each.
     const CAPACITY: usize = 4096;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::driver::waiting;
 use crate::error::EngineError;
 use crate::handle::{GateInput, Settlement, WaitingOperation};
+use crate::oauth::SecretGiver;
 
 /// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
 pub(crate) fn check(
@@ -18,7 +19,7 @@ pub(crate) fn check(
     let waiting = waiting(run, state);
     let failed = |message: String| EngineError::Answer { message };
     let mut answers = Vec::with_capacity(inputs.len());
-    for GateInput { operation, settlement, by } in inputs {
+    for GateInput { operation, seen, settlement, by } in inputs {
         let found = match operation {
             Some(id) => waiting.iter().find(|one| one.operation == id),
             None if waiting.len() == 1 => waiting.first(),
@@ -35,6 +36,12 @@ pub(crate) fn check(
                 (_, None) => which(run, waiting.iter().map(|one| one.operation)),
             }));
         };
+        if seen.is_some_and(|seen| seen != one.gate) {
+            return Err(failed(format!(
+                "operation {} has been answered meanwhile, and now waits for something else: {}; look again",
+                one.operation, one.question
+            )));
+        }
         if answers.iter().any(|(answered, _)| *answered == one.operation) {
             return Err(failed(format!(
                 "operation {} is answered twice: give one answer to each",
@@ -82,9 +89,10 @@ pub(crate) fn check(
                 | Settlement::NotDone,
             ) => {
                 return Err(failed(format!(
-                    "operation {} needs the secret `{name}`: put it there with `segno secret put {name}`, and resume \
-                     the run without an answer; or `--deny`",
-                    one.operation
+                    "operation {} needs the secret `{name}`: give it with `{}`, and resume the run without an answer; or \
+                     `--deny`",
+                    one.operation,
+                    SecretGiver::of(name)
                 )));
             }
             (

@@ -7,17 +7,16 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, broadcast};
 
 use segno_core::{
-    AgentConfig, Budget, Digest, Entry, Failure, FailureCode, MemoryCreate, MemoryCreated, MemoryHit,
+    AgentConfig, Budget, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit,
     MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
-    Request, RunId, Terms, ToolCall, ToolName, ToolReturn, Toolbox, Transcript, TraversedEntity,
-    TraversedRelation,
+    Request, RunId, Terms, ToolCall, ToolName, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
 use segno_mcp::InputRequired;
 use segno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use segno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use segno_sandbox::{CallContext, CallErrorKind, Received};
+use segno_sandbox::{CallContext, CallError, CallErrorKind, Received};
 use segno_store::{Body, Denial, Parent, Started};
 use serde_json::Value;
 
@@ -30,7 +29,7 @@ use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tool::{Invocation, Tool};
-use crate::tool_server::{Answered, Session};
+use crate::tool_server::{Answered, Session, returned};
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -56,6 +55,8 @@ pub(crate) struct RunContext {
     pub(crate) denied: Mutex<Vec<(OperationId, Body)>>,
     /// Read when it is first needed.
     pub(crate) heritage: OnceCell<Heritage>,
+    /// The run above all others; read when it is first needed.
+    pub(crate) root: OnceCell<RunId>,
 }
 
 /// What the start of a run says that child runs and the run after a handoff take over.
@@ -95,6 +96,20 @@ impl RunContext {
     pub(crate) async fn heritage(&self) -> Result<&Heritage, EngineError> {
         let read = || async { Ok(Heritage::of(&self.engine.started(self.run).await?)) };
         self.heritage.get_or_try_init(read).await
+    }
+
+    /// The trace that an operation belongs to, where somebody traces. A call does not fail for want of it.
+    async fn traceparent(&self, operation: OperationId) -> Option<String> {
+        let observers = self.engine.observers();
+        if observers.is_empty() {
+            return None;
+        }
+        let find = || async {
+            let parent = self.heritage().await?.parent.map(|parent| parent.run);
+            self.engine.root(self.run, parent).await
+        };
+        let root = *self.root.get_or_try_init(find).await.ok()?;
+        observers.iter().find_map(|observer| observer.traceparent(root, self.run, operation))
     }
 }
 
@@ -141,8 +156,8 @@ impl Attempt {
             Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
                 Err(certain(FailureCode::Internal, "it is no attempt of its own".to_owned()))
             }
-            Request::ApiCall(call) => within(timeout, self.call_endpoint(call)).await,
-            Request::Email(mail) => within(timeout, self.send_mail(mail)).await,
+            Request::ApiCall(call) => within(timeout, self.part().call_endpoint(call)).await,
+            Request::Email(mail) => within(timeout, self.part().send_mail(mail)).await,
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None => {
@@ -353,57 +368,31 @@ impl Attempt {
         timeout: Duration,
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
-        let context = CallContext { operation: self.operation.to_string(), timeout };
+        let traceparent = self.context.traceparent(self.operation).await;
+        let context = CallContext { operation: self.operation.to_string(), timeout, traceparent };
         let answered = session.call(tool, arguments, call.input.clone(), context).await;
-        self.note_denials(
-            call,
-            match &answered {
-                Ok(Answered::Done(answer)) => &answer.denials,
-                Ok(Answered::Asks(_)) => &[],
-                Err(error) => &error.denials,
-            },
-        );
-        let answered = answered.map_err(|error| {
-            let code = match error.kind {
-                CallErrorKind::Timeout => FailureCode::Timeout,
-                CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
-                CallErrorKind::Protocol => FailureCode::Protocol,
-                CallErrorKind::Overloaded => FailureCode::Overloaded,
-                CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
-                _ => FailureCode::Unavailable,
-            };
-            // A refusal is an answer: the server said that it did not process the call. The same call again would be
-            // refused again.
-            let refused = matches!(error.kind, CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool);
-            let received = if refused { Received::No } else { error.received };
-            let mut message = error.to_string();
-            if !error.stderr.is_empty() {
-                message.push_str("; it last wrote: ");
-                message.push_str(&error.stderr);
-            }
-            AttemptError {
-                failure: Failure::new(code, message),
-                received,
-                transient: !refused,
-                after: None,
-                gate: None,
-            }
-        })?;
         let output = match answered {
-            Answered::Done(answer) => answer.output,
-            Answered::Asks(input) => return Err(asks(input)),
+            Ok(Answered::Done(answer)) => {
+                self.note_denials(call, &answer.denials);
+                answer.output
+            }
+            Ok(Answered::Asks(input)) => return Err(asks(input)),
+            Err(error) => {
+                self.note_denials(call, &error.denials);
+                let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
+                let missing = match error.kind {
+                    CallErrorKind::Unauthorized => session.missing(server).await,
+                    _ => None,
+                };
+                let gate = missing.map(|name| Gate::Secret { name }.into());
+                return Err(AttemptError { gate, ..no_answer(&error) });
+            }
         };
-        let text = if output.structured.is_some() { String::new() } else { output.text };
-        Ok(Outcome::ToolReturned(ToolReturn {
-            structured: output.structured,
-            text,
-            is_error: output.is_error,
-            ..ToolReturn::default()
-        }))
+        let promised = self.context.toolbox.tools.get(&call.tool_name);
+        let schema = promised.and_then(|tool| tool.output_schema.as_ref());
+        Ok(Outcome::ToolReturned(returned(&call.tool_name, schema, output)))
     }
-}
 
-impl Attempt {
     /// Has what the tool's server was refused recorded with what comes of this attempt.
     fn note_denials(&self, call: &ToolCall, denials: &[segno_sandbox::Denial]) {
         if denials.is_empty() {
@@ -420,6 +409,32 @@ impl Attempt {
         let mut noted = self.context.denied.lock().unwrap_or_else(PoisonError::into_inner);
         noted.push((self.operation, denied));
     }
+}
+
+/// What it means that a server gave no answer.
+fn no_answer(error: &CallError) -> AttemptError {
+    let code = match error.kind {
+        CallErrorKind::Timeout => FailureCode::Timeout,
+        CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
+        CallErrorKind::Protocol => FailureCode::Protocol,
+        CallErrorKind::Overloaded => FailureCode::Overloaded,
+        CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
+        _ => FailureCode::Unavailable,
+    };
+    // A refusal is an answer: the server said that it did not process the call. The same call again would be refused
+    // again.
+    let refused = matches!(
+        error.kind,
+        CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool | CallErrorKind::Unauthorized
+    );
+    let received = if refused { Received::No } else { error.received };
+    let mut message = error.to_string();
+    if !error.stderr.is_empty() {
+        message.push_str("; it last wrote: ");
+        message.push_str(&error.stderr);
+    }
+    let failure = Failure::new(code, message);
+    AttemptError { failure, received, transient: !refused, after: None, gate: None }
 }
 
 /// Streams a model's text to whoever listens, without secrets.

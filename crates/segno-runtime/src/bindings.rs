@@ -160,6 +160,11 @@ impl Bindings {
         Ok(secret)
     }
 
+    /// Scrubs a secret from now on; `name` tells it from others.
+    pub(crate) fn hide(&self, name: &str, secret: Secret) {
+        self.hidden.hide(name, secret);
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }

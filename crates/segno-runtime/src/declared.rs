@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use segno_core::{AgentRequest, FailureCode, Gate, Outcome, RunId, Timestamp, ToolKind, ToolName};
+use segno_core::{AgentRequest, FailureCode, Gate, Outcome, RunId, Terms, Timestamp, ToolKind, ToolName};
 use segno_net::{Client, Egress, Origin};
 use segno_secrets::{Put, Secret, SecretName};
-use segno_tools::{ApiCall, Email, Path, Text};
+use segno_tools::{ApiCall, ApiResponse, Auth, Email, OAuth2, Path, Text, Toolkit};
 use segno_workspace::{SecretRef, Workspace};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) struct Endpoints(Mutex<BTreeMap<String, Client>>);
 
 impl Endpoints {
     /// The client of a tenant. Of one without a file nobody may be reached.
-    fn client(&self, workspace: &Workspace, tenant: &str) -> Client {
+    pub(crate) fn client(&self, workspace: &Workspace, tenant: &str) -> Client {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(tenant) {
             return client.clone();
@@ -50,24 +50,84 @@ impl Endpoints {
     }
 }
 
+/// Where the secrets are that came with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OfUser {
+    /// In the secret store; what the caller said has a reference in their place.
+    Kept,
+    /// Where the caller put them: nothing is written down.
+    Given,
+}
+
+/// One attempt at a part of a declarative tool: on whose behalf, and on which terms.
+pub(crate) struct Part<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) tenant: &'a str,
+    /// The document whose tool asks for it.
+    pub(crate) toolkit: Option<&'a Toolkit>,
+    pub(crate) user: &'a Value,
+    pub(crate) of_user: OfUser,
+    pub(crate) terms: &'a Terms,
+    pub(crate) attempt: u32,
+    pub(crate) operation: String,
+}
+
 impl Attempt {
-    /// Calls an endpoint once.
+    /// What this is an attempt at, where a declarative tool asks for it.
+    pub(crate) fn part(&self) -> Part<'_> {
+        Part {
+            engine: &self.context.engine,
+            tenant: &self.context.tenant,
+            toolkit: self.toolkit(),
+            user: &self.user,
+            of_user: OfUser::Kept,
+            terms: &self.terms,
+            attempt: self.attempt,
+            operation: self.operation.to_string(),
+        }
+    }
+
+    /// The document whose tool asks for this.
+    fn toolkit(&self) -> Option<&Toolkit> {
+        let config = &self.context.config;
+        match &config.tools.tools.get(self.tool.as_ref()?)?.kind {
+            ToolKind::Declarative { toolkit, .. } => Some(config.toolkits.get(toolkit)?.toolkit()),
+            _ => None,
+        }
+    }
+}
+
+impl Part<'_> {
+    /// Calls an endpoint once. A token that it does not take is refreshed, and shown once more: a request without a token
+    /// was not worked on.
     pub(crate) async fn call_endpoint(&self, call: &ApiCall) -> Result<Outcome, AttemptError> {
-        let now = self.context.engine.now();
+        let Self { engine, tenant, terms, attempt, .. } = *self;
+        let now = engine.now();
         let mut secrets = BTreeMap::new();
+        let mut token = None;
         for path in references(call) {
             let secret = self.secret(path, now).await?;
             secrets.insert(path.clone(), secret.expose().to_owned());
+            if self.oauth(path).is_some() {
+                token = Some((path, secret));
+            }
         }
-        let engine = &self.context.engine;
-        let client = engine.endpoints().client(engine.workspace(), &self.context.tenant);
-        let (terms, attempt) = (&self.terms, self.attempt);
+        let client = engine.endpoints().client(engine.workspace(), tenant);
+        let outcome = Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await?;
+        let (Outcome::ApiAnswered(ApiResponse { status: 401, .. }), Some((path, refused))) =
+            (&outcome, token)
+        else {
+            return Ok(outcome);
+        };
+        let Some((toolkit, oauth)) = self.oauth(path) else { return Ok(outcome) };
+        let next = engine.access_token(oauth, toolkit, tenant, Some(&refused)).await?;
+        secrets.insert(path.clone(), next.expose().to_owned());
         Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await
     }
 
     /// Sends a mail once.
     pub(crate) async fn send_mail(&self, mail: &Email) -> Result<Outcome, AttemptError> {
-        let now = self.context.engine.now();
+        let now = self.engine.now();
         let texts = mail.username.iter().chain(&mail.password);
         let references: Vec<&Path> = texts.flat_map(Text::secrets).map(|secret| &secret.path).collect();
         let mut secrets = BTreeMap::new();
@@ -80,23 +140,29 @@ impl Attempt {
         };
         let login = match (&mail.username, &mail.password) {
             (Some(name), Some(password)) => Some((resolve(name)?, resolve(password)?)),
-            _ => None,
+            (None, None) => None,
+            // A run that began before this was looked at may ask for it.
+            (Some(_), None) | (None, Some(_)) => {
+                let message = "a login needs a name and a password, and the mail has one of them";
+                return Err(certain(FailureCode::InvalidArguments, message.to_owned()));
+            }
         };
-        let engine = &self.context.engine;
-        let client = engine.endpoints().client(engine.workspace(), &self.context.tenant);
+        let client = self.engine.endpoints().client(self.engine.workspace(), self.tenant);
         let timeout = Duration::from_millis(self.terms.timeout_ms);
-        mail::send(mail, login, &self.operation.to_string(), client.egress(), timeout).await
+        mail::send(mail, login, &self.operation, client.egress(), timeout).await
     }
 
     /// The secret that a part refers to, as of now; it is scrubbed from then on.
     async fn secret(&self, path: &Path, now: Timestamp) -> Result<Secret, AttemptError> {
-        let workspace = self.context.engine.workspace();
-        let tenant = self.context.tenant.as_str();
+        let Self { engine, tenant, .. } = *self;
+        if let Some((toolkit, oauth)) = self.oauth(path) {
+            return engine.access_token(oauth, toolkit, tenant, None).await;
+        }
         let written = path.to_string();
         let reference = match written.strip_prefix("secrets.") {
             Some(name) => {
-                let toolkit = self.toolkit().unwrap_or_default();
-                workspace.toolkit_secret(tenant, toolkit, name).cloned().ok_or_else(|| {
+                let toolkit = self.toolkit.map_or("", Toolkit::name);
+                engine.workspace().toolkit_secret(tenant, toolkit, name).cloned().ok_or_else(|| {
                     let message = format!(
                         "the tenant `{tenant}` has no secret `{name}` for `{toolkit}`: add it to `[tools.{toolkit}.secrets]` of tenants/{tenant}.toml"
                     );
@@ -104,14 +170,19 @@ impl Attempt {
                 })?
             }
             None => {
-                let kept = at(&self.user, path).and_then(|value| value[REFERENCE].as_str());
-                let kept = kept.filter(|name| name.starts_with(OF_REQUEST));
-                SecretRef::Store(kept.map(str::to_owned).ok_or_else(|| {
-                    certain(FailureCode::Unavailable, format!("the request came without `{written}`"))
-                })?)
+                let absent =
+                    || certain(FailureCode::Unavailable, format!("the request came without `{written}`"));
+                let given = at(self.user, path).ok_or_else(absent)?;
+                if let (OfUser::Given, Value::String(secret)) = (self.of_user, given) {
+                    let secret = Secret::new(secret);
+                    engine.bindings().hide(&written, secret.clone());
+                    return Ok(secret);
+                }
+                let kept = given[REFERENCE].as_str().filter(|name| name.starts_with(OF_REQUEST));
+                SecretRef::Store(kept.ok_or_else(absent)?.to_owned())
             }
         };
-        self.context.bindings.reveal(&reference, now).await.map_err(|error| {
+        engine.bindings().reveal(&reference, now).await.map_err(|error| {
             let missing = match &error {
                 SecretUnavailable::NotStored { name } => Some(name.clone()),
                 _ => None,
@@ -124,13 +195,15 @@ impl Attempt {
         })
     }
 
-    /// The document whose tool asks for this.
-    fn toolkit(&self) -> Option<&str> {
-        let tool = self.tool.as_ref()?;
-        match &self.context.config.tools.tools.get(tool)?.kind {
-            ToolKind::Declarative { toolkit, .. } => Some(toolkit),
-            _ => None,
-        }
+    /// How the document proves who calls, if that is what the secret is for and consent gives it: a tenant may have a
+    /// token of its own as well.
+    fn oauth(&self, path: &Path) -> Option<(&str, &OAuth2)> {
+        let toolkit = self.toolkit?;
+        let Auth::OAuth2(oauth) = toolkit.auth() else { return None };
+        let is_token = path.to_string().strip_prefix("secrets.") == Some(oauth.access_token.as_str());
+        let workspace = self.engine.workspace();
+        let own = workspace.toolkit_secret(self.tenant, toolkit.name(), &oauth.access_token);
+        (is_token && own.is_none()).then_some((toolkit.name(), oauth))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::declared::Endpoints;
 use crate::dispatch::{Dispatcher, Load, Target};
 use crate::error::{EngineError, OpenError};
 use crate::handle::{RunEnd, RunEvent};
+use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
 use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
@@ -43,6 +44,7 @@ struct Inner {
     owners: Owners,
     dispatcher: Dispatcher,
     endpoints: Endpoints,
+    refreshes: Refreshes,
     clock: Arc<dyn Clock>,
     observers: Vec<Arc<dyn Observer>>,
 }
@@ -66,8 +68,8 @@ impl Inner {
             ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
-        let endpoints = Endpoints::default();
-        Self { workspace, bindings, store, owners, dispatcher, endpoints, clock, observers }
+        let (endpoints, refreshes) = (Endpoints::default(), Refreshes::default());
+        Self { workspace, bindings, store, owners, dispatcher, endpoints, refreshes, clock, observers }
     }
 }
 
@@ -331,12 +333,18 @@ impl Engine {
         if self.observers().is_empty() {
             return Ok(Watches::default());
         }
+        let root = self.root(run, parent).await?;
+        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
+    }
+
+    /// The run above this one and all others above that; itself where there is none.
+    pub(crate) async fn root(&self, run: RunId, parent: Option<RunId>) -> Result<RunId, EngineError> {
         let (mut root, mut above) = (run, parent);
         while let Some(parent) = above {
             root = parent;
             above = self.store().summary(parent).await?.parent;
         }
-        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
+        Ok(root)
     }
 
     pub(crate) fn dispatcher(&self) -> &Dispatcher {
@@ -396,6 +404,11 @@ impl Engine {
         &self.inner.endpoints
     }
 
+    /// Who refreshes access in this process.
+    pub(crate) fn refreshes(&self) -> &Refreshes {
+        &self.inner.refreshes
+    }
+
     /// Who this process is, to own a run.
     pub(crate) async fn owner(&self, run: RunId) -> Result<&Owner, EngineError> {
         match &self.inner.owners {
@@ -441,6 +454,7 @@ impl Engine {
             events,
             denied: Mutex::default(),
             heritage: OnceCell::new(),
+            root: OnceCell::new(),
         };
         Ok((Arc::new(context), reader))
     }

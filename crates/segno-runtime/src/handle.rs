@@ -180,6 +180,9 @@ impl WaitingOperation {
 pub struct GateInput {
     /// Which operation; `None` when the run waits for one only.
     pub operation: Option<OperationId>,
+    /// What it waited for when whoever answers looked; an answer to anything else is refused. Meanwhile somebody else may
+    /// have answered, and the same operation be in doubt anew: what was true of one attempt says nothing of the next.
+    pub seen: Option<Gate>,
     /// The answer.
     pub settlement: Settlement,
     /// Who answers; recorded.

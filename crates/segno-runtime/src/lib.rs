@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod access;
 mod answers;
 mod archive;
 mod attempt;
@@ -38,6 +39,7 @@ mod hidden;
 mod inspect;
 mod lineage;
 mod mail;
+mod oauth;
 mod observer;
 mod policy;
 mod progress;
@@ -51,10 +53,12 @@ mod start;
 mod tool;
 mod tool_server;
 mod toolbox;
+mod trial;
 mod upkeep;
 mod with_config;
 mod worker;
 
+pub use access::{ServerAccessError, ServerConsent};
 pub use clock::{Clock, SystemClock};
 pub use compare::Change;
 pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
@@ -65,6 +69,7 @@ pub use fold::{Divergence, FoldError};
 pub use fork::ForkOptions;
 pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation};
 pub use inspect::{Inspection, OperationView, StepView};
+pub use oauth::{Consent, ConsentError, Consented, SecretGiver};
 pub use observer::{Observer, Watch, Watched};
 pub use replay::{ReplayReport, ReplayVerdict};
 pub use resume::Cancelled;
@@ -78,5 +83,6 @@ pub use tool::{Invocation, Tool, ToolDescription, ToolError};
 pub use toolbox::{
     ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
 };
+pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};
 pub use with_config::{ChangedRequest, ConfigReport};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use lettre::Message;
+use lettre::address::Envelope;
 use lettre::message::{Mailbox, MultiPart};
-use lettre::transport::smtp::AsyncSmtpTransport;
-use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls, TlsParameters};
-use lettre::{AsyncTransport as _, Message, Tokio1Executor};
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::extension::{ClientId, MailParameter};
+use lettre::transport::smtp::{Error, commands};
 use segno_core::{EmailReceipt, Failure, FailureCode, Outcome};
 use segno_net::{Egress, EgressError, Origin, Scheme};
 use segno_sandbox::Received;
@@ -32,35 +34,68 @@ pub(crate) async fn send(
         error => AttemptError { transient: true, ..certain(FailureCode::Unavailable, error.to_string()) },
     })?;
     let tls = || TlsParameters::new_rustls(mail.host.clone());
-    let protected = |error: lettre::transport::smtp::Error| certain(FailureCode::Internal, error.to_string());
-    let tls = match mail.security {
+    let protected = |error: Error| certain(FailureCode::Internal, error.to_string());
+    let (wrapped, upgrade) = match mail.security {
         Security::None if login.is_some() => {
             let message = "a password is not sent in the clear: set `security` to `starttls` or `tls`";
             return Err(certain(FailureCode::NotPermitted, message.to_owned()));
         }
-        Security::None => Tls::None,
-        Security::Starttls => Tls::Required(tls().map_err(protected)?),
-        Security::Tls => Tls::Wrapper(tls().map_err(protected)?),
+        Security::None => (None, None),
+        Security::Starttls => (None, Some(tls().map_err(protected)?)),
+        Security::Tls => (Some(tls().map_err(protected)?), None),
     };
     // The address that was checked is the one that is dialled; the certificate is for the name.
     let Some(address) = addresses.first() else {
         return Err(certain(FailureCode::Unavailable, format!("`{}` has no address", mail.host)));
     };
-    let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(address.ip().to_string())
-        .port(address.port())
-        .tls(tls)
-        .timeout(Some(timeout));
-    if let Some((name, password)) = login {
-        transport = transport.credentials(Credentials::new(name, password));
+    let announced = async {
+        let hello = ClientId::default();
+        let mut server =
+            AsyncSmtpConnection::connect_tokio1(*address, Some(timeout), &hello, wrapped, None).await?;
+        if let Some(tls) = upgrade {
+            server.starttls(tls, &hello).await?;
+        }
+        if let Some((name, password)) = login {
+            server.auth(&[Mechanism::Plain, Mechanism::Login], &Credentials::new(name, password)).await?;
+        }
+        announce(&mut server, message.envelope()).await?;
+        Ok(server)
+    };
+    // Until the text itself is on its way, nobody can have sent the mail on, whatever goes wrong.
+    let unsent = |error: Error| AttemptError { received: Received::No, ..no_answer(&error) };
+    let mut server = tokio::time::timeout(timeout, announced)
+        .await
+        .map_err(|_| {
+            let message = format!("the mail server did not take the mail within {} ms", timeout.as_millis());
+            AttemptError { transient: true, ..certain(FailureCode::Timeout, message) }
+        })?
+        .map_err(unsent)?;
+    let sent = server.message(&message.formatted()).await.map_err(|error| no_answer(&error));
+    // Whether it says goodbye changes nothing.
+    let _ = tokio::time::timeout(GOODBYE, server.quit()).await;
+    sent.map(|_| Outcome::EmailSent(EmailReceipt { message_id: Some(message_id.to_owned()) }))
+}
+
+/// How long a server may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Says whom the mail is from and to, and that its text comes.
+async fn announce(server: &mut AsyncSmtpConnection, envelope: &Envelope) -> Result<(), Error> {
+    let mut parameters = Vec::new();
+    // A server that does not know such addresses refuses them.
+    if envelope.to().iter().chain(envelope.from()).any(|address| !AsRef::<str>::as_ref(address).is_ascii()) {
+        parameters.push(MailParameter::SmtpUtfEight);
     }
-    match transport.build().send(message).await {
-        Ok(_) => Ok(Outcome::EmailSent(EmailReceipt { message_id: Some(message_id.to_owned()) })),
-        Err(error) => Err(unsent(&error)),
+    server.command(commands::Mail::new(envelope.from().cloned(), parameters)).await?;
+    for to in envelope.to() {
+        server.command(commands::Rcpt::new(to.clone(), Vec::new())).await?;
     }
+    server.command(commands::Data).await?;
+    Ok(())
 }
 
 /// What a server's refusal, or a broken connection, says of the mail.
-fn unsent(error: &lettre::transport::smtp::Error) -> AttemptError {
+fn no_answer(error: &Error) -> AttemptError {
     let words = crate::bindings::describe(error);
     // The server said no: a mail that was refused was not sent.
     if error.is_permanent() || error.is_transient() {
@@ -68,11 +103,9 @@ fn unsent(error: &lettre::transport::smtp::Error) -> AttemptError {
         let transient = error.is_transient();
         return AttemptError { failure, received: Received::No, transient, after: None, gate: None };
     }
-    let never_sent = error.is_client() || error.is_tls() || error.is_transport_shutdown();
-    let received = if never_sent { Received::No } else { Received::Possibly };
     let code = if error.is_timeout() { FailureCode::Timeout } else { FailureCode::Unavailable };
     let failure = Failure::new(code, format!("the mail server gave no answer: {words}"));
-    AttemptError { failure, received, transient: true, after: None, gate: None }
+    AttemptError { failure, received: Received::Possibly, transient: true, after: None, gate: None }
 }
 
 fn message(mail: &Email, message_id: &str) -> Result<Message, String> {

@@ -13,6 +13,13 @@ pub trait Observer: Send + Sync + 'static {
     /// This engine performs a run from now on: from its start, or from where another process left it.
     fn watch(&self, run: &Watched) -> Box<dyn Watch>;
 
+    /// The trace that an operation of a run belongs to, as W3C writes it, for whoever performs the operation elsewhere;
+    /// none by default. `root` is the run above it and all others above that.
+    fn traceparent(&self, root: RunId, run: RunId, operation: OperationId) -> Option<String> {
+        let _ = (root, run, operation);
+        None
+    }
+
     /// A commit of so many records of a run that goes on took so long; its creation and its handoff are not among them.
     fn committed(&self, records: usize, took: Duration) {
         let _ = (records, took);

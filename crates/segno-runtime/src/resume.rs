@@ -96,8 +96,8 @@ impl Engine {
             self.store().release(lease).await.map_err(|source| RunFailure::Append { run, source })?;
             return Ok(None);
         }
-        if let (Some(parent), true) = (summary.parent, tell) {
-            lease = lease.telling(parent);
+        if let Some(parent) = summary.parent {
+            lease = if tell { lease.telling(parent) } else { lease.telling_sleeper(parent) };
         }
         match self.take_over(run, config, &summary, &lease, answers).await {
             Ok(taken) => self.go_on(run, taken, lease).map(Some),

@@ -127,7 +127,8 @@ impl Secrets {
             Outcome::EmailSent(EmailReceipt { message_id }) => {
                 message_id.iter_mut().for_each(|text| self.text(text));
             }
-            Outcome::ToolReturned(ToolReturn { structured, text, is_error: _, actions }) => {
+            Outcome::ToolReturned(ToolReturn { structured, text, is_error: _, actions, violations }) => {
+                self.scrub_violations(violations);
                 actions.iter_mut().for_each(|trace| self.trace(trace));
                 self.text(text);
                 if let Some(value) = structured {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segno_core::ToolInput;
-use segno_mcp::{Answer, Command, Endpoint, InputRequired, Limits, Reach, Values};
+use segno_core::{ToolInput, ToolName, ToolReturn, Violation};
+use segno_mcp::{Answer, Command, Endpoint, Grant, InputRequired, Limits, OAuth, Reach, Values};
 use segno_net::{Client, Egress, Origin};
 use segno_sandbox::{
     Annotations, CallContext, CallError, CallErrorKind, Received, ToolDescription, ToolOutput,
@@ -15,6 +15,7 @@ use segno_secrets::Secret;
 use segno_workspace::{EnvValue, RemoteBinding, SecretRef, ServerBinding};
 use serde_json::{Map, Value, json};
 
+use crate::access;
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::hidden::Hidden;
@@ -44,6 +45,14 @@ pub(crate) enum Session {
 }
 
 impl ToolServer {
+    /// How the server is asked for access, where it wants OAuth.
+    pub(crate) fn oauth(&self) -> Option<&OAuth> {
+        match self {
+            Self::Module(_) => None,
+            Self::Remote(server) => server.oauth(),
+        }
+    }
+
     /// The module, where the server is one.
     pub(crate) fn module(&self) -> Option<&segno_sandbox::ToolServer> {
         match self {
@@ -111,6 +120,7 @@ impl Session {
                     context.input = input.responses;
                     context.request_state = input.request_state;
                 }
+                context.traceparent = call.traceparent;
                 match session.call(tool, arguments, context).await.map_err(call_error)? {
                     Answer::Done(output) => {
                         let output = ToolOutput {
@@ -127,12 +137,44 @@ impl Session {
         }
     }
 
+    /// The secret that a person must give before the server can be used, where one is missing.
+    pub(crate) async fn missing(&self, server: &str) -> Option<String> {
+        let Self::Remote(session) = self else { return None };
+        let oauth = session.oauth().filter(|oauth| oauth.grant() == Grant::Consent)?;
+        let is_given = oauth.is_given().await.unwrap_or(true);
+        (!is_given).then(|| access::secret_name(server))
+    }
+
     /// Ends a session of a run. A connection stays for the next run.
     pub(crate) async fn close(self) {
         match self {
             Self::Module(session) => session.close().await,
             Self::Remote(_) => {}
         }
+    }
+}
+
+/// What a tool answered, as it is recorded. A result that breaks what the tool promised is marked, and kept.
+pub(crate) fn returned(tool: &ToolName, schema: Option<&Value>, output: ToolOutput) -> ToolReturn {
+    let violations = match (schema.filter(|_| !output.is_error), &output.structured) {
+        (Some(schema), Some(structured)) => segno_models::judge_result(schema, structured),
+        (Some(_), None) => {
+            let message = "the tool promised a structured result and gave none".to_owned();
+            vec![Violation { path: String::new(), message }]
+        }
+        (None, _) => Vec::new(),
+    };
+    if let Some(first) = violations.first() {
+        let (path, message) = (&first.path, &first.message);
+        tracing::warn!(%tool, count = violations.len(), path, message, "the result is not what was promised");
+    }
+    let text = if output.structured.is_some() { String::new() } else { output.text };
+    ToolReturn {
+        structured: output.structured,
+        text,
+        is_error: output.is_error,
+        violations,
+        ..ToolReturn::default()
     }
 }
 
@@ -160,9 +202,13 @@ pub(crate) fn remote(
             let origin = Origin::of(&url).map_err(|error| refused(error.to_string()))?;
             let headers = endpoint.headers.iter();
             let headers = headers.map(|(name, value)| (name.clone(), EnvValue::Secret(value.clone())));
+            let oauth = match &endpoint.oauth {
+                Some(oauth) => Some(access::access(name, &url, &origin, oauth, revealed).map_err(refused)?),
+                None => None,
+            };
             // The server may be reached, and nobody whom it points to.
             let client = Client::new(Egress::new([origin]));
-            Reach::Http(Endpoint { url, headers: revealed.values(headers), client })
+            Reach::Http(Endpoint { url, headers: revealed.values(headers), client, oauth })
         }
     };
     let (limits, defaults) = (&binding.limits, Limits::default());
@@ -190,8 +236,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Reads secrets whenever they are needed, and has them scrubbed from then on.
 pub(crate) struct Revealed {
-    source: Arc<SecretSource>,
-    hidden: Arc<Hidden>,
+    pub(crate) source: Arc<SecretSource>,
+    pub(crate) hidden: Arc<Hidden>,
 }
 
 impl Revealed {
@@ -199,7 +245,8 @@ impl Revealed {
         Self { source, hidden }
     }
 
-    fn values(&self, values: impl Iterator<Item = (String, EnvValue)>) -> Arc<dyn Values> {
+    /// Values by name that are read whenever they are needed.
+    pub(crate) fn values(&self, values: impl Iterator<Item = (String, EnvValue)>) -> Arc<dyn Values> {
         let (source, hidden) = (Arc::clone(&self.source), Arc::clone(&self.hidden));
         Arc::new(Named { values: values.collect(), source, hidden })
     }
@@ -274,6 +321,7 @@ fn call_error(error: segno_mcp::CallError) -> CallError {
         Kind::UnknownTool => CallErrorKind::UnknownTool,
         Kind::Refused { code } => CallErrorKind::Refused { code },
         Kind::Closed => CallErrorKind::Closed,
+        Kind::Unauthorized => CallErrorKind::Unauthorized,
         // It cannot be had: whoever asks again later may have more luck.
         _ => CallErrorKind::Start,
     };
@@ -283,4 +331,36 @@ fn call_error(error: segno_mcp::CallError) -> CallError {
     };
     let segno_mcp::CallError { server, message, stderr, .. } = error;
     CallError { kind, received, server, message, stderr, denials: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn output(structured: Option<Value>, is_error: bool) -> ToolOutput {
+        ToolOutput { structured, text: "said".to_owned(), is_error, content: Vec::new() }
+    }
+
+    #[test]
+    fn a_result_that_breaks_what_was_promised_is_marked_and_kept() {
+        let tool: ToolName = "crm.look".parse().unwrap();
+        let schema = json!({ "type": "object", "required": ["count"], "properties": { "count": { "type": "integer" } } });
+        let judged = |structured, is_error| returned(&tool, Some(&schema), output(structured, is_error));
+
+        let good = judged(Some(json!({ "count": 3 })), false);
+        assert!(good.violations.is_empty() && good.text.is_empty());
+
+        let broken = judged(Some(json!({ "count": "three" })), false);
+        assert_eq!(broken.structured, Some(json!({ "count": "three" })));
+        let paths: Vec<&str> = broken.violations.iter().map(|one| one.path.as_str()).collect();
+        assert_eq!(paths.len(), 1, "{paths:?}");
+        assert!(paths[0].contains("count"), "{paths:?}");
+
+        let absent = judged(None, false);
+        assert_eq!((absent.violations.len(), absent.text.as_str()), (1, "said"));
+        assert!(judged(None, true).violations.is_empty(), "a failure promises nothing");
+        assert!(returned(&tool, None, output(None, false)).violations.is_empty());
+    }
 }

@@ -21,7 +21,8 @@ use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
-use crate::tool_server::Answered;
+use crate::tool_server::{Answered, returned};
+use crate::trial::{self, TrialOptions};
 
 /// A tool of the workspace: what it is, and who may use it.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,13 +102,15 @@ pub struct ToolListing {
 pub struct ToolCallOptions {
     /// The longest that the call may take. 30 seconds by default, as in a run; a server's own limit counts as well.
     pub timeout: Duration,
-    /// Whose memory the memory tools use.
+    /// Whose memory the memory tools use, and for which tenant the call is.
     pub place: MemoryPlace,
+    /// What a declarative tool reads as `user`, an object; empty by default.
+    pub user: Value,
 }
 
 impl Default for ToolCallOptions {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default() }
+        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default(), user: json!({}) }
     }
 }
 
@@ -151,12 +154,6 @@ pub enum ToolboxError {
         tool: ToolName,
         /// The agent.
         agent: AgentName,
-    },
-    /// The tool is a document: each of its parts is journaled, so that a call of it belongs to a run.
-    #[error("`{tool}` is a declarative tool: each of its parts is journaled, so call it from an agent")]
-    IsDocument {
-        /// The tool.
-        tool: ToolName,
     },
     /// There was no answer.
     #[error("`{tool}` gave no answer: {message}")]
@@ -280,7 +277,8 @@ impl Engine {
     ) -> Result<ToolReturn, ToolboxError> {
         let info = self.tool(name).await?;
         let arguments = info.check_arguments(arguments)?;
-        let call = Call { engine: self, name, arguments, options };
+        let schema = info.output_schema.as_ref();
+        let call = Call { engine: self, name, arguments, schema, options };
         let kind = self.kind(name, &info);
         let performed = tokio::time::timeout(options.timeout, call.perform(kind)).await;
         let mut outcome = Outcome::ToolReturned(performed.unwrap_or_else(|_| {
@@ -412,13 +410,15 @@ struct Call<'c> {
     engine: &'c Engine,
     name: &'c ToolName,
     arguments: Value,
+    /// What the tool promises of its result.
+    schema: Option<&'c Value>,
     options: &'c ToolCallOptions,
 }
 
 impl Call<'_> {
     async fn perform(self, kind: ToolKind) -> Result<ToolReturn, ToolboxError> {
         match kind {
-            ToolKind::Declarative { .. } => Err(ToolboxError::IsDocument { tool: self.name.clone() }),
+            ToolKind::Declarative { toolkit, .. } => self.declared(&toolkit).await,
             ToolKind::External => self.external().await,
             ToolKind::MemorySearch => {
                 let (memory, scopes) = self.memory().await?;
@@ -459,8 +459,19 @@ impl Call<'_> {
         }
     }
 
+    /// Calls a tool that is a document.
+    async fn declared(self, toolkit: &str) -> Result<ToolReturn, ToolboxError> {
+        let Self { engine, name, arguments, options, .. } = self;
+        let unknown = || ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() };
+        let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
+        let file = engine.workspace().toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;
+        let trial = TrialOptions { tenant, user: options.user.clone() };
+        let tried = engine.try_tool(&file.toolkit, name.as_str(), &arguments, &trial).await;
+        Ok(trial::returned(&tried.map_err(|_| unknown())?.finished))
+    }
+
     async fn external(self) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, options } = self;
+        let Self { engine, name, arguments, schema, options } = self;
         let no_answer = |message, received| ToolboxError::NoAnswer { tool: name.clone(), message, received };
         let bindings = engine.bindings();
         let operation = fresh();
@@ -475,7 +486,8 @@ impl Call<'_> {
         };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
         let session = bindings.server(server).await?.open(&tenant, false);
-        let context = CallContext { operation: operation.to_string(), timeout: options.timeout };
+        let context =
+            CallContext { operation: operation.to_string(), timeout: options.timeout, traceparent: None };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let answered = session.call(tool, arguments, None, context).await;
         session.close().await;
@@ -490,13 +502,7 @@ impl Call<'_> {
                 return Err(no_answer(message, Received::No));
             }
         };
-        let text = if output.structured.is_some() { String::new() } else { output.text };
-        Ok(ToolReturn {
-            structured: output.structured,
-            text,
-            is_error: output.is_error,
-            ..ToolReturn::default()
-        })
+        Ok(returned(name, schema, output))
     }
 
     async fn memory(&self) -> Result<(Arc<dyn Memory>, ScopeSet), ToolboxError> {

@@ -113,6 +113,7 @@ async fn a_question_waits_for_an_answer_that_fits() {
     assert_eq!((waiting[0].kind(), waiting[0].question.as_str()), ("input", "how many of pears?"));
     let wrong = segno_runtime::GateInput {
         operation: None,
+        seen: None,
         settlement: Settlement::Give { value: json!({ "n": "many" }) },
         by: None,
     };
@@ -228,6 +229,7 @@ async fn a_child_that_another_process_performs_is_waited_for() {
     let other = world.engine().await;
     let yes = segno_runtime::GateInput {
         operation: None,
+        seen: None,
         settlement: Settlement::Give { value: json!("yes") },
         by: None,
     };

@@ -339,3 +339,21 @@ async fn the_next_run_of_a_session_reads_what_the_one_before_it_wrote() {
         assert!(answer(&report).ends_with(expected), "{}", answer(&report));
     }
 }
+
+#[tokio::test]
+async fn a_tool_is_found_whether_its_name_is_written_with_a_hyphen_or_an_underscore() {
+    let agent = "[tools]\nallow = [\"local.*\", \"relay\"]\n\
+        [[steps]]\nid = \"it\"\ntool = \"relay\"\n[[steps]]\nrespond = \"{{steps.it}}\"\n";
+    for (name, called) in [("local.do-it", "local.do_it"), ("local.do_it", "local.do-it")] {
+        let world =
+            World::new(agent).tool(name, segno_core::EffectClass::Read, support::Behaviour::Answer(json!(7)));
+        std::fs::create_dir(world.path().join("tools")).unwrap();
+        let document = json!({
+            "name": "relay", "description": "Calls another tool.",
+            "actions": [{"type": "tool", "id": "it", "name": called, "arguments": {"n": 1}}],
+            "output": "result.it"
+        });
+        std::fs::write(world.path().join("tools/relay.json"), document.to_string()).unwrap();
+        assert_eq!(answer(&world.run("go").await), "7", "{called}");
+    }
+}

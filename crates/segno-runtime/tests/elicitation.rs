@@ -83,11 +83,12 @@ async fn a_call_whose_server_asks_waits_for_a_person_and_goes_on_in_another_proc
 async fn an_answer_that_does_not_fit_the_form_is_refused_and_nothing_is_recorded() {
     let world = world("book");
     let report = world.run("go").await;
-    let inputs = vec![GateInput { operation: None, settlement: given(json!({ "n": 0 })), by: None }];
+    let inputs =
+        vec![GateInput { operation: None, seen: None, settlement: given(json!({ "n": 0 })), by: None }];
     let error = world.engine().await.resume(report.run, inputs).await.err().unwrap();
     assert!(matches!(&error, EngineError::Answer { message } if message.contains("`/n`")), "{error}");
     let approved = Settlement::Approve { edited: None, reason: None };
-    let inputs = vec![GateInput { operation: None, settlement: approved, by: None }];
+    let inputs = vec![GateInput { operation: None, seen: None, settlement: approved, by: None }];
     assert!(world.engine().await.resume(report.run, inputs).await.is_err());
     let again = world.resume(report.run, None).await;
     assert_eq!(waits(&again).len(), 1);

@@ -3,7 +3,7 @@
 
 mod support;
 
-use segno_core::{EffectClass, RunErrorCode, Status};
+use segno_core::{EffectClass, Gate, RunErrorCode, Status};
 use segno_runtime::{EngineError, GateInput, Received, RunEnd, Settlement, StartOptions};
 use serde_json::json;
 
@@ -75,7 +75,7 @@ async fn edited_arguments_are_checked_and_used() {
     let world = gated();
     let run = world.run("go").await.run;
     let wrong = Settlement::Approve { edited: Some(json!({ "n": "many", "m": 1 })), reason: None };
-    let input = GateInput { operation: None, settlement: wrong, by: None };
+    let input = GateInput { operation: None, seen: None, settlement: wrong, by: None };
     let error = world.engine().await.resume(run, vec![input]).await.unwrap_err();
     let EngineError::Edit { violations, .. } = &error else { panic!("{error:?}") };
     assert!(!violations.is_empty(), "{error}");
@@ -97,13 +97,41 @@ async fn resuming_a_suspended_run_without_an_answer_changes_nothing() {
 async fn an_answer_that_nobody_waits_for_is_refused() {
     let world = gated();
     let run = world.run("go").await.run;
-    let input = GateInput { operation: None, settlement: Settlement::NotDone, by: None };
+    let input = GateInput { operation: None, seen: None, settlement: Settlement::NotDone, by: None };
     let error = world.engine().await.resume(run, vec![input]).await.unwrap_err();
     assert!(error.to_string().contains("waits for an approval"), "{error}");
     world.resume(run, Some(Settlement::Deny { reason: None })).await;
-    let input = GateInput { operation: None, settlement: Settlement::NotDone, by: None };
+    let input = GateInput { operation: None, seen: None, settlement: Settlement::NotDone, by: None };
     let error = world.engine().await.resume(run, vec![input]).await.unwrap_err();
     assert!(error.to_string().contains("has ended"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_question_that_was_answered_meanwhile_does_not_pass_for_one_to_the_next() {
+    let world = one_tool(EffectClass::Unsafe, Behaviour::LostFirst(2, Received::Possibly), "");
+    let report = world.run("go").await;
+    let seen = support::waits(&report)[0].clone();
+    let answer_to = |gate: &Gate| GateInput {
+        operation: Some(seen.operation),
+        seen: Some(gate.clone()),
+        settlement: Settlement::NotDone,
+        by: None,
+    };
+    // Two people look. The first one answers, and the second attempt is lost as well.
+    let report = world.resume(report.run, Some(Settlement::NotDone)).await;
+    assert_eq!(world.count("local.it"), 2);
+    for passed_on in [false, true] {
+        let (engine, input) = (world.engine().await, vec![answer_to(&seen.gate)]);
+        let error = match passed_on {
+            false => engine.resume(report.run, input).await.map(drop).unwrap_err(),
+            true => engine.pass_on(report.run, input).await.unwrap_err(),
+        };
+        assert!(error.to_string().contains("look again"), "{error}");
+    }
+    assert_eq!(world.count("local.it"), 2);
+    let now = support::waits(&report)[0].gate.clone();
+    let handle = world.engine().await.resume(report.run, vec![answer_to(&now)]).await.unwrap();
+    assert_eq!(answer(&handle.finish().await.unwrap()), r#"it said {"calls":3}"#);
 }
 
 #[tokio::test]

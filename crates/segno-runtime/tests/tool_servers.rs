@@ -4,10 +4,12 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use segno_core::EffectClass;
-use segno_runtime::{OfferedBy, ToolCallOptions};
+use segno_core::{AgentRequest, EffectClass, OperationId, Request, RunId};
+use segno_runtime::{Observer, OfferedBy, StartOptions, ToolCallOptions, Watch, Watched};
+use segno_store::NewRecord;
 use serde_json::json;
 
 use support::{World, answer, waits};
@@ -24,9 +26,13 @@ while IFS= read -r line; do
     printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"printer","version":"1"}}}\n' "$id" ;;
   *'"method":"tools/list"'*)
     schema='"inputSchema":{"type":"object"}'
-    printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"look",%s,"annotations":{"readOnlyHint":true}},{"name":"print",%s},{"name":"token",%s}]}}\n' "$id" "$schema" "$schema" "$schema" ;;
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"look",%s,"annotations":{"readOnlyHint":true}},{"name":"print",%s},{"name":"token",%s},{"name":"trace",%s}]}}\n' "$id" "$schema" "$schema" "$schema" "$schema" ;;
   *'"name":"look"'*) say "seen $REGION by $$" ;;
   *'"name":"token"'*) say "it is $TOKEN" ;;
+  *'"name":"trace"'*) case $line in
+    *'"traceparent":"'*) of=${line#*\"traceparent\":\"}; say "${of%%\"*}" ;;
+    *) say none ;;
+    esac ;;
   *'"name":"print"'*) echo 'out of paper' >&2; exit 4 ;;
   esac
 done
@@ -56,6 +62,35 @@ async fn an_agent_calls_a_tool_of_a_child_process_and_its_run_replays_without_it
     std::fs::remove_file(world.path().join("printer.sh")).unwrap();
     let replay = world.engine().await.replay(report.run).await.unwrap();
     assert!(replay.identical, "{replay:?}");
+}
+
+/// Traces every operation, with the run as its trace.
+struct Tracing;
+
+impl Observer for Tracing {
+    fn watch(&self, _run: &Watched) -> Box<dyn Watch> {
+        Box::new(Self)
+    }
+
+    fn traceparent(&self, root: RunId, run: RunId, operation: OperationId) -> Option<String> {
+        assert_ne!(operation.as_bytes(), &[0; 16]);
+        (root == run).then(|| format!("00-{run}-01"))
+    }
+}
+
+impl Watch for Tracing {
+    fn recorded(&mut self, _seq: u64, _record: &NewRecord, _request: Option<&Request>) {}
+}
+
+#[tokio::test]
+async fn a_call_carries_the_trace_that_it_belongs_to_where_somebody_traces() {
+    let world = world("printer.trace", SETTINGS);
+    assert_eq!(answer(&world.run("go").await), "none");
+    let engine = world.builder().observer(Arc::new(Tracing)).open(world.path()).await.unwrap();
+    let started =
+        engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await;
+    let report = started.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&report), format!("00-{}-01", report.run));
 }
 
 #[tokio::test]

@@ -177,6 +177,7 @@ async fn an_answer_that_is_passed_on_is_found_by_a_worker() {
     assert_eq!(work(&engine).await, WorkerReport::default());
     let yes = GateInput {
         operation: Some(operation),
+        seen: None,
         settlement: Settlement::Approve { edited: None, reason: None },
         by: Some("eve".to_owned()),
     };
@@ -240,6 +241,7 @@ async fn an_answer_to_a_child_run_that_is_passed_on_wakes_its_parent_as_well() {
     assert_ne!(waiting.run, report.run);
     let yes = GateInput {
         operation: Some(waiting.operation),
+        seen: None,
         settlement: Settlement::Approve { edited: None, reason: None },
         by: None,
     };
@@ -260,6 +262,7 @@ async fn a_child_run_that_somebody_resumes_to_its_end_wakes_its_parent() {
     let child = waits(&report)[0].run;
     let yes = GateInput {
         operation: None,
+        seen: None,
         settlement: Settlement::Approve { edited: None, reason: None },
         by: None,
     };
@@ -366,7 +369,7 @@ async fn an_observer_finds_what_is_open_in_a_run_that_is_taken_over() {
     let engine = world.builder().observer(Arc::new(Watching(Arc::clone(&seen)))).open(world.path());
     let engine = engine.await.unwrap();
     let settlement = Settlement::Give { value: json!("yes") };
-    let input = GateInput { operation: None, settlement, by: None };
+    let input = GateInput { operation: None, seen: None, settlement, by: None };
     let handle = engine.resume(report.run, vec![input]).await.unwrap();
     assert_eq!(answer(&handle.finish().await.unwrap()), "done");
     let found = seen.found.lock().unwrap()[&report.run].clone();
@@ -390,7 +393,7 @@ fn a_parent_wakes_although_the_process_of_its_child_died_right_after_the_child_e
         let engine = world.engine().await;
         let report = start(&engine, "go").await;
         let settlement = Settlement::Approve { edited: None, reason: None };
-        let yes = GateInput { operation: None, settlement, by: None };
+        let yes = GateInput { operation: None, seen: None, settlement, by: None };
         let mut handle = engine.resume(waits(&report)[0].run, vec![yes]).await.unwrap();
         while let Some(event) = handle.next_event().await {
             if let RunEvent::Recorded { record, .. } = event
@@ -420,6 +423,7 @@ async fn an_answer_to_an_earlier_doubt_is_none_to_a_later_one() {
     let operation = waits(&report)[0].operation;
     let not_done = |by: &str| GateInput {
         operation: Some(operation),
+        seen: None,
         settlement: Settlement::NotDone,
         by: Some(by.to_owned()),
     };

@@ -41,7 +41,8 @@ fn arguments() -> Map<String, Value> {
 }
 
 async fn call(session: &Session) {
-    let context = CallContext { operation: "op".to_owned(), timeout: Duration::from_secs(5) };
+    let context =
+        CallContext { operation: "op".to_owned(), timeout: Duration::from_secs(5), traceparent: None };
     session.call("score", arguments(), context).await.unwrap();
 }
 

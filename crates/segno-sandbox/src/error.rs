@@ -156,6 +156,8 @@ pub enum CallErrorKind {
     },
     /// The instance was ended because another call or its owner ended it.
     Closed,
+    /// The server wants to know who asks, or does not allow it. No module does that; servers behind an address do.
+    Unauthorized,
     /// No instance and no place among the calls at once became free in time.
     Overloaded,
 }

@@ -294,6 +294,9 @@ impl Instance {
     ) -> Result<ToolOutput, Failed> {
         let mut meta = RequestMetaObject::new();
         meta.insert(OPERATION_KEY.to_owned(), Value::String(call.operation.clone()));
+        if let Some(parent) = &call.traceparent {
+            meta.insert("traceparent".to_owned(), Value::String(parent.clone()));
+        }
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let result =

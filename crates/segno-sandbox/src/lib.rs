@@ -22,7 +22,7 @@
 //! let server = sandbox.load(ServerConfig::new("risk", "risk.wasm")).await?;
 //! let session = server.open("tenant");
 //! let arguments = serde_json::Map::from_iter([("text".to_owned(), "everything is down".into())]);
-//! let call = CallContext { operation: "op_1".to_owned(), timeout: Duration::from_secs(5) };
+//! let call = CallContext { operation: "op_1".to_owned(), timeout: Duration::from_secs(5), traceparent: None };
 //! let answer = session.call("score", arguments, call).await?;
 //! println!("{:?}", answer.output.structured);
 //! session.close().await;

@@ -42,6 +42,8 @@ pub struct CallContext {
     pub operation: String,
     /// How long the call may take. The limit of the server applies as well; a start that is needed is not counted.
     pub timeout: Duration,
+    /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.
+    pub traceparent: Option<String>,
 }
 
 /// What came of a call that was answered.

@@ -140,8 +140,11 @@ async fn thousands_of_calls_at_once_are_all_answered_by_a_few_instances() {
     for _ in 0..3_000 {
         let session = Arc::clone(&session);
         calls.spawn(async move {
-            let context =
-                segno_sandbox::CallContext { operation: "op".to_owned(), timeout: Duration::from_secs(300) };
+            let context = segno_sandbox::CallContext {
+                operation: "op".to_owned(),
+                timeout: Duration::from_secs(300),
+                traceparent: None,
+            };
             session.call("any", arguments(json!({})), context).await.unwrap().output.text
         });
     }

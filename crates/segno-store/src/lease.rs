@@ -19,7 +19,7 @@ pub struct Lease {
     /// The link of the last record.
     pub(crate) head: Link,
     /// The run that is told when this one ends.
-    pub(crate) tells: Option<RunId>,
+    pub(crate) tells: Option<Tells>,
     /// The run's row in a store that numbers its rows; else 0.
     pub(crate) row: i64,
     pub(crate) _hold: Hold,
@@ -51,8 +51,23 @@ impl Lease {
     /// on after a handoff tells it too.
     #[must_use]
     pub fn telling(self, parent: RunId) -> Self {
-        Self { tells: Some(parent), ..self }
+        Self { tells: Some(Tells { run: parent, sleepers_only: false }), ..self }
     }
+
+    /// The same for a parent that performs this run itself, and sees its end: it is told only where the journal has it as
+    /// suspended still. If its process dies before it has written down what it saw, nobody else would wake it.
+    #[must_use]
+    pub fn telling_sleeper(self, parent: RunId) -> Self {
+        Self { tells: Some(Tells { run: parent, sleepers_only: true }), ..self }
+    }
+}
+
+/// Whom the end of a run is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tells {
+    pub(crate) run: RunId,
+    /// Only if it is suspended, as far as the journal says.
+    pub(crate) sleepers_only: bool,
 }
 
 /// The leases that a store has given out and that still live.

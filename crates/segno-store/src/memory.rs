@@ -157,6 +157,10 @@ impl Run {
 }
 
 impl Shelf {
+    fn is_suspended(&self, run: RunId) -> bool {
+        self.runs.get(&run).is_some_and(|run| run.copies.progress.status == crate::RunStatus::Suspended)
+    }
+
     fn run(&self, run: RunId) -> Result<&Run, ReadError> {
         self.runs.get(&run).ok_or(ReadError::UnknownRun { run })
     }
@@ -327,9 +331,11 @@ impl Store for MemoryStore {
         let head = shelf.append(lease, &records, &consumed)?;
         let progress = Progress::of(records.iter().map(|record| &record.body));
         let ends = progress.is_some_and(|progress| progress.status.is_end());
-        if let (Some(parent), true) = (lease.tells, ends) {
+        if let (Some(tells), true) = (lease.tells, ends)
+            && (!tells.sleepers_only || shelf.is_suspended(tells.run))
+        {
             // One that has ended, or for which messages wait already, needs no word.
-            let _ = shelf.post(parent, &Message::Look);
+            let _ = shelf.post(tells.run, &Message::Look);
         }
         drop(shelf);
         lease.next_seq = head.next_seq;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segno_core::{AgentConfig, Request, RunId};
+use segno_core::{AgentConfig, OperationId, Request, RunId};
 use segno_runtime::{Observer, Watch, Watched};
 use segno_store::{Body, NewRecord, Record};
 
 use crate::export::{Counters, ExportConfig, ExportError, ExportStats, Exporter};
+use crate::ids::{SpanId, TraceId};
 use crate::metrics::Metrics;
 use crate::project::{Entry, Projector, ProjectorOptions};
 use crate::span::Span;
@@ -139,6 +140,10 @@ impl Drop for RunTelemetry {
 impl Observer for Telemetry {
     fn watch(&self, run: &Watched) -> Box<dyn Watch> {
         Box::new(self.run(run.run, run.root, Some(Arc::clone(&run.config))))
+    }
+
+    fn traceparent(&self, root: RunId, run: RunId, operation: OperationId) -> Option<String> {
+        Some(format!("00-{}-{}-01", TraceId::of(root), SpanId::of_operation(run, operation)))
     }
 
     fn committed(&self, records: usize, took: Duration) {

@@ -169,7 +169,7 @@ async fn a_collector_has_every_span_of_a_run_and_its_child_over_two_processes_an
 
     let (engine, telemetry) = open(folder.path(), &collector).await;
     let settlement = Settlement::Give { value: json!("yes") };
-    let input = GateInput { operation: None, settlement, by: None };
+    let input = GateInput { operation: None, seen: None, settlement, by: None };
     let report = engine.resume(report.run, vec![input]).await.unwrap().finish().await.unwrap();
     assert!(matches!(report.end, RunEnd::Ended(_)), "{report:?}");
     assert!(telemetry.flush(LIMIT).await);

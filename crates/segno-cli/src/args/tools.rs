@@ -1,9 +1,10 @@
 //! The arguments of `segno tools`.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueHint};
 use segno_core::ToolName;
 use segno_workspace::batteries;
 
@@ -26,6 +27,10 @@ pub(crate) enum ToolsVerb {
     /// Call one tool, outside of any run; the arguments are checked against its schema first
     #[command(after_help = CALL_EXAMPLES)]
     Call(ToolsCallArgs),
+    /// Try one declarative tool, outside of any run, and tell what each action does; by default it reads answers from a
+    /// recording and reaches nobody
+    #[command(after_help = TEST_EXAMPLES)]
+    Test(ToolsTestArgs),
     /// Add a declarative tool that comes with Segno: it is written into `tools/`, to be read and changed there
     #[command(after_help = ADD_EXAMPLES)]
     Add(ToolsAddArgs),
@@ -37,6 +42,7 @@ impl ToolsVerb {
             Self::List(list) => list.document.resolve(),
             Self::Inspect(inspect) => inspect.document.resolve(),
             Self::Call(call) => call.document.resolve(),
+            Self::Test(test) => test.document.resolve(),
             Self::Add(add) => add.document.resolve(),
         }
     }
@@ -63,12 +69,45 @@ pub(crate) struct ToolsCallArgs {
     /// The arguments, an object [default: an empty one]
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) args: Option<String>,
+    /// What a declarative tool reads as `user`, an object; a secret in it is kept nowhere
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
     /// Perform it, though to perform it twice may be wrong; asked for otherwise, on a terminal
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// The longest that the call may take, in seconds; a server's own limit counts as well
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub(crate) timeout: NonZeroU64,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsTestArgs {
+    /// The document, such as `tools/save_meal.json`
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The action of a toolkit; a document with one tool needs none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) action: Option<String>,
+    /// The arguments, an object [default: an empty one]
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub(crate) params: Option<String>,
+    /// What the tool reads as `user`, an object; a secret in it is kept nowhere
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
+    /// The tenant, whose settings and secrets it has and whom it may reach
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) tenant: String,
+    /// Perform it: requests are sent, mails go out
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Perform it, and write every request with its answer to this file, without secrets
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) record: Option<PathBuf>,
+    /// Take the answers from this file, and reach nobody
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["live", "record"])]
+    pub(crate) replay: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -108,6 +147,12 @@ const ADD_EXAMPLES: &str = "\
 Examples:
   segno tools add google_calendar
   segno check";
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  segno tools test tools/save_meal.json --params '{\"dishes\": [\"soup\"]}' --record meal.json
+  segno tools test tools/save_meal.json --params '{\"dishes\": [\"soup\"]}' --replay meal.json
+  segno tools test tools/google_calendar.json --action list_events --params @span.json --live --json";
 
 const CALL_EXAMPLES: &str = "\
 Examples:

@@ -42,6 +42,7 @@ pub(super) async fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Resu
             if args.yes {
                 let input = GateInput {
                     operation: Some(one.operation),
+                    seen: Some(one.gate.clone()),
                     settlement: settlement.clone(),
                     by: args.settlement.by.clone(),
                 };

@@ -2,6 +2,7 @@
 
 mod add;
 mod answer;
+pub(crate) mod auth;
 pub(crate) mod bench;
 mod cancel;
 mod carry;
@@ -26,6 +27,7 @@ mod servers;
 mod show;
 mod telemetry;
 mod tools;
+mod try_tool;
 mod upkeep;
 mod worker;
 
@@ -154,6 +156,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Servers(_)
         | Verb::Answer(_)
         | Verb::Secret(_)
+        | Verb::Auth(_)
         | Verb::Bench(_)
         | Verb::Memory(_) => unreachable!("these work in a workspace"),
     }
@@ -207,6 +210,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Servers(args) => servers::servers(args, context).await,
         Verb::Memory(args) => memory::memory(args, context).await,
         Verb::Secret(args) => secret::secret(args, context).await,
+        Verb::Auth(args) => auth::auth(args, context).await,
         Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Bench(_) => {
             unreachable!("these need no workspace")
         }

@@ -47,7 +47,7 @@ fn answers(
     operation: Option<OperationId>,
     by: Option<&str>,
 ) -> Vec<GateInput> {
-    let answer = |settlement| GateInput { operation, settlement, by: by.map(str::to_owned) };
+    let answer = |settlement| GateInput { operation, seen: None, settlement, by: by.map(str::to_owned) };
     settlement.map(answer).into_iter().collect()
 }
 

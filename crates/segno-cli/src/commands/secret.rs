@@ -59,7 +59,7 @@ async fn put(args: &SecretPutArgs, context: &mut Context<'_>) -> Result<Exit, Er
 }
 
 /// Lets runs look that wait for a secret.
-async fn tell_runs(engine: &Engine) -> Result<u64, Error> {
+pub(super) async fn tell_runs(engine: &Engine) -> Result<u64, Error> {
     let filter = RunFilter { waiting: Some(Waiting::Secret), limit: u32::MAX, ..RunFilter::default() };
     let mut told = 0;
     for run in engine.runs(&filter).await? {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::add::add;
+use super::try_tool;
 use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -24,6 +25,7 @@ pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result
         ToolsVerb::List(_) => list(context).await,
         ToolsVerb::Inspect(args) => inspect(args, context).await,
         ToolsVerb::Call(args) => call(args, context).await,
+        ToolsVerb::Test(args) => try_tool::test(args, context).await,
         ToolsVerb::Add(args) => add(args, context),
     }
 }
@@ -105,7 +107,8 @@ async fn call(args: &ToolsCallArgs, context: &mut Context<'_>) -> Result<Exit, E
     let dim = styled(context.output.stderr.terminal.colour, Style::Dim, words).to_string();
     context.output.note(dim);
     let timeout = Duration::from_secs(args.timeout.get());
-    let options = ToolCallOptions { timeout, ..ToolCallOptions::default() };
+    let user = args.user.as_deref().map_or_else(|| Ok(json!({})), input::json)?;
+    let options = ToolCallOptions { timeout, user, ..ToolCallOptions::default() };
     let returned = engine.call_tool(&tool.name, arguments, &options).await?;
     Ok(tell(&tool, &returned, context))
 }
@@ -135,6 +138,9 @@ fn doubt(tool: &ToolInfo) -> Option<String> {
     if matches!(tool.offered_by, OfferedBy::Agent(_)) {
         // It is not called but refused, with the command that runs it.
         return None;
+    }
+    if matches!(tool.offered_by, OfferedBy::Document(_)) {
+        return Some("a declarative tool: what its actions do is done".to_owned());
     }
     let twice = "to call it twice may be wrong";
     if is_doubtful(tool.class) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use segno_core::{Gate, Usage};
-use segno_runtime::{RunEnd, RunReport, WaitingOperation};
+use segno_runtime::{RunEnd, RunReport, SecretGiver, WaitingOperation};
 
 use super::document;
 use super::failure::help_line;
@@ -75,14 +75,23 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 output.note("its arguments:");
             }
         }
-        // In full: nobody can agree to what they do not see.
-        let arguments = operation.arguments.as_ref().map(|arguments| format!("{arguments:#}"));
+        // In full: nobody can agree to what they do not see. To give a secret is no agreement to a call.
+        let is_secret = matches!(operation.gate, Gate::Secret { .. });
+        let arguments =
+            operation.arguments.as_ref().filter(|_| !is_secret).map(|arguments| format!("{arguments:#}"));
         for line in harmless(&arguments.unwrap_or_default()).lines() {
             output.note(format_args!("  {line}"));
         }
         let id = short(operation.operation);
-        let several = !matches!(operation.gate, Gate::Secret { .. });
-        output.note(if several { "go on with one of" } else { "put it into the secret store, and go on" });
+        output.note(match &operation.gate {
+            Gate::Secret { name } => match SecretGiver::of(name) {
+                SecretGiver::Value { .. } => "put it into the secret store, and go on",
+                SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
+            },
+            Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => {
+                "go on with one of"
+            }
+        });
         match &operation.gate {
             Gate::Approval => {
                 // With one operation only there is nothing to choose.
@@ -108,7 +117,7 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
                 output.note(format_args!("  {resume}{op} --reply @FILE"));
             }
             Gate::Secret { name } => {
-                output.note(format_args!("  segno secret put {name}"));
+                output.note(format_args!("  {}", harmless(&SecretGiver::of(name).to_string())));
                 output.note(format_args!("  {resume}"));
             }
             Gate::InDoubt { .. } => {

@@ -39,6 +39,7 @@ fn help_names_every_verb() {
           servers      List the tool servers: how they are, and what they may do
           memory       Search what agents remember, add to it, and move it
           secret       Keep secrets in an encrypted file, where no journal and no export has them
+          auth         Give a toolkit or a tool server access: a person consents in a browser, once
           bench        Measure this disk: a durable turn beside a bare commit
           schema       Write the JSON Schema of a file kind, for editors
           completions  Write the completion script of a shell; it completes agents and runs too

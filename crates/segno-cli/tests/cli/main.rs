@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod auth;
+mod auth_server;
 mod bench;
 mod chat;
 mod check;
@@ -14,6 +16,7 @@ mod guest;
 mod init;
 mod lineage;
 mod lock;
+mod mail;
 mod memory;
 mod run;
 mod secret;
@@ -24,4 +27,5 @@ mod support;
 mod suspend;
 mod telemetry;
 mod tools;
+mod trial;
 mod upkeep;

@@ -9,9 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use segno_tools::{
-    ApiResponse, Call, CallInfo, Context, EffectClass as PartClass, EffectFailure, EffectOutcome,
-    EffectRequest, ErrorCode, Finished, HandoffTo, Next, Tool as Document, ToolError, ToolOutcome,
-    ToolRequest,
+    ApiResponse, Call, CallInfo, Context, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished,
+    HandoffTo, Next, Tool as Document, ToolError, ToolOutcome, ToolRequest,
 };
 use serde_json::{Value, json};
 
@@ -20,18 +19,15 @@ use super::budget;
 use super::calls::AGENT_TERMS;
 use super::plan::value;
 use super::start::MEMORY_TIMEOUT_MS;
-use crate::config::{AgentConfig, OnIndeterminate, Tool, ToolKind};
+use crate::config::{AgentConfig, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
-use crate::id::{AgentName, OperationId, Timestamp};
+use crate::id::{AgentName, OperationId, Timestamp, ToolName};
 use crate::join::{Begun, Join, Pending, Then};
-use crate::operation::{AgentCall, EffectClass, Gate, GateState, Operation, Pace, Request, Terms};
+use crate::operation::{AgentCall, Gate, GateState, Operation, Request, Terms};
 use crate::state::{AgentState, Phase};
 
 /// How deep tools may call tools. A tool that calls itself would never end.
 const DEPTH_MAX: usize = 8;
-
-/// Attempts after the first to reach a mail server; one that may have taken the mail is not repeated.
-const EMAIL_RETRIES: u32 = 2;
 
 /// Lets every declarative tool of the step go on that can.
 pub(crate) fn advance(config: &AgentConfig, state: &mut AgentState) {
@@ -82,7 +78,6 @@ pub(crate) fn fold(state: &mut AgentState) -> Option<HandoffTo> {
 
 /// The agent that a document names; `-` and `_` mean the same.
 pub(crate) fn target<'c>(config: &'c AgentConfig, handoff: &HandoffTo) -> Option<&'c AgentName> {
-    let plain = |name: &str| name.replace('-', "_");
     config.agents.keys().find(|agent| plain(agent.as_str()) == plain(&handoff.target_agent))
 }
 
@@ -285,6 +280,7 @@ fn told(outcome: &ToolOutcome) -> Outcome {
         text: if plain { String::new() } else { outcome.model_text() },
         is_error: !outcome.ok,
         actions: outcome.actions.clone(),
+        violations: Vec::new(),
     })
 }
 
@@ -298,29 +294,30 @@ fn request(
 ) -> Result<(Request, Terms, GateState), EffectFailure> {
     match request {
         EffectRequest::ApiCall(call) => {
-            let on_indeterminate =
-                if call.repeats_tolerated { OnIndeterminate::Retry } else { tool.on_indeterminate };
-            let terms = Terms {
-                class: class(call.class),
-                timeout_ms: call.timeout_ms,
-                retries: call.retries,
-                on_indeterminate,
-                pace: Some(Pace { first_pause_ms: call.retry_delay_ms, most_ms: call.max_elapsed_ms }),
-            };
+            let terms = Terms::of_api_call(&call, tool.on_indeterminate);
             Ok((Request::ApiCall(Arc::new(call)), terms, GateState::Open))
         }
         EffectRequest::Email(mail) => {
-            let terms = Terms {
-                class: EffectClass::Unsafe,
-                timeout_ms: mail.timeout_ms,
-                retries: EMAIL_RETRIES,
-                on_indeterminate: tool.on_indeterminate,
-                pace: None,
-            };
+            let terms = Terms::of_email(&mail, tool.on_indeterminate);
             Ok((Request::Email(Arc::new(mail)), terms, GateState::Open))
         }
         EffectRequest::Tool(call) => tool_call(config, call, depth, state),
     }
+}
+
+/// A name in which `-` and `_` are the same, as in every document.
+fn plain(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// The tool that a document names: the one of this very name before one that differs in `-` and `_`.
+fn named<'c>(config: &'c AgentConfig, name: &str) -> Option<(&'c ToolName, &'c Tool)> {
+    let alike = || {
+        let tools = &config.tools;
+        let mut alike = tools.tools.iter().filter(|(tool, _)| plain(tool.as_str()) == plain(name));
+        alike.find(|(tool, _)| !tools.forbidden.contains(*tool))
+    };
+    config.tools.find(name).or_else(alike)
 }
 
 /// The call of another tool, which the agent itself must be allowed to call.
@@ -337,8 +334,8 @@ fn tool_call(
     if budget::left(config, state).max_tool_calls == 0 {
         return Err(refused(ErrorCode::LimitExceeded, "`limits.max_tool_calls` is reached"));
     }
-    let Some((name, tool)) = config.tools.find(&name) else {
-        if config.tools.is_forbidden(&name) {
+    let Some((name, tool)) = named(config, &name) else {
+        if config.tools.forbidden.iter().any(|tool| plain(tool.as_str()) == plain(&name)) {
             let message = alloc::format!("the tool `{name}` is not allowed for this agent");
             return Err(refused(ErrorCode::NotPermitted, message));
         }
@@ -392,19 +389,10 @@ fn refusal(refusal: Refusal) -> EffectFailure {
     refused(code, message)
 }
 
-const fn class(class: PartClass) -> EffectClass {
-    match class {
-        PartClass::Read => EffectClass::Read,
-        PartClass::Idempotent => EffectClass::Idempotent,
-        PartClass::Keyed => EffectClass::Keyed,
-        PartClass::Unsafe => EffectClass::Unsafe,
-    }
-}
-
 /// A part's outcome in the words of the document's language.
 fn answer(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -> EffectOutcome {
     match (request, outcome) {
-        (_, Some(Outcome::Failed(failure))) => EffectOutcome::Failed(failed(failure)),
+        (_, Some(Outcome::Failed(failure))) => EffectOutcome::Failed(failure.into()),
         (Request::ApiCall(_), Some(Outcome::ApiAnswered(response))) => EffectOutcome::Response(response),
         // Somebody said that it was done, and perhaps what came of it.
         (Request::ApiCall(_), Some(Outcome::ToolReturned(returned))) => {
@@ -420,26 +408,30 @@ fn answer(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -
         (Request::Email(_), Some(Outcome::ToolReturned(_))) => EffectOutcome::Sent { message_id: None },
         (request, outcome) => match value(request, outcome, state) {
             Ok(output) => EffectOutcome::Returned { output },
-            Err(failure) => EffectOutcome::Failed(failed(failure)),
+            Err(failure) => EffectOutcome::Failed(failure.into()),
         },
     }
 }
 
-fn failed(failure: Failure) -> EffectFailure {
-    let code = match failure.code {
-        FailureCode::Timeout => ErrorCode::Timeout,
-        FailureCode::Unavailable | FailureCode::Overloaded | FailureCode::Protocol => ErrorCode::HttpError,
-        FailureCode::NotPermitted => ErrorCode::EgressDenied,
-        FailureCode::Denied => ErrorCode::NotPermitted,
-        FailureCode::InvalidArguments => ErrorCode::InvalidArguments,
-        FailureCode::LimitExceeded => ErrorCode::LimitExceeded,
-        FailureCode::Cancelled => ErrorCode::Cancelled,
-        FailureCode::ToolFailed
-        | FailureCode::Indeterminate
-        | FailureCode::InvalidOutput
-        | FailureCode::AgentFailed => ErrorCode::ActionFailed,
-        FailureCode::Internal => ErrorCode::Internal,
-    };
-    let reason = Some(failure.code.as_str().to_string());
-    EffectFailure { code, message: failure.message, reason, attempts: 0 }
+impl From<Failure> for EffectFailure {
+    fn from(failure: Failure) -> Self {
+        let code = match failure.code {
+            FailureCode::Timeout => ErrorCode::Timeout,
+            FailureCode::Unavailable | FailureCode::Overloaded | FailureCode::Protocol => {
+                ErrorCode::HttpError
+            }
+            FailureCode::NotPermitted => ErrorCode::EgressDenied,
+            FailureCode::Denied => ErrorCode::NotPermitted,
+            FailureCode::InvalidArguments => ErrorCode::InvalidArguments,
+            FailureCode::LimitExceeded => ErrorCode::LimitExceeded,
+            FailureCode::Cancelled => ErrorCode::Cancelled,
+            FailureCode::ToolFailed
+            | FailureCode::Indeterminate
+            | FailureCode::InvalidOutput
+            | FailureCode::AgentFailed => ErrorCode::ActionFailed,
+            FailureCode::Internal => ErrorCode::Internal,
+        };
+        let reason = Some(failure.code.as_str().to_string());
+        Self { code, message: failure.message, reason, attempts: 0 }
+    }
 }

@@ -531,7 +531,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 
 fn tool_return() -> impl Strategy<Value = ToolReturn> {
     (prop::option::of(json_value()), text(), prop::bool::weighted(0.2)).prop_map(
-        |(structured, text, is_error)| ToolReturn { structured, text, is_error, actions: Vec::new() },
+        |(structured, text, is_error)| ToolReturn { structured, text, is_error, ..ToolReturn::default() },
     )
 }
 

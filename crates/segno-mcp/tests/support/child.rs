@@ -28,7 +28,7 @@ fn main() {
         "host" => host(),
         _ => {}
     }
-    let mut server = Server { mode, changed: false };
+    let mut server = Server { mode, changed: false, listener: None };
     let mut waiting = None;
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -55,9 +55,14 @@ fn main() {
     }
 }
 
+/// Where the id of a request stands that wants to be told of changes.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
 struct Server {
     mode: String,
     changed: bool,
+    /// The request that wants to be told of changes.
+    listener: Option<Value>,
 }
 
 impl Server {
@@ -66,11 +71,20 @@ impl Server {
         let is_modern = self.mode == "modern";
         match message["method"].as_str().unwrap() {
             "server/discover" if is_modern => {
-                let capabilities = json!({ "tools": {}, "resources": {}, "prompts": {} });
+                let capabilities =
+                    json!({ "tools": { "listChanged": true }, "resources": {}, "prompts": {} });
                 let result = json!({
                     "supportedVersions": ["2026-07-28"], "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private",
                 });
                 answer(id, result);
+            }
+            "subscriptions/listen" if is_modern => {
+                self.listener = Some(id.clone());
+                send(
+                    &json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
+                    "notifications": params["notifications"], "_meta": { SUBSCRIPTION: id },
+                } }),
+                );
             }
             "initialize" if !is_modern => {
                 let capabilities =
@@ -187,7 +201,11 @@ impl Server {
             "input" => text(id, &format!("{} {}", params["inputResponses"]["which"], params["requestState"])),
             "change" => {
                 self.changed = true;
-                send(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+                let mut note = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                if let Some(listener) = &self.listener {
+                    note["params"]["_meta"][SUBSCRIPTION] = listener.clone();
+                }
+                send(&note);
                 text(id, "changed");
             }
             "pids" => {

@@ -20,7 +20,7 @@ use segno_runtime::EngineError;
 use segno_store::AcquireError;
 
 use process::{ORDERS, Task};
-use scenario::{PLAIN, Scenario};
+use scenario::{DECLARED, PLAIN, Scenario};
 use store::{Boundary, Side};
 use tally::Tally;
 use world::{Course, Death, Life, Said, World, kill};
@@ -91,6 +91,15 @@ fn a_run_survives_a_kill_at_every_boundary_of_its_journal() {
         assert!(tally.repeated.contains(&class), "no {class:?} call was cut off and made again: {tally:?}");
     }
     assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
+}
+
+#[test]
+fn a_declarative_tool_goes_on_at_the_right_action_after_a_kill_at_every_boundary() {
+    let tally = every_boundary(&DECLARED);
+    println!("{tally:?}");
+    assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
+    assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
+    assert!(tally.repeated.contains(&EffectClass::Keyed), "{tally:?}");
 }
 
 #[test]

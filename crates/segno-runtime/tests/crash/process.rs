@@ -117,6 +117,7 @@ pub(crate) async fn advance(engine: &Engine, task: Task) -> Result<RunEnd, Engin
         Task::Resume { run, answers } => {
             let answers = answers.into_iter().map(|(operation, word)| GateInput {
                 operation: Some(operation),
+                seen: None,
                 settlement: word.into(),
                 by: Some("eve".to_owned()),
             });

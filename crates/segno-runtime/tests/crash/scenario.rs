@@ -7,6 +7,8 @@ use crate::world::Said;
 pub(crate) struct Scenario {
     /// The agents, by name.
     pub(crate) agents: &'static [(&'static str, &'static str)],
+    /// The declarative tools, by name.
+    pub(crate) documents: &'static [(&'static str, &'static str)],
     /// What a run answers when nothing is lost and nothing doubled.
     pub(crate) answer: &'static str,
     /// The numbers of all effects.
@@ -74,6 +76,7 @@ respond = """
 {{steps.refund.receipt}}, {{steps.bill.receipt}}; {{steps.found.length}} observations"""
 "#,
     )],
+    documents: &[],
     answer: "receipt 1, receipt 2, receipt 3, receipt 4, receipt 6, receipt 7, receipt 8; 2 observations",
     effects: &[1, 2, 3, 4, 5, 6, 7, 8],
     gated: &[7, 8],
@@ -160,6 +163,7 @@ asked with {{request.text}}: {{steps.stock.receipt}}, {{steps.reserve.receipt}},
 "#,
         ),
     ],
+    documents: &[],
     answer: "receipt 1, receipt 2, receipt 3, receipt 4, receipt 5, receipt 6, receipt 7; asked with receipt 1: \
              receipt 11, receipt 12, receipt 13, receipt 14, receipt 15; 1 observation",
     effects: &[1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14, 15],
@@ -176,4 +180,59 @@ asked with {{request.text}}: {{steps.stock.receipt}}, {{steps.reserve.receipt}},
     ],
     said: Said { approved: 2, done: 1, not_done: 0 },
     runs: 2,
+};
+
+/// A declarative tool whose actions have an effect of each class, one after another, with writes between them: twice at
+/// once, and a call of an unsafe tool after both.
+pub(crate) const DECLARED: Scenario = Scenario {
+    agents: &[(
+        "a",
+        r#"
+name = "a"
+version = "1.0.0"
+description = "Calls a tool that is a document."
+
+[tools]
+allow = ["local.*", "chain"]
+
+[[steps]]
+parallel = [
+  { id = "one", tool = "chain", with = { first = 1 } },
+  { id = "two", tool = "chain", with = { first = 11 } },
+]
+
+[[steps]]
+id = "ship"
+tool = "local.unsafe"
+with = { n = 21 }
+
+[[steps]]
+respond = "{{steps.one}}; {{steps.two}}; {{steps.ship.receipt}}; {{workflow.seen}}"
+"#,
+    )],
+    documents: &[(
+        "chain",
+        r#"{
+  "name": "chain",
+  "description": "One effect after another.",
+  "parameters": [{ "name": "first", "type": "integer", "required": true }],
+  "actions": [
+    { "type": "tool", "id": "look", "name": "local.read", "arguments": { "n": "{{params.first}}" } },
+    { "type": "context.set", "path": "seen[+]", "value": "result.look.n" },
+    { "type": "tool", "id": "pay", "name": "local.unsafe", "arguments": { "n": "{{result.look.n + 1}}" } },
+    { "type": "tool", "id": "order", "name": "local.keyed", "arguments": { "n": "{{result.pay.n + 1}}" } },
+    { "type": "context.set", "path": "seen[+]", "value": "result.order.n" },
+    { "type": "tool", "id": "set", "name": "local.idempotent", "arguments": { "n": "{{result.order.n + 1}}" } },
+    { "type": "tool", "id": "send", "name": "local.unsafe", "arguments": { "n": "{{result.set.n + 1}}" } }
+  ],
+  "output": "result.pay.receipt + ', ' + result.send.receipt"
+}"#,
+    )],
+    answer: "receipt 2, receipt 5; receipt 12, receipt 15; receipt 21; [1,3,11,13]",
+    effects: &[1, 2, 3, 4, 5, 11, 12, 13, 14, 15, 21],
+    gated: &[],
+    unread: &[],
+    mishaps: &[],
+    said: Said { approved: 0, done: 0, not_done: 0 },
+    runs: 1,
 };

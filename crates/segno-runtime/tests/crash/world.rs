@@ -82,6 +82,10 @@ impl World {
         for (name, text) in scenario.agents {
             std::fs::write(dir.path().join(format!("agents/{name}.toml")), text).unwrap();
         }
+        std::fs::create_dir(dir.path().join("tools")).unwrap();
+        for (name, text) in scenario.documents {
+            std::fs::write(dir.path().join(format!("tools/{name}.json")), text).unwrap();
+        }
         let receiver = Receiver::listen(&dir.path().join("receiver"), scenario.mishaps);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reader = runtime.block_on(process::with_tools(receiver.path()).open(dir.path())).unwrap();
@@ -285,7 +289,10 @@ impl World {
             Body::Requested { step, ordinal, label, digest, .. } => Some((step, ordinal, label, digest)),
             _ => None,
         });
-        (response, asked.collect())
+        let mut asked: Vec<Asked> = asked.collect();
+        // Tools of one step ask for their parts in the order in which outcomes arrive.
+        asked.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        (response, asked)
     }
 
     /// Goes on with the run in this process, which has the reader's engine.

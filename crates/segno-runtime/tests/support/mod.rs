@@ -193,8 +193,12 @@ impl World {
 
     /// Goes on with a run in a new engine.
     pub(crate) async fn resume(&self, run: RunId, answer: Option<Settlement>) -> RunReport {
-        let answers =
-            answer.map(|settlement| GateInput { operation: None, settlement, by: Some("eve".to_owned()) });
+        let answers = answer.map(|settlement| GateInput {
+            operation: None,
+            seen: None,
+            settlement,
+            by: Some("eve".to_owned()),
+        });
         let handle = self.engine().await.resume(run, answers.into_iter().collect()).await.unwrap();
         handle.finish().await.unwrap()
     }

@@ -46,7 +46,7 @@ pub(crate) fn arguments(value: Value) -> Map<String, Value> {
 }
 
 pub(crate) fn call() -> CallContext {
-    CallContext { operation: "op_test".to_owned(), timeout: Duration::from_secs(60) }
+    CallContext { operation: "op_test".to_owned(), timeout: Duration::from_secs(60), traceparent: None }
 }
 
 /// Writes a guest given as WebAssembly text to a file of its own and loads it.

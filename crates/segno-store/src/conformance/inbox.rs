@@ -184,6 +184,18 @@ pub async fn the_commit_that_ends_a_run_tells_the_one_that_waits_for_it<S: Store
         .await
         .unwrap();
     assert_eq!(store.inbox(parent).await.unwrap().len(), 1);
+    // Who performs it itself sees its end, but for one that the journal has as suspended: if its process dies before it
+    // writes anything, nobody else would wake it.
+    let mut seen = create(&store, child(6)).await.telling_sleeper(parent);
+    store.append(&mut seen, vec![completed(11)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap().len(), 1);
+    let asleep = Body::Suspended { waiting_for: Vec::new(), wake_at: None };
+    store.append_with(&mut parent_lease, vec![NewRecord::new(at(11), asleep)], vec![1]).await.unwrap();
+    let mut seen = create(&store, child(7)).await.telling_sleeper(parent);
+    store.append(&mut seen, vec![note(1)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap(), []);
+    store.append(&mut seen, vec![completed(12)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap(), [(2, Message::Look)]);
     // One that has ended needs no word.
     let mut last = create(&store, child(5)).await.telling(parent);
     store.append(&mut parent_lease, vec![completed(12)]).await.unwrap();

@@ -11,6 +11,8 @@ use super::rows::reseal;
 use crate::bytes::Checksum;
 use crate::error::ReadError;
 use crate::inbox::{Message, Opened, PostError, StoredMessage, WAITING_MAX, encode_message};
+use crate::lease::Tells;
+use crate::run::RunStatus;
 
 /// Leaves an encoded message for the run.
 pub(super) fn post(connection: &Connection, run: RunId, message: Vec<u8>) -> Result<(), Fault<PostError>> {
@@ -36,7 +38,14 @@ pub(super) fn post(connection: &Connection, run: RunId, message: Vec<u8>) -> Res
 }
 
 /// Tells a run to look. One that has ended, or for which messages wait already, needs no word.
-pub(super) fn tell(connection: &Connection, run: RunId) -> Result<(), rusqlite::Error> {
+pub(super) fn tell(connection: &Connection, tells: Tells) -> Result<(), rusqlite::Error> {
+    let Tells { run, sleepers_only } = tells;
+    if sleepers_only {
+        let known = entry(connection, run)?.and_then(|(_, number, _)| status(number));
+        if known != Some(RunStatus::Suspended) {
+            return Ok(());
+        }
+    }
     let Ok(message) = encode_message(&Message::Look) else { return Ok(()) };
     match post(connection, run, message) {
         Ok(()) | Err(Fault::Refused(_)) => Ok(()),

@@ -11,7 +11,7 @@ use crate::bytes::Link;
 use crate::chain::{Head, checksum, seal};
 use crate::copies::Copies;
 use crate::error::{AcquireError, AppendError, CreateError, RecordError, SnapshotError};
-use crate::lease::{Holds, Lease};
+use crate::lease::{Holds, Lease, Tells};
 use crate::owner::{Owner, OwnerId};
 use crate::record::NewRecord;
 use crate::run::{Created, Existing, NewRun, Progress};
@@ -180,7 +180,7 @@ pub(super) struct Append {
     /// The numbers of the messages that leave the inbox.
     pub(super) consumed: Vec<u64>,
     /// The run that is told if this one ends.
-    pub(super) tells: Option<RunId>,
+    pub(super) tells: Option<Tells>,
 }
 
 impl Append {
@@ -205,8 +205,8 @@ pub(super) fn append(connection: &Connection, append: &Append) -> Result<(), Fau
     append_rows(connection, append)?;
     if append.progress.is_some_and(|progress| progress.status.is_end()) {
         inbox::clear(connection, append.row)?;
-        if let Some(parent) = append.tells {
-            inbox::tell(connection, parent)?;
+        if let Some(tells) = append.tells {
+            inbox::tell(connection, tells)?;
         }
     }
     Ok(())

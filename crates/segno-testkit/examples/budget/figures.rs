@@ -11,7 +11,7 @@ use crate::line::{Fault, Line, bytes, megabytes, micros, millis, times, whole};
 const STEPS_A_TURN: f64 = 2.0;
 
 /// A figure of a document.
-fn figure(document: &Value, name: &str) -> Result<f64, Fault> {
+pub(crate) fn figure(document: &Value, name: &str) -> Result<f64, Fault> {
     let found = name.split('.').fold(document, |value, key| &value[key]);
     found.as_f64().ok_or_else(|| format!("there is no figure `{name}`").into())
 }
@@ -37,7 +37,7 @@ pub(crate) fn core(criterion: &Path) -> Result<Vec<Line>, Fault> {
 }
 
 /// `segno bench` of so many turns and runs.
-fn bench(segno: &Path, turns: u32, runs: u32) -> Result<Value, Fault> {
+pub(crate) fn bench(segno: &Path, turns: u32, runs: u32) -> Result<Value, Fault> {
     let folder = tempfile::tempdir()?;
     let (turns, runs) = (turns.to_string(), runs.to_string());
     let output = Command::new(segno)

@@ -3,6 +3,7 @@
 //! `cargo xtask budget` builds what this needs and starts it; by itself it is of little use. A figure of a disk says
 //! nothing without the floor that was measured beside it, in the same run: the line `F`.
 
+mod declared;
 mod engine;
 mod figures;
 mod line;
@@ -72,6 +73,7 @@ fn measure(arguments: &Arguments) -> Vec<Line> {
     let crash = || Ok::<_, Fault>(std::fs::read_to_string(&arguments.crash)?);
     add("core step", &|| figures::core(&arguments.criterion));
     add("durable turn, one run", &|| figures::one_run(&arguments.segno));
+    add("a declarative tool", &|| declared::call(&arguments.segno));
     add("100 runs x 500 turns", &|| figures::many_runs(&arguments.segno));
     add("process start to the first tool's answer", &|| {
         restart::first_call(&arguments.segno, &arguments.guest)

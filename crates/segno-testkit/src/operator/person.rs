@@ -45,7 +45,7 @@ impl Operator {
             };
             let alias = self.world.judge(|guarantees| guarantees.operation(run, id));
             self.world.note(&format!("somebody says of {alias}: {settlement:?}"));
-            answers.push(GateInput { operation: Some(id), settlement, by: Some("eve".into()) });
+            answers.push(GateInput { operation: Some(id), seen: None, settlement, by: Some("eve".into()) });
         }
         answers
     }

@@ -13,6 +13,8 @@ pub(super) struct Found {
     pub(super) steps: u64,
     /// How each of them ended.
     pub(super) ended: Vec<String>,
+    /// How many records each of them has.
+    pub(super) records: Vec<(RunId, u64)>,
 }
 
 /// Compares what the journals say with what was told, and with what took place. The family has ended.
@@ -34,6 +36,7 @@ pub(super) async fn audit(reader: &Engine, family: &Family) -> Found {
 
 fn inspect(family: &Family, run: RunId, inspection: &Inspection, found: &mut Found) {
     found.steps += inspection.state.step();
+    found.records.push((run, inspection.records.len() as u64));
     found.ended.push(inspection.summary.status.to_string());
     if !inspection.summary.status.is_end() {
         found.broken.push(format!("run {run} is left behind by its parent: {}", inspection.summary.status));

@@ -39,6 +39,7 @@ pub(super) async fn answers(
         *counts.entry(waiting.kind().to_owned()).or_default() += 1;
         answers.push(GateInput {
             operation: Some(waiting.operation),
+            seen: Some(waiting.gate.clone()),
             settlement,
             by: Some("eve".to_owned()),
         });

@@ -7,7 +7,7 @@ use segno_core::{AgentRequest, RunId};
 use segno_runtime::{
     Engine, EngineError, GateInput, RunFailure, RunHandle, StartOptions, WorkerEvent, WorkerOptions,
 };
-use segno_store::{AcquireError, AppendError, CreateError, PostError, ReadError, StorageKind};
+use segno_store::{AcquireError, AppendError, CreateError, PostError, ReadError, StorageError, StorageKind};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -175,7 +175,7 @@ fn is_expected(error: &EngineError) -> bool {
     match error {
         EngineError::Acquire(AcquireError::Storage(source))
         | EngineError::Post(PostError::Storage(source))
-        | EngineError::Read(ReadError::Storage(source)) => source.kind() == StorageKind::Busy,
+        | EngineError::Read(ReadError::Storage(source)) => is_expected_storage(source),
         EngineError::Acquire(AcquireError::Owned { .. })
         | EngineError::Create(CreateError::SessionBusy { .. })
         | EngineError::Post(PostError::Ended { .. })
@@ -195,7 +195,12 @@ fn is_expected(error: &EngineError) -> bool {
 fn is_expected_append(error: &AppendError) -> bool {
     match error {
         AppendError::Fenced { .. } => true,
-        AppendError::Storage(source) => source.kind() == StorageKind::Busy,
+        AppendError::Storage(source) => is_expected_storage(source),
         _ => false,
     }
+}
+
+/// One that waits too long for its turn, or a process that is gone and whose journal is closed.
+fn is_expected_storage(error: &StorageError) -> bool {
+    matches!(error.kind(), StorageKind::Busy | StorageKind::Closed)
 }

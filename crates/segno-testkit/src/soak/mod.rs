@@ -300,9 +300,9 @@ impl<'a> Operator<'a> {
             for status in found.ended {
                 *self.report.ended.entry(status).or_default() += 1;
             }
-            for what in found.broken {
-                self.outside.book().break_promise(what);
-            }
+            let mut book = self.outside.book();
+            found.records.into_iter().for_each(|(run, records)| book.closed(run, records));
+            found.broken.into_iter().for_each(|what| book.break_promise(what));
         }
     }
 

@@ -35,6 +35,11 @@ impl Reader<'_> {
         };
         let username = self.text(&fields, "username").map(|text| self.parts(&fields.at("username"), text));
         let password = self.text(&fields, "password").map(|text| self.parts(&fields.at("password"), text));
+        for (given, missing) in [("username", "password"), ("password", "username")] {
+            if fields.get(given).is_some() && fields.get(missing).is_none() {
+                self.missing(&fields, missing, "both or neither: a login needs a name and a password");
+            }
+        }
         let from = self.required_words(&fields, "from", "the sender's address");
         let to = match fields.get("to") {
             Some(to) => self.templated(&fields, "to", to),
@@ -107,7 +112,7 @@ impl Reader<'_> {
         let pointer = fields.at(name);
         Some(match value {
             Value::String(text) => ValueSource::Words(self.words(&pointer, text)?),
-            Value::Array(items) => {
+            Value::Array(items) if name != "port" => {
                 let mut sources = alloc::vec::Vec::new();
                 for (index, value) in items.iter().enumerate() {
                     let at = crate::problem::item(&pointer, index);
@@ -124,7 +129,11 @@ impl Reader<'_> {
                 self.problem(
                     pointer,
                     alloc::format!("this is {}", crate::json::kind(other)),
-                    "expected a string",
+                    if name == "port" {
+                        "expected a number, or a template of one"
+                    } else {
+                        "expected a string"
+                    },
                 );
                 return None;
             }

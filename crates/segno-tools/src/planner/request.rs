@@ -214,6 +214,12 @@ impl Run<'_, '_> {
             },
             timeout_ms: source.timeout_ms,
         };
+        // Without one of them nobody would log in, and the mail might go all the same.
+        if mail.username.is_some() != mail.password.is_some() {
+            let absent = if mail.username.is_some() { "password" } else { "username" };
+            let message = format!("the mail's `{absent}` is empty: a login needs a name and a password");
+            return Err(ToolError::new(ErrorCode::ActionFailed, message));
+        }
         if mail.to.is_empty() {
             return Err(ToolError::new(ErrorCode::ActionFailed, "the mail has no recipient"));
         }
@@ -289,10 +295,11 @@ fn optional_text(
     run: &Run<'_, '_>,
     missing: &mut Vec<String>,
 ) -> Result<Option<Text>, ToolError> {
-    Ok(match parts {
-        Some(parts) => Some(parts.text(&run.names(), missing)?),
-        None => None,
-    })
+    let Some(parts) = parts else { return Ok(None) };
+    if is_absent(parts, &run.names())? {
+        return Ok(None);
+    }
+    Ok(Some(parts.text(&run.names(), missing)?))
 }
 
 /// Says whether a template is one expression that gives nothing.

@@ -254,6 +254,7 @@ pub(super) static SERVER: Shape = Shape {
             Form::Map(&Form::Table(&SECRET)),
             "Headers of each request: where their values are found.",
         ),
+        Key::new("oauth", Form::Table(&OAUTH), "How the server is asked for access, where it wants OAuth."),
         Key::new(
             "allow_http",
             Form::Boolean,
@@ -279,6 +280,42 @@ pub(super) static SERVER: Shape = Shape {
         Key::new("limits", Form::Table(&LIMITS), "What one instance may use up."),
     ],
 };
+
+static OAUTH: Shape = Shape::new(
+    "`oauth`",
+    &[
+        Key::new(
+            "grant",
+            Form::Word(&["authorization_code", "client_credentials"]),
+            "Who gives access: a person, by `segno auth NAME`, or the client itself; `authorization_code` by default.",
+        ),
+        Key::new(
+            "client_id",
+            Form::Text,
+            "What the authorization server knows this client by; without it the client registers itself.",
+        ),
+        Key::new(
+            "client_secret",
+            Form::Table(&SECRET),
+            "Where the client's secret is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+        ),
+        Key::new(
+            "client_metadata",
+            Form::Name("^https://[^\\s]+$"),
+            "The address of a document that describes this client, for authorization servers that take one.",
+        ),
+        Key::new(
+            "scopes",
+            Form::List(&Form::Text),
+            "What to ask for, exactly; by default what the server says that it needs.",
+        ),
+        Key::new(
+            "authorization_servers",
+            Form::List(&Form::Name("^https?://[^/*@\\s]+$")),
+            "Who besides the server itself may be asked for access, such as `https://login.example.com`.",
+        ),
+    ],
+);
 
 static PERMISSIONS: Shape = Shape::new(
     "`permissions`",

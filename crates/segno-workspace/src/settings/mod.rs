@@ -3,6 +3,7 @@
 mod dispatch;
 mod keys;
 mod models;
+mod oauth;
 mod paths;
 mod permissions;
 mod read;
@@ -260,6 +261,35 @@ pub struct EndpointBinding {
     pub url: String,
     /// Headers of each request: where their values are found.
     pub headers: BTreeMap<String, SecretRef>,
+    /// How the server is asked for access, `[servers.NAME.oauth]`.
+    pub oauth: Option<OAuthBinding>,
+}
+
+/// How a server is asked for access.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OAuthBinding {
+    /// Who gives access.
+    pub grant: OAuthGrant,
+    /// What the authorization server knows this client by; without it the client registers itself.
+    pub client_id: Option<String>,
+    /// Where the client's secret is found.
+    pub client_secret: Option<SecretRef>,
+    /// The address of a document that describes this client.
+    pub client_metadata: Option<String>,
+    /// What to ask for, exactly; empty asks for what the server says that it needs.
+    pub scopes: Vec<String>,
+    /// Who besides the server itself may be asked for access: scheme, host and port.
+    pub authorization_servers: Vec<String>,
+}
+
+/// Who gives access to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OAuthGrant {
+    /// A person, in a browser, `authorization_code`. The default.
+    #[default]
+    AuthorizationCode,
+    /// The client itself, by its id and secret, `client_credentials`.
+    ClientCredentials,
 }
 
 /// A folder of the host that a server may use.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::paths::Paths;
-use super::{CommandBinding, EndpointBinding, EnvValue, RemoteBinding, ServerLimits, secrets, url};
+use super::{CommandBinding, EndpointBinding, EnvValue, RemoteBinding, ServerLimits, oauth, secrets, url};
 use crate::code::Code;
 use crate::section::{Section, string, wrong_type};
 
@@ -14,13 +14,14 @@ use crate::section::{Section, string, wrong_type};
 const PLACES: [&str; 3] = ["wasm", "command", "url"];
 
 /// What only one kind of server has, with that kind.
-const KEYS_OF: [(&str, &str); 7] = [
+const KEYS_OF: [(&str, &str); 8] = [
     ("digest", "wasm"),
     ("permissions", "wasm"),
     ("lifetime", "wasm"),
     ("env", "command"),
     ("cwd", "command"),
     ("headers", "url"),
+    ("oauth", "url"),
     ("allow_http", "url"),
 ];
 
@@ -145,8 +146,9 @@ fn endpoint(section: &Section<'_>, paths: &Paths<'_>) -> Option<EndpointBinding>
                 .label("expected a name such as `Authorization`");
         }
     }
+    let oauth = oauth::read(section, paths, allow_http);
     let url = url::read(section, "url", allow_http)?;
-    Some(EndpointBinding { url, headers })
+    Some(EndpointBinding { url, headers, oauth })
 }
 
 /// Such servers ask others, who take their time.

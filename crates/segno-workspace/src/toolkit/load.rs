@@ -10,6 +10,7 @@ use super::ToolkitFile;
 use super::diagnose;
 use crate::agent::RESERVED;
 use crate::code::Code;
+use crate::diagnostic::Diagnostic;
 use crate::json::JsonFile;
 use crate::report::Report;
 use crate::settings::Settings;
@@ -32,6 +33,26 @@ pub(crate) fn load_of_tenant(
     loaded: &mut Loaded,
 ) -> Toolkits {
     folder(root, &tenant.join(TOOLS_FOLDER), settings, loaded)
+}
+
+impl ToolkitFile {
+    /// Reads one document, be it part of the workspace or not, as the workspace reads its own.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with its text where it could be read; warnings do not count.
+    pub fn open(root: &Path, file: &Path) -> Result<Self, (Vec<Diagnostic>, Option<SourceFile>)> {
+        let mut diagnostics = Vec::new();
+        let Some(text) = workspace::read(root, file, FILE_BYTES_MAX, &mut diagnostics) else {
+            return Err((diagnostics, None));
+        };
+        let report = Report::new(SourceFile::new(file.to_path_buf(), text.as_str()));
+        let toolkit = read(&report, &text, None, &Toolkits::new());
+        let (source, diagnostics) = report.finish();
+        match toolkit.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)) {
+            Some(toolkit) => Ok(Self { toolkit, source: Some(source) }),
+            None => Err((diagnostics, Some(source))),
+        }
+    }
 }
 
 fn folder(root: &Path, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> Toolkits {

