@@ -8,12 +8,24 @@ pub(crate) struct Shape {
     pub(crate) keys: &'static [Key],
     /// Of these exactly one must be there; nothing is said if empty.
     pub(crate) one_of: &'static [&'static str],
+    /// What must be there because of something else that is.
+    pub(crate) needs: &'static [Need],
+}
+
+/// Keys that must be there because another is.
+pub(crate) struct Need {
+    /// The other key.
+    pub(crate) because_of: &'static str,
+    /// Its word; whatever it holds if absent.
+    pub(crate) word: Option<&'static str>,
+    /// What must be there then.
+    pub(crate) keys: &'static [&'static str],
 }
 
 impl Shape {
     /// A table whose keys do not exclude each other.
     pub(crate) const fn new(what: &'static str, keys: &'static [Key]) -> Self {
-        Self { what, keys, one_of: &[] }
+        Self { what, keys, one_of: &[], needs: &[] }
     }
 
     /// Finds a key.

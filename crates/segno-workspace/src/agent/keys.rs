@@ -7,6 +7,7 @@ use crate::tenant::{CONFIG, DISABLED};
 pub(crate) static FILE: Shape = Shape {
     what: "an agent file",
     one_of: &["model", "steps"],
+    needs: &[],
     keys: &[
         Key::new("name", AGENT_NAME, "The agent's name, the same as that of the file.")
             .required("add `name = \"…\"` at the top, the same as the name of the file"),
@@ -132,6 +133,7 @@ static ON_FAILURE_FORMS: &[Form] = &[Form::Word(&["report", "fail"]), Form::Tabl
 static ON_FAILURE_TABLE: Shape = Shape {
     what: "`on_failure`",
     one_of: &["default", "fallback"],
+    needs: &[],
     keys: &[
         Key::new("default", Form::Any, "The value that stands in for the result."),
         Key::new(

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
-use crate::shape::{Form, Key, Shape, Tagged};
+use crate::shape::{Form, Key, Need, Shape, Tagged};
 use crate::{agent, lock, settings, tenant};
 
 /// A kind of file of a workspace.
@@ -125,7 +125,23 @@ fn table(shape: &Shape) -> Map<String, Value> {
         let choices: Vec<_> = shape.one_of.iter().map(|key| json!({ "required": [key] })).collect();
         schema.insert("oneOf".to_owned(), choices.into());
     }
+    if !shape.needs.is_empty() {
+        let needs: Vec<_> = shape.needs.iter().map(need).collect();
+        schema.insert("allOf".to_owned(), needs.into());
+    }
     schema
+}
+
+fn need(need: &Need) -> Value {
+    let because_of = need.because_of;
+    let held = match need.word {
+        Some(word) => json!({ because_of: { "const": word } }),
+        None => json!({}),
+    };
+    json!({
+        "if": { "properties": held, "required": [because_of] },
+        "then": { "required": need.keys },
+    })
 }
 
 fn property(key: &Key) -> Value {

@@ -1,7 +1,7 @@
 //! The keys of `segno.toml`.
 
 use super::{dispatch, models};
-use crate::shape::{Form, Key, Shape, Tagged};
+use crate::shape::{Form, Key, Need, Shape, Tagged};
 
 pub(crate) static FILE: Shape = Shape::new(
     "`segno.toml`",
@@ -124,6 +124,7 @@ static PRICE_TABLE: Shape = Shape::new(
 pub(crate) static SECRET: Shape = Shape {
     what: "a secret",
     one_of: &["env", "file", "store"],
+    needs: &[],
     keys: &[
         Key::new("env", Form::Text, "The environment variable that holds it."),
         Key::new("file", Form::Text, "The file that holds it."),
@@ -154,6 +155,7 @@ static SECRET_STORE: Shape = Shape::new(
 static STORE_KEY: Shape = Shape {
     what: "the key of the secret store",
     one_of: &["env", "file"],
+    needs: &[],
     keys: &[
         Key::new("env", Form::Text, "The environment variable that holds it."),
         Key::new("file", Form::Text, "The file that holds it, which only its owner may read."),
@@ -235,6 +237,7 @@ static MEMORY: Shape = Shape::new(
 pub(super) static SERVER: Shape = Shape {
     what: "a server",
     one_of: &["wasm", "command", "url"],
+    needs: &[],
     keys: &[
         Key::new("wasm", Form::Text, "The compiled server, where it is a WebAssembly module."),
         Key::new(
@@ -281,9 +284,14 @@ pub(super) static SERVER: Shape = Shape {
     ],
 };
 
-static OAUTH: Shape = Shape::new(
-    "`oauth`",
-    &[
+static OAUTH: Shape = Shape {
+    what: "`oauth`",
+    one_of: &[],
+    needs: &[
+        Need { because_of: "grant", word: Some("client_credentials"), keys: &["client_id", "client_secret"] },
+        Need { because_of: "client_secret", word: None, keys: &["client_id"] },
+    ],
+    keys: &[
         Key::new(
             "grant",
             Form::Word(&["authorization_code", "client_credentials"]),
@@ -315,7 +323,7 @@ static OAUTH: Shape = Shape::new(
             "Who besides the server itself may be asked for access, such as `https://login.example.com`.",
         ),
     ],
-);
+};
 
 static PERMISSIONS: Shape = Shape::new(
     "`permissions`",

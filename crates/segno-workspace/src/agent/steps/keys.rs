@@ -14,6 +14,7 @@ static STEP_FORM: Form = Form::Table(&STEP);
 pub(super) static STEP: Shape = Shape {
     what: "a step",
     one_of: ACTIONS,
+    needs: &[],
     keys: &[
         ID,
         WHEN,
@@ -61,6 +62,7 @@ pub(super) static STEP: Shape = Shape {
 pub(super) static BRANCH: Shape = Shape {
     what: "a step of `parallel`",
     one_of: OPERATIONS,
+    needs: &[],
     keys: &[
         ID,
         WHEN,
