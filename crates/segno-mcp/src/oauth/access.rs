@@ -1,6 +1,7 @@
 //! A token for a request: the one that is kept while it is good, else the next one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::transport::AuthorizationManager;
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata, ClientCredentialsConfig, OAuthClientConfig};
@@ -112,10 +113,14 @@ impl Inner {
         match manager.refresh_token().await {
             Ok(_) => Ok(()),
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                // Another process may have used the refresh token, which is good for a single use then.
-                let bundle = self.bundle().await?;
-                if bundle.is_some_and(|bundle| other(&bundle, stale).is_some()) {
-                    return Ok(());
+                // Another process may have used the refresh token, which is good for a single use then, and be about to
+                // keep what it got.
+                for _ in 0..LOOKS {
+                    let bundle = self.bundle().await?;
+                    if bundle.is_some_and(|bundle| other(&bundle, stale).is_some()) {
+                        return Ok(());
+                    }
+                    tokio::time::sleep(LOOK).await;
                 }
                 Err(self.ended("the access has ended: the authorization server takes it no more").await)
             }
@@ -188,6 +193,10 @@ fn other(bundle: &Bundle, stale: Option<&str>) -> Option<String> {
     let token = bundle.access_token()?;
     (bundle.is_fresh() && stale != Some(token.as_str())).then_some(token)
 }
+
+/// How often, and how long apart, it is looked whether another process keeps new tokens.
+const LOOKS: u32 = 10;
+const LOOK: Duration = Duration::from_millis(200);
 
 /// More scopes than these nobody asks for at once.
 const SCOPES_MAX: usize = 100;

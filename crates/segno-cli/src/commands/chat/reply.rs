@@ -182,6 +182,12 @@ impl Chat<'_, '_> {
         for line in harmless(&arguments.unwrap_or_default()).lines() {
             self.note(format_args!("  {line}"));
         }
+        if let (Gate::Elicitation { .. }, Some(schema)) = (&waiting.gate, &waiting.schema) {
+            self.note("an answer is JSON that fits");
+            for line in harmless(&format!("{schema:#}")).lines() {
+                self.note(format_args!("  {line}"));
+            }
+        }
         let prompt = match waiting.gate {
             Gate::Approval => "[y]es, [n]o or a reason against it: ",
             Gate::Input => "answer: ",
