@@ -128,7 +128,8 @@ fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
     };
     let schema = Schema::compile(schema).map_err(|error| {
         failed(format!(
-            "the schema of operation {id} cannot be used: {error}; deny it, and correct the agent file"
+            "the schema of operation {id} cannot be used: {error}; deny it, and correct the agent file, or the server \
+             that asks"
         ))
     })?;
     // What was typed may be the text itself, or JSON.

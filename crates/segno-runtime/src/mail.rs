@@ -13,6 +13,7 @@ use segno_core::{EmailReceipt, Failure, FailureCode, Outcome};
 use segno_net::{Egress, EgressError, Origin, Scheme};
 use segno_sandbox::Received;
 use segno_tools::{Email, Security};
+use tokio::time::{Instant, timeout_at};
 
 use crate::attempt::certain;
 use crate::policy::AttemptError;
@@ -29,7 +30,15 @@ pub(crate) async fn send(
         message(mail, message_id).map_err(|message| certain(FailureCode::InvalidArguments, message))?;
     let origin = Origin::new(Scheme::Smtp, &mail.host, mail.port)
         .map_err(|error| certain(FailureCode::NotPermitted, error.to_string()))?;
-    let addresses = egress.check(&origin).await.map_err(|error| match error {
+    // What comes before the text is over before the attempt is, which knows less of what may have happened.
+    let limit = timeout / 10 * 9;
+    let until = Instant::now() + limit;
+    let late = |_| {
+        let message = format!("the mail server did not take the mail within {} ms", limit.as_millis());
+        AttemptError { transient: true, ..certain(FailureCode::Timeout, message) }
+    };
+    let addresses = timeout_at(until, egress.check(&origin)).await.map_err(late)?;
+    let addresses = addresses.map_err(|error| match error {
         EgressError::Denied(denied) => certain(FailureCode::NotPermitted, denied.to_string()),
         error => AttemptError { transient: true, ..certain(FailureCode::Unavailable, error.to_string()) },
     })?;
@@ -63,16 +72,10 @@ pub(crate) async fn send(
     };
     // Until the text itself is on its way, nobody can have sent the mail on, whatever goes wrong.
     let unsent = |error: Error| AttemptError { received: Received::No, ..no_answer(&error) };
-    let mut server = tokio::time::timeout(timeout, announced)
-        .await
-        .map_err(|_| {
-            let message = format!("the mail server did not take the mail within {} ms", timeout.as_millis());
-            AttemptError { transient: true, ..certain(FailureCode::Timeout, message) }
-        })?
-        .map_err(unsent)?;
+    let mut server = timeout_at(until, announced).await.map_err(late)?.map_err(unsent)?;
     let sent = server.message(&message.formatted()).await.map_err(|error| no_answer(&error));
-    // Whether it says goodbye changes nothing.
-    let _ = tokio::time::timeout(GOODBYE, server.quit()).await;
+    // Whether it says goodbye changes nothing, and nobody waits for it.
+    tokio::spawn(async move { tokio::time::timeout(GOODBYE, server.quit()).await.is_ok() });
     sent.map(|_| Outcome::EmailSent(EmailReceipt { message_id: Some(message_id.to_owned()) }))
 }
 
