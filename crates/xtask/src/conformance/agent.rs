@@ -21,8 +21,8 @@ use = "default"
 
 [tools]
 allow = [
-  "everything.echo", "filesystem.write_file", "filesystem.read_text_file", "memory.create_entities",
-  "memory.read_graph", "python.add", "web.add",
+  "everything.echo", "filesystem.write_file", "filesystem.read_text_file", "graph.create_entities",
+  "graph.read_graph", "python.add", "web.add",
 ]
 "#;
 
@@ -32,7 +32,7 @@ text = "Let me visit them."
 calls = [
   { name = "everything.echo", arguments = { message = "hello" } },
   { name = "filesystem.write_file", arguments = { path = "note.txt", content = "written by an agent" } },
-  { name = "memory.create_entities", arguments = { entities = [{ name = "Ada", entityType = "person", observations = ["counts"] }] } },
+  { name = "graph.create_entities", arguments = { entities = [{ name = "Ada", entityType = "person", observations = ["counts"] }] } },
   { name = "python.add", arguments = { a = 2, b = 3 } },
   { name = "web.add", arguments = { a = 20, b = 30 } },
 ]
@@ -41,14 +41,14 @@ calls = [
 text = "Let me look at what became of it."
 calls = [
   { name = "filesystem.read_text_file", arguments = { path = "note.txt" } },
-  { name = "memory.read_graph", arguments = {} },
+  { name = "graph.read_graph", arguments = {} },
 ]
 
 [[replies]]
 text = """
 everything: {{results['everything.echo']}}
 filesystem: {{results['filesystem.read_text_file']}}
-memory: {{results['memory.read_graph']}}
+graph: {{results['graph.read_graph']}}
 python: {{results['python.add']}}
 web: {{results['web.add']}}"""
 "#;
@@ -100,7 +100,7 @@ command = ['{node_program}', '{}', '.']
 cwd = "data"
 env = {{ PATH = '{path}' }}
 
-[servers.memory]
+[servers.graph]
 command = ['{node_program}', '{}']
 env = {{ PATH = '{path}', MEMORY_FILE_PATH = '{}' }}
 
