@@ -41,7 +41,7 @@ fn outcome(request: &Request, turn: u64) -> Outcome {
                 call_id: format!("call_{turn}"),
                 name: "math__add".into(),
                 arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-                verdict: Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) },
+                verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
             });
             let reply = ModelReply::new(vec![call], StopReason::ToolCalls);
             Outcome::ModelReplied(ModelReply { input_tokens: 10, output_tokens: 5, ..reply })

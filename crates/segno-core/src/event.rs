@@ -116,7 +116,7 @@ impl Outcome {
         let wrong = match &self {
             Self::ModelReplied(reply) => {
                 let parts = reply.parts.iter().filter_map(|part| match part {
-                    ReplyPart::Call(call) => call.verdict.arguments(),
+                    ReplyPart::Call(call) => call.checked(),
                     ReplyPart::Opaque { data, .. } => Some(data),
                     ReplyPart::Text(_) => None,
                 });
@@ -186,7 +186,7 @@ impl Outcome {
                         PART + call.call_id.len()
                             + call.name.len()
                             + call.arguments.len()
-                            + verdict_size(&call.verdict)
+                            + call.verdict.as_ref().map_or(0, verdict_size)
                     }
                     ReplyPart::Opaque { provider, data } => PART + provider.len() + size(data),
                 });

@@ -59,6 +59,15 @@ impl ModelReply {
         })
     }
 
+    /// Forgets what the shell found of the calls: they are decided upon.
+    pub(crate) fn settle(&mut self) {
+        for part in &mut self.parts {
+            if let ReplyPart::Call(call) = part {
+                call.verdict = None;
+            }
+        }
+    }
+
     pub(crate) fn feed(&self, canonical: &mut Canonical) {
         canonical.number(self.parts.len() as u64);
         for part in &self.parts {
@@ -99,8 +108,17 @@ pub struct CallRequest {
     pub name: String,
     /// The arguments as the model wrote them: text that should be a JSON object.
     pub arguments: String,
-    /// What the shell found when it checked them.
-    pub verdict: Verdict,
+    /// What the shell found when it checked them. Absent in a transcript once the call has its result: it has served then,
+    /// and takes more room than all else of a call. A call of a shell that is without one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+impl CallRequest {
+    /// The checked arguments, where they fit.
+    pub(crate) fn checked(&self) -> Option<&Value> {
+        self.verdict.as_ref().and_then(Verdict::arguments)
+    }
 }
 
 /// What the shell found when it checked a call's arguments. Part of the outcome, so that a replay needs no validator.

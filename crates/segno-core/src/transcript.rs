@@ -162,6 +162,9 @@ impl Transcript {
     }
 
     pub(crate) fn push(&mut self, entry: Entry) {
+        if matches!(entry, Entry::ToolResult { .. }) {
+            self.settle_last();
+        }
         let mut canonical = Canonical::new("entry");
         canonical.bytes(self.chain.as_bytes());
         entry.feed(&mut canonical);
@@ -169,6 +172,19 @@ impl Transcript {
         self.append(Arc::new(entry));
         if self.compaction_is_last() {
             self.tokens = self.view().count();
+        }
+    }
+
+    /// Forgets what the shell found of the last entry's calls, where it is a reply: their results follow.
+    fn settle_last(&mut self) {
+        let last = match self.tail.last_mut() {
+            Some(last) => Some(last),
+            None => self.sealed.last_mut().and_then(|chunk| Arc::make_mut(chunk).last_mut()),
+        };
+        if let Some(last) = last.filter(|last| last.calls().any(|call| call.verdict.is_some()))
+            && let Entry::Assistant(reply) = Arc::make_mut(last)
+        {
+            reply.settle();
         }
     }
 

@@ -56,7 +56,9 @@ async fn complete(script: &str, entries: Value) -> Result<ModelReply, ModelError
 
 fn calls(reply: &ModelReply) -> Vec<(&str, &str, &Verdict)> {
     let calls = reply.parts.iter().filter_map(|part| match part {
-        ReplyPart::Call(call) => Some((call.call_id.as_str(), call.arguments.as_str(), &call.verdict)),
+        ReplyPart::Call(call) => {
+            Some((call.call_id.as_str(), call.arguments.as_str(), call.verdict.as_ref().unwrap()))
+        }
         ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
     });
     calls.collect()

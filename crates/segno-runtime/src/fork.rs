@@ -272,7 +272,7 @@ fn reply(config: &AgentConfig, value: Value) -> Result<ModelReply, String> {
             call_id: format!("set-{index}"),
             name,
             arguments,
-            verdict,
+            verdict: Some(verdict),
         }));
     }
     let mut reply = ModelReply::new(parts, stop);

@@ -227,7 +227,9 @@ impl Secrets {
                     self.text(&mut call.call_id);
                     self.text(&mut call.name);
                     self.text(&mut call.arguments);
-                    self.scrub_verdict(&mut call.verdict);
+                    if let Some(verdict) = &mut call.verdict {
+                        self.scrub_verdict(verdict);
+                    }
                 }
                 // Plain thoughts are text; whatever else is opaque goes back to its provider untouched, or is refused.
                 ReplyPart::Opaque { provider: _, data } => {

@@ -81,18 +81,22 @@ pub(crate) fn admit<'a>(
         return Err(Refusal::new("tool_not_found", message));
     };
     let arguments = match &call.verdict {
-        Verdict::Valid { arguments } => arguments,
-        Verdict::Invalid { violations } => {
+        Some(Verdict::Valid { arguments }) => arguments,
+        Some(Verdict::Invalid { violations }) => {
             let message = "the arguments do not fit the tool's schema; correct them and call again";
             let violations = violations.clone();
             return Err(Refusal { violations, ..Refusal::new("invalid_arguments", message) });
         }
-        Verdict::Malformed { message } => {
+        Some(Verdict::Malformed { message }) => {
             let message = alloc::format!("the arguments are not a JSON object: {message}");
             return Err(Refusal::new("invalid_arguments", message));
         }
-        Verdict::Truncated => {
+        Some(Verdict::Truncated) => {
             let message = "the call was cut off at the reply's length limit and was not executed";
+            return Err(Refusal::new("invalid_arguments", message));
+        }
+        None => {
+            let message = "the arguments were not checked, so the call was not executed";
             return Err(Refusal::new("invalid_arguments", message));
         }
     };

@@ -11,7 +11,7 @@ use super::repeat::{self, Repeats, Watch};
 use super::result::{edited, failed, missing, result, told};
 use super::start::MEMORY_TIMEOUT_MS;
 use super::{Stop, budget, end, think};
-use crate::canonical::print_json;
+use crate::canonical::{Digest, print_json};
 use crate::config::{AgentConfig, ModelMind, OnFailure, OnIndeterminate, Tool};
 use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::{AgentName, ToolName};
@@ -292,7 +292,7 @@ fn deal<'a>(
                 | Request::Email(_)
                 | Request::AgentCall(_)
                 | Request::Input(_)
-                | Request::Timer(_) => call.and_then(|call| call.verdict.arguments()),
+                | Request::Timer(_) => call.and_then(CallRequest::checked),
             };
             if let Some(call) = arguments.and_then(|arguments| instead(config, to, arguments)) {
                 let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
@@ -350,7 +350,10 @@ fn instead<'a>(
 /// Puts the result of every call into the transcript, in the order of the reply.
 fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) -> Result<(), Stop> {
     let reply = state.transcript.last_reply();
-    let mut calls = reply.iter().flat_map(|entry| entry.calls());
+    let calls: Vec<Digest> = reply.iter().flat_map(|entry| entry.calls()).map(repeat::digest).collect();
+    // Nobody else holds the entry, so that the transcript can change it in place.
+    drop(reply);
+    let mut calls = calls.into_iter();
     let mut records = core::mem::take(&mut state.calls);
     let mut watch = Watch::begin(config.limits.repeat_limit, &mut records);
     let mut cycle = None;
@@ -359,7 +362,7 @@ fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) ->
         let missing = || Refusal::from(missing()).into_settled();
         let Settled { mut content, is_error } = settled.unwrap_or_else(missing);
         let call = calls.next();
-        let repeats = call.and_then(|call| watch.take(repeat::digest(call), &content, is_error));
+        let repeats = call.and_then(|call| watch.take(call, &content, is_error));
         match repeats {
             // One warning a reply is read as well as many.
             Some(Repeats::First(_)) if warned => {}

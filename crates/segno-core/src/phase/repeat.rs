@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::canonical::{Canonical, Digest};
-use crate::reply::{CallRequest, Verdict};
+use crate::reply::CallRequest;
 use crate::state::CallRecord;
 
 /// The longest sequence of calls that is looked for.
@@ -84,11 +84,9 @@ fn repeats(calls: &[CallRecord], length: usize, times: usize) -> bool {
 pub(super) fn digest(call: &CallRequest) -> Digest {
     let mut canonical = Canonical::new("call");
     canonical.text(&call.name);
-    match &call.verdict {
-        Verdict::Valid { arguments } => canonical.tag(0).json(arguments),
-        Verdict::Invalid { .. } | Verdict::Malformed { .. } | Verdict::Truncated => {
-            canonical.tag(1).text(&call.arguments)
-        }
+    match call.checked() {
+        Some(arguments) => canonical.tag(0).json(arguments),
+        None => canonical.tag(1).text(&call.arguments),
     };
     canonical.finish()
 }

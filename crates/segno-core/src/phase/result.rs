@@ -58,7 +58,7 @@ pub(super) fn edited(pending: &Pending, call: Option<&CallRequest>, stands_in: b
         return None;
     }
     let Request::ToolCall(made) = &pending.operation.request else { return None };
-    let asked = call?.verdict.arguments()?;
+    let asked = call?.checked()?;
     (made.parameters != *asked).then(|| print_json(&made.parameters))
 }
 

@@ -74,7 +74,7 @@ fn call(name: &str) -> ReplyPart {
         call_id: "call_1".into(),
         name: name.into(),
         arguments: "{}".into(),
-        verdict: Verdict::Valid { arguments: json!({}) },
+        verdict: Some(Verdict::Valid { arguments: json!({}) }),
     })
 }
 
@@ -414,7 +414,7 @@ fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
             call_id: format!("call_{turn}"),
             name: "risk__score".into(),
             arguments: arguments.to_string(),
-            verdict: Verdict::Valid { arguments },
+            verdict: Some(Verdict::Valid { arguments }),
         };
         state = answered(&config, state, reply(vec![ReplyPart::Call(asks)], StopReason::ToolCalls));
         let text = format!("{turn} {}", "x".repeat(300));
@@ -424,6 +424,53 @@ fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
     }
     let cuts = state.transcript().iter().filter(|entry| matches!(entry, Entry::Compaction(_)));
     assert!(cuts.count() > 1);
+}
+
+#[test]
+fn a_call_that_no_shell_checked_is_refused() {
+    let config = instructed("be brief");
+    let ReplyPart::Call(checked) = call("risk__score") else { panic!("a call") };
+    let unchecked = ReplyPart::Call(CallRequest { verdict: None, ..checked });
+    let state = through(&config, reply(vec![unchecked], StopReason::ToolCalls));
+    assert!(sent(&config, &state).iter().any(|entry| entry.contains("the arguments were not checked")));
+    assert!(
+        state
+            .pending()
+            .iter()
+            .all(|pending| matches!(pending.operation.request, Request::ModelCompletion(_)))
+    );
+}
+
+#[test]
+fn a_transcript_keeps_no_checked_arguments_of_calls_that_have_their_results() {
+    let mut config = instructed("be brief");
+    config.limits =
+        Limits { max_steps: 1_000, max_tool_calls: 1_000, repeat_limit: 0, ..Limits::default() };
+    let mut state = step(&config, start());
+    // The entries are kept in chunks: replies stand at the end of one as well.
+    for turn in 0..99 {
+        let calls = if turn % 7 == 0 { vec![call("risk__score"); 2] } else { vec![call("risk__score")] };
+        state = answered(&config, state, reply(calls, StopReason::ToolCalls));
+        let checked = |state: &AgentState| {
+            let replies = state.transcript().iter().filter_map(|entry| match entry {
+                Entry::Assistant(reply) => Some(&reply.parts),
+                _ => None,
+            });
+            let calls = replies
+                .flatten()
+                .filter(|part| matches!(part, ReplyPart::Call(call) if call.verdict.is_some()));
+            calls.count()
+        };
+        assert_eq!(checked(&state), state.pending().len(), "while they are performed, and no others");
+        let ids: Vec<OperationId> = state.pending().iter().map(|pending| pending.operation.id).collect();
+        for id in ids {
+            let text = turn.to_string();
+            let returned = Outcome::ToolReturned(ToolReturn { text, ..ToolReturn::default() });
+            state.resume(Event::outcome(AT, id, returned)).unwrap();
+        }
+        state = step(&config, state);
+        assert_eq!(checked(&state), 0);
+    }
 }
 
 #[test]

@@ -507,7 +507,7 @@ fn call() -> impl Strategy<Value = CallRequest> {
         call_id: format!("call_{number}"),
         name: name.into(),
         arguments: "{}".into(),
-        verdict,
+        verdict: Some(verdict),
     })
 }
 

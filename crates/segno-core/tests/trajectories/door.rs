@@ -215,7 +215,7 @@ fn render_parts(parts: &[ReplyPart]) -> String {
         ReplyPart::Text(text) => format!("{text:?}"),
         ReplyPart::Opaque { provider, data } => format!("opaque {provider} {}", sorted(data)),
         ReplyPart::Call(CallRequest { call_id, name, arguments, verdict }) => match verdict {
-            Verdict::Valid { .. } => format!("{call_id} {name}({arguments})"),
+            Some(Verdict::Valid { .. }) | None => format!("{call_id} {name}({arguments})"),
             verdict => format!("{call_id} {name}({arguments}) {}", sorted(&json!(verdict))),
         },
     });
@@ -371,7 +371,7 @@ pub(crate) fn call(call_id: &str, name: &str, arguments: Value) -> ReplyPart {
 /// A call in a model's reply, with the shell's verdict.
 pub(crate) fn judged(call_id: &str, name: &str, arguments: &str, verdict: Verdict) -> ReplyPart {
     let (call_id, name, arguments) = (call_id.into(), name.into(), arguments.into());
-    ReplyPart::Call(CallRequest { call_id, name, arguments, verdict })
+    ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
 }
 
 pub(crate) fn returns(place: usize, value: Value) -> Give {

@@ -148,7 +148,7 @@ impl Draft {
                 let verdict = judge_call(&request.tools, &name, &arguments, truncated);
                 // Results find their calls by the id, so a server that leaves it out gets one.
                 let call_id = if id.is_empty() { format!("call_{replies}_{index}") } else { id };
-                ReplyPart::Call(CallRequest { call_id, name, arguments, verdict })
+                ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
             }
         });
         let mut reply = ModelReply::new(judged.collect(), stop);

@@ -209,7 +209,12 @@ impl ScriptModel {
             let truncated = reply.stop == StopReason::Length && index + 1 == reply.calls.len();
             let verdict = judge_call(&request.tools, &call.name, &arguments, truncated);
             let call_id = format!("call_{number}_{index}");
-            parts.push(ReplyPart::Call(CallRequest { call_id, name: call.name.clone(), arguments, verdict }));
+            parts.push(ReplyPart::Call(CallRequest {
+                call_id,
+                name: call.name.clone(),
+                arguments,
+                verdict: Some(verdict),
+            }));
         }
         let (input_tokens, output_tokens) = reply.usage;
         let mut rendered = ModelReply::new(parts, reply.stop);

@@ -182,7 +182,7 @@ async fn files_stand_after_the_text_that_they_belong_to() {
 async fn at_the_length_limit_unsigned_thinking_is_dropped_and_a_call_unjudged() {
     let stream = calls_stream("max_tokens");
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
-    assert_eq!((reply.stop, &calls(&reply)[1].verdict), (StopReason::Length, &Verdict::Truncated));
+    assert_eq!((reply.stop, &calls(&reply)[1].verdict), (StopReason::Length, &Some(Verdict::Truncated)));
     let block = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": "hm"}});
     let stream = crate::requests::hello(WIRE)
         .replace(

@@ -195,8 +195,8 @@ pub(crate) fn calls(reply: &ModelReply) -> Vec<&CallRequest> {
     calls.collect()
 }
 
-pub(crate) fn valid(arguments: Value) -> Verdict {
-    Verdict::Valid { arguments }
+pub(crate) fn valid(arguments: Value) -> Option<Verdict> {
+    Some(Verdict::Valid { arguments })
 }
 
 /// The request that follows a reply: its transcript, the reply, and what comes next.

@@ -194,7 +194,7 @@ async fn an_incomplete_response_says_why() {
     let stream = calls_stream(end("max_output_tokens"));
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
     assert_eq!(reply.stop, StopReason::Length);
-    assert_eq!(calls(&reply)[1].verdict, Verdict::Truncated);
+    assert_eq!(calls(&reply)[1].verdict, Some(Verdict::Truncated));
     let stream = calls_stream(end("content_filter"));
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
     assert_eq!(reply.stop, StopReason::Refusal);

@@ -120,8 +120,9 @@ fn a_secret_that_is_a_number_is_scrubbed_from_json_numbers() {
 fn every_text_of_every_outcome_is_scrubbed() {
     let bad = || "a hunter2 b".to_owned();
     let violations = || vec![Violation { path: bad(), message: bad() }];
-    let call =
-        |verdict| ReplyPart::Call(CallRequest { call_id: bad(), name: bad(), arguments: bad(), verdict });
+    let call = |verdict| {
+        ReplyPart::Call(CallRequest { call_id: bad(), name: bad(), arguments: bad(), verdict: Some(verdict) })
+    };
     let verdicts = [
         Verdict::Valid { arguments: json!({ "a": bad(), "hunter2": { "hunter2": 1 } }) },
         Verdict::Invalid { violations: violations() },

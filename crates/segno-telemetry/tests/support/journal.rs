@@ -133,7 +133,7 @@ pub(crate) fn outcome(label: &str) -> Outcome {
                     call_id: CANARY.into(),
                     name: "risk__score".into(),
                     arguments: format!("{{\"of\":\"{CANARY}\"}}"),
-                    verdict: Verdict::Valid { arguments: json!({ "of": CANARY }) },
+                    verdict: Some(Verdict::Valid { arguments: json!({ "of": CANARY }) }),
                 }),
             ],
             stop: StopReason::ToolCalls,

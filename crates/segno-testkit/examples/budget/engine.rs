@@ -77,7 +77,7 @@ impl Model for Adder {
             call_id: format!("call_{turn}"),
             name: "math.add".to_owned(),
             arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-            verdict: Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) },
+            verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
         };
         let reply = ModelReply::new(vec![ReplyPart::Call(call)], StopReason::ToolCalls);
         Ok(ModelReply { input_tokens: 10, output_tokens: 5, ..reply })

@@ -164,7 +164,12 @@ impl SoakModel {
             let arguments = json!({ "n": number }).to_string();
             let verdict = judge_call(&request.tools, tool, &arguments, false);
             let call_id = format!("c{number}");
-            parts.push(ReplyPart::Call(CallRequest { call_id, name: tool.into(), arguments, verdict }));
+            parts.push(ReplyPart::Call(CallRequest {
+                call_id,
+                name: tool.into(),
+                arguments,
+                verdict: Some(verdict),
+            }));
         }
         let stop = if calls > 0 { StopReason::ToolCalls } else { StopReason::End };
         ModelReply { input_tokens: 10, output_tokens: 5, ..ModelReply::new(parts, stop) }

@@ -155,7 +155,7 @@ impl Model for Adder {
                 call_id: format!("call_{turn}"),
                 name: TOOL.to_owned(),
                 arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-                verdict: Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) },
+                verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
             };
             (ReplyPart::Call(call), StopReason::ToolCalls)
         } else {
