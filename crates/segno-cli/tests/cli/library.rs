@@ -114,8 +114,9 @@ fn built_in_tools_that_are_not_named_are_not_offered() {
 #[test]
 fn a_resource_is_read_without_an_agent() {
     let workspace = library("");
-    let called = workspace.json(&["tools", "call", "docs.resources.read", "{\"uri\":\"docs://policy\"}"]);
+    let args = r#"{"uri":"docs://policy"}"#;
+    let called = workspace.json(&["tools", "call", "docs.resources.read", "--args", args]);
     assert_eq!(called["text"], "Refunds within 30 days.", "{called}");
-    let refused = workspace.segno(&["tools", "call", "docs.resources.read", "{}"]);
+    let refused = workspace.segno(&["tools", "call", "docs.resources.read", "--args", "{}"]);
     assert!(refused.contains("uri") && !refused.starts_with("exit code: 0"), "{refused}");
 }
