@@ -12,10 +12,11 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
-use segno_protocol::{Answer, Ask, Builtin, CallErrorKind, Era, Failure, Received, ToolDescription, meta};
+use segno_protocol::{
+    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Patience, Received, ToolDescription, meta,
+};
 use serde_json::{Map, Value};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use crate::config::{Limits, Reach, ServerConfig};
 use crate::error::Failed;
@@ -184,8 +185,8 @@ impl Connection {
     /// Requests that belong to one call, or to none.
     fn asking<'a>(&'a self, call: Option<&'a CallContext>) -> Asking<'a> {
         let patience = call.map_or(self.limits.call_timeout, |call| call.timeout);
-        let until = Instant::now() + self.limits.total_timeout.max(patience);
-        Asking { connection: self, call, patience, until }
+        let patience = Patience::new(patience, self.limits.total_timeout.max(patience));
+        Asking { connection: self, call, patience }
     }
 
     /// Sends a request and waits for its answer: as long as `patience` without any word of it, and with progress up to
@@ -270,10 +271,7 @@ impl Connection {
 struct Asking<'a> {
     connection: &'a Connection,
     call: Option<&'a CallContext>,
-    /// How long each of them may go without an answer or word of its progress.
-    patience: Duration,
-    /// When all of them must be over.
-    until: Instant,
+    patience: Patience,
 }
 
 impl Ask for Asking<'_> {
@@ -281,9 +279,8 @@ impl Ask for Asking<'_> {
 
     async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Failed> {
         let meta = self.call.map(|call| meta(&call.operation, call.traceparent.as_deref()));
-        let patience = self.patience.min(self.until.saturating_duration_since(Instant::now()));
         let connection = self.connection;
-        let result = connection.request(request, meta, patience).await?;
+        let result = connection.request(request, meta, self.patience.left()).await?;
         // A child's message was bounded as it came in; an answer over HTTP comes in as a whole.
         if connection.process.is_none() {
             let size = serde_json::to_vec(&result).map_or(0, |json| json.len());

@@ -10,7 +10,7 @@
 //! - [`parse_line`] understands a line of JSON-RPC, [`Era`] and [`LearnedEra`] say which handshake a server knows.
 //!
 //! **Invariant:** nothing of what a server says is taken without a bound on its size, its number of pages or its form.
-//! No transport is here, no clock and no task.
+//! No transport is here and no task.
 
 mod ask;
 mod builtin;
@@ -20,6 +20,7 @@ mod era;
 mod failure;
 mod line;
 mod output;
+mod patience;
 mod request;
 
 pub use ask::Ask;
@@ -29,4 +30,5 @@ pub use era::{Era, LearnedEra};
 pub use failure::{CallErrorKind, Failure, Received, printable, refusal};
 pub use line::{UNANSWERED_MAX, parse_line};
 pub use output::{Answer, Input, InputRequired, ToolOutput};
+pub use patience::Patience;
 pub use request::{call, client, meta};

@@ -11,13 +11,12 @@ use rmcp::model::{
 use rmcp::service::{ClientServiceExt, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::{Peer, RoleClient};
 use segno_protocol::{
-    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Input, Received, ToolDescription, ToolOutput, client,
-    meta,
+    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Input, Patience, Received, ToolDescription,
+    ToolOutput, client, meta,
 };
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use crate::denial::{Denial, Denials};
 use crate::guest;
@@ -314,7 +313,8 @@ impl Instance {
 
     fn asking<'a>(&'a self, timeout: Duration, call: Option<&'a CallContext>) -> Asking<'a> {
         // A call has its time for all that it asks.
-        Asking { instance: self, call, timeout, until: call.map(|_| Instant::now() + timeout) }
+        let all = if call.is_some() { timeout } else { Duration::MAX };
+        Asking { instance: self, call, patience: Patience::new(timeout, all) }
     }
 
     fn done(&self, answer: Answer) -> Result<ToolOutput, Failed> {
@@ -404,9 +404,7 @@ impl Instance {
 struct Asking<'a> {
     instance: &'a Instance,
     call: Option<&'a CallContext>,
-    timeout: Duration,
-    /// When all of them must be over.
-    until: Option<Instant>,
+    patience: Patience,
 }
 
 impl Ask for Asking<'_> {
@@ -417,8 +415,7 @@ impl Ask for Asking<'_> {
         if let Some(call) = self.call {
             options = options.with_meta(meta(&call.operation, call.traceparent.as_deref()));
         }
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        self.instance.request(request, options, left.unwrap_or(self.timeout)).await
+        self.instance.request(request, options, self.patience.left()).await
     }
 
     fn capabilities(&self) -> ServerCapabilities {
