@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use segno_mcp::{
-    Answer, Answers, CLIENT_SECRET, CallContext, CallError, CallErrorKind, Endpoint, Grant, OAuth,
-    OAuthConfig, OAuthError, Server, ServerConfig, Tokens, ToolDescription,
+    Answer, Answers, Builtin, CLIENT_SECRET, CallContext, CallError, CallErrorKind, Endpoint, Grant, Input,
+    OAuth, OAuthConfig, OAuthError, Server, ServerConfig, Tokens, ToolDescription,
 };
 use segno_net::{Client, Egress, Origin, Request, Url};
 use serde_json::{Map, Value, json};
@@ -122,7 +122,10 @@ async fn visit(server: &Server, context: &Value) -> Result<(), CallError> {
             perform(server, call["name"].as_str().unwrap_or_default(), arguments).await?;
         }
     } else {
-        for tool in &tools {
+        let are_asked = |tool: &&ToolDescription| {
+            !matches!(tool.builtin, Some(Builtin::ReadResource | Builtin::GetPrompt))
+        };
+        for tool in tools.iter().filter(are_asked) {
             let mut arguments = arguments(tool);
             // What a client has kept of a schema is seen by what it gives back.
             if let Some(echoed) = arguments.get_mut("schema") {
@@ -130,13 +133,6 @@ async fn visit(server: &Server, context: &Value) -> Result<(), CallError> {
             }
             perform(server, &tool.name, arguments).await?;
         }
-    }
-    let session = server.session("default");
-    if let Ok(prompts) = session.prompts().await {
-        println!("{} prompts", prompts.len());
-    }
-    if let Ok(resources) = session.resources().await {
-        println!("{} resources", resources.len());
     }
     Ok(())
 }
@@ -163,8 +159,7 @@ async fn perform(server: &Server, tool: &str, arguments: Map<String, Value>) -> 
             Ok(Answer::InputRequired(asked)) => {
                 println!("`{tool}` asks for {:?}", asked.requests.keys().collect::<Vec<_>>());
                 let answers = asked.requests.into_iter().map(|(key, request)| (key, answer(&request)));
-                call.input = answers.collect();
-                call.request_state = asked.request_state;
+                call.input = Input { answers: answers.collect(), request_state: asked.request_state };
             }
             Err(error) if matches!(error.kind, CallErrorKind::Unauthorized | CallErrorKind::Denied) => {
                 return Err(error);

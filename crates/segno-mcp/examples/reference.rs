@@ -14,8 +14,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segno_mcp::{Answer, CallContext, Command, Endpoint, Server, ServerConfig};
+use segno_mcp::{Answer, CallContext, Command, Endpoint, Server, ServerConfig, Session};
 use segno_net::{Client, Egress, Origin, Url};
+use serde_json::Map;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -38,14 +39,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::new(config);
     let tools = server.catalogue("default").await?;
     let session = server.session("default");
-    let (resources, prompts) = (session.resources().await, session.prompts().await);
-    println!(
-        "protocol {}; {} tools, {} resources, {} prompts",
-        session.protocol().await?,
-        tools.len(),
-        resources.map_or(0, |resources| resources.len()),
-        prompts.map_or(0, |prompts| prompts.len()),
-    );
+    let resources = count(&session, "resources").await;
+    let prompts = count(&session, "prompts").await;
+    let protocol = session.protocol().await?;
+    println!("protocol {protocol}; {} tools, {resources} resources, {prompts} prompts", tools.len());
     let answered =
         session.call(&tool, arguments, CallContext::new("op_reference", Duration::from_secs(20))).await;
     let result = match answered? {
@@ -59,4 +56,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     server.close().await;
     result
+}
+
+/// How many entries a list of the server has; none where it has no such list.
+async fn count(session: &Session, list: &str) -> usize {
+    let call = CallContext::new("op_reference", Duration::from_secs(20));
+    match session.call(&format!("{list}.list"), Map::new(), call).await {
+        Ok(Answer::Done(output)) => {
+            output.structured.and_then(|listed| Some(listed[list].as_array()?.len())).unwrap_or_default()
+        }
+        Ok(Answer::InputRequired(_)) | Err(_) => 0,
+    }
 }

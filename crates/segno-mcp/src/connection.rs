@@ -4,54 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, ClientRequest, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest,
-    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
-    ReadResourceRequestParams, RequestId, RequestMetaObject, ServerResult, SubscriptionFilter,
+    CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest, ErrorCode,
+    RequestId, RequestMetaObject, ServerCapabilities, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RunningService,
-    ServiceError,
+    ClientInitializeError, ClientServiceExt, PeerRequestOptions, RunningService, ServiceError,
 };
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
+use segno_protocol::{
+    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Patience, Received, ToolDescription, meta,
+};
 use serde_json::{Map, Value};
 use tokio::task::AbortHandle;
 
-use crate::catalogue::{Catalogue, Pages, PromptDescription, ResourceDescription, ToolDescription};
 use crate::config::{Limits, Reach, ServerConfig};
-use crate::error::{CallErrorKind, Failed, Failure, Received};
+use crate::error::Failed;
 use crate::handler::Handler;
 use crate::http;
 use crate::lines::Lines;
-use crate::output::{self, Answer};
 use crate::process::Process;
 use crate::server::CallContext;
 use crate::wire::{Wire, lost};
-
-/// Which handshake a server understands. It is learned from the first connection and saves the others a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
-    Unknown,
-    /// `server/discover`, then requests that stand for themselves.
-    Modern,
-    /// `initialize` first.
-    Legacy,
-}
-
-impl Era {
-    fn lifecycle(self) -> ClientLifecycleMode {
-        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-        match self {
-            Self::Unknown => ClientLifecycleMode::Auto {
-                preferred_versions,
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-            },
-            Self::Modern => ClientLifecycleMode::Discover { preferred_versions },
-            Self::Legacy => ClientLifecycleMode::Initialize,
-        }
-    }
-}
 
 /// A server that answered the handshake. Dropped, it is closed at once, with its process.
 pub(crate) struct Connection {
@@ -124,8 +98,7 @@ impl Connection {
     /// The era that the server turned out to speak.
     pub(crate) fn era(&self) -> Era {
         match self.peer().peer_info() {
-            Some(info) if info.protocol_version.has_initialize() => Era::Legacy,
-            Some(_) => Era::Modern,
+            Some(info) => Era::of(&info.protocol_version),
             None => Era::Unknown,
         }
     }
@@ -175,121 +148,29 @@ impl Connection {
         self.handler.take_changed()
     }
 
-    /// Calls a tool.
+    /// Calls a tool of the server's own.
     pub(crate) async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
         call: &CallContext,
     ) -> Result<Answer, Failed> {
-        let mut meta = RequestMetaObject::new();
-        meta.insert(OPERATION_KEY.to_owned(), Value::String(call.operation.clone()));
-        if let Some(parent) = &call.traceparent {
-            meta.insert("traceparent".to_owned(), Value::String(parent.clone()));
-        }
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        params.input_responses = (!call.input.is_empty()).then(|| call.input.clone());
-        params.request_state.clone_from(&call.request_state);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.request(request, Some(meta), call.timeout).await? {
-            ServerResult::CallToolResult(result) => {
-                // A child's message was bounded as it came in; an answer over HTTP comes in as a whole.
-                let size = serde_json::to_vec(&result).map_or(0, |json| json.len());
-                if size > self.limits.output {
-                    let message = format!("the answer has more than {} bytes", self.limits.output);
-                    return Err(
-                        self.failed(Failure::new(CallErrorKind::OutputTooLarge, message), Received::Possibly)
-                    );
-                }
-                Ok(Answer::Done(output::output(result)))
-            }
-            ServerResult::InputRequiredResult(result) => {
-                Ok(Answer::InputRequired(output::input_required(result)))
-            }
-            ServerResult::CreateTaskResult(_) => {
-                Err(self.misfit("the server made a task, which this client does not offer"))
-            }
-            _ => Err(self.misfit("the server answered a tool call with another kind of result")),
-        }
+        segno_protocol::call(&self.asking(Some(call)), tool, arguments, call.input.clone()).await
     }
 
-    /// All tools, page by page, within bounds.
-    pub(crate) async fn tools(&self) -> Result<Vec<ToolDescription>, Failed> {
-        let (mut catalogue, mut pages, mut cursor) = (Catalogue::default(), Pages::default(), None);
-        loop {
-            let request = ListToolsRequest { params: page(cursor), ..Default::default() };
-            let result = self.ask(ClientRequest::ListToolsRequest(request)).await?;
-            let ServerResult::ListToolsResult(result) = result else {
-                return Err(self.misfit("the server answered `tools/list` with another kind of result"));
-            };
-            catalogue.add(result.tools).map_err(|message| self.unusable(&message))?;
-            cursor = self.next(&mut pages, result.next_cursor)?;
-            if cursor.is_none() {
-                return Ok(catalogue.tools);
-            }
-        }
-    }
-
-    /// All resources.
-    pub(crate) async fn resources(&self) -> Result<Vec<ResourceDescription>, Failed> {
-        let (mut all, mut pages, mut cursor) = (Vec::new(), Pages::default(), None);
-        loop {
-            let request = ListResourcesRequest { params: page(cursor), ..Default::default() };
-            let result = self.ask(ClientRequest::ListResourcesRequest(request)).await?;
-            let ServerResult::ListResourcesResult(result) = result else {
-                return Err(self.misfit("the server answered `resources/list` with another kind of result"));
-            };
-            all.extend(result.resources.into_iter().map(ResourceDescription::from));
-            self.bounded(all.len())?;
-            cursor = self.next(&mut pages, result.next_cursor)?;
-            if cursor.is_none() {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// All prompts.
-    pub(crate) async fn prompts(&self) -> Result<Vec<PromptDescription>, Failed> {
-        let (mut all, mut pages, mut cursor) = (Vec::new(), Pages::default(), None);
-        loop {
-            let request = ListPromptsRequest { params: page(cursor), ..Default::default() };
-            let result = self.ask(ClientRequest::ListPromptsRequest(request)).await?;
-            let ServerResult::ListPromptsResult(result) = result else {
-                return Err(self.misfit("the server answered `prompts/list` with another kind of result"));
-            };
-            all.extend(result.prompts.into_iter().map(PromptDescription::from));
-            self.bounded(all.len())?;
-            cursor = self.next(&mut pages, result.next_cursor)?;
-            if cursor.is_none() {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// A resource's contents, as the protocol writes them.
-    pub(crate) async fn read(&self, uri: &str) -> Result<Vec<Value>, Failed> {
-        let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        match self.ask(ClientRequest::ReadResourceRequest(request)).await? {
-            ServerResult::ReadResourceResult(result) => {
-                Ok(result.contents.iter().filter_map(|content| serde_json::to_value(content).ok()).collect())
-            }
-            _ => Err(self.misfit("the server answered `resources/read` with another kind of result")),
-        }
-    }
-
-    /// A prompt's messages, as the protocol writes them.
-    pub(crate) async fn prompt(
+    /// Performs a built-in tool.
+    pub(crate) async fn perform(
         &self,
-        name: &str,
+        builtin: Builtin,
         arguments: Map<String, Value>,
-    ) -> Result<Vec<Value>, Failed> {
-        let params = GetPromptRequestParams::new(name).with_arguments(arguments);
-        match self.ask(ClientRequest::GetPromptRequest(GetPromptRequest::new(params))).await? {
-            ServerResult::GetPromptResult(result) => {
-                Ok(result.messages.iter().filter_map(|message| serde_json::to_value(message).ok()).collect())
-            }
-            _ => Err(self.misfit("the server answered `prompts/get` with another kind of result")),
-        }
+        call: &CallContext,
+    ) -> Result<Answer, Failed> {
+        segno_protocol::perform(&self.asking(Some(call)), builtin, arguments, call.input.clone()).await
+    }
+
+    /// All tools, the built-in ones included, within bounds.
+    pub(crate) async fn tools(&self) -> Result<Vec<ToolDescription>, Failed> {
+        segno_protocol::tools(&self.asking(None)).await
     }
 
     /// Ends the input of the server and gives it a moment to come to its own end.
@@ -301,8 +182,11 @@ impl Connection {
         self.wire.fail(Failure::new(CallErrorKind::Closed, "the connection was closed by its owner"));
     }
 
-    async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Failed> {
-        self.request(request, None, self.limits.call_timeout).await
+    /// Requests that belong to one call, or to none.
+    fn asking<'a>(&'a self, call: Option<&'a CallContext>) -> Asking<'a> {
+        let patience = call.map_or(self.limits.call_timeout, |call| call.timeout);
+        let patience = Patience::new(patience, self.limits.total_timeout.max(patience));
+        Asking { connection: self, call, patience }
     }
 
     /// Sends a request and waits for its answer: as long as `patience` without any word of it, and with progress up to
@@ -362,10 +246,7 @@ impl Connection {
     /// Why a request failed: what the SDK says, or what ended the connection.
     async fn cause(&self, error: &ServiceError) -> Failure {
         match error {
-            ServiceError::McpError(error) => Failure::new(
-                CallErrorKind::Refused { code: error.code.0 },
-                format!("the server refused the request: {} ({})", error.message, error.code.0),
-            ),
+            ServiceError::McpError(error) => segno_protocol::refusal(error),
             ServiceError::Timeout { timeout } => {
                 Failure::new(CallErrorKind::Timeout, format!("the server gave no answer within {timeout:?}"))
             }
@@ -376,35 +257,55 @@ impl Connection {
         }
     }
 
-    fn next(&self, pages: &mut Pages, cursor: Option<String>) -> Result<Option<String>, Failed> {
-        if let Some(cursor) = &cursor {
-            pages.follow(cursor).map_err(|message| self.unusable(&message))?;
-        }
-        Ok(cursor)
-    }
-
-    fn bounded(&self, count: usize) -> Result<(), Failed> {
-        if count <= LISTED_MAX {
-            return Ok(());
-        }
-        Err(self.unusable(&format!("one of its lists has more than {LISTED_MAX} entries")))
-    }
-
     fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
-    }
-
-    fn unusable(&self, message: &str) -> Failed {
-        self.misfit(&format!("the server cannot be used: {message}"))
-    }
-
-    fn misfit(&self, message: &str) -> Failed {
-        self.failed(Failure::new(CallErrorKind::Protocol, message), Received::Possibly)
     }
 
     fn failed(&self, failure: Failure, received: Received) -> Failed {
         let stderr = self.process.as_ref().map(Process::stderr).unwrap_or_default();
         Failed { failure, received, stderr }
+    }
+}
+
+/// Requests that belong to one call, or to none, within its time.
+struct Asking<'a> {
+    connection: &'a Connection,
+    call: Option<&'a CallContext>,
+    patience: Patience,
+}
+
+impl Ask for Asking<'_> {
+    type Error = Failed;
+
+    async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Failed> {
+        let meta = self.call.map(|call| meta(&call.operation, call.traceparent.as_deref()));
+        let connection = self.connection;
+        let result = connection.request(request, meta, self.patience.left()).await?;
+        // A child's message was bounded as it came in; an answer over HTTP comes in as a whole.
+        if connection.process.is_none() {
+            let size = serde_json::to_vec(&result).map_or(0, |json| json.len());
+            if size > connection.limits.output {
+                let message = format!("the answer has more than {} bytes", connection.limits.output);
+                return Err(self.unusable(Failure::new(CallErrorKind::OutputTooLarge, message)));
+            }
+        }
+        Ok(result)
+    }
+
+    fn capabilities(&self) -> ServerCapabilities {
+        self.connection.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default()
+    }
+
+    fn output_limit(&self) -> usize {
+        self.connection.limits.output
+    }
+
+    fn unusable(&self, failure: Failure) -> Failed {
+        self.connection.failed(failure, Received::Possibly)
+    }
+
+    fn is_unknown_method(error: &Failed) -> bool {
+        error.failure.kind == CallErrorKind::Refused { code: ErrorCode::METHOD_NOT_FOUND.0 }
     }
 }
 
@@ -473,18 +374,8 @@ async fn ending(wire: &Wire) -> Failure {
     failure.unwrap_or_else(|_| wire.failure().unwrap_or_else(lost))
 }
 
-fn page(cursor: Option<String>) -> Option<PaginatedRequestParams> {
-    cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
-}
-
 /// How long after the end of its announcements a server is asked for them again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(10);
 
-/// Where the operation id travels.
-const OPERATION_KEY: &str = "segno/operation";
-
 /// How long the end of a process may come after the end of its output.
 const ENDING: Duration = Duration::from_millis(500);
-
-/// Resources or prompts of one server.
-const LISTED_MAX: usize = 10_000;

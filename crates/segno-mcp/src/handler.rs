@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, ErrorData, Implementation, LoggingLevel, LoggingMessageNotificationParam,
-    ProtocolVersion,
+    ElicitationCapability, ErrorData, LoggingLevel, LoggingMessageNotificationParam,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use segno_protocol::printable;
 
 use crate::config::Answers;
-use crate::error::printable;
 
 /// Writes a server's log into the trace and notes when its lists change.
 ///
@@ -46,11 +45,9 @@ impl Handler {
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        let implementation = Implementation::new("segno", env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = self.may_ask.then(ElicitationCapability::default);
-        ClientConfig::new(capabilities, implementation)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        segno_protocol::client(capabilities)
     }
 
     async fn create_elicitation(

@@ -13,10 +13,10 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use segno_net::{EgressDenied, NetError, Origin, error_chain};
+use segno_protocol::{CallErrorKind, Failure};
 use sse_stream::Sse;
 
 use crate::config::Endpoint;
-use crate::error::{CallErrorKind, Failure};
 use crate::oauth::OAuthError;
 use crate::wire::Wire;
 

@@ -6,7 +6,8 @@
 //! The way of a call:
 //!
 //! 1. [`Server::new`] takes a [`ServerConfig`]. Nothing is started.
-//! 2. [`Server::catalogue`] starts or reaches the server and asks which tools there are.
+//! 2. [`Server::catalogue`] starts or reaches the server and asks which tools there are. Its resources and prompts are
+//!    read by tools as well, the [`Builtin`] ones.
 //! 3. [`Server::session`] gives the [`Session`] of one tenant, whose connection stands from its first call to the end.
 //!    What ends meanwhile is started again, after pauses that grow.
 //!
@@ -38,9 +39,6 @@
 mod config;
 mod error;
 
-mod catalogue;
-mod output;
-
 mod connection;
 mod handler;
 mod wire;
@@ -53,9 +51,10 @@ mod process;
 
 mod server;
 
-pub use catalogue::{Annotations, PromptDescription, ResourceDescription, ToolDescription};
 pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
-pub use error::{CallError, CallErrorKind, Received};
+pub use error::CallError;
 pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuth, OAuthConfig, OAuthError, Tokens};
-pub use output::{Answer, InputRequired, ToolOutput};
+pub use segno_protocol::{
+    Annotations, Answer, Builtin, CallErrorKind, Input, InputRequired, Received, ToolDescription, ToolOutput,
+};
 pub use server::{CallContext, Server, Session};

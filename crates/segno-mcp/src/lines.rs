@@ -11,10 +11,10 @@ use rmcp::RoleClient;
 use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use segno_protocol::{CallErrorKind, Failure, UNANSWERED_MAX, parse_line};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
-use crate::error::{CallErrorKind, Failure, printable};
 use crate::wire::Wire;
 
 /// The client's end of the pipes.
@@ -74,16 +74,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
 
     /// Understands one line. `Ok(None)` is a line that says nothing to us.
     fn parse(&self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Failure> {
-        let line = self.line.trim_ascii();
-        if line.is_empty() {
-            return Ok(None);
-        }
-        let message = match serde_json::from_slice(line) {
-            Ok(message) => message,
-            // A notification of another revision of the protocol is none of our business.
-            Err(_) if is_notification(line) => return Ok(None),
-            Err(error) => return Err(garbage(line, &error)),
-        };
+        let Some(message) = parse_line(&self.line)? else { return Ok(None) };
         if matches!(message, JsonRpcMessage::Request(_))
             && self.unanswered.fetch_add(1, Ordering::Relaxed) >= UNANSWERED_MAX
         {
@@ -164,24 +155,3 @@ where
         Ok(())
     }
 }
-
-fn is_notification(line: &[u8]) -> bool {
-    serde_json::from_slice::<serde_json::Value>(line).is_ok_and(|value| {
-        value.get("id").is_none() && value.get("method").is_some_and(serde_json::Value::is_string)
-    })
-}
-
-fn garbage(line: &[u8], error: &serde_json::Error) -> Failure {
-    let shown: String = printable(&String::from_utf8_lossy(line)).chars().take(SHOWN_CHARS).collect();
-    let message = format!(
-        "the server wrote a line that is not JSON-RPC ({error}): `{shown}`; standard output belongs to the protocol, \
-         logs go to standard error"
-    );
-    Failure::new(CallErrorKind::Protocol, message)
-}
-
-/// A server asks its client rarely, and one thing at a time.
-const UNANSWERED_MAX: usize = 64;
-
-/// How much of a strange line an error shows.
-const SHOWN_CHARS: usize = 80;

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use segno_protocol::{CallErrorKind, Failure, printable};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
 use crate::config::Command;
-use crate::error::{CallErrorKind, Failure, printable};
 use crate::wire::Wire;
 
 /// A running child process. Dropped, it is ended with its whole group.

@@ -1,20 +1,19 @@
 //! A server and its sessions: connected when they are needed, and again when they were lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use segno_protocol::{Answer, Builtin, CallErrorKind, Era, Input, LearnedEra, ToolDescription};
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use crate::catalogue::{PromptDescription, ResourceDescription, ToolDescription};
 use crate::config::{Limits, Reach, ServerConfig};
-use crate::connection::{Connection, Era};
-use crate::error::{CallError, CallErrorKind, Failed};
+use crate::connection::Connection;
+use crate::error::{CallError, Failed};
 use crate::oauth::OAuth;
-use crate::output::Answer;
 
 /// A server that can be asked. Clones share its connections.
 ///
@@ -27,7 +26,7 @@ pub struct Server {
 
 struct Inner {
     config: ServerConfig,
-    era: AtomicU8,
+    era: LearnedEra,
     lines: StdMutex<BTreeMap<String, Arc<Line>>>,
     /// The tools that the server named last.
     known: RwLock<Option<Vec<ToolDescription>>>,
@@ -62,22 +61,14 @@ pub struct CallContext {
     pub timeout: Duration,
     /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.
     pub traceparent: Option<String>,
-    /// Answers to what the server asked before, by its own names for the questions.
-    pub input: BTreeMap<String, Value>,
-    /// What the server wants back with them.
-    pub request_state: Option<String>,
+    /// What the server is told that asked before.
+    pub input: Input,
 }
 
 impl CallContext {
     /// A first call.
     pub fn new(operation: impl Into<String>, timeout: Duration) -> Self {
-        Self {
-            operation: operation.into(),
-            timeout,
-            traceparent: None,
-            input: BTreeMap::new(),
-            request_state: None,
-        }
+        Self { operation: operation.into(), timeout, traceparent: None, input: Input::default() }
     }
 }
 
@@ -86,7 +77,7 @@ impl Server {
     pub fn new(config: ServerConfig) -> Self {
         let inner = Inner {
             config,
-            era: AtomicU8::new(UNKNOWN),
+            era: LearnedEra::default(),
             lines: StdMutex::default(),
             known: RwLock::new(None),
         };
@@ -108,7 +99,8 @@ impl Server {
         &self.inner.config.limits
     }
 
-    /// The tools, narrowed to those of the configuration, and bounded: 1,000 tools, 100 pages, 4 MiB.
+    /// The tools, narrowed to those of the configuration, and bounded: 1,000 tools, 100 pages, 4 MiB. The [`Builtin`]
+    /// ones that the server's capabilities give are among them.
     ///
     /// They are asked for anew when the server said that they have changed, and when its connection is a new one.
     ///
@@ -121,11 +113,7 @@ impl Server {
         let known = self.inner.known.read().unwrap_or_else(PoisonError::into_inner).clone();
         let tools = match known.filter(|_| !is_new && !connection.take_changed()) {
             Some(tools) => tools,
-            None => {
-                let tools = connection.tools().await.map_err(|failed| self.inner.error(failed))?;
-                *self.inner.known.write().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
-                tools
-            }
+            None => self.inner.list(&connection).await?,
         };
         Ok(tools.into_iter().filter(|tool| self.inner.is_offered(&tool.name)).collect())
     }
@@ -182,15 +170,22 @@ impl Session {
             Ok((room, self.connection(call.timeout).await?.0))
         };
         let (_room, connection) = self.had(waiting).await?;
+        let builtin = match Builtin::named(tool) {
+            Some(_) => self.inner.builtin(tool, &connection).await?,
+            None => None,
+        };
         tracing::debug!(server = %self.inner.config.name, tool, operation = %call.operation, "calling");
         let mut patience = CONTINUATIONS;
         loop {
-            let answered = connection.call(tool, arguments.clone(), &call).await;
+            let answered = match builtin {
+                Some(builtin) => connection.perform(builtin, arguments.clone(), &call).await,
+                None => connection.call(tool, arguments.clone(), &call).await,
+            };
             match self.settled(answered)? {
                 Answer::InputRequired(input) if input.requests.is_empty() && patience > 0 => {
                     // It asks nothing, and wants to be asked again with what it gave.
                     patience -= 1;
-                    call.request_state = input.request_state;
+                    call.input.request_state = input.request_state;
                 }
                 answer => return Ok(answer),
             }
@@ -200,50 +195,6 @@ impl Session {
     /// How the server is asked for access, where its configuration says so.
     pub fn oauth(&self) -> Option<&OAuth> {
         self.inner.oauth()
-    }
-
-    /// The resources of the server.
-    ///
-    /// # Errors
-    ///
-    /// When the server cannot be had, has none to offer, or does not answer.
-    pub async fn resources(&self) -> Result<Vec<ResourceDescription>, CallError> {
-        let connection = self.connected().await?.0;
-        self.settled(connection.resources().await)
-    }
-
-    /// The contents of a resource, as the protocol writes them.
-    ///
-    /// # Errors
-    ///
-    /// When the server cannot be had, does not know the resource, or does not answer.
-    pub async fn read_resource(&self, uri: &str) -> Result<Vec<Value>, CallError> {
-        let connection = self.connected().await?.0;
-        self.settled(connection.read(uri).await)
-    }
-
-    /// The prompts of the server.
-    ///
-    /// # Errors
-    ///
-    /// When the server cannot be had, has none to offer, or does not answer.
-    pub async fn prompts(&self) -> Result<Vec<PromptDescription>, CallError> {
-        let connection = self.connected().await?.0;
-        self.settled(connection.prompts().await)
-    }
-
-    /// The messages of a prompt, as the protocol writes them.
-    ///
-    /// # Errors
-    ///
-    /// When the server cannot be had, does not know the prompt, or does not answer.
-    pub async fn get_prompt(
-        &self,
-        name: &str,
-        arguments: Map<String, Value>,
-    ) -> Result<Vec<Value>, CallError> {
-        let connection = self.connected().await?.0;
-        self.settled(connection.prompt(name, arguments).await)
     }
 
     /// The revision of the protocol that is spoken, such as `2025-11-25`.
@@ -288,16 +239,16 @@ impl Session {
             return Err(self.inner.error(Failed::unsent(CallErrorKind::Start, message)));
         }
         tokio::time::sleep(pause).await;
-        match Connection::open(&self.inner.config, self.inner.era()).await {
+        match Connection::open(&self.inner.config, self.inner.era.get()).await {
             Ok(connection) => {
-                self.inner.learn_era(connection.era());
+                self.inner.era.learn(connection.era());
                 let connection = Arc::new(connection);
                 state.connection = Some(Arc::clone(&connection));
                 Ok((connection, true))
             }
             Err(failed) => {
                 // The server may have been exchanged for one of another era.
-                self.inner.learn_era(Era::Unknown);
+                self.inner.era.learn(Era::Unknown);
                 state.not_before = Instant::now() + self.line.failed();
                 Err(self.inner.error(failed))
             }
@@ -362,6 +313,26 @@ impl Inner {
         Err(self.error(Failed::unsent(CallErrorKind::UnknownTool, message)))
     }
 
+    /// Asks for the tools, and remembers them.
+    async fn list(&self, connection: &Connection) -> Result<Vec<ToolDescription>, CallError> {
+        let tools = connection.tools().await.map_err(|failed| self.error(failed))?;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
+        Ok(tools)
+    }
+
+    /// The built-in tool of this name; none if the server has a tool of its own with it.
+    async fn builtin(&self, tool: &str, connection: &Connection) -> Result<Option<Builtin>, CallError> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !known {
+            self.list(connection).await?;
+            // Now it is known whether there is such a tool.
+            self.check_tool(tool)?;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut tools = known.iter().flatten();
+        Ok(tools.find(|known| known.name == tool).and_then(|known| known.builtin))
+    }
+
     fn error(&self, failed: Failed) -> CallError {
         let Failed { failure, received, stderr } = failed;
         CallError {
@@ -373,31 +344,10 @@ impl Inner {
         }
     }
 
-    fn era(&self) -> Era {
-        match self.era.load(Ordering::Relaxed) {
-            MODERN => Era::Modern,
-            LEGACY => Era::Legacy,
-            _ => Era::Unknown,
-        }
-    }
-
-    fn learn_era(&self, era: Era) {
-        let code = match era {
-            Era::Unknown => UNKNOWN,
-            Era::Modern => MODERN,
-            Era::Legacy => LEGACY,
-        };
-        self.era.store(code, Ordering::Relaxed);
-    }
-
     fn is_offered(&self, tool: &str) -> bool {
         self.config.tools.as_ref().is_none_or(|tools| tools.iter().any(|offered| offered == tool))
     }
 }
-
-const UNKNOWN: u8 = 0;
-const MODERN: u8 = 1;
-const LEGACY: u8 = 2;
 
 /// How often in one call a server may want to be asked again without a question of its own.
 const CONTINUATIONS: u32 = 8;

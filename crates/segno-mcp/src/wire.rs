@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
+use segno_protocol::{CallErrorKind, Failure, Received};
 use tokio::sync::watch;
-
-use crate::error::{CallErrorKind, Failure, Received};
 
 /// The state of a connection.
 pub(crate) struct Wire {

@@ -172,6 +172,72 @@ async fn a_server_of_the_new_era_is_asked_without_a_session() {
     server.close().await;
 }
 
+/// A server of either era whose resource `test://a` says `text`.
+fn library(is_modern: bool, text: String) -> impl Fn(&Value, &str) -> Option<Reply> + Send + Sync + 'static {
+    let capabilities = || json!({ "tools": {}, "resources": {} });
+    move |message, _| match message["method"].as_str().unwrap_or_default() {
+        "server/discover" if is_modern => result(
+            message,
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": capabilities(), "ttlMs": 0, "cacheScope": "private" }),
+        ),
+        "initialize" => {
+            let info = json!({ "name": "test", "version": "1" });
+            result(
+                message,
+                json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities(), "serverInfo": info }),
+            )
+        }
+        "tools/list" => result(message, json!({ "tools": [], "ttlMs": 0, "cacheScope": "private" })),
+        "resources/read" => {
+            let contents = json!([{ "uri": message["params"]["uri"], "text": text }]);
+            result(message, json!({ "contents": contents, "ttlMs": 0, "cacheScope": "private" }))
+        }
+        _ if message.get("id").is_none() => Some(Reply(202, "", "text/plain", String::new())),
+        _ => {
+            let error = json!({ "code": -32601, "message": "unknown" });
+            let body = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+            Some(Reply(404, "", "application/json", body.to_string()))
+        }
+    }
+}
+
+async fn read(server: &Server) -> Result<String, CallError> {
+    let call = CallContext::new("op_1", Duration::from_secs(20));
+    let given = Map::from_iter([("uri".to_owned(), json!("test://a"))]);
+    match server.session("default").call("resources.read", given, call).await? {
+        Answer::Done(output) => Ok(output.text),
+        Answer::InputRequired(input) => panic!("{input:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_resource_is_read_from_servers_of_both_eras_within_the_limit_of_output() {
+    for (is_modern, protocol) in [(true, "2026-07-28"), (false, "2025-11-25")] {
+        let server = server(serve(library(is_modern, "found".to_owned())).await);
+        let names: Vec<String> =
+            server.catalogue("default").await.unwrap().into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, ["resources.list", "resources.read"], "{protocol}");
+        assert_eq!(read(&server).await.unwrap(), "found", "{protocol}");
+        assert_eq!(server.session("default").protocol().await.unwrap(), protocol);
+        server.close().await;
+
+        let endpoint = endpoint(serve(library(is_modern, "x".repeat(10_000))).await);
+        let limits = Limits { output: 5_000, ..Limits::default() };
+        let server = Server::new(ServerConfig { limits, ..ServerConfig::http("crm", endpoint) });
+        let error = read(&server).await.unwrap_err();
+        assert_eq!(error.kind, CallErrorKind::OutputTooLarge, "{protocol}: {error}");
+        server.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_resources_has_no_tools_to_read_them() {
+    let server = server(serve(legacy(|_, _| panic!("nobody calls"))).await);
+    let error = read(&server).await.unwrap_err();
+    assert_eq!((error.kind, error.received), (CallErrorKind::UnknownTool, Received::No), "{error}");
+    server.close().await;
+}
+
 #[tokio::test]
 async fn a_server_that_wants_to_know_who_asks_was_not_acted_upon() {
     let address = serve(legacy(|_, _| {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use segno_mcp::{
-    Answer, CallContext, CallError, CallErrorKind, Command, Limits, Received, Server, ServerConfig, Session,
+    Answer, Builtin, CallContext, CallError, CallErrorKind, Command, Input, Limits, Received, Server,
+    ServerConfig, Session, ToolOutput,
 };
 use serde_json::{Map, Value, json};
 
@@ -48,7 +49,7 @@ async fn both_eras_are_spoken_and_told_apart() {
         let server = server(mode);
         let names: Vec<String> =
             server.catalogue("default").await.unwrap().into_iter().map(|tool| tool.name).collect();
-        assert_eq!(names.len(), 15, "{mode}: two pages: {names:?}");
+        assert_eq!(names.len(), 19, "{mode}: two pages, and the built-in ones: {names:?}");
         let session = server.session("default");
         assert_eq!(session.protocol().await.unwrap(), protocol, "{mode}");
         let call = CallContext { traceparent: Some("00-aa-bb-01".to_owned()), ..context() };
@@ -63,18 +64,125 @@ async fn both_eras_are_spoken_and_told_apart() {
     }
 }
 
+async fn builtin(session: &Session, tool: &str, given: &Value) -> Result<ToolOutput, CallError> {
+    match session.call(tool, arguments(given), context()).await? {
+        Answer::Done(output) => Ok(output),
+        Answer::InputRequired(input) => panic!("{input:?}"),
+    }
+}
+
 #[tokio::test]
-async fn resources_and_prompts_are_listed_and_read() {
+async fn resources_are_listed_from_all_pages_and_read_by_tools() {
     for mode in ["legacy", "modern"] {
         let server = server(mode);
         let session = server.session("default");
-        assert_eq!(session.resources().await.unwrap()[0].uri, "test://a");
-        assert_eq!(session.read_resource("test://a").await.unwrap()[0]["text"], "contents");
-        assert_eq!(session.prompts().await.unwrap()[0].arguments, [("who".to_owned(), true)]);
-        let messages = session.get_prompt("greet", arguments(&json!({ "who": "Ada" }))).await.unwrap();
-        assert_eq!(messages[0]["content"]["text"], "Hello Ada");
+        // Nobody has asked for the catalogue before.
+        let listed = builtin(&session, "resources.list", &json!({})).await.unwrap().structured.unwrap();
+        let uris: Vec<_> =
+            listed["resources"].as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap()).collect();
+        assert_eq!(uris, ["test://a", "test://b"], "{mode}");
+        assert_eq!(listed["resources"][0]["description"], "the first");
+        assert_eq!(listed["resources"][1]["media_type"], "image/png");
+        let templates = if mode == "modern" { json!("test://{name}") } else { Value::Null };
+        assert_eq!(listed["templates"][0]["uri_template"], templates, "{mode}");
+        assert_eq!(listed["truncated"], false);
+
+        let read = async |uri: &str| builtin(&session, "resources.read", &json!({ "uri": uri })).await;
+        assert_eq!(read("test://a").await.unwrap().text, "contents");
+        assert_eq!(read("test://b").await.unwrap().text, "[binary content, image/png, 4 bytes]");
+        let both = read("test://both").await.unwrap().text;
+        let described = "[binary content, application/octet-stream, 2 bytes]";
+        assert_eq!(both, format!("test://a:\ncontents\n\ntest://b:\n{described}"));
+        assert!(read("test://meta").await.unwrap().text.contains("\"segno/operation\":\"op_1\""), "{mode}");
+        let refused = read("test://c").await.unwrap_err();
+        assert_eq!(refused.kind, CallErrorKind::Refused { code: -32602 }, "{refused}");
         server.close().await;
     }
+}
+
+#[tokio::test]
+async fn prompts_are_listed_and_got_by_tools() {
+    for mode in ["legacy", "modern"] {
+        let server = server(mode);
+        let session = server.session("default");
+        let listed = builtin(&session, "prompts.list", &json!({})).await.unwrap().structured.unwrap();
+        assert_eq!(
+            listed["prompts"],
+            json!([{ "name": "greet", "arguments": [{ "name": "who", "required": true }] }])
+        );
+        let given = json!({ "name": "greet", "arguments": { "who": "Ada" } });
+        let prompt = builtin(&session, "prompts.get", &given).await.unwrap().structured.unwrap();
+        assert_eq!(prompt, json!({ "messages": [{ "role": "user", "text": "Hello Ada" }] }), "{mode}");
+        server.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_servers_own_wins_over_a_built_in_one() {
+    let server = server("own");
+    let tools = server.catalogue("default").await.unwrap();
+    let builtins: Vec<_> = tools.iter().filter_map(|tool| tool.builtin).collect();
+    assert_eq!(builtins, [Builtin::ReadResource, Builtin::ListPrompts, Builtin::GetPrompt]);
+    assert_eq!(tools.iter().filter(|tool| tool.name == "resources.list").count(), 1);
+    let session = server.session("default");
+    assert_eq!(builtin(&session, "resources.list", &json!({})).await.unwrap().text, "my own");
+    assert_eq!(
+        builtin(&session, "resources.read", &json!({ "uri": "test://a" })).await.unwrap().text,
+        "contents"
+    );
+    server.close().await;
+}
+
+#[tokio::test]
+async fn built_in_tools_are_narrowed_like_all_others() {
+    let tools = Some(vec!["echo".to_owned(), "resources.read".to_owned()]);
+    let server = Server::new(ServerConfig { tools, ..ServerConfig::stdio("child", command("modern")) });
+    let names: Vec<String> =
+        server.catalogue("default").await.unwrap().into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["echo", "resources.read"]);
+    let session = server.session("default");
+    assert!(builtin(&session, "resources.read", &json!({ "uri": "test://a" })).await.is_ok());
+    let error = builtin(&session, "resources.list", &json!({})).await.unwrap_err();
+    assert_eq!((error.kind, error.received), (CallErrorKind::UnknownTool, Received::No));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn reading_a_resource_keeps_the_limits_of_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cancelled");
+    let mut command = command("modern");
+    let value = file.to_str().unwrap().to_owned();
+    command.environment = Arc::new(BTreeMap::from([("CANCELLED_FILE".to_owned(), value)]));
+    let limits = Limits { call_timeout: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::new(ServerConfig { limits, ..ServerConfig::stdio("child", command) });
+    let session = server.session("default");
+    let read = async |uri: &str| builtin(&session, "resources.read", &json!({ "uri": uri })).await;
+    let error = read("test://hang").await.unwrap_err();
+    assert_eq!((error.kind, error.received), (CallErrorKind::Timeout, Received::Possibly), "{error}");
+    until(|| file.exists()).await;
+    let error = read("test://giant").await.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::OutputTooLarge, "{error}");
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_question_in_the_middle_of_reading_is_an_answer() {
+    let server = server("modern");
+    let session = server.session("default");
+    let given = arguments(&json!({ "uri": "test://ask" }));
+    let Answer::InputRequired(asked) =
+        session.call("resources.read", given.clone(), context()).await.unwrap()
+    else {
+        panic!("it asks nothing")
+    };
+    let answers = BTreeMap::from([("which".to_owned(), json!({ "action": "accept", "content": {} }))]);
+    let input = Input { answers, request_state: asked.request_state };
+    match session.call("resources.read", given, CallContext { input, ..context() }).await.unwrap() {
+        Answer::Done(output) => assert_eq!(output.text, "state-1"),
+        Answer::InputRequired(input) => panic!("{input:?}"),
+    }
+    server.close().await;
 }
 
 #[tokio::test]
@@ -87,7 +195,8 @@ async fn a_question_of_the_server_is_an_answer_and_the_same_call_goes_on_with_it
     };
     assert_eq!(input.requests["which"]["params"]["message"], "which one?");
     let answers = BTreeMap::from([("which".to_owned(), json!({ "action": "accept", "content": {} }))]);
-    let again = CallContext { input: answers, request_state: input.request_state, ..context() };
+    let input = Input { answers, request_state: input.request_state };
+    let again = CallContext { input, ..context() };
     match session.call("input", Map::new(), again).await.unwrap() {
         Answer::Done(output) => assert!(output.text.contains("accept") && output.text.contains("state-1")),
         Answer::InputRequired(input) => panic!("{input:?}"),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use segno_core::{FailureCode, Gate, ModelReply, Timestamp, ToolKind, ToolName};
+use segno_core::{EffectClass, FailureCode, Gate, ModelReply, Timestamp, ToolKind, ToolName};
 use segno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use segno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
@@ -339,7 +339,8 @@ impl Bindings {
                     read_only: tool.annotations.read_only,
                     idempotent: tool.annotations.idempotent,
                     destructive: tool.annotations.destructive,
-                    declared: None,
+                    // The protocol says what these requests do, not their server.
+                    declared: tool.builtin.map(|_| EffectClass::Read),
                     document: None,
                     trusted,
                 };

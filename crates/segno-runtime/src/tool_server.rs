@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use segno_core::{ToolInput, ToolName, ToolReturn, Violation};
-use segno_mcp::{Answer, Command, Endpoint, Grant, InputRequired, Limits, OAuth, Reach, Values};
+use segno_mcp::{Answer, Command, Endpoint, Grant, Input, InputRequired, Limits, OAuth, Reach, Values};
 use segno_net::{Client, Egress, Origin};
-use segno_sandbox::{
-    Annotations, CallContext, CallError, CallErrorKind, Received, ToolDescription, ToolOutput,
-};
+use segno_sandbox::{CallContext, CallError, ToolDescription, ToolOutput};
 use segno_secrets::Secret;
 use segno_workspace::{EnvValue, RemoteBinding, SecretRef, ServerBinding};
 use serde_json::{Map, Value, json};
@@ -65,10 +63,7 @@ impl ToolServer {
     pub(crate) async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
         match self {
             Self::Module(server) => server.catalogue().await,
-            Self::Remote(server) => {
-                let tools = server.catalogue(tenant).await.map_err(call_error)?;
-                Ok(tools.into_iter().map(description).collect())
-            }
+            Self::Remote(server) => server.catalogue(tenant).await.map_err(call_error),
         }
     }
 
@@ -117,18 +112,11 @@ impl Session {
             Self::Remote(session) => {
                 let mut context = segno_mcp::CallContext::new(call.operation, call.timeout);
                 if let Some(input) = input {
-                    context.input = input.responses;
-                    context.request_state = input.request_state;
+                    context.input = Input { answers: input.responses, request_state: input.request_state };
                 }
                 context.traceparent = call.traceparent;
                 match session.call(tool, arguments, context).await.map_err(call_error)? {
                     Answer::Done(output) => {
-                        let output = ToolOutput {
-                            structured: output.structured,
-                            text: output.text,
-                            is_error: output.is_error,
-                            content: output.content,
-                        };
                         Ok(Answered::Done(segno_sandbox::Answer { output, denials: Vec::new() }))
                     }
                     Answer::InputRequired(input) => Ok(Answered::Asks(input)),
@@ -295,41 +283,9 @@ pub(crate) fn place(reference: &SecretRef) -> Option<String> {
     }
 }
 
-fn description(tool: segno_mcp::ToolDescription) -> ToolDescription {
-    ToolDescription {
-        name: tool.name,
-        description: tool.description,
-        input_schema: tool.input_schema,
-        output_schema: tool.output_schema,
-        annotations: Annotations {
-            read_only: tool.annotations.read_only,
-            idempotent: tool.annotations.idempotent,
-            destructive: tool.annotations.destructive,
-            open_world: tool.annotations.open_world,
-        },
-    }
-}
-
-/// The words of the sandbox for what went wrong: the engine reacts to both alike.
+/// The error of the sandbox for what went wrong: the engine reacts to both alike.
 fn call_error(error: segno_mcp::CallError) -> CallError {
-    use segno_mcp::CallErrorKind as Kind;
-    let kind = match error.kind {
-        Kind::Timeout => CallErrorKind::Timeout,
-        Kind::Exited => CallErrorKind::Exited,
-        Kind::OutputTooLarge => CallErrorKind::OutputTooLarge,
-        Kind::Protocol => CallErrorKind::Protocol,
-        Kind::UnknownTool => CallErrorKind::UnknownTool,
-        Kind::Refused { code } => CallErrorKind::Refused { code },
-        Kind::Closed => CallErrorKind::Closed,
-        Kind::Unauthorized => CallErrorKind::Unauthorized,
-        // It cannot be had: whoever asks again later may have more luck.
-        _ => CallErrorKind::Start,
-    };
-    let received = match error.received {
-        segno_mcp::Received::No => Received::No,
-        segno_mcp::Received::Possibly => Received::Possibly,
-    };
-    let segno_mcp::CallError { server, message, stderr, .. } = error;
+    let segno_mcp::CallError { kind, received, server, message, stderr } = error;
     CallError { kind, received, server, message, stderr, denials: Vec::new() }
 }
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::pipe::printable;
+use segno_protocol::printable;
+
 use crate::stats::Counters;
 
 /// Something that a guest wanted and was not granted.

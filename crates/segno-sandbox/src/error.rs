@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use segno_protocol::{CallErrorKind, Received};
+
 use crate::config::ModuleDigest;
 use crate::denial::Denial;
 
@@ -128,58 +130,3 @@ impl fmt::Display for CallError {
 }
 
 impl std::error::Error for CallError {}
-
-/// The ways in which a call goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallErrorKind {
-    /// The module could not be instantiated, or the handshake failed.
-    Start,
-    /// No answer came in time; the instance was ended.
-    Timeout,
-    /// The guest trapped: unreachable code, a bad memory access, its stack used up.
-    Trap,
-    /// The guest exited before it answered.
-    Exited,
-    /// The guest wanted more memory than its limit.
-    OutOfMemory,
-    /// The guest wrote a line longer than its limit.
-    OutputTooLarge,
-    /// The guest wrote something that is not the protocol.
-    Protocol,
-    /// The server does not offer this tool, or configuration does not.
-    UnknownTool,
-    /// The server answered with a JSON-RPC error.
-    Refused {
-        /// Its code, such as -32602 for invalid parameters.
-        code: i32,
-    },
-    /// The instance was ended because another call or its owner ended it.
-    Closed,
-    /// The server wants to know who asks, or does not allow it. No module does that; servers behind an address do.
-    Unauthorized,
-    /// No instance and no place among the calls at once became free in time.
-    Overloaded,
-}
-
-/// Whether a request reached its receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Certainly not: the guest was not running, or had not read a byte of the request.
-    No,
-    /// It may have been received, and may have been acted upon.
-    Possibly,
-}
-
-/// Why an instance ended. The first cause wins; what follows from it is not reported.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: CallErrorKind,
-    pub(crate) message: String,
-}
-
-impl Failure {
-    pub(crate) fn new(kind: CallErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
-    }
-}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use segno_protocol::{CallErrorKind, Failure};
 use wasmtime::component::InstancePre as ComponentInstancePre;
 use wasmtime::{InstancePre, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline};
 use wasmtime_wasi::p1::WasiP1Ctx;
@@ -13,7 +14,6 @@ use wasmtime_wasi::{
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::denial::{DenialKind, Denials};
-use crate::error::{CallErrorKind, Failure};
 use crate::http::Http;
 use crate::instance::Link;
 use crate::permissions::Access;

@@ -6,24 +6,23 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-    PaginatedRequestParams, ProtocolVersion, RequestId, RequestMetaObject, ServerResult, Tool,
+    ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, RequestId, ServerCapabilities, ServerResult,
 };
-use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RunningService, ServiceError,
-};
+use rmcp::service::{ClientServiceExt, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::{Peer, RoleClient};
+use segno_protocol::{
+    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Input, Patience, Received, ToolDescription,
+    ToolOutput, client, meta,
+};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::denial::{Denial, Denials};
-use crate::error::{CallErrorKind, Failure, Received};
 use crate::guest;
 use crate::pipe::{Pipe, StderrRing};
-use crate::server::{Era, Loaded};
+use crate::server::Loaded;
 use crate::session::CallContext;
-use crate::tools::{self, ToolOutput};
 use crate::transport::PipeTransport;
 
 /// What the guest's task, the transport and the callers of one instance share.
@@ -202,7 +201,7 @@ impl Failed {
 impl Instance {
     /// Starts a guest and shakes hands in the era that it speaks.
     pub(crate) async fn start(loaded: &Loaded) -> Result<Self, Failed> {
-        let era = loaded.era();
+        let era = loaded.era.get();
         let started = Self::start_in(loaded, era).await;
         let started = match started {
             // Servers of the old era may end when the first message is not the one that they know.
@@ -212,9 +211,8 @@ impl Instance {
             other => other,
         };
         if let Ok(instance) = &started {
-            let modern =
-                instance.peer().peer_info().is_some_and(|info| !info.protocol_version.has_initialize());
-            loaded.learn_era(if modern { Era::Modern } else { Era::Legacy });
+            let info = instance.peer().peer_info();
+            loaded.era.learn(info.map_or(Era::Legacy, |info| Era::of(&info.protocol_version)));
         }
         started
     }
@@ -242,7 +240,8 @@ impl Instance {
         let owner = KillOnDrop(Arc::clone(&link));
         let busy = Busy::new(&link);
 
-        let shaking = client().serve_with_lifecycle(PipeTransport::new(Arc::clone(&link)), era.lifecycle());
+        let shaking = client(ClientCapabilities::default())
+            .serve_with_lifecycle(PipeTransport::new(Arc::clone(&link)), era.lifecycle());
         let result = tokio::select! {
             biased;
             // The guest's end is known before it is published, which waits until its last output is read.
@@ -285,45 +284,46 @@ impl Instance {
         self.link.0.has_ended()
     }
 
-    /// Calls a tool.
+    /// Calls a tool of the server's own.
     pub(crate) async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
         call: &CallContext,
     ) -> Result<ToolOutput, Failed> {
-        let mut meta = RequestMetaObject::new();
-        meta.insert(OPERATION_KEY.to_owned(), Value::String(call.operation.clone()));
-        if let Some(parent) = &call.traceparent {
-            meta.insert("traceparent".to_owned(), Value::String(parent.clone()));
-        }
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let result =
-            self.request(request, PeerRequestOptions::no_options().with_meta(meta), call.timeout).await?;
-        match result {
-            ServerResult::CallToolResult(result) => Ok(tools::output(result)),
-            ServerResult::InputRequiredResult(_) => {
-                Err(self.misfit("the server asks for input, which is not offered"))
-            }
-            ServerResult::CreateTaskResult(_) => {
-                Err(self.misfit("the server made a task, which is not offered"))
-            }
-            _ => Err(self.misfit("the server answered a tool call with another kind of result")),
-        }
+        let asking = self.asking(call.timeout, Some(call));
+        self.done(segno_protocol::call(&asking, tool, arguments, Input::default()).await?)
     }
 
-    /// Asks for one page of the tool list.
-    pub(crate) async fn list(
+    /// Performs a built-in tool.
+    pub(crate) async fn perform(
         &self,
-        cursor: Option<String>,
-        timeout: Duration,
-    ) -> Result<(Vec<Tool>, Option<String>), Failed> {
-        let listing = self.peer().list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)));
-        let result = self.guarded(listing, timeout).await;
-        match result {
-            Ok(page) => Ok((page.tools, page.next_cursor)),
-            Err(failure) => Err(self.failed(failure, Received::Possibly)),
+        builtin: Builtin,
+        arguments: Map<String, Value>,
+        call: &CallContext,
+    ) -> Result<ToolOutput, Failed> {
+        let asking = self.asking(call.timeout, Some(call));
+        self.done(segno_protocol::perform(&asking, builtin, arguments, Input::default()).await?)
+    }
+
+    /// All tools, the built-in ones included. Each page has `timeout`.
+    pub(crate) async fn tools(&self, timeout: Duration) -> Result<Vec<ToolDescription>, Failed> {
+        segno_protocol::tools(&self.asking(timeout, None)).await
+    }
+
+    fn asking<'a>(&'a self, timeout: Duration, call: Option<&'a CallContext>) -> Asking<'a> {
+        // A call has its time for all that it asks.
+        let all = if call.is_some() { timeout } else { Duration::MAX };
+        Asking { instance: self, call, patience: Patience::new(timeout, all) }
+    }
+
+    fn done(&self, answer: Answer) -> Result<ToolOutput, Failed> {
+        match answer {
+            Answer::Done(output) => Ok(output),
+            Answer::InputRequired(_) => {
+                let message = "the server asks for input, which is not offered";
+                Err(self.failed(Failure::new(CallErrorKind::Protocol, message), Received::Possibly))
+            }
         }
     }
 
@@ -394,13 +394,44 @@ impl Instance {
         self.service.peer()
     }
 
-    fn misfit(&self, message: &str) -> Failed {
-        self.failed(Failure::new(CallErrorKind::Protocol, message), Received::Possibly)
-    }
-
     fn failed(&self, failure: Failure, received: Received) -> Failed {
         let link = &self.link.0;
         Failed { failure, received, stderr: link.stderr.tail(), denials: link.denials.since(0) }
+    }
+}
+
+/// Requests that belong to one call, or to none, within its time.
+struct Asking<'a> {
+    instance: &'a Instance,
+    call: Option<&'a CallContext>,
+    patience: Patience,
+}
+
+impl Ask for Asking<'_> {
+    type Error = Failed;
+
+    async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Failed> {
+        let mut options = PeerRequestOptions::no_options();
+        if let Some(call) = self.call {
+            options = options.with_meta(meta(&call.operation, call.traceparent.as_deref()));
+        }
+        self.instance.request(request, options, self.patience.left()).await
+    }
+
+    fn capabilities(&self) -> ServerCapabilities {
+        self.instance.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default()
+    }
+
+    fn output_limit(&self) -> usize {
+        usize::try_from(self.instance.link.0.output_limit).unwrap_or(usize::MAX)
+    }
+
+    fn unusable(&self, failure: Failure) -> Failed {
+        self.instance.failed(failure, Received::Possibly)
+    }
+
+    fn is_unknown_method(error: &Failed) -> bool {
+        error.failure.kind == CallErrorKind::Refused { code: ErrorCode::METHOD_NOT_FOUND.0 }
     }
 }
 
@@ -429,38 +460,11 @@ impl Drop for KillIfAbandoned<'_> {
 
 fn service_failure(error: &ServiceError) -> Failure {
     match error {
-        ServiceError::McpError(error) => Failure::new(
-            CallErrorKind::Refused { code: error.code.0 },
-            format!("the server refused the request: {} ({})", error.message, error.code.0),
-        ),
+        ServiceError::McpError(error) => segno_protocol::refusal(error),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) => lost(),
         other => Failure::new(CallErrorKind::Protocol, other.to_string()),
     }
 }
-
-impl Era {
-    fn lifecycle(self) -> ClientLifecycleMode {
-        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-        match self {
-            Self::Unknown => ClientLifecycleMode::Auto {
-                preferred_versions,
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-            },
-            Self::Modern => ClientLifecycleMode::Discover { preferred_versions },
-            Self::Legacy => ClientLifecycleMode::Initialize,
-        }
-    }
-}
-
-/// What the host says about itself: a name, and that it offers nothing to the server.
-fn client() -> ClientConfig {
-    let implementation = Implementation::new("segno", env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), implementation)
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-}
-
-/// Where the operation id travels.
-const OPERATION_KEY: &str = "segno/operation";
 
 /// How long a guest may take to come to its end when it is asked to.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);

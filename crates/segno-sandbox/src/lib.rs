@@ -10,7 +10,8 @@
 //!
 //! 1. [`Sandbox::new`] builds the engine, once for a process.
 //! 2. [`Sandbox::load`] reads, verifies and compiles a module, or takes it from the cache: a [`ToolServer`].
-//! 3. [`ToolServer::catalogue`] starts an instance and asks which tools there are.
+//! 3. [`ToolServer::catalogue`] starts an instance and asks which tools there are. Its resources and prompts are read by
+//!    tools as well, the [`Builtin`] ones.
 //! 4. [`ToolServer::open`] gives a [`Session`], whose instance starts with the first [`Session::call`].
 //!
 //! ```no_run
@@ -43,7 +44,6 @@ mod cache;
 mod compiled;
 mod engine;
 mod server;
-mod tools;
 
 mod exchange;
 mod guard;
@@ -58,10 +58,10 @@ mod transport;
 pub use config::{InvalidDigest, Lifetime, Limits, ModuleDigest, ServerConfig};
 pub use denial::{Denial, DenialKind};
 pub use engine::{Allocation, Sandbox, SandboxOptions};
-pub use error::{CallError, CallErrorKind, LoadError, Received};
+pub use error::{CallError, LoadError};
 pub use permissions::{Access, EnvValue, Injection, Permissions, Preopen, SecretValue};
 pub use segno_net::{InvalidOrigin, Origin, Resolver};
+pub use segno_protocol::{Annotations, Builtin, CallErrorKind, Received, ToolDescription, ToolOutput};
 pub use server::ToolServer;
 pub use session::{Answer, CallContext, Session};
 pub use stats::{ServerState, ServerStats};
-pub use tools::{Annotations, ToolDescription, ToolOutput};

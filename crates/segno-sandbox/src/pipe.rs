@@ -254,7 +254,7 @@ impl StderrRing {
     pub(crate) fn tail(&self) -> String {
         let ring = self.lock();
         let tail: Vec<u8> = ring.iter().skip(ring.len().saturating_sub(TAIL_BYTES)).copied().collect();
-        printable(String::from_utf8_lossy(&tail).trim_end())
+        segno_protocol::printable(String::from_utf8_lossy(&tail).trim_end())
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -268,13 +268,6 @@ impl StderrRing {
     fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Replaces what a terminal would obey.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() && !matches!(letter, '\n' | '\t') { '\u{fffd}' } else { letter })
-        .collect()
 }
 
 impl IsTerminal for StderrRing {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use segno_protocol::{CallErrorKind, Failure};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
-use crate::error::{CallErrorKind, Failure};
 use crate::instance::Instance;
 
 /// Where an instance is kept between calls.

@@ -1,18 +1,18 @@
 //! A loaded server: verified, compiled and linked, but not running.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use segno_protocol::{Builtin, CallErrorKind, Failure, LearnedEra, Received, ToolDescription};
 use wasmtime::Engine;
 
 use crate::compiled::{Compiled, Encoding};
 use crate::config::{ModuleDigest, ServerConfig};
 use crate::engine::Shared;
-use crate::error::{CallError, CallErrorKind, Failure, LoadError, Received};
+use crate::error::{CallError, LoadError};
 use crate::guest::Program;
 use crate::http::Rules;
 use crate::instance::{Failed, Instance};
@@ -20,7 +20,6 @@ use crate::permissions::EnvValue;
 use crate::pool::Pool;
 use crate::session::Session;
 use crate::stats::{Counters, ServerStats};
-use crate::tools::{Catalogue, ToolDescription};
 
 /// A server that can be started. Clones share the compiled code.
 #[derive(Clone)]
@@ -38,19 +37,9 @@ pub(crate) struct Loaded {
     pub(crate) counters: Arc<Counters>,
     pub(crate) pool: Pool,
     pub(crate) rules: Arc<Rules>,
-    era: AtomicU8,
-    /// The tools that the server named last; empty until it was asked.
-    known: RwLock<Option<BTreeSet<String>>>,
-}
-
-/// Which handshake a server understands. It is learned from the first instance and saves the others a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
-    Unknown,
-    /// `server/discover`, then requests that stand for themselves.
-    Modern,
-    /// `initialize` first.
-    Legacy,
+    pub(crate) era: LearnedEra,
+    /// The tools that the server named last, each with the built-in one that it is; none until it was asked.
+    known: RwLock<Option<BTreeMap<String, Option<Builtin>>>>,
 }
 
 impl ToolServer {
@@ -71,7 +60,8 @@ impl ToolServer {
 
     /// Starts an instance, asks for its tools, and ends it.
     ///
-    /// The answer is narrowed to the tools of the configuration, and bounded: 1,000 tools, 100 pages, 4 MiB.
+    /// The answer is narrowed to the tools of the configuration, and bounded: 1,000 tools, 100 pages, 4 MiB. The
+    /// [`Builtin`] ones that the server's capabilities give are among them.
     ///
     /// # Errors
     ///
@@ -79,29 +69,10 @@ impl ToolServer {
     pub async fn catalogue(&self) -> Result<Vec<ToolDescription>, CallError> {
         let loaded = &self.loaded;
         let instance = Instance::start(loaded).await.map_err(|failed| loaded.error(failed))?;
-        let mut catalogue = Catalogue::default();
-        let mut cursor = None;
-        loop {
-            let page = instance.list(cursor, loaded.config.limits.call_timeout).await;
-            let (tools, next) = page.map_err(|failed| loaded.error(failed))?;
-            let followed = catalogue
-                .add(tools)
-                .and_then(|()| next.as_deref().map_or(Ok(()), |next| catalogue.follow(next)));
-            followed.map_err(|message| {
-                let failure =
-                    Failure::new(CallErrorKind::Protocol, format!("the server cannot be used: {message}"));
-                loaded.error(Failed::before(failure, Received::Possibly))
-            })?;
-            if next.is_none() {
-                break;
-            }
-            cursor = next;
-        }
+        let mut tools = loaded.list(&instance).await?;
         instance.close().await;
-        let names = catalogue.tools.iter().map(|tool| tool.name.clone()).collect();
-        *loaded.known.write().unwrap_or_else(PoisonError::into_inner) = Some(names);
-        catalogue.tools.retain(|tool| loaded.is_offered(&tool.name));
-        Ok(catalogue.tools)
+        tools.retain(|tool| loaded.is_offered(&tool.name));
+        Ok(tools)
     }
 
     /// Opens a session of a tenant. Its instance starts with the first call; how long it lives is a matter of
@@ -132,13 +103,41 @@ impl Loaded {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let reason = if !self.is_offered(tool) {
             "is not among the `tools` that its configuration offers"
-        } else if known.as_ref().is_some_and(|known| !known.contains(tool)) {
+        } else if known.as_ref().is_some_and(|known| !known.contains_key(tool)) {
             "is not one of its tools"
         } else {
             return Ok(());
         };
         let failure = Failure::new(CallErrorKind::UnknownTool, format!("`{}` {reason}", tool.escape_debug()));
         Err(self.error(Failed::before(failure, Received::No)))
+    }
+
+    /// Asks an instance for the tools, and remembers them.
+    async fn list(&self, instance: &Instance) -> Result<Vec<ToolDescription>, CallError> {
+        let tools = instance.tools(self.config.limits.call_timeout).await;
+        let tools = tools.map_err(|failed| self.error(failed))?;
+        let names = tools.iter().map(|tool| (tool.name.clone(), tool.builtin)).collect();
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(names);
+        Ok(tools)
+    }
+
+    /// The built-in tool of this name; none if the server has a tool of its own with it.
+    pub(crate) async fn builtin(
+        &self,
+        tool: &str,
+        instance: &Instance,
+    ) -> Result<Option<Builtin>, CallError> {
+        if Builtin::named(tool).is_none() {
+            return Ok(None);
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !known {
+            self.list(instance).await?;
+            // Now it is known whether there is such a tool.
+            self.check_tool(tool)?;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(known.as_ref().and_then(|known| *known.get(tool)?))
     }
 
     pub(crate) fn error(&self, failed: Failed) -> CallError {
@@ -167,23 +166,6 @@ impl Loaded {
             env.push((name.clone(), value));
         }
         Ok(env)
-    }
-
-    pub(crate) fn era(&self) -> Era {
-        match self.era.load(Ordering::Relaxed) {
-            1 => Era::Modern,
-            2 => Era::Legacy,
-            _ => Era::Unknown,
-        }
-    }
-
-    pub(crate) fn learn_era(&self, era: Era) {
-        let code = match era {
-            Era::Unknown => 0,
-            Era::Modern => 1,
-            Era::Legacy => 2,
-        };
-        self.era.store(code, Ordering::Relaxed);
     }
 
     fn is_offered(&self, tool: &str) -> bool {
@@ -236,7 +218,7 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
         counters: Arc::default(),
         pool: Pool::new(&config.limits),
         rules: Arc::new(rules),
-        era: AtomicU8::new(0),
+        era: LearnedEra::default(),
         known: RwLock::new(None),
         config,
     };

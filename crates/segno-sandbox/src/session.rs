@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use segno_protocol::{CallErrorKind, Failure, Received, ToolOutput};
 use serde_json::{Map, Value};
 
 use crate::config::Lifetime;
 use crate::denial::Denial;
-use crate::error::{CallError, CallErrorKind, Failure, Received};
+use crate::error::CallError;
 use crate::instance::{Failed, Instance};
 use crate::pool::{Cell, Lease, Slot};
 use crate::server::Loaded;
 use crate::stats::Counters;
-use crate::tools::ToolOutput;
 
 /// Calls to one server, by several callers at once.
 ///
@@ -86,7 +86,10 @@ impl Session {
         let lease = self.lease().await?;
         let mark = lease.instance().denials().mark();
         tracing::debug!(server = %loaded.config.name, tool, operation = %call.operation, "calling");
-        let answered = lease.instance().call(tool, arguments, &call).await;
+        let answered = match loaded.builtin(tool, lease.instance()).await? {
+            Some(builtin) => lease.instance().perform(builtin, arguments, &call).await,
+            None => lease.instance().call(tool, arguments, &call).await,
+        };
         let denials = lease.instance().denials().since(mark);
         drop(lease);
         match answered {

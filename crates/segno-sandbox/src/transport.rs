@@ -14,10 +14,9 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use segno_protocol::{CallErrorKind, Failure, UNANSWERED_MAX, parse_line};
 
-use crate::error::{CallErrorKind, Failure};
 use crate::instance::Link;
-use crate::pipe::printable;
 
 /// The client's end of both pipes.
 pub(crate) struct PipeTransport {
@@ -60,16 +59,7 @@ impl PipeTransport {
 
     /// Understands one line. `Ok(None)` is a line that says nothing to us.
     fn parse(&self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Failure> {
-        let line = self.line.trim_ascii();
-        if line.is_empty() {
-            return Ok(None);
-        }
-        let message = match serde_json::from_slice(line) {
-            Ok(message) => message,
-            // A notification of another revision of the protocol is none of our business.
-            Err(_) if is_notification(line) => return Ok(None),
-            Err(error) => return Err(garbage(line, &error)),
-        };
+        let Some(message) = parse_line(&self.line)? else { return Ok(None) };
         if matches!(message, JsonRpcMessage::Request(_)) {
             let waiting = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
             if waiting > UNANSWERED_MAX || self.link.input.backlog() > BACKLOG_BYTES_MAX {
@@ -133,7 +123,11 @@ impl PipeTransport {
             .map_err(|_| std::io::Error::new(std::io::ErrorKind::BrokenPipe, "the guest has ended"))?;
         match message {
             JsonRpcMessage::Request(request) => {
-                if matches!(request.request, ClientRequest::CallToolRequest(_)) {
+                // Nobody asks what became of a handshake.
+                if !matches!(
+                    request.request,
+                    ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+                ) {
                     self.link.note_call(request.id.clone(), position);
                 }
             }
@@ -146,26 +140,5 @@ impl PipeTransport {
     }
 }
 
-fn is_notification(line: &[u8]) -> bool {
-    serde_json::from_slice::<serde_json::Value>(line).is_ok_and(|value| {
-        value.get("id").is_none() && value.get("method").is_some_and(serde_json::Value::is_string)
-    })
-}
-
-fn garbage(line: &[u8], error: &serde_json::Error) -> Failure {
-    let shown: String = printable(&String::from_utf8_lossy(line)).chars().take(SHOWN_CHARS).collect();
-    let message = format!(
-        "the guest wrote a line that is not JSON-RPC ({error}): `{shown}`; standard output belongs to the protocol, \
-         logs go to standard error"
-    );
-    Failure::new(CallErrorKind::Protocol, message)
-}
-
-/// A server asks its client rarely, and one thing at a time.
-const UNANSWERED_MAX: usize = 64;
-
 /// How much of the host's answers and calls may wait for a guest that sends requests meanwhile.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
-
-/// How much of a strange line an error shows.
-const SHOWN_CHARS: usize = 80;

@@ -205,6 +205,7 @@ proptest! {
             read_only: annotation,
             idempotent: None,
             destructive: annotation,
+            builtin: annotation == Some(true),
         };
         let mut lock = Lock::default();
         lock.servers.entry(server).or_default().tools.insert(name, tool);

@@ -14,6 +14,7 @@ mod endpoint;
 mod generated;
 mod guest;
 mod init;
+mod library;
 mod lineage;
 mod lock;
 mod mail;

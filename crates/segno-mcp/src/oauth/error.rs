@@ -2,9 +2,9 @@
 
 use rmcp::transport::AuthError;
 use segno_net::{EgressDenied, error_chain};
+use segno_protocol::{CallErrorKind, Failure, printable};
 
 use super::wire::Wire;
-use crate::error::{CallErrorKind, Failure, printable};
 
 /// Why there is no access to a server. Never holds a token or a secret.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! A tool server for tests, by hand and without an SDK, so that it can misbehave in every way that one can.
 //!
 //! The first argument says how: `legacy` and `modern` speak one era of the protocol, `either` both, `old` ends when it
-//! is asked something that it does not know, `slow` takes its time to start, `crash` ends at once, `stubborn` stays
-//! when its input ends, and `host` is no server but an engine that has one.
+//! is asked something that it does not know, `own` has a tool with the name of a built-in one, `slow` takes its time to
+//! start, `crash` ends at once, `stubborn` stays when its input ends, and `host` is no server but an engine that has one.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -107,7 +107,10 @@ impl Server {
                 let tools = names.iter().map(|name| {
                     json!({ "name": name, "description": "for tests", "inputSchema": { "type": "object" } })
                 });
-                let tools: Vec<Value> = tools.collect();
+                let mut tools: Vec<Value> = tools.collect();
+                if self.mode == "own" && first {
+                    tools.push(json!({ "name": "resources.list", "inputSchema": { "type": "object" } }));
+                }
                 let mut result = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" });
                 if first {
                     result["nextCursor"] = json!("two");
@@ -115,16 +118,29 @@ impl Server {
                 answer(id, result);
             }
             "tools/call" => self.call(id, params, waiting),
+            "resources/list" if params["cursor"].is_null() => answer(
+                id,
+                json!({
+                    "resources": [{ "uri": "test://a", "name": "a", "description": "the first", "size": 8 }],
+                    "nextCursor": "two", "ttlMs": 0, "cacheScope": "private",
+                }),
+            ),
             "resources/list" => answer(
                 id,
-                json!({ "resources": [{ "uri": "test://a", "name": "a" }], "ttlMs": 0, "cacheScope": "private" }),
+                json!({
+                    "resources": [{ "uri": "test://b", "name": "b", "mimeType": "image/png" }],
+                    "ttlMs": 0, "cacheScope": "private",
+                }),
             ),
-            "resources/read" => {
-                answer(
-                    id,
-                    json!({ "contents": [{ "uri": params["uri"], "text": "contents" }], "ttlMs": 0, "cacheScope": "private" }),
-                );
-            }
+            // Of the old era there is none that has templates.
+            "resources/templates/list" if is_modern => answer(
+                id,
+                json!({
+                    "resourceTemplates": [{ "uriTemplate": "test://{name}", "name": "any" }],
+                    "ttlMs": 0, "cacheScope": "private",
+                }),
+            ),
+            "resources/read" => self.read(id, params),
             "prompts/list" => {
                 let arguments = json!([{ "name": "who", "required": true }]);
                 answer(
@@ -144,9 +160,41 @@ impl Server {
         }
     }
 
+    fn read(&self, id: &Value, params: &Value) {
+        let uri = params["uri"].as_str().unwrap();
+        let contents = match uri {
+            "test://a" => json!([{ "uri": uri, "text": "contents" }]),
+            "test://b" => json!([{ "uri": uri, "mimeType": "image/png", "blob": "QUJDRA==" }]),
+            "test://both" => {
+                json!([{ "uri": "test://a", "text": "contents" }, { "uri": "test://b", "blob": "QUI=" }])
+            }
+            "test://meta" => json!([{ "uri": uri, "text": params["_meta"].to_string() }]),
+            "test://giant" => json!([{ "uri": uri, "text": "x".repeat(3 << 20) }]),
+            "test://hang" => return,
+            "test://ask" if params["inputResponses"].is_null() => {
+                let question = json!({ "method": "elicitation/create", "params": {
+                    "mode": "form", "message": "which one?", "requestedSchema": { "type": "object", "properties": {} },
+                }});
+                return answer(
+                    id,
+                    json!({
+                        "resultType": "input_required", "inputRequests": { "which": question }, "requestState": "state-1",
+                    }),
+                );
+            }
+            "test://ask" => json!([{ "uri": uri, "text": params["requestState"] }]),
+            _ => {
+                let error = json!({ "code": -32602, "message": "no such resource" });
+                return send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            }
+        };
+        answer(id, json!({ "contents": contents, "ttlMs": 0, "cacheScope": "private" }));
+    }
+
     fn call(&mut self, id: &Value, params: &Value, waiting: &mut Option<Value>) {
         match params["name"].as_str().unwrap() {
             "echo" => text(id, &params.to_string()),
+            "resources.list" => text(id, "my own"),
             "environment" => {
                 let mut lines: Vec<String> =
                     std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();

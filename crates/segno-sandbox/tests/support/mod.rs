@@ -96,6 +96,77 @@ pub(crate) fn legacy_server() -> String {
     module(&[(1024, refused), (1400, initialized)], &start, 2, "")
 }
 
+/// A server of the stateless revision with a tool, a resource and a prompt. Good for nine requests.
+///
+/// It tells requests apart by the length and the last letter of their method.
+pub(crate) fn library_server() -> String {
+    let meta = r#""ttlMs":0,"cacheScope":"private","resultType":"complete""#;
+    let replies = [
+        ("server/discover", format!(r#""result":{{"supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}},"resources":{{}},"prompts":{{}}}},{meta}}}"#)),
+        ("tools/list", format!(r#""result":{{"tools":[{{"name":"look","inputSchema":{{"type":"object"}}}}],{meta}}}"#)),
+        ("resources/list", format!(r#""result":{{"resources":[{{"uri":"test://a","name":"a"}}],{meta}}}"#)),
+        ("resources/templates/list", r#""error":{"code":-32601,"message":"unknown method"}"#.to_owned()),
+        ("resources/read", format!(r#""result":{{"contents":[{{"uri":"test://a","text":"a page"}}],{meta}}}"#)),
+        ("prompts/list", format!(r#""result":{{"prompts":[{{"name":"greet"}}],{meta}}}"#)),
+        ("prompts/get", r#""result":{"messages":[{"role":"user","content":{"type":"text","text":"Hello"}}],"resultType":"complete"}"#.to_owned()),
+    ];
+    let (mut data, mut answers) = (String::new(), String::new());
+    for (place, (method, body)) in replies.into_iter().enumerate() {
+        let (at, reply) = (2048 + place * 512, format!("{{\"jsonrpc\":\"2.0\",\"id\": 0,{body}}}\n"));
+        assert!(reply.len() <= 512, "{method}");
+        let (length, key) = (reply.len(), method_key(method));
+        data.push_str(&format!("(data (i32.const {at}) \"{}\")\n", reply.escape_default()));
+        let id_at = at + reply.find(" 0").unwrap() + 1;
+        answers.push_str(&format!(
+            "(if (i32.eq (local.get $key) (i32.const {key})) (then
+               (i32.store8 (i32.const {id_at}) (local.get $id))
+               (call $write (i32.const {at}) (i32.const {length}))))\n"
+        ));
+    }
+    format!(
+        r#"(module {IMPORTS}
+          (memory (export "memory") 1)
+          {data}
+          (func $write (param $at i32) (param $length i32)
+            (i32.store (i32.const 0) (local.get $at))
+            (i32.store (i32.const 4) (local.get $length))
+            (if (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)) (then unreachable)))
+          ;; Reads one line and returns the key of its method. Exits at the end of input.
+          (func $line (result i32) (local $byte i32) (local $seen i64) (local $length i32) (local $last i32) (local $state i32)
+            (loop $more
+              (i32.store (i32.const 0) (i32.const 16))
+              (i32.store (i32.const 4) (i32.const 1))
+              (if (call $fd_read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)) (then unreachable))
+              (if (i32.eqz (i32.load (i32.const 8))) (then (call $proc_exit (i32.const 0))))
+              (local.set $byte (i32.load8_u (i32.const 16)))
+              (if (i32.eq (local.get $state) (i32.const 1)) (then
+                (if (i32.eq (local.get $byte) (i32.const 34))
+                  (then (local.set $state (i32.const 2)))
+                  (else
+                    (local.set $length (i32.add (local.get $length) (i32.const 1)))
+                    (local.set $last (local.get $byte))))))
+              (local.set $seen
+                (i64.or (i64.shl (local.get $seen) (i64.const 8)) (i64.extend_i32_u (local.get $byte))))
+              ;; The eight bytes `ethod":"`.
+              (if (i64.eq (local.get $seen) (i64.const 0x6574686f64223a22)) (then
+                (if (i32.eqz (local.get $state)) (then (local.set $state (i32.const 1))))))
+              (br_if $more (i32.ne (local.get $byte) (i32.const 10))))
+            (i32.add (i32.shl (local.get $length) (i32.const 8)) (local.get $last)))
+          (func (export "_start") (local $id i32) (local $key i32)
+            (local.set $id (i32.const 48))
+            (loop $requests
+              (local.set $key (call $line))
+              {answers}
+              (local.set $id (i32.add (local.get $id) (i32.const 1)))
+              (br $requests))))"#
+    )
+}
+
+/// By what that server knows a method.
+pub(crate) fn method_key(method: &str) -> usize {
+    (method.len() << 8) | usize::from(*method.as_bytes().last().unwrap())
+}
+
 /// Where the four letters of the reply's text are.
 pub(crate) fn text_at() -> usize {
     2048 + REPLY.find("fine").unwrap()

@@ -42,9 +42,9 @@ pub enum LockChangeKind {
         /// The first difference, a JSON Pointer; empty for the whole schema.
         at: String,
     },
-    /// The server says something else about the tool.
+    /// The server says something else about the tool, or it is another one of the same name.
     Annotation {
-        /// Which of its words: `read_only`, `idempotent` or `destructive`.
+        /// Which of its words: `read_only`, `idempotent` or `destructive`; or `builtin`.
         name: &'static str,
         /// What it said; `None` if nothing.
         old: Option<bool>,
@@ -113,6 +113,8 @@ fn tool_changes(old: &LockedTool, new: &LockedTool) -> Vec<LockChangeKind> {
         ("read_only", old.read_only, new.read_only),
         ("idempotent", old.idempotent, new.idempotent),
         ("destructive", old.destructive, new.destructive),
+        // Whether it is a built-in one, which no server says.
+        ("builtin", Some(old.builtin), Some(new.builtin)),
     ];
     for (name, old, new) in annotations.into_iter().filter(|(_, old, new)| old != new) {
         changes.push(LockChangeKind::Annotation { name, old, new });

@@ -30,6 +30,11 @@ pub(super) static TOOL: Shape = Shape::new(
         Key::new("read_only", Form::Boolean, "The server says that the tool changes nothing."),
         Key::new("idempotent", Form::Boolean, "The server says that twice is the same as once."),
         Key::new("destructive", Form::Boolean, "The server says that the tool may destroy something."),
+        Key::new(
+            "builtin",
+            Form::Boolean,
+            "It reads the server's resources or prompts, and is no tool of its own.",
+        ),
         Key::new("input_schema", Form::Text, "JSON Schema of the arguments, as JSON text.")
             .required("write the file anew with `segno check --connect`"),
         Key::new("output_schema", Form::Text, "JSON Schema of the structured result, as JSON text."),

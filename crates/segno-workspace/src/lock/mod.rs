@@ -10,7 +10,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
-use segno_core::{Digest, ToolKind, ToolName, digest_json};
+use segno_core::{Digest, EffectClass, ToolKind, ToolName, digest_json};
 use serde_json::{Value, json};
 
 pub use self::diff::{LockChange, LockChangeKind};
@@ -48,6 +48,8 @@ pub struct LockedTool {
     pub idempotent: Option<bool>,
     /// The server says that it may destroy something.
     pub destructive: Option<bool>,
+    /// It is no tool of the server's own: by it the engine reads the server's resources or prompts.
+    pub builtin: bool,
 }
 
 impl Lock {
@@ -95,14 +97,19 @@ impl LockedServer {
 
 impl LockedTool {
     fn json(&self) -> Value {
-        json!({
+        let mut json = json!({
             "description": self.description,
             "input_schema": self.input_schema,
             "output_schema": self.output_schema,
             "read_only": self.read_only,
             "idempotent": self.idempotent,
             "destructive": self.destructive,
-        })
+        });
+        // Catalogues without such tools keep the digest that they had.
+        if self.builtin {
+            json["builtin"] = Value::Bool(true);
+        }
+        json
     }
 
     fn offered(&self, trusted: bool) -> CatalogueTool {
@@ -111,6 +118,7 @@ impl LockedTool {
             read_only: self.read_only,
             idempotent: self.idempotent,
             destructive: self.destructive,
+            declared: self.builtin.then_some(EffectClass::Read),
             trusted,
             ..CatalogueTool::new(self.description.clone(), self.input_schema.clone())
         }
@@ -126,6 +134,7 @@ impl From<&CatalogueTool> for LockedTool {
             read_only: tool.read_only,
             idempotent: tool.idempotent,
             destructive: tool.destructive,
+            builtin: tool.declared == Some(EffectClass::Read),
         }
     }
 }

@@ -89,6 +89,7 @@ fn tool(section: &Section<'_>) -> Option<(String, LockedTool)> {
         read_only: section.boolean("read_only"),
         idempotent: section.boolean("idempotent"),
         destructive: section.boolean("destructive"),
+        builtin: section.boolean("builtin").unwrap_or(false),
     };
     Some((name?.value, tool))
 }

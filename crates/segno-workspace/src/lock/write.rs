@@ -39,6 +39,9 @@ fn write_tool(text: &mut String, tool: &LockedTool) -> std::fmt::Result {
             writeln!(text, "{name} = {value}")?;
         }
     }
+    if tool.builtin {
+        writeln!(text, "builtin = true")?;
+    }
     writeln!(text, "input_schema = {}", literal(&pretty(&tool.input_schema)))?;
     if let Some(schema) = &tool.output_schema {
         writeln!(text, "output_schema = {}", literal(&pretty(schema)))?;

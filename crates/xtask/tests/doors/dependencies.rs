@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 17] = [
+const TABLE: [(&str, &[&str]); 18] = [
     ("segno-expr", &[]),
     ("segno-core", &["segno-expr", "segno-tools"]),
     ("segno-tools", &["segno-expr"]),
@@ -15,9 +15,10 @@ const TABLE: [(&str, &[&str]); 17] = [
     ("segno-workspace", &["segno-core", "segno-expr", "segno-tools"]),
     ("segno-memory", &["segno-core"]),
     ("segno-models", &["segno-core", "segno-expr", "segno-net"]),
-    ("segno-mcp", &["segno-net"]),
+    ("segno-mcp", &["segno-net", "segno-protocol"]),
     ("segno-net", &[]),
-    ("segno-sandbox", &["segno-core", "segno-net"]),
+    ("segno-protocol", &[]),
+    ("segno-sandbox", &["segno-core", "segno-net", "segno-protocol"]),
     ("segno-store", &["segno-core"]),
     ("segno-secrets", &[]),
     ("segno-runtime", &ROOMS),

@@ -1,9 +1,11 @@
-//! What a server answers.
+//! What a server answers to a call.
 
 use std::collections::BTreeMap;
 
 use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult};
 use serde_json::Value;
+
+use crate::content;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +17,11 @@ pub enum Answer {
 }
 
 /// What a tool answered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     /// The structured result, if there is one. Not checked against the output schema.
     pub structured: Option<Value>,
-    /// All text blocks, joined by line breaks.
+    /// All blocks, joined by line breaks: text as it is, everything else in a few words that say what it is.
     pub text: String,
     /// Whether the tool says that it failed.
     pub is_error: bool,
@@ -36,15 +38,34 @@ pub struct InputRequired {
     pub request_state: Option<String>,
 }
 
+/// What a server is told that asked before; empty at a first call.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Input {
+    /// Answers by the server's own names for its questions.
+    pub answers: BTreeMap<String, Value>,
+    /// What it wanted back with them.
+    pub request_state: Option<String>,
+}
+
+impl Input {
+    /// The answers, where there are any.
+    pub(crate) fn responses(&self) -> Option<BTreeMap<String, Value>> {
+        (!self.answers.is_empty()).then(|| self.answers.clone())
+    }
+}
+
 /// Sorts the blocks of a result.
 pub(crate) fn output(result: CallToolResult) -> ToolOutput {
-    let mut texts = Vec::new();
+    let mut texts = Vec::with_capacity(result.content.len());
     let mut content = Vec::new();
     for block in result.content {
         match block {
             ContentBlock::Text(text) => texts.push(text.text),
-            // A block that was just read can be written again.
-            other => content.extend(serde_json::to_value(other)),
+            other => {
+                texts.push(content::words(&other));
+                // A block that was just read can be written again.
+                content.extend(serde_json::to_value(other));
+            }
         }
     }
     ToolOutput {

@@ -1,11 +1,16 @@
-//! What a server says about its tools, and what its tools answer.
+//! What a server says about its tools.
 
 use std::collections::BTreeSet;
 
-use rmcp::model::{CallToolResult, ContentBlock, Tool};
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
 use serde_json::Value;
 
-/// A tool as its server describes it. All of it is the word of another party.
+use crate::ask::Ask;
+use crate::builtin::Builtin;
+use crate::failure::Failure;
+use crate::request::misfit;
+
+/// A tool as its server describes it. All of it is the word of another party, unless it is a built-in one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDescription {
     /// The name to call it by, unique within its server.
@@ -18,6 +23,8 @@ pub struct ToolDescription {
     pub output_schema: Option<Value>,
     /// What the server says about its effects.
     pub annotations: Annotations,
+    /// Which built-in tool it is; none for a tool of the server's own.
+    pub builtin: Option<Builtin>,
 }
 
 /// Hints of a server about the effects of a tool. They may make a caller more careful, never less.
@@ -33,31 +40,60 @@ pub struct Annotations {
     pub open_world: Option<bool>,
 }
 
-/// What a tool answered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolOutput {
-    /// The structured result, if there is one. Not checked against the output schema.
-    pub structured: Option<Value>,
-    /// All text blocks, joined by line breaks.
-    pub text: String,
-    /// Whether the tool says that it failed.
-    pub is_error: bool,
-    /// Blocks that are not text (images, audio, resources), as the protocol writes them.
-    pub content: Vec<Value>,
+/// Asks for all tools, page by page, and adds the built-in ones that the server's capabilities give.
+///
+/// A tool of the server's own wins over a built-in one of the same name. Bounds: 1,000 tools, 100 pages, 4 MiB.
+///
+/// # Errors
+///
+/// When the server does not answer, or describes its tools in a way that breaks a bound.
+pub async fn tools<A: Ask>(server: &A) -> Result<Vec<ToolDescription>, A::Error> {
+    let (mut catalogue, mut pages, mut cursor) = (Catalogue::default(), Pages::default(), None);
+    loop {
+        let request = ListToolsRequest { params: page(cursor), ..Default::default() };
+        let ServerResult::ListToolsResult(result) =
+            server.ask(ClientRequest::ListToolsRequest(request)).await?
+        else {
+            return Err(
+                server.unusable(misfit("the server answered `tools/list` with another kind of result"))
+            );
+        };
+        let unusable = |message: String| server.unusable(Failure::unusable(&message));
+        catalogue.add(result.tools).map_err(unusable)?;
+        cursor = pages.next(result.next_cursor).map_err(unusable)?;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let capabilities = server.capabilities();
+    let builtins = Builtin::ALL.into_iter().filter(|builtin| builtin.is_offered(&capabilities));
+    let builtins: Vec<Builtin> =
+        builtins.filter(|builtin| !catalogue.names.contains(builtin.name())).collect();
+    catalogue.tools.extend(builtins.into_iter().map(Builtin::describe));
+    Ok(catalogue.tools)
+}
+
+pub(crate) fn page(cursor: Option<String>) -> Option<PaginatedRequestParams> {
+    cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
 }
 
 /// The tools of a server as they come in, page by page, within limits.
 #[derive(Default)]
-pub(crate) struct Catalogue {
-    pub(crate) tools: Vec<ToolDescription>,
+struct Catalogue {
+    tools: Vec<ToolDescription>,
     names: BTreeSet<String>,
-    cursors: BTreeSet<String>,
     bytes: usize,
+}
+
+/// The pages of a list that were asked for.
+#[derive(Default)]
+pub(crate) struct Pages {
+    cursors: BTreeSet<String>,
 }
 
 impl Catalogue {
     /// Takes one page. An error says what is wrong with it.
-    pub(crate) fn add(&mut self, page: Vec<Tool>) -> Result<(), String> {
+    fn add(&mut self, page: Vec<Tool>) -> Result<(), String> {
         for tool in page {
             let tool = describe(tool);
             if tool.name.is_empty() || tool.name.len() > NAME_BYTES_MAX {
@@ -82,16 +118,19 @@ impl Catalogue {
         }
         Ok(())
     }
+}
 
+impl Pages {
     /// Notes that the page after `cursor` is asked for. A cursor that comes again would never end.
-    pub(crate) fn follow(&mut self, cursor: &str) -> Result<(), String> {
-        if !self.cursors.insert(cursor.to_owned()) {
-            return Err("its list of tools goes round in a circle".to_owned());
+    pub(crate) fn next(&mut self, cursor: Option<String>) -> Result<Option<String>, String> {
+        let Some(cursor) = cursor else { return Ok(None) };
+        if !self.cursors.insert(cursor.clone()) {
+            return Err("one of its lists goes round in a circle".to_owned());
         }
         if self.cursors.len() >= PAGES_MAX {
-            return Err(format!("its list of tools has more than {PAGES_MAX} pages"));
+            return Err(format!("one of its lists has more than {PAGES_MAX} pages"));
         }
-        Ok(())
+        Ok(Some(cursor))
     }
 }
 
@@ -108,6 +147,7 @@ fn describe(tool: Tool) -> ToolDescription {
             destructive: hints.destructive_hint,
             open_world: hints.open_world_hint,
         },
+        builtin: None,
     }
 }
 
@@ -119,25 +159,6 @@ fn size(tool: &ToolDescription) -> usize {
         + tool.output_schema.as_ref().map_or(0, schema)
 }
 
-/// Sorts the blocks of a result.
-pub(crate) fn output(result: CallToolResult) -> ToolOutput {
-    let mut texts = Vec::new();
-    let mut content = Vec::new();
-    for block in result.content {
-        match block {
-            ContentBlock::Text(text) => texts.push(text.text),
-            // A block that was just read can be written again.
-            other => content.extend(serde_json::to_value(other)),
-        }
-    }
-    ToolOutput {
-        structured: result.structured_content,
-        text: texts.join("\n"),
-        is_error: result.is_error.unwrap_or(false),
-        content,
-    }
-}
-
 /// The longest tool name that the protocol allows.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -147,7 +168,7 @@ const TOOLS_MAX: usize = 1_000;
 /// Names, descriptions and schemas of all tools together.
 const CATALOGUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Pages of the tool list.
+/// Pages of one list.
 const PAGES_MAX: usize = 100;
 
 #[cfg(test)]
@@ -156,7 +177,7 @@ mod tests {
 
     use rmcp::model::Tool;
 
-    use super::{Catalogue, PAGES_MAX, TOOLS_MAX};
+    use super::{Catalogue, PAGES_MAX, Pages, TOOLS_MAX};
 
     fn tool(name: String) -> Tool {
         Tool::new(name, "does something", Arc::default())
@@ -186,14 +207,14 @@ mod tests {
 
     #[test]
     fn pages_that_go_round_in_a_circle_are_refused() {
-        let mut catalogue = Catalogue::default();
-        catalogue.follow("a").unwrap();
-        assert!(catalogue.follow("a").is_err());
+        let mut pages = Pages::default();
+        pages.next(Some("a".to_owned())).unwrap();
+        assert!(pages.next(Some("a".to_owned())).is_err());
     }
 
     #[test]
     fn pages_without_end_are_refused() {
-        let mut catalogue = Catalogue::default();
-        assert!((0..PAGES_MAX).any(|page| catalogue.follow(&page.to_string()).is_err()));
+        let mut pages = Pages::default();
+        assert!((0..PAGES_MAX).any(|page| pages.next(Some(page.to_string())).is_err()));
     }
 }
