@@ -444,8 +444,7 @@ fn a_call_that_no_shell_checked_is_refused() {
 #[test]
 fn a_transcript_keeps_no_checked_arguments_of_calls_that_have_their_results() {
     let mut config = instructed("be brief");
-    config.limits =
-        Limits { max_steps: 1_000, max_tool_calls: 1_000, repeat_limit: 0, ..Limits::default() };
+    config.limits = Limits { max_steps: 1_000, max_tool_calls: 1_000, repeat_limit: 0, ..Limits::default() };
     let mut state = step(&config, start());
     // The entries are kept in chunks: replies stand at the end of one as well.
     for turn in 0..99 {
