@@ -98,10 +98,11 @@ fn load(criterion: &mut Criterion) {
     });
 }
 
-/// Resident memory of a process in bytes, where the system says it.
+/// What a process takes of the machine's memory in bytes, where the system says it. What is mapped many times counts once,
+/// such as the part of a guest's memory that it never changes, which all its instances share.
 fn resident(process: &str) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let sums = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = sums.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
 }
 

@@ -1,8 +1,8 @@
-//! Keeps compiled modules between processes: `<folder>/<engine>/<module>.cwasm`.
+//! Keeps compiled modules between processes: `<folder>/<engine>/<module>.cwasm`, and its digest in `<module>.blake3`.
 //!
-//! A file holds a magic number, the digest of the machine code and the machine code. It appears by renaming, whole or
-//! not at all. What cannot be verified is compiled anew; a folder that everyone may write to is refused, since whoever
-//! can write there could have this process run their machine code.
+//! The machine code is a file of its own, so that it is mapped into memory rather than read. A file appears by renaming,
+//! whole or not at all, and is never changed. What cannot be verified is compiled anew; a folder that everyone may write
+//! to is refused, since whoever can write there could have this process run their machine code.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{Hash, Hasher};
@@ -47,17 +47,21 @@ impl Cache {
     /// Takes a module from the cache, if it is there and unharmed.
     pub(crate) fn take(&self, engine: &Engine, encoding: Encoding, wasm: &[u8]) -> Option<Compiled> {
         let path = self.path(wasm);
-        let metadata = fs::symlink_metadata(&path).ok()?;
-        if !metadata.is_file() || writable_for_everyone(&metadata) {
-            tracing::warn!(path = %path.display(), "cached module is not trusted: everyone may write to it");
-            return None;
+        let note = digest_file(&path);
+        for file in [&path, &note] {
+            let metadata = fs::symlink_metadata(file).ok()?;
+            if !metadata.is_file() || writable_for_everyone(&metadata) {
+                let path = file.display();
+                tracing::warn!(%path, "cached module is not trusted: everyone may write to it");
+                return None;
+            }
         }
-        let file = fs::read(&path).ok()?;
-        let Some(artefact) = verified(&file) else {
+        let noted = fs::read_to_string(note).ok()?;
+        if digest(&path).ok()?.to_hex().as_str() != noted {
             tracing::warn!(path = %path.display(), "cached module is damaged and will be compiled anew");
             return None;
-        };
-        match Compiled::deserialize(engine, encoding, artefact) {
+        }
+        match Compiled::deserialize(engine, encoding, &path) {
             Ok(compiled) => {
                 tracing::debug!(path = %path.display(), "module taken from the cache");
                 Some(compiled)
@@ -85,21 +89,30 @@ impl Cache {
     }
 }
 
-fn verified(file: &[u8]) -> Option<&[u8]> {
-    let rest = file.strip_prefix(MAGIC)?;
-    let (digest, artefact) = rest.split_first_chunk::<{ blake3::OUT_LEN }>()?;
-    (blake3::hash(artefact) == *digest).then_some(artefact)
+/// The file that holds the digest of a module's machine code.
+fn digest_file(path: &Path) -> PathBuf {
+    path.with_extension("blake3")
 }
 
+fn digest(path: &Path) -> io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize())
+}
+
+/// Writes a module's machine code, then its digest: one that is not there yet, or is another's, verifies nothing.
 fn write(path: &Path, artefact: &[u8]) -> io::Result<()> {
+    write_whole(path, artefact)?;
+    write_whole(&digest_file(path), blake3::hash(artefact).to_hex().as_bytes())
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Several loads may write the same file at once; each has a name of its own until it is whole.
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
     let result = create_new(&temporary).and_then(|mut file| {
-        file.write_all(MAGIC)?;
-        file.write_all(blake3::hash(artefact).as_bytes())?;
-        file.write_all(artefact)?;
+        file.write_all(bytes)?;
         drop(file);
         fs::rename(&temporary, path)
     });
@@ -149,6 +162,3 @@ impl Hasher for Blake3Hasher {
         u64::from_le_bytes(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
     }
 }
-
-/// Names the layout of the file.
-const MAGIC: &[u8] = b"segno-aot-1\n";

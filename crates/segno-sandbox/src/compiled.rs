@@ -1,5 +1,7 @@
 //! Turns bytes into compiled code. The only place of this crate that trusts something without proof.
 
+use std::path::Path;
+
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module};
 
@@ -33,20 +35,17 @@ impl Compiled {
         }
     }
 
-    /// Takes kept machine code. `artefact` must come from [`crate::cache`], which verified its digest.
+    /// Takes kept machine code, which is mapped rather than read. The file must come from [`crate::cache`], which verified
+    /// its digest.
     #[expect(unsafe_code, reason = "machine code can only be trusted, not checked")]
-    pub(crate) fn deserialize(
-        engine: &Engine,
-        encoding: Encoding,
-        artefact: &[u8],
-    ) -> wasmtime::Result<Self> {
+    pub(crate) fn deserialize(engine: &Engine, encoding: Encoding, file: &Path) -> wasmtime::Result<Self> {
         Ok(match encoding {
-            // SAFETY: the bytes are what `Compiled::serialize` returned for an engine of the same version and settings
-            // (wasmtime checks both), unchanged since (the cache checks their digest), and read from a folder
-            // that only this user can write to (the cache checks its mode).
-            Encoding::Component => Self::Component(unsafe { Component::deserialize(engine, artefact) }?),
+            // SAFETY: the file holds what `Compiled::serialize` returned for an engine of the same version and settings
+            // (wasmtime checks both), as the cache found by its digest. It lies in a folder that only this user can
+            // write to (the cache checks its mode), where files appear by renaming and are never changed afterwards.
+            Encoding::Component => Self::Component(unsafe { Component::deserialize_file(engine, file) }?),
             // SAFETY: as above.
-            Encoding::Module => Self::Module(unsafe { Module::deserialize(engine, artefact) }?),
+            Encoding::Module => Self::Module(unsafe { Module::deserialize_file(engine, file) }?),
         })
     }
 }

@@ -20,14 +20,17 @@ fn guest(folder: &Path) -> ServerConfig {
     ServerConfig::new("guest", path)
 }
 
-fn cached(folder: &Path) -> PathBuf {
-    let mut files = std::fs::read_dir(folder.join("cache"))
+/// The files of the cache: the digest of the machine code, and the machine code.
+fn cached(folder: &Path) -> [PathBuf; 2] {
+    let files = std::fs::read_dir(folder.join("cache"))
         .unwrap()
         .flat_map(|engine| std::fs::read_dir(engine.unwrap().path()).unwrap())
         .map(|file| file.unwrap().path());
-    let file = files.next().unwrap();
-    assert_eq!(files.next(), None, "one module, one file, nothing temporary");
-    file
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    let kinds: Vec<_> = files.iter().map(|file| file.extension().unwrap()).collect();
+    assert_eq!(kinds, ["blake3", "cwasm"], "one module, nothing temporary");
+    files.try_into().unwrap()
 }
 
 /// Loads the guest in a new sandbox, calls it, and says whether it came from the cache.
@@ -50,15 +53,19 @@ async fn a_module_is_compiled_once() {
 async fn a_damaged_file_is_noticed_and_replaced() {
     let folder = tempfile::tempdir().unwrap();
     assert!(!load_and_call(folder.path()).await);
-    let path = cached(folder.path());
-    let whole = std::fs::read(&path).unwrap();
-
-    let mut flipped = whole.clone();
-    *flipped.last_mut().unwrap() ^= 1;
-    for damaged in [&flipped, &whole[..whole.len() / 2].to_vec(), &Vec::new()] {
-        std::fs::write(&path, damaged).unwrap();
-        assert!(!load_and_call(folder.path()).await);
-        assert_eq!(std::fs::read(&path).unwrap(), whole);
+    for path in cached(folder.path()) {
+        let whole = std::fs::read(&path).unwrap();
+        let mut flipped = whole.clone();
+        *flipped.last_mut().unwrap() ^= 1;
+        for damaged in [&flipped, &whole[..whole.len() / 2].to_vec(), &Vec::new()] {
+            // A new file, as whoever has the old one mapped must not see it change.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, damaged).unwrap();
+            assert!(!load_and_call(folder.path()).await);
+            assert_eq!(std::fs::read(&path).unwrap(), whole);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(!load_and_call(folder.path()).await, "one of the two is nothing");
     }
     assert!(load_and_call(folder.path()).await);
 }
@@ -84,8 +91,11 @@ async fn a_file_that_everyone_may_write_to_is_not_used() {
 
     let folder = tempfile::tempdir().unwrap();
     assert!(!load_and_call(folder.path()).await);
-    std::fs::set_permissions(cached(folder.path()), std::fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(!load_and_call(folder.path()).await);
+    for file in cached(folder.path()) {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(!load_and_call(folder.path()).await);
+        assert!(load_and_call(folder.path()).await);
+    }
 }
 
 #[tokio::test]

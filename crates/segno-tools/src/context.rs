@@ -238,12 +238,15 @@ impl Session {
             },
             Write::Set { .. } | Write::Delete { .. } | Write::Flag { .. } => write.clone(),
         };
-        // Deleting an item moves the others, so what was written to them must come before it.
-        let moves = matches!(&write, Write::Delete { path } if matches!(path.segments().last(), Some(Segment::Index(_))));
         if let Some(path) = write.path()
-            && !moves
+            && !moves(&write)
         {
-            self.user.retain(|earlier| !earlier.path().is_some_and(|earlier| path.covers(earlier)));
+            let by_names = path.segments().iter().all(|segment| matches!(segment, Segment::Name(_)));
+            // Past an item that was deleted an index leads elsewhere.
+            let first = if by_names { 0 } else { self.user.iter().rposition(moves).map_or(0, |at| at + 1) };
+            let later = self.user.split_off(first);
+            let replaced = |earlier: &Write| earlier.path().is_some_and(|earlier| path.covers(earlier));
+            self.user.extend(later.into_iter().filter(|earlier| !replaced(earlier)));
         }
         self.user.push(write);
     }
@@ -266,6 +269,11 @@ impl Session {
             .map(|agents| agents.iter().map(|(name, state)| (name.as_str(), state)).collect())
             .unwrap_or_default()
     }
+}
+
+/// Says whether a write deletes an item, which moves those behind it: what was written to them must come before it.
+fn moves(write: &Write) -> bool {
+    matches!(write, Write::Delete { path } if matches!(path.segments().last(), Some(Segment::Index(_))))
 }
 
 #[cfg(test)]
@@ -312,6 +320,21 @@ mod tests {
         );
         let restored: Session = serde_json::from_str(&serde_json::to_string(&session).unwrap()).unwrap();
         assert_eq!(restored, session);
+    }
+
+    #[test]
+    fn an_item_that_was_deleted_stays_deleted_whatever_is_written_to_its_place() {
+        let mut session = Session::default();
+        let user = json!({"log": ["a", "b", "c"]});
+        let delete = |path: &str| Write::Delete { path: path.parse().unwrap() };
+        session.apply(&user, &[set("user.log[0]", json!("A")), delete("user.log[0]")]).unwrap();
+        for text in ["B", "BB"] {
+            session.apply(&user, &[set("user.log[0]", json!(text))]).unwrap();
+            assert_eq!(session.user(&user), json!({"log": [text, "c"]}));
+        }
+        assert_eq!(session.user_writes().len(), 3, "what was set twice behind it is kept once");
+        session.apply(&user, &[set("user.log", json!([]))]).unwrap();
+        assert_eq!((session.user(&user), session.user_writes().len()), (json!({"log": []}), 1));
     }
 
     #[test]
