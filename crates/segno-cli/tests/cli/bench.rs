@@ -113,7 +113,7 @@ fn figures_are_for_programs_too() {
           "steps_per_fsync": [FIGURE],
           "disk_bytes": [FIGURE],
           "disk_bytes_per_turn": [FIGURE],
-          "transcript_bytes": 6276,
+          "transcript_bytes": 5306,
           "peak_memory_bytes": [FIGURE],
           "replay_steps_per_second": [FIGURE],
           "budgets": [
@@ -139,7 +139,7 @@ fn figures_are_for_programs_too() {
             },
             {
               "figure": "peak_memory_bytes",
-              "at_most": 40012552.0,
+              "at_most": 40010612.0,
               "kept": null
             },
             {
