@@ -100,7 +100,7 @@ fn load(criterion: &mut Criterion) {
 
 /// What a process takes of the machine's memory in bytes, where the system says it. What is mapped many times counts once,
 /// such as the part of a guest's memory that it never changes, which all its instances share.
-fn resident(process: &str) -> Option<u64> {
+fn memory_of(process: &str) -> Option<u64> {
     let sums = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
     let line = sums.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
@@ -110,14 +110,14 @@ fn memory(_: &mut Criterion) {
     for (name, allocation) in [("pooled", Allocation::Pooled), ("on demand", Allocation::OnDemand)] {
         let bench = Bench::new(allocation);
         bench.runtime.block_on(call(&bench.server.open("tenant")));
-        let Some(before) = resident("self") else { return };
+        let Some(before) = memory_of("self") else { return };
         let sessions: Vec<Session> = (0..INSTANCES).map(|_| bench.server.open("tenant")).collect();
         bench.runtime.block_on(async {
             for session in &sessions {
                 call(session).await;
             }
         });
-        let after = resident("self").unwrap_or(before);
+        let after = memory_of("self").unwrap_or(before);
         assert_eq!(bench.server.stats().instances, INSTANCES);
         let each = (after - before) / INSTANCES;
         println!(
@@ -190,7 +190,7 @@ fn native(criterion: &mut Criterion) {
     };
     let mut child = Native::start(&program);
     criterion.bench_function("child process: warm call", |bencher| bencher.iter(|| child.call()));
-    if let Some(bytes) = resident(&child.child.id().to_string()) {
+    if let Some(bytes) = memory_of(&child.child.id().to_string()) {
         println!("one child process: {} KiB", bytes >> 10);
     }
     criterion.bench_function("child process: cold start", |bencher| {

@@ -1,5 +1,6 @@
 //! Turns bytes into compiled code. The only place of this crate that trusts something without proof.
 
+use std::fs;
 use std::path::Path;
 
 use wasmtime::component::Component;
@@ -35,10 +36,14 @@ impl Compiled {
         }
     }
 
-    /// Takes kept machine code, which is mapped rather than read. The file must come from [`crate::cache`], which verified
-    /// its digest.
-    #[expect(unsafe_code, reason = "machine code can only be trusted, not checked")]
+    /// Takes kept machine code. The file must come from [`crate::cache`], which verified its digest. It is mapped, or read
+    /// where the system maps nothing executable from there (a file system that is mounted with `noexec`).
     pub(crate) fn deserialize(engine: &Engine, encoding: Encoding, file: &Path) -> wasmtime::Result<Self> {
+        Self::map(engine, encoding, file).or_else(|_| Self::read(engine, encoding, &fs::read(file)?))
+    }
+
+    #[expect(unsafe_code, reason = "machine code can only be trusted, not checked")]
+    fn map(engine: &Engine, encoding: Encoding, file: &Path) -> wasmtime::Result<Self> {
         Ok(match encoding {
             // SAFETY: the file holds what `Compiled::serialize` returned for an engine of the same version and settings
             // (wasmtime checks both), as the cache found by its digest. It lies in a folder that only this user can
@@ -46,6 +51,16 @@ impl Compiled {
             Encoding::Component => Self::Component(unsafe { Component::deserialize_file(engine, file) }?),
             // SAFETY: as above.
             Encoding::Module => Self::Module(unsafe { Module::deserialize_file(engine, file) }?),
+        })
+    }
+
+    #[expect(unsafe_code, reason = "machine code can only be trusted, not checked")]
+    fn read(engine: &Engine, encoding: Encoding, artefact: &[u8]) -> wasmtime::Result<Self> {
+        Ok(match encoding {
+            // SAFETY: as in `map`.
+            Encoding::Component => Self::Component(unsafe { Component::deserialize(engine, artefact) }?),
+            // SAFETY: as in `map`.
+            Encoding::Module => Self::Module(unsafe { Module::deserialize(engine, artefact) }?),
         })
     }
 }
