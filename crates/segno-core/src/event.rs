@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use segno_tools::{ActionTrace, ApiResponse};
+use segno_tools::{ActionTrace, ApiResponse, Write};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
@@ -129,7 +129,9 @@ impl Outcome {
             Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
             Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
             Self::ApiAnswered(response) => too_deep(core::iter::once(&response.body)),
-            Self::AgentReturned(returned) => too_deep(returned.output.iter()),
+            Self::AgentReturned(returned) => {
+                too_deep(returned.output.iter().chain(returned.writes.iter().filter_map(Write::value)))
+            }
             Self::InputGiven(value) => too_deep(core::iter::once(value)),
             Self::MemoryTraversed(found)
                 if found.relations.iter().any(|relation| !relation.strength.is_finite()) =>
@@ -159,8 +161,15 @@ impl Outcome {
             Self::AgentReturned(returned) => {
                 let (code, message) = (RunErrorCode::LimitExceeded, NO_ROOM.into());
                 let error = Some(RunError { code, message, help: String::new() });
-                let status = Status::Failed;
-                Self::AgentReturned(AgentReturn { status, answer: None, output: None, error, ..returned })
+                let (status, writes) = (Status::Failed, Vec::new());
+                Self::AgentReturned(AgentReturn {
+                    status,
+                    answer: None,
+                    output: None,
+                    error,
+                    writes,
+                    ..returned
+                })
             }
             Self::Failed(failure) => {
                 Self::Failed(Failure { message: NO_ROOM.into(), violations: Vec::new(), ..failure })
@@ -212,7 +221,9 @@ impl Outcome {
                 entities.sum::<usize>() + found.relations.iter().map(ends).sum::<usize>()
             }
             Self::AgentReturned(returned) => {
-                returned.answer.as_ref().map_or(0, String::len) + returned.output.as_ref().map_or(0, size)
+                let writes = returned.writes.iter().map(Write::bytes).fold(0, usize::saturating_add);
+                let output = returned.output.as_ref().map_or(0, size);
+                writes.saturating_add(returned.answer.as_ref().map_or(0, String::len) + output)
             }
             Self::InputGiven(value) => size(value),
             Self::TimerFired => 0,
@@ -360,6 +371,9 @@ pub struct AgentReturn {
     pub error: Option<RunError>,
     /// What it used, its own child runs and handoffs included.
     pub usage: Usage,
+    /// What it wrote into the session, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<Write>,
 }
 
 /// What a tool answered.

@@ -51,6 +51,8 @@ impl AgentState {
         }
         self.namespace = run;
         self.ask_effects = ask_effects;
+        // A fork opens a session of its own, and nobody waits for it.
+        self.session = self.session.own();
         Ok(self)
     }
 

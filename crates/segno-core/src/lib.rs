@@ -88,3 +88,5 @@ pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, Han
 pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;
 pub use transcript::{Attachment, Compaction, Entry, Transcript};
+
+pub use segno_tools::{Session, Write};

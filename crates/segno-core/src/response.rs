@@ -1,7 +1,9 @@
 //! How a run ended.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
+use segno_tools::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,6 +22,9 @@ pub struct AgentResponse {
     pub error: Option<RunError>,
     /// What the run used.
     pub usage: Usage,
+    /// What a child run wrote into the session, which is its parent's; nothing for other runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<Write>,
 }
 
 /// The kind of end.

@@ -176,6 +176,14 @@ impl AgentState {
         self
     }
 
+    /// The same new run as a child, in the session of its parent as it was when the parent's step asked for it. What the
+    /// child writes there is in its response, for [`AgentReturn::writes`](crate::AgentReturn::writes).
+    #[must_use]
+    pub fn sharing(mut self, session: &Session) -> Self {
+        self.session = session.lend();
+        self
+    }
+
     /// The same new run with a person asked before each unsafe or keyed effect.
     #[must_use]
     pub fn asking_effects(mut self) -> Self {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use segno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Timestamp, Usage};
+use segno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Session, Timestamp, Usage};
 
 use crate::attempt::{RunContext, certain};
 use crate::bindings::describe;
@@ -24,6 +24,14 @@ pub(crate) enum Below {
     /// It has begun, and cannot be performed here now: another process has it, or something that it needs is not as it
     /// was. It may still act, so that nothing can be said of its end.
     Trouble(EngineError),
+}
+
+/// What the parent gives its child runs besides what it asks of them.
+pub(crate) struct Within {
+    /// Whether effects that cannot be repeated ask first.
+    pub(crate) ask_effects: bool,
+    /// The context of the session, as the parent's step found it.
+    pub(crate) context: Session,
 }
 
 /// Tells a child run to let go when nobody waits for it any more.
@@ -46,11 +54,11 @@ pub(crate) async fn perform(
     context: Arc<RunContext>,
     operation: OperationId,
     call: Arc<AgentCall>,
-    ask_effects: bool,
+    within: Within,
     mut stop: watch::Receiver<Stop>,
 ) -> Below {
     let answers = context.take_answers(operation);
-    let start = |answers| context.engine.start_child(&context, operation, &call, ask_effects, answers);
+    let start = |answers| context.engine.start_child(&context, operation, &call, &within, answers);
     let mut child = start(answers).await;
     if let Err(EngineError::Answer { message }) = &child
         && has_ended(&context, operation).await
@@ -106,6 +114,7 @@ fn over(report: RunReport, before: Usage) -> Below {
             output: response.output,
             error: response.error,
             usage,
+            writes: response.writes,
         }))),
         RunEnd::Suspended { waiting, wake_at } => Below::Suspended { waiting, wake_at },
         RunEnd::Interrupted => Below::Interrupted,

@@ -225,7 +225,8 @@ fn outcome(config: &AgentConfig, view: &OperationView, value: Value) -> Result<O
             };
             let run = crate::start::child_run(view.operation);
             let (status, error, usage) = (Status::Completed, None, Usage::default());
-            Outcome::AgentReturned(AgentReturn { run, status, answer, output, error, usage })
+            let writes = Vec::new();
+            Outcome::AgentReturned(AgentReturn { run, status, answer, output, error, usage, writes })
         }
         Request::Input(_) => Outcome::InputGiven(value),
         Request::ApiCall(_) | Request::Email(_) => {

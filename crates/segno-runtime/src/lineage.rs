@@ -156,6 +156,9 @@ fn fresh(run: RunId, started: &Started, at: Timestamp) -> AgentState {
     if let Some(budget) = started.budget {
         state = state.within(budget);
     }
+    if let Some(context) = &started.context {
+        state = state.sharing(context);
+    }
     if started.ask_effects { state.asking_effects() } else { state }
 }
 

@@ -15,7 +15,7 @@ use segno_tools::{ActionTrace, ApiResponse, ToolError};
 
 use segno_core::{
     AgentRequest, AgentReturn, Answer, EmailReceipt, Failure, Gate, MemoryTraversal, ModelReply, Outcome,
-    ReplyPart, RunError, ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation,
+    ReplyPart, RunError, ToolReturn, TraversedEntity, TraversedRelation, Verdict, Violation, Write,
 };
 
 /// What stands in a record where a secret stood.
@@ -109,7 +109,16 @@ impl Secrets {
                     [from, relation, to].into_iter().for_each(|text| self.text(text));
                 }
             }
-            Outcome::AgentReturned(AgentReturn { run: _, status: _, answer, output, error, usage: _ }) => {
+            Outcome::AgentReturned(AgentReturn {
+                run: _,
+                status: _,
+                answer,
+                output,
+                error,
+                usage: _,
+                writes,
+            }) => {
+                writes.iter_mut().filter_map(Write::value_mut).for_each(|value| self.value(value));
                 answer.iter_mut().for_each(|text| self.text(text));
                 output.iter_mut().for_each(|value| self.value(value));
                 if let Some(RunError { code: _, message, help }) = error {

@@ -10,13 +10,14 @@ use tokio::task::JoinHandle;
 
 use segno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, Attachment, Budget, Digest, Handoff, OperationId, RunId,
-    SEMANTICS, Usage, digest_json,
+    SEMANTICS, Session, Usage, digest_json,
 };
 use segno_store::{
     AcquireError, Body, Created, Lease, NewRecord, NewRun, Parent, RunFilter, Started, digest_bytes,
 };
 
 use crate::attempt::{Heritage, RunContext};
+use crate::children::Within;
 use crate::declared;
 use crate::driver::Driver;
 use crate::engine::Engine;
@@ -68,6 +69,8 @@ pub(crate) struct Beginning {
     pub(crate) parent: Option<Parent>,
     pub(crate) depth: u32,
     pub(crate) budget: Option<Budget>,
+    /// The context of the session, for a child run.
+    pub(crate) context: Option<Session>,
     pub(crate) ask_effects: bool,
     pub(crate) blobs: Vec<(Digest, Vec<u8>)>,
     /// What the caller asked for besides the request.
@@ -89,6 +92,7 @@ impl Beginning {
             parent: None,
             depth: 0,
             budget: None,
+            context: None,
             ask_effects: false,
             blobs: Vec::new(),
             asked: Asked::default(),
@@ -257,6 +261,7 @@ impl Engine {
             parent: beginning.parent,
             depth: beginning.depth,
             budget: beginning.budget,
+            context: beginning.context.map(Box::new),
             by_handoff: beginning.by_handoff,
             ask_effects: beginning.ask_effects,
         };
@@ -328,7 +333,7 @@ impl Engine {
         context: &'a RunContext,
         operation: OperationId,
         call: &'a AgentCall,
-        ask_effects: bool,
+        within: &'a Within,
         answers: Vec<GateInput>,
     ) -> Pin<Box<dyn Future<Output = Result<RunHandle, EngineError>> + Send + 'a>> {
         Box::pin(async move {
@@ -352,7 +357,8 @@ impl Engine {
                 parent: Some(Parent { run: context.run, operation }),
                 depth,
                 budget: Some(call.budget),
-                ask_effects,
+                context: Some(within.context.clone()),
+                ask_effects: within.ask_effects,
                 ..Beginning::new(run, call.agent.clone(), request, heritage.session.clone())
             };
             self.begin_run(beginning, None).await

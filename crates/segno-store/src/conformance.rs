@@ -132,6 +132,7 @@ pub fn new_run(number: u64, owner: &Owner) -> NewRun {
         parent: None,
         depth: 0,
         budget: None,
+        context: None,
         by_handoff: false,
         ask_effects: false,
     };
@@ -251,6 +252,7 @@ pub fn response(status: Status) -> AgentResponse {
             output_tokens: 40,
             cost_nano_usd: 5_000,
         },
+        writes: Vec::new(),
     }
 }
 

@@ -32,6 +32,7 @@
 //!     parent: None,
 //!     depth: 0,
 //!     budget: None,
+//!     context: None,
 //!     by_handoff: false,
 //!     ask_effects: false,
 //! };

@@ -506,6 +506,7 @@ mod tests {
             parent: None,
             depth: 0,
             budget: None,
+            context: None,
             by_handoff: false,
             ask_effects: false,
         };

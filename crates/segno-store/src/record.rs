@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use segno_core::{
     AgentName, AgentRequest, AgentResponse, Answer, Budget, Digest, EffectClass, FailureCode, Gate,
-    OperationId, Outcome, RunId, Signal, Timestamp,
+    OperationId, Outcome, RunId, Session, Signal, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -260,6 +260,9 @@ pub struct Started {
     /// What it may use at most of what it shares with the runs above it; no bound beside its own limits when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// The context of its parent's session, in which a child run works; none for other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Box<Session>>,
     /// Whether the predecessor handed over to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_handoff: bool,

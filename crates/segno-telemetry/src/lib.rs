@@ -26,7 +26,7 @@
 //! # let started = Started {
 //! #     agent: "triage".parse()?, config: Digest::from_bytes([1; 32]), semantics: 1,
 //! #     request: AgentRequest::text("disk full"), session: "s1".into(), predecessor: None, start_key: None,
-//! #     modules: Default::default(), parent: None, depth: 0, budget: None, by_handoff: false, ask_effects: false,
+//! #     modules: Default::default(), parent: None, depth: 0, budget: None, context: None, by_handoff: false, ask_effects: false,
 //! # };
 //! // After each commit, with the sequence numbers that the store gave:
 //! watch.record(0, &NewRecord::new(Timestamp::from_millis(0), Body::Started(started)), None);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json;
-use crate::limits::{MAX_SESSION_BYTES, MAX_VALUE_DEPTH, MAX_WRITES};
+use crate::limits::{MAX_LENT_WRITES, MAX_SESSION_BYTES, MAX_VALUE_DEPTH, MAX_WRITES};
 use crate::path::{Path, Segment};
 use crate::path_error::WriteError;
 
@@ -61,12 +61,15 @@ pub struct Session {
     /// Writes to `user`, by path, in order; never to `user.id` or a secret.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     user: Vec<Write>,
+    /// What was written since the session was lent, in order; none if it was not lent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lent: Option<Vec<Write>>,
 }
 
 impl Default for Session {
     fn default() -> Self {
         let empty = || Value::Object(Map::new());
-        Self { workflow: empty(), agents: empty(), flags: empty(), user: Vec::new() }
+        Self { workflow: empty(), agents: empty(), flags: empty(), user: Vec::new(), lent: None }
     }
 }
 
@@ -139,8 +142,24 @@ impl Write {
         }
     }
 
-    /// The bytes that the write holds.
-    pub(crate) fn bytes(&self) -> usize {
+    /// The value that is written, if it is one.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Set { value, .. } | Self::Append { value, .. } => Some(value),
+            Self::Delete { .. } | Self::Flag { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn value_mut(&mut self) -> Option<&mut Value> {
+        match self {
+            Self::Set { value, .. } | Self::Append { value, .. } => Some(value),
+            Self::Delete { .. } | Self::Flag { .. } => None,
+        }
+    }
+
+    /// About how many bytes the write holds.
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Set { value, .. } | Self::Append { value, .. } => {
                 json::measure(value, usize::MAX, MAX_VALUE_DEPTH).unwrap_or(usize::MAX / 4) + 32
@@ -154,6 +173,25 @@ impl Session {
     /// Begins with the state of a workflow, for instance that of a session that this one goes on from.
     pub fn with_workflow(workflow: Map<String, Value>) -> Self {
         Self { workflow: Value::Object(workflow), ..Self::default() }
+    }
+
+    /// The same session for a run that works in it on behalf of the one it belongs to: from here on it tells by
+    /// [`writes`](Self::writes) what was written, so that the owner can do the same to its own.
+    #[must_use]
+    pub fn lend(&self) -> Self {
+        Self { lent: Some(Vec::new()), ..self.clone() }
+    }
+
+    /// The same session for a run that owns it.
+    #[must_use]
+    pub fn own(self) -> Self {
+        Self { lent: None, ..self }
+    }
+
+    /// What was written since the session was lent, in order and without what was replaced since; nothing if it was not
+    /// lent.
+    pub fn writes(&self) -> &[Write] {
+        self.lent.as_deref().unwrap_or_default()
     }
 
     /// State that all agents share.
@@ -197,7 +235,7 @@ impl Session {
     ///
     /// # Errors
     /// Fails if one of them does not fit what is there (another call may have written meanwhile), or if the session would
-    /// be larger than [`MAX_SESSION_BYTES`]; nothing is changed then.
+    /// be larger than [`MAX_SESSION_BYTES`], or would have more than that to tell its owner; nothing is changed then.
     pub fn apply(&mut self, user: &Value, writes: &[Write]) -> Result<(), WriteError> {
         if writes.is_empty() {
             return Ok(());
@@ -221,8 +259,11 @@ impl Session {
                     });
                 }
             }
+            if let Some(lent) = &mut next.lent {
+                tell(lent, write);
+            }
         }
-        if next.user.len() > MAX_WRITES || next.bytes().is_none() {
+        if next.user.len() > MAX_WRITES || next.bytes().is_none() || !next.can_be_told() {
             return Err(WriteError::TooLarge { limit: MAX_SESSION_BYTES });
         }
         *self = next;
@@ -262,6 +303,13 @@ impl Session {
         (bytes <= MAX_SESSION_BYTES).then_some(bytes)
     }
 
+    /// Says whether the owner can be told all that was written.
+    fn can_be_told(&self) -> bool {
+        let writes = self.writes();
+        let bytes = writes.iter().map(Write::bytes).fold(0, usize::saturating_add);
+        writes.len() <= MAX_LENT_WRITES && bytes <= MAX_SESSION_BYTES
+    }
+
     /// The state of every agent, by name; for people.
     pub fn agent_states(&self) -> BTreeMap<&str, &Value> {
         self.agents
@@ -269,6 +317,21 @@ impl Session {
             .map(|agents| agents.iter().map(|(name, state)| (name.as_str(), state)).collect())
             .unwrap_or_default()
     }
+}
+
+/// Keeps a write for the owner of a session. What is set anew, or a flag, replaces what was written there before; all else
+/// depends on what the owner's session holds by then.
+fn tell(told: &mut Vec<Write>, write: &Write) {
+    match write {
+        Write::Set { path, .. } if path.segments().iter().all(|part| matches!(part, Segment::Name(_))) => {
+            told.retain(|earlier| !earlier.path().is_some_and(|earlier| path.covers(earlier)));
+        }
+        Write::Flag { flag, .. } => {
+            told.retain(|earlier| !matches!(earlier, Write::Flag { flag: known, .. } if known == flag));
+        }
+        Write::Set { .. } | Write::Append { .. } | Write::Delete { .. } => {}
+    }
+    told.push(write.clone());
 }
 
 /// Says whether a write deletes an item, which moves those behind it: what was written to them must come before it.
@@ -344,6 +407,54 @@ mod tests {
         let error = session.apply(&json!({}), &[set("a", json!(1)), set("b", large)]).unwrap_err();
         assert_eq!(error.reason(), "too_large");
         assert!(session.is_empty());
+    }
+
+    #[test]
+    fn what_is_written_into_a_lent_session_makes_the_same_of_its_owners() {
+        let user = json!({"id": "u1"});
+        let flag = |value| Write::Flag { flag: "done".into(), value };
+        let delete = |path: &str| Write::Delete { path: path.parse().unwrap() };
+        let mut owned = Session::default();
+        owned.apply(&user, &[append("workflow.log", json!(0)), flag(true)]).unwrap();
+        let mut lent = owned.lend();
+        assert!(lent.writes().is_empty());
+        for writes in [
+            alloc::vec![append("workflow.log", json!(1)), set("workflow.draft.text", json!("x"))],
+            alloc::vec![set("agents.clerk.seen", json!(1)), set("user.mood", json!("calm"))],
+            alloc::vec![set("agents.clerk.seen", json!(2)), delete("workflow.draft.text"), flag(false)],
+            alloc::vec![set("workflow.list", json!([1, 2])), delete("workflow.list[0]"), flag(true)],
+        ] {
+            lent.apply(&user, &writes).unwrap();
+        }
+        let told = lent.writes().to_vec();
+        assert_eq!(told.len(), 8, "what was replaced is not told: {told:?}");
+        owned.apply(&user, &told).unwrap();
+        assert_eq!(owned, lent.own());
+    }
+
+    #[test]
+    fn a_sibling_that_wrote_meanwhile_keeps_what_it_appended() {
+        let mut owned = Session::default();
+        let lent = [1, 2].map(|item| {
+            let mut lent = owned.lend();
+            lent.apply(&json!({}), &[append("workflow.found", json!(item))]).unwrap();
+            lent
+        });
+        lent.iter().for_each(|lent| owned.apply(&json!({}), lent.writes()).unwrap());
+        assert_eq!(owned.workflow(), &json!({"found": [1, 2]}));
+    }
+
+    #[test]
+    fn what_an_owner_cannot_be_told_is_not_written() {
+        let mut lent = Session::default().lend();
+        let delete = Write::Delete { path: "workflow.list[0]".parse().unwrap() };
+        let item = append("workflow.list", json!("x".repeat(MAX_SESSION_BYTES / 3)));
+        for _ in 0..2 {
+            lent.apply(&json!({}), &[item.clone(), delete.clone()]).unwrap();
+        }
+        let before = lent.clone();
+        let error = lent.apply(&json!({}), &[item, delete]).unwrap_err();
+        assert_eq!((error.reason(), lent), ("too_large", before));
     }
 
     #[test]

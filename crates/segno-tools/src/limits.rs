@@ -40,6 +40,8 @@ pub const MAX_CALL_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const MAX_SAID_BYTES: usize = 64 * 1024;
 /// Most writes of one call.
 pub(crate) const MAX_WRITES: usize = 1_000;
+/// Most writes that a run tells the owner of its session.
+pub(crate) const MAX_LENT_WRITES: usize = 10_000;
 /// Most items that a `transform` works on.
 pub(crate) const MAX_TRANSFORM_ITEMS: usize = 10_000;
 /// Most evaluation steps of one `transform`, all items together.

@@ -46,6 +46,23 @@ pub struct ToolOutcome {
     pub actions: Vec<ActionTrace>,
 }
 
+impl Finished {
+    /// The end of work that only wrote.
+    pub fn wrote(writes: Vec<Write>) -> Self {
+        let outcome = ToolOutcome {
+            ok: true,
+            function_call_id: String::new(),
+            output: Value::Null,
+            error: None,
+            said: Vec::new(),
+            handoff: None,
+            coerced: Vec::new(),
+            actions: Vec::new(),
+        };
+        Self { outcome, writes }
+    }
+}
+
 impl ToolOutcome {
     /// The outcome of a call that never began, for instance of a tool that does not exist.
     pub fn refused(function_call_id: impl Into<String>, error: ToolError) -> Self {

@@ -24,6 +24,7 @@ use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp, ToolName};
 use crate::join::{Begun, Join, Pending, Then};
 use crate::operation::{AgentCall, Gate, GateState, Operation, Request, Terms};
+use crate::response::{RunError, RunErrorCode, Status};
 use crate::state::{AgentState, Phase};
 
 /// How deep tools may call tools. A tool that calls itself would never end.
@@ -50,28 +51,37 @@ pub(crate) fn advance(config: &AgentConfig, state: &mut AgentState) {
     state.phase = Phase::Waiting(join);
 }
 
-/// Counts what the tools of a group wrote and said, in request order, and takes them out. Says whom the first of them
-/// hands over to that hands over.
+/// Counts what the tools and the child runs of a group wrote and said, in request order, and takes it out of them. Says
+/// whom the first tool hands over to that hands over.
 pub(crate) fn fold(state: &mut AgentState) -> Option<HandoffTo> {
-    let Phase::Waiting(join) = &mut state.phase else { return None };
-    let order = |begun: &Begun| join.operations.iter().position(|pending| pending.operation.id == begun.of);
+    let AgentState { phase: Phase::Waiting(join), session, request, said, .. } = state else { return None };
     let mut tools = core::mem::take(&mut join.tools);
-    tools.sort_by_key(order);
     let mut handoff = None;
-    for begun in tools {
-        let Some(Finished { outcome, writes }) = begun.finished else { continue };
-        if let Err(error) = state.session.apply(&state.request.user, &writes) {
-            // A sibling wrote what does not go together with it: this one has failed after all.
-            let failure = Failure::new(FailureCode::ToolFailed, error.to_string());
-            let Phase::Waiting(join) = &mut state.phase else { return None };
-            let own = join.operations.iter_mut().find(|pending| pending.operation.id == begun.of);
-            if let Some(pending) = own {
-                pending.outcome = Some(Outcome::Failed(failure));
-            }
+    for Pending { operation, outcome, parent } in &mut join.operations {
+        if parent.is_some() {
+            // What a part brought counts as its tool's.
             continue;
         }
-        state.said.extend(outcome.said);
-        handoff = handoff.or(outcome.handoff);
+        if let Some(Outcome::AgentReturned(returned)) = outcome {
+            let writes = core::mem::take(&mut returned.writes);
+            if let Err(error) = session.apply(&request.user, &writes) {
+                returned.status = Status::Failed;
+                returned.error = Some(RunError {
+                    code: RunErrorCode::ToolFailed,
+                    message: alloc::format!("what it wrote into the session cannot be kept: {error}"),
+                    help: "let agents that run at the same time write to different places".into(),
+                });
+            }
+        }
+        let Some(place) = tools.iter().position(|begun| begun.of == operation.id) else { continue };
+        let Some(Finished { outcome: told, writes }) = tools.swap_remove(place).finished else { continue };
+        if let Err(error) = session.apply(&request.user, &writes) {
+            // A sibling wrote what does not go together with it: this one has failed after all.
+            *outcome = Some(Outcome::Failed(Failure::new(FailureCode::ToolFailed, error.to_string())));
+            continue;
+        }
+        said.extend(told.said);
+        handoff = handoff.or(told.handoff);
     }
     handoff
 }
@@ -122,6 +132,14 @@ fn returned(config: &AgentConfig, part: Pending, join: &mut Join, state: &mut Ag
     let inner = join.tools.iter().position(|begun| begun.of == operation.id);
     let inner = inner.and_then(|place| join.tools.remove(place).finished);
     join.drop_parts(operation.id);
+    let mut outcome = outcome;
+    // So does what an agent wrote that it called.
+    let inner = match &mut outcome {
+        Some(Outcome::AgentReturned(returned)) => {
+            Some(Finished::wrote(core::mem::take(&mut returned.writes)))
+        }
+        _ => inner,
+    };
     let outcome = answer(&operation.request, outcome, state);
     let Some(begun) = join.tools.iter_mut().find(|begun| begun.of == parent) else { return };
     begun.inner.extend(inner);

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use serde_json::Value;
 
-use super::{Stop, budget, calls, think};
+use super::{Stop, budget, calls, declarative, think};
 use crate::config::AgentConfig;
 use crate::event::Outcome;
 use crate::id::AgentName;
@@ -33,6 +33,7 @@ pub(crate) fn completed(state: &mut AgentState, answer: Option<String>, reason: 
         output: state.output.clone(),
         error: None,
         usage: state.usage,
+        writes: state.session.writes().to_vec(),
     });
 }
 
@@ -68,8 +69,12 @@ pub(crate) fn handed_off(
 /// The run ends while operations are on their way: what has come of them is counted and kept, and what model calls and
 /// child runs under way may take is counted too.
 pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
-    if !matches!(state.phase, Phase::Waiting(_)) {
-        return;
+    match &state.phase {
+        // Of what there is no room for, nothing is kept.
+        Phase::Waiting(join) if join.is_overfull() => {}
+        // The run ends another way than by handing over.
+        Phase::Waiting(_) => _ = declarative::fold(state),
+        _ => return,
     }
     let Phase::Waiting(join) = core::mem::replace(&mut state.phase, Phase::Start) else { return };
     for Pending { operation, outcome, .. } in &join.operations {
@@ -109,5 +114,12 @@ pub(crate) fn stopped(state: &AgentState, stop: Stop) -> AgentResponse {
     } else {
         Some(state.said.join("\n\n"))
     };
-    AgentResponse { status: stop.status, answer, output: None, error: Some(stop.error), usage: state.usage }
+    AgentResponse {
+        status: stop.status,
+        answer,
+        output: None,
+        error: Some(stop.error),
+        usage: state.usage,
+        writes: state.session.writes().to_vec(),
+    }
 }

@@ -170,6 +170,7 @@ fn what_is_dropped_for_its_size_is_counted_all_the_same() {
         output: None,
         error: None,
         usage: Usage { model_calls: 1, input_tokens: 40, ..Usage::default() },
+        writes: Vec::new(),
     };
     state.resume(Event::outcome(AT, ids[0], Outcome::AgentReturned(returned))).unwrap();
     state.resume(Event::outcome(AT, ids[1], says("hello"))).unwrap();

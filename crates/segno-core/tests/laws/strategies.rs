@@ -432,8 +432,9 @@ fn agent_return() -> impl Strategy<Value = AgentReturn> {
         1 => Just(Status::HandedOff),
     ];
     let used = prop_oneof![8 => 0..100_u64, 1 => Just(u64::MAX)];
-    (status, prop::option::of(text()), prop::option::of(json_value()), 0..3_u64, used).prop_map(
-        |(status, answer, output, tool_calls, tokens)| AgentReturn {
+    let writes = prop::collection::vec(write(), 0..3);
+    (status, prop::option::of(text()), prop::option::of(json_value()), 0..3_u64, used, writes).prop_map(
+        |(status, answer, output, tool_calls, tokens, writes)| AgentReturn {
             run: RunId::from_bytes([9; 16]),
             status,
             answer,
@@ -444,8 +445,23 @@ fn agent_return() -> impl Strategy<Value = AgentReturn> {
                 help: "raise the limit".into(),
             }),
             usage: Usage { tool_calls, input_tokens: tokens, output_tokens: tokens, ..Usage::default() },
+            writes,
         },
     )
+}
+
+/// What a child run wrote into the session; now and then it does not go together with what another one wrote.
+fn write() -> impl Strategy<Value = Write> {
+    let paths = vec!["workflow.a", "workflow.a.b", "workflow.list", "agents.scout.n", "user.mood"];
+    (select(paths), json_value(), 0..4).prop_map(|(path, value, kind)| {
+        let path = path.parse().expect("a path");
+        match kind {
+            0 => Write::Set { path, value },
+            1 => Write::Append { path, value },
+            2 => Write::Delete { path },
+            _ => Write::Flag { flag: "done".into(), value: value.is_null() },
+        }
+    })
 }
 
 fn approval() -> impl Strategy<Value = Answer> {

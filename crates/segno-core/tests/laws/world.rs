@@ -185,6 +185,7 @@ pub(crate) fn drive_from(
                     output: None,
                     error: None,
                     usage: final_state.usage(),
+                    writes: Vec::new(),
                 };
                 visit(final_state);
                 return Trace { states, joins, end };

@@ -447,6 +447,7 @@ fn agent_return(answer: Option<&str>) -> AgentReturn {
         output: None,
         error: None,
         usage: Usage { model_calls: 2, tool_calls: 3, input_tokens: 40, output_tokens: 5, cost_nano_usd: 6 },
+        writes: Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, Why, is_free};
 use crate::attempt::Attempt;
-use crate::children::Below;
+use crate::children::{Below, Within};
 use crate::error::RunFailure;
 use crate::handle::Stop;
 use crate::policy::AttemptError;
@@ -40,9 +40,11 @@ impl Driver {
                 }
                 Request::AgentCall(call) => {
                     let (context, call) = (Arc::clone(&self.context), Arc::clone(call));
-                    let (ask, stop) = (self.machine.state().asks_effects(), self.below.subscribe());
+                    let (state, stop) = (self.machine.state(), self.below.subscribe());
+                    let within =
+                        Within { ask_effects: state.asks_effects(), context: state.session().clone() };
                     self.spawn(Running::busy(id, attempt, false), async move {
-                        match children::perform(context, id, call, ask, stop).await {
+                        match children::perform(context, id, call, within, stop).await {
                             Below::Done(result) => Input::Attempted { operation: id, attempt, result },
                             Below::Suspended { waiting, wake_at } => {
                                 Input::Paused { operation: id, paused: Paused { waiting, wake_at } }

@@ -20,7 +20,7 @@ use segno_runtime::EngineError;
 use segno_store::AcquireError;
 
 use process::{ORDERS, Task};
-use scenario::{DECLARED, PLAIN, Scenario};
+use scenario::{DECLARED, PLAIN, SHARED, Scenario};
 use store::{Boundary, Side};
 use tally::Tally;
 use world::{Course, Death, Life, Said, World, kill};
@@ -100,6 +100,14 @@ fn a_declarative_tool_goes_on_at_the_right_action_after_a_kill_at_every_boundary
     assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
     assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
     assert!(tally.repeated.contains(&EffectClass::Keyed), "{tally:?}");
+}
+
+#[test]
+fn what_agents_share_survives_a_kill_at_every_boundary() {
+    let tally = every_boundary(&SHARED);
+    println!("{tally:?}");
+    assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
+    assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
 }
 
 #[test]

@@ -236,3 +236,72 @@ respond = "{{steps.one}}; {{steps.two}}; {{steps.ship.receipt}}; {{workflow.seen
     said: Said { approved: 0, done: 0, not_done: 0 },
     runs: 1,
 };
+
+/// Agents that write into the session which they work in together: one before two others, and those two at once. Each
+/// reads what was there before its step, and in the end everything is there once, in the order of the requests.
+pub(crate) const SHARED: Scenario = Scenario {
+    agents: &[
+        (
+            "a",
+            r#"
+name = "a"
+version = "1.0.0"
+description = "Writes, and has two others write."
+
+[tools]
+allow = ["buy", "local.*"]
+
+[[steps]]
+id = "first"
+tool = "buy"
+with = { n = 1 }
+
+[[steps]]
+parallel = [
+  { id = "one", agent = "b", input = "2" },
+  { id = "two", agent = "b", input = "3" },
+]
+
+[[steps]]
+respond = "{{steps.one}}; {{steps.two}}; {{workflow.bought}}"
+"#,
+        ),
+        (
+            "b",
+            r#"
+name = "b"
+version = "1.0.0"
+description = "Writes into the session of its caller."
+
+[tools]
+allow = ["buy", "local.*"]
+
+[[steps]]
+tool = "buy"
+with = { n = "{{Number(request.text)}}" }
+
+[[steps]]
+respond = "{{workflow.bought}}"
+"#,
+        ),
+    ],
+    documents: &[(
+        "buy",
+        r#"{
+  "name": "buy",
+  "description": "Buys something, and keeps that it was bought.",
+  "parameters": [{ "name": "n", "type": "integer", "required": true }],
+  "actions": [
+    { "type": "tool", "id": "pay", "name": "local.unsafe", "arguments": { "n": "{{params.n}}" } },
+    { "type": "context.set", "path": "bought[+]", "value": "result.pay.n" }
+  ]
+}"#,
+    )],
+    answer: "[1,2]; [1,3]; [1,2,3]",
+    effects: &[1, 2, 3],
+    gated: &[],
+    unread: &[],
+    mishaps: &[],
+    said: Said { approved: 0, done: 0, not_done: 0 },
+    runs: 3,
+};

@@ -34,6 +34,7 @@ pub(crate) fn started(parent: Option<Parent>, depth: u32) -> Started {
         parent,
         depth,
         budget: None,
+        context: None,
         by_handoff: false,
         ask_effects: false,
     }
@@ -92,6 +93,7 @@ pub(crate) fn response(status: Status, code: Option<RunErrorCode>) -> AgentRespo
             output_tokens: 60,
             cost_nano_usd: 77,
         },
+        writes: Vec::new(),
     }
 }
 
@@ -164,6 +166,7 @@ pub(crate) fn outcome(label: &str) -> Outcome {
             output: None,
             error: None,
             usage: Usage::default(),
+            writes: Vec::new(),
         }),
         _ => Outcome::ToolReturned(ToolReturn {
             structured: Some(json!({ "said": CANARY })),

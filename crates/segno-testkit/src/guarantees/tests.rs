@@ -40,6 +40,7 @@ impl Case {
             parent: None,
             depth: 0,
             budget: None,
+            context: None,
             by_handoff: false,
             ask_effects: false,
         };

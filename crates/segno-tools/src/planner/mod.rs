@@ -239,19 +239,17 @@ impl Call {
     /// # Errors
     /// Fails if none is, or if the outcome is of another kind; the call is as it was then.
     pub fn resume(&mut self, outcome: EffectOutcome) -> Result<(), ResumeError> {
-        let Stage::Waiting { cursor, effect, warnings } = &mut self.stage else {
-            return Err(ResumeError::NotWaiting);
-        };
-        if !effect.request.accepts(&outcome) {
-            return Err(ResumeError::WrongKind { request: effect.request.label() });
+        match core::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Waiting { cursor, effect, warnings } if effect.request.accepts(&outcome) => {
+                self.stage = Stage::Settled { cursor, effect, warnings, outcome: Box::new(outcome) };
+                Ok(())
+            }
+            stage => {
+                self.stage = stage;
+                let wrong = |effect: &Effect| ResumeError::WrongKind { request: effect.request.label() };
+                Err(self.waiting_for().map_or(ResumeError::NotWaiting, wrong))
+            }
         }
-        self.stage = Stage::Settled {
-            cursor: core::mem::take(cursor),
-            effect: effect.clone(),
-            warnings: core::mem::take(warnings),
-            outcome: Box::new(outcome),
-        };
-        Ok(())
     }
 
     /// The effect that is outstanding.

@@ -116,48 +116,46 @@ impl<'r, 'c> Run<'r, 'c> {
         step: Result<Step, ToolError>,
         notes: Notes,
     ) -> Option<Box<Effect>> {
-        let place = cursor.place(action);
-        let trace = |status, error| ActionTrace {
-            place: place.clone(),
-            status,
-            error,
-            warnings: notes.warnings.clone(),
-            details: notes.details.clone(),
-        };
+        let (place, Notes { warnings, details }) = (cursor.place(action), notes);
+        let mut trace = ActionTrace { place, status: ActionStatus::Ok, error: None, warnings, details };
         match step {
             Ok(Step::Ask(request)) => {
                 let ordinal = self.call.effects;
-                let effect = Box::new(Effect { ordinal, place, key: self.key.clone(), request: *request });
                 self.call.effects = ordinal.saturating_add(1);
-                self.key = effect_key(&self.context.call.operation, self.call.effects);
-                self.call.stage = Stage::Waiting { cursor, effect: effect.clone(), warnings: notes.warnings };
-                return Some(effect);
+                let next = effect_key(&self.context.call.operation, self.call.effects);
+                let key = core::mem::replace(&mut self.key, next);
+                let effect = Box::new(Effect { ordinal, place: trace.place, key, request: *request });
+                let (warnings, again) = (trace.warnings, effect.clone());
+                self.call.stage = Stage::Waiting { cursor, effect, warnings };
+                return Some(again);
             }
             Ok(Step::Done) => {
-                self.call.trace.push(trace(ActionStatus::Ok, None));
+                self.call.trace.push(trace);
                 cursor.next();
                 self.call.stage = Stage::Running(cursor);
             }
             Ok(Step::Enter(branch)) => {
-                self.call.trace.push(trace(ActionStatus::Ok, None));
+                self.call.trace.push(trace);
                 cursor.enter(branch);
                 self.call.stage = Stage::Running(cursor);
             }
             Ok(Step::Continue(mut error)) => {
-                error.action = Some(Box::new(place.clone()));
-                self.call.trace.push(trace(ActionStatus::Continued, Some(error)));
+                error.action = Some(Box::new(trace.place.clone()));
+                (trace.status, trace.error) = (ActionStatus::Continued, Some(error));
+                self.call.trace.push(trace);
                 cursor.next();
                 self.call.stage = Stage::Running(cursor);
             }
             Ok(Step::Stop) => {
-                self.call.trace.push(trace(ActionStatus::Ok, None));
+                self.call.trace.push(trace);
                 let list = cursor.list;
                 self.skip(cursor);
                 self.end_of(Cursor::end(list));
             }
             Err(mut error) => {
-                error.action = Some(Box::new(place.clone()));
-                self.call.trace.push(trace(ActionStatus::Failed, Some(error.clone())));
+                error.action = Some(Box::new(trace.place.clone()));
+                (trace.status, trace.error) = (ActionStatus::Failed, Some(error.clone()));
+                self.call.trace.push(trace);
                 let list = cursor.list;
                 self.skip(cursor);
                 self.failed(list, error);
