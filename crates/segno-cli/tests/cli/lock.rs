@@ -124,6 +124,82 @@ fn a_workspace_without_servers_needs_no_lock() {
     assert!(!workspace.path("segno.lock").exists());
 }
 
+/// A workspace without servers whose model calls an action of a toolkit by the short name.
+fn toolkit() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.write("agents/keeper.toml", KEEPER);
+    workspace.write("tools/notes.json", NOTES);
+    workspace.write("replies.toml", "[[replies]]\ncalls = [{ name = \"keep\", arguments = { text = \"milk\" } }]\n[[replies]]\ntext = \"{{last.error.code ?? 'It is kept.'}}\"\n");
+    workspace
+}
+
+const KEEPER: &str = r#"name = "keeper"
+prompt = "{{request.text}}"
+
+[model]
+use = "default"
+
+[tools]
+allow = ["notes.keep"]
+"#;
+
+const NOTES: &str = r#"{
+  "name": "notes",
+  "description": "Keeps notes.",
+  "actions": [
+    {
+      "name": "keep",
+      "description": "Keeps a note.",
+      "parameters": [{ "name": "text", "type": "string", "required": true }],
+      "actions": [{ "type": "context.set", "path": "notes[+]", "value": "params.text" }]
+    },
+    {
+      "name": "burn",
+      "description": "Burns all notes.",
+      "actions": [{ "type": "context.delete", "path": "notes" }]
+    }
+  ]
+}
+"#;
+
+#[test]
+fn short_names_of_actions_are_pinned_told_and_used() {
+    let workspace = toolkit();
+    assert_eq!(workspace.succeed(&["run", "keeper", "milk"]), "tool_not_found\n");
+    photograph!(workspace.segno(&["check", "--connect"]), @"");
+    photograph!(fs::read_to_string(workspace.path("segno.lock")).unwrap(), @"");
+    photograph!(workspace.segno(&["check", "--connect"]), @"");
+    photograph!(workspace.segno(&["tools", "list"]), @"");
+    let inspected = workspace.json(&["tools", "inspect", "notes.keep"]);
+    assert_eq!((&inspected["name"], &inspected["model_name"]), (&"notes.keep".into(), &"keep".into()));
+    assert_eq!(workspace.succeed(&["run", "keeper", "milk"]), "It is kept.\n");
+    workspace.succeed(&["replay", "--all"]);
+    // What comes later with the same name gets the long one.
+    workspace.write("tools/diary.json", &NOTES.replace("\"notes\",", "\"diary\","));
+    photograph!(workspace.segno(&["check", "--connect"]), @"");
+    fs::remove_file(workspace.path("tools/diary.json")).unwrap();
+    workspace.write("tools/notes.json", &NOTES.replace("\"burn\"", "\"shred\""));
+    photograph!(workspace.segno(&["check"]), @"");
+    photograph!(workspace.segno(&["check", "--connect"]), @"");
+}
+
+#[test]
+fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
+    let workspace = toolkit();
+    workspace.write(
+        "segno.lock",
+        "version = 1\n\n[names]\n\"notes.burn\" = \"burn it\"\n\"notes.keep\" = \"note\"\n",
+    );
+    photograph!(workspace.segno(&["check"]), @"");
+    photograph!(workspace.segno(&["run", "keeper", "milk"]), @"");
+    photograph!(workspace.segno(&["check", "--connect"]), @"");
+    // The name that was right has stayed.
+    let document = workspace.json(&["tools", "list"]);
+    let seen: Vec<_> =
+        document.as_array().unwrap().iter().map(|tool| tool["model_name"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["memory__create", "memory__search", "memory__traverse", "burn", "note"]);
+}
+
 #[test]
 fn there_is_a_schema_for_every_file_kind() {
     let workspace = Workspace::empty();

@@ -44,6 +44,7 @@ fn a_tool_is_listed_for_programs() {
     assert!(names.contains(&"memory.search") && names.contains(&"memory.create"), "{names:?}");
     for tool in listed.as_array().unwrap() {
         for key in [
+            "model_name",
             "description",
             "offered_by",
             "class",
