@@ -232,6 +232,14 @@ name_type!(
     ToolPattern, "a tool pattern", "a tool name, a prefix such as `risk.*`, or `*`",
     |text| text == "*" || ToolName::from_str(text.strip_suffix(".*").unwrap_or(text)).is_ok()
 );
+name_type!(
+    /// A name by which models see a tool, such as `create_event`: what every provider accepts.
+    ModelName, "a name for models", "1 to 64 letters, digits, `_` and `-`",
+    |text| {
+        (1..=MODEL_NAME_LENGTH).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    }
+);
 
 fn tool_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
@@ -251,8 +259,9 @@ impl ToolPattern {
 }
 
 impl ToolName {
-    /// The name that a model sees: models accept only `[A-Za-z0-9_-]{1,64}`, so `risk.score` becomes `risk__score`, and
-    /// what is too long ends in a part of its hash.
+    /// The name that a model sees unless a shorter one is pinned ([`Toolbox::names`](crate::Toolbox::names)): models
+    /// accept only `[A-Za-z0-9_-]{1,64}`, so `risk.score` becomes `risk__score`, and what is too long ends in a part of
+    /// its hash.
     pub fn model_name(&self) -> String {
         let name = self.0.replace('.', "__");
         if name.len() <= MODEL_NAME_LENGTH {
@@ -291,6 +300,21 @@ mod tests {
         }
         assert!("risk.score".parse::<ToolName>().is_ok());
         assert!("risk score".parse::<ToolName>().is_err());
+    }
+
+    #[test]
+    fn a_name_for_models_is_what_every_provider_accepts() {
+        for good in ["create_event", "Create-Event", "7", "_"] {
+            assert!(good.parse::<ModelName>().is_ok(), "{good}");
+        }
+        assert!("x".repeat(64).parse::<ModelName>().is_ok());
+        for bad in ["", "a.b", "a b", "é", &"x".repeat(65)] {
+            assert!(bad.parse::<ModelName>().is_err(), "{bad}");
+        }
+        assert_eq!(
+            "a.b".parse::<ModelName>().unwrap_err().to_string(),
+            "`a.b` is not a name for models: expected 1 to 64 letters, digits, `_` and `-`"
+        );
     }
 
     #[test]

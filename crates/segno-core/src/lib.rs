@@ -73,7 +73,9 @@ pub use event::{
     MemoryTraversal, News, Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation, depth,
 };
 pub use follow::ForkError;
-pub use id::{AgentName, IdError, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern};
+pub use id::{
+    AgentName, IdError, ModelName, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern,
+};
 pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,

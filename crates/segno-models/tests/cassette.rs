@@ -250,6 +250,12 @@ async fn a_miss_tells_each_kind_of_difference() {
     })
     .await;
     assert!(message.contains("the input schema of the tool `risk.score` was `…"), "{message}");
+    let message = miss(&recorded, |request| {
+        let names = &mut Arc::make_mut(&mut request.tools).names;
+        names.insert("risk.score".parse().unwrap(), "score".parse().unwrap());
+    })
+    .await;
+    says(&message, "the model saw the tool `risk.score` as its long name, now as `score`");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use segno_memory::{Memory, Principal, Scope, ScopeResolver};
 use segno_models::Model;
 use segno_secrets::SecretStore;
 use segno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
-use segno_workspace::{AgentFile, Loaded, ModelBinding, Severity, Workspace};
+use segno_workspace::{AgentFile, Loaded, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder};
@@ -160,12 +160,9 @@ impl EngineBuilder {
     /// # Errors
     /// When its files have errors, or the journal cannot be opened.
     pub async fn open(self, root: &Path) -> Result<Engine, OpenError> {
-        let loaded = Workspace::load(root);
-        match loaded.workspace {
-            Some(workspace) if loaded.diagnostics.iter().all(|one| one.severity != Severity::Error) => {
-                self.build(workspace).await
-            }
-            _ => Err(OpenError::Workspace { root: root.to_owned(), diagnostics: loaded.diagnostics }),
+        match Workspace::load(root).sound() {
+            Ok(workspace) => self.build(workspace).await,
+            Err(diagnostics) => Err(OpenError::Workspace { root: root.to_owned(), diagnostics }),
         }
     }
 
@@ -234,6 +231,7 @@ impl Engine {
             toolkits: BTreeMap::new(),
             tenants: BTreeMap::new(),
             agents: BTreeMap::new(),
+            names: BTreeMap::new(),
         };
         let (store, _) = open_store(&workspace).await?;
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());

@@ -29,6 +29,8 @@ use crate::trial::{self, TrialOptions};
 pub struct ToolInfo {
     /// Its name, as agents' files write it.
     pub name: ToolName,
+    /// The name by which models see it.
+    pub model_name: String,
     /// What it does, for a model.
     pub description: String,
     /// Who performs it.
@@ -197,15 +199,25 @@ impl ToolInfo {
 }
 
 impl Engine {
-    /// Asks every tool server what it offers, to be pinned; the servers that did not say are named, with the reason.
-    pub async fn pin(&self) -> (Lock, Vec<(String, EngineError)>) {
+    /// Asks every tool server what it offers, to be pinned; the servers that did not say are named, with the reason, and
+    /// keep what `before` has of them. Names by which models see actions of toolkits stay as `before` has them, and
+    /// those that have become possible are added.
+    pub async fn pin(&self, before: &Lock) -> (Lock, Vec<(String, EngineError)>) {
         let mut lock = Lock::default();
         let mut unreachable = Vec::new();
         for server in self.workspace().settings.servers.keys() {
             match self.bindings().catalogue([server.clone()]).await {
                 Ok(offered) => lock.servers.extend(Lock::from_catalogue(&offered, [server.as_str()]).servers),
-                Err(error) => unreachable.push((server.clone(), error)),
+                Err(error) => {
+                    let pinned = before.servers.get(server).map(|pinned| (server.clone(), pinned.clone()));
+                    lock.servers.extend(pinned);
+                    unreachable.push((server.clone(), error));
+                }
             }
+        }
+        match self.bindings().catalogue([]).await {
+            Ok(own) => lock.names = self.workspace().pin_names(&lock, &own, &before.names),
+            Err(error) => unreachable.push(("segno".to_owned(), error)),
         }
         (lock, unreachable)
     }
@@ -397,6 +409,7 @@ impl Engine {
             class_from,
             grants,
             users: users.collect(),
+            model_name: self.workspace().model_name(&name),
             name,
             description: tool.description,
             input_schema: tool.input_schema,

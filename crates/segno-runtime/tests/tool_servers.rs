@@ -122,7 +122,7 @@ async fn the_tools_of_a_child_process_are_listed_pinned_and_called_like_all_othe
         .collect();
     assert_eq!(printer, [("printer.look", EffectClass::Read), ("printer.print", EffectClass::Unsafe)]);
 
-    let (lock, unreachable) = engine.pin().await;
+    let (lock, unreachable) = engine.pin(&segno_workspace::Lock::default()).await;
     assert!(unreachable.is_empty(), "{unreachable:?}");
     assert_eq!(lock.servers["printer"].tools.len(), 2);
 
@@ -137,8 +137,8 @@ async fn the_tools_of_a_child_process_are_listed_pinned_and_called_like_all_othe
 async fn a_server_that_offers_something_else_than_when_the_run_began_has_another_digest() {
     let world = world("printer.look", SETTINGS);
     let engine = world.engine().await;
-    let before = engine.pin().await.0;
+    let before = engine.pin(&segno_workspace::Lock::default()).await.0;
     std::fs::write(world.path().join("printer.sh"), PRINTER.replace("\"print\"", "\"plot\"")).unwrap();
-    let after = world.engine().await.pin().await.0;
+    let after = world.engine().await.pin(&segno_workspace::Lock::default()).await.0;
     assert_ne!(before.servers["printer"].digest(), after.servers["printer"].digest());
 }

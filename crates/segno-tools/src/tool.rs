@@ -179,7 +179,7 @@ impl Tool {
         &self.name
     }
 
-    /// The name that a model sees: `toolkit__action`.
+    /// The name that a model sees unless a shorter one is pinned: `toolkit__action`.
     pub fn model_name(&self) -> String {
         self.name.replace('.', "__")
     }

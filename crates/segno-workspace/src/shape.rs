@@ -153,6 +153,8 @@ pub(crate) const AGENT_NAME: Form = Form::Name("^[a-z][a-z0-9]*(-[a-z0-9]+)*$");
 pub(crate) const CAPABILITY: Form = Form::Name("^[a-z][a-z0-9]*([-_][a-z0-9]+)*$");
 /// The name of a tool.
 pub(crate) const TOOL_NAME: Form = Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$");
+/// A name by which models see a tool.
+pub(crate) const MODEL_NAME: Form = Form::Name("^[A-Za-z0-9_-]{1,64}$");
 /// The name of a tool, of all tools below a prefix, or of all tools.
 pub(crate) const TOOL_PATTERN: Form = Form::Name(r"^(\*|[A-Za-z][A-Za-z0-9_.-]*(\.\*)?)$");
 /// The name of a toolkit's action, where `-` is read as `_`.

@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use segno_core::AgentName;
+use segno_core::{AgentName, ModelName, ToolName};
 
 use crate::agent::{self, AgentFile, Directory, ReadAgent, Surroundings};
 use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::lock::{Lock, LockRead};
 use crate::report::Report;
 use crate::section::Located;
 use crate::settings::{self, SecretRef, Settings, SettingsRead};
@@ -32,6 +33,8 @@ pub struct Workspace {
     pub tenants: BTreeMap<String, Tenant>,
     /// The agents of `agents/*.toml` by name.
     pub agents: BTreeMap<AgentName, AgentFile>,
+    /// The names by which models see actions of toolkits, as `segno.lock` pins them.
+    pub names: BTreeMap<ToolName, ModelName>,
 }
 
 /// What came of reading a workspace.
@@ -45,12 +48,16 @@ pub struct Loaded {
     /// All problems: those of `segno.toml` first, then those of tools, tenants and agents, each file in its own
     /// order.
     pub diagnostics: Vec<Diagnostic>,
+    /// What `segno.lock` says, with its own problems and with those of the names that it pins. A workspace can be
+    /// loaded without it, so that it can be written anew; [`sound`](Self::sound) asks for more.
+    pub lock: LockRead,
     /// The files that were read, for whoever shows the diagnostics.
     pub sources: Vec<SourceFile>,
 }
 
 impl Workspace {
-    /// Reads the workspace in `root`: `segno.toml`, `tools/*.json`, `tenants/*.toml` with their tools, and `agents/*.toml`.
+    /// Reads the workspace in `root`: `segno.toml`, `tools/*.json`, `tenants/*.toml` with their tools, `agents/*.toml`
+    /// and `segno.lock`.
     ///
     /// Nothing is written, and besides these only the JSON Schemas that agents name are read. Of the other files only
     /// the existence is checked.
@@ -61,8 +68,14 @@ impl Workspace {
     /// Reads the workspace as [`load`](Self::load) does, with other texts in the place of these agent files, which are
     /// named as diagnostics name them.
     pub fn load_with(root: &Path, replaced: &BTreeMap<PathBuf, String>) -> Loaded {
-        let mut loaded =
-            Loaded { workspace: None, settings: None, diagnostics: Vec::new(), sources: Vec::new() };
+        let mut loaded = Loaded {
+            workspace: None,
+            settings: None,
+            diagnostics: Vec::new(),
+            lock: Lock::read(root),
+            sources: Vec::new(),
+        };
+        loaded.sources.extend(loaded.lock.source.clone());
         let read = load_settings(root, &mut loaded);
         // Which models and servers there are is known only if `segno.toml` could be read without an error.
         let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
@@ -72,8 +85,10 @@ impl Workspace {
         if let Some(SettingsRead { settings, store_is_known }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
             if !loaded.has_errors() {
-                loaded.workspace =
-                    Some(Self { root: root.to_path_buf(), settings, toolkits, tenants, agents });
+                let (root, names) = (root.to_path_buf(), BTreeMap::new());
+                let mut workspace = Self { root, settings, toolkits, tenants, agents, names };
+                loaded.lock.take(workspace.take_names(&loaded.lock));
+                loaded.workspace = Some(workspace);
             }
         }
         loaded
@@ -122,6 +137,22 @@ impl Loaded {
     /// Says whether there is an error among the diagnostics.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// The workspace, to be run: without errors, and with the names by which models see its tools. What else is wrong
+    /// with `segno.lock` concerns only those who check.
+    ///
+    /// # Errors
+    /// All problems that stand in the way, and the warnings beside them.
+    pub fn sound(self) -> Result<Workspace, Vec<Diagnostic>> {
+        let has_errors = self.has_errors();
+        let Self { workspace, mut diagnostics, lock, .. } = self;
+        if !lock.names_are_sound {
+            diagnostics.extend(lock.diagnostics);
+        } else if let Some(workspace) = workspace.filter(|_| !has_errors) {
+            return Ok(workspace);
+        }
+        Err(diagnostics)
     }
 
     /// Finds the text of a diagnostic's file.

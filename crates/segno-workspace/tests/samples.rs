@@ -4,12 +4,11 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use segno_workspace::{Catalogue, Code, Diagnostic, Loaded, Lock, SourceFile, Workspace};
+use segno_workspace::{Catalogue, Code, Diagnostic, Loaded, SourceFile, Workspace};
 
 /// A workspace and its lock file, and what is wrong with either or with both together.
 struct Checked {
     loaded: Loaded,
-    lock: Option<SourceFile>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -17,17 +16,15 @@ impl Checked {
     fn new(root: &Path) -> Self {
         let loaded = Workspace::load(root);
         let mut diagnostics = loaded.diagnostics.clone();
-        let read = Lock::read(root);
-        diagnostics.extend(read.diagnostics);
-        if let (Some(workspace), Some(lock)) = (&loaded.workspace, &read.lock) {
+        diagnostics.extend(loaded.lock.diagnostics.clone());
+        if let (Some(workspace), Some(lock)) = (&loaded.workspace, &loaded.lock.lock) {
             diagnostics.extend(workspace.check(lock, &Catalogue::new()));
         }
-        Self { loaded, lock: read.source, diagnostics }
+        Self { loaded, diagnostics }
     }
 
     fn source(&self, file: &Path) -> &SourceFile {
-        let lock = self.lock.as_ref().filter(|lock| lock.file() == file);
-        lock.or_else(|| self.loaded.source(file)).unwrap()
+        self.loaded.source(file).unwrap()
     }
 
     fn has_errors(&self) -> bool {

@@ -32,7 +32,8 @@ pub(crate) enum TemplateArg {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
-    /// Start every tool server, compare what it offers with `segno.lock`, and write that file anew
+    /// Start every tool server, compare what it offers with `segno.lock`, and write that file anew, with the names by
+    /// which models see actions of toolkits
     #[arg(long)]
     pub(crate) connect: bool,
     #[command(flatten)]

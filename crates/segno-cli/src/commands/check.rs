@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use segno_runtime::Engine;
 use segno_workspace::{Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, Workspace};
 use serde::Serialize;
 
@@ -27,8 +28,8 @@ struct Connected<'c> {
 
 /// Checks the files, and holds every agent against what is pinned in `segno.lock`. Starts nothing.
 pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let Loaded { workspace, diagnostics: mut found, .. } = Workspace::load(&context.root);
-    let LockRead { lock, diagnostics, .. } = Lock::read(&context.root);
+    let Loaded { workspace, diagnostics: mut found, lock, .. } = Workspace::load(&context.root);
+    let LockRead { lock, diagnostics, .. } = lock;
     // Of a damaged file nothing is believed; that it is damaged is told, and not that nothing is pinned.
     let is_damaged = lock.is_none() && !diagnostics.is_empty();
     found.extend(diagnostics);
@@ -41,26 +42,26 @@ pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
     Ok(tell(workspace.as_ref(), &found, context))
 }
 
-/// Asks every tool server what it offers, tells what changed since it was pinned, and pins that.
+/// Asks every tool server what it offers, tells what changed since it was pinned, and pins that, with the names by which
+/// models see actions of toolkits.
 pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let Loaded { workspace, diagnostics: mut found, .. } = Workspace::load(&context.root);
+    let Loaded { workspace, diagnostics: mut found, lock: read, .. } = Workspace::load(&context.root);
     let Some(workspace) = workspace else {
         if context.format == Format::Json {
             context.output.document(&Connected { changes: Vec::new(), written: false, diagnostics: &found });
         }
         return Ok(tell(None, &found, context));
     };
-    let (mut lock, unreachable) = context.engine().await?.pin().await;
-    let old = Lock::read(&context.root).lock;
-    let before = old.clone().unwrap_or_default();
-    // A server that is not there for once keeps what was pinned.
-    for (server, _) in &unreachable {
-        if let Some(pinned) = before.servers.get(server) {
-            lock.servers.insert(server.clone(), pinned.clone());
-        }
-    }
+    // Of a damaged file nothing is believed but names: nobody wants them to change for it.
+    let before = read.lock.clone().unwrap_or_else(|| Lock { names: read.names(), ..Lock::default() });
+    // Not by `Context::engine`, which asks for a lock that is right.
+    let engine = Engine::builder().build(workspace).await?;
+    let (lock, unreachable) = engine.pin(&before).await;
+    let mut workspace = engine.workspace().clone();
+    workspace.set_names(lock.names.clone());
     let changes = Lock::diff(&before, &lock);
-    let written = old.as_ref() != Some(&lock) && (old.is_some() || !workspace.settings.servers.is_empty());
+    let is_wanted = read.source.is_some() || !workspace.settings.servers.is_empty() || !lock.names.is_empty();
+    let written = read.lock.as_ref() != Some(&lock) && is_wanted;
     if written {
         write(&context.root, &lock)?;
     }
@@ -117,7 +118,9 @@ fn what(workspace: &Workspace) -> String {
     let tenants = workspace.tenants.len();
     let tools = workspace.tenants.values().flat_map(|tenant| tenant.tools.values());
     let tools = workspace.toolkits.values().chain(tools).filter(|file| file.source.is_some()).count();
-    let more = [(tools, "tool file"), (tenants, "tenant")].into_iter().filter(|(found, _)| *found > 0);
+    let more = [(tools, "tool file"), (tenants, "tenant"), (workspace.names.len(), "pinned name")]
+        .into_iter()
+        .filter(|(found, _)| *found > 0);
     let more: String = more.map(|(found, word)| format!(", {}", count(found as u64, word))).collect();
     format!("{agents}{more}: ")
 }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use segno_runtime::{Engine, EngineBuilder, OpenError};
 use segno_telemetry::Telemetry;
-use segno_workspace::{Diagnostic, Loaded, Settings, Workspace};
+use segno_workspace::{Settings, Workspace};
 
 use crate::args::{Args, Format, Needs, Verb};
 use crate::error::Error;
@@ -75,10 +75,9 @@ impl Context<'_> {
 
     /// The workspace, if it has no errors.
     fn workspace(&self) -> Result<Workspace, Error> {
-        let Loaded { workspace, diagnostics, .. } = Workspace::load(&self.root);
-        let sound = workspace.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
+        let sound = Workspace::load(&self.root).sound();
         let root = self.root.clone();
-        sound.ok_or_else(|| OpenError::Workspace { root, diagnostics }.into())
+        sound.map_err(|diagnostics| OpenError::Workspace { root, diagnostics }.into())
     }
 
     async fn build(&mut self, mut builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {

@@ -38,11 +38,12 @@ async fn list(context: &mut Context<'_>) -> Result<Exit, Error> {
     } else {
         let row = |tool: &ToolInfo| {
             let class = tool::class(tool.class).to_owned();
-            [tool.name.to_string(), class, tool::offered_by(&tool.offered_by), tool.description.clone()]
+            let offered_by = tool::offered_by(&tool.offered_by);
+            [tool.name.to_string(), tool.model_name.clone(), class, offered_by, tool.description.clone()]
         };
         let rows: Vec<_> = tools.iter().map(row).collect();
-        for line in table(["NAME", "CLASS", "OFFERED BY", "DESCRIPTION"], &rows, output.stdout.terminal.width)
-        {
+        let heads = ["NAME", "MODELS SEE", "CLASS", "OFFERED BY", "DESCRIPTION"];
+        for line in table(heads, &rows, output.stdout.terminal.width) {
             output.stdout.line(line);
         }
     }
@@ -67,7 +68,8 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
     for line in harmless(&tool.description).lines() {
         output.stdout.line(format_args!("  {line}"));
     }
-    output.stdout.line(format_args!("\noffered by  {}", tool::offered_by(&tool.offered_by)));
+    output.stdout.line(format_args!("\nmodels see  {}", tool.model_name));
+    output.stdout.line(format_args!("offered by  {}", tool::offered_by(&tool.offered_by)));
     let why = tool::class_from(tool.class_from);
     output.stdout.line(format_args!("class       {}: {why}", tool::class(tool.class)));
     for (place, grant) in tool.grants.iter().enumerate() {

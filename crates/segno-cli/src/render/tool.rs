@@ -9,6 +9,7 @@ use serde_json::Value;
 #[derive(Debug, Serialize)]
 pub(crate) struct Listed<'t> {
     name: String,
+    model_name: &'t str,
     description: &'t str,
     offered_by: String,
     class: &'static str,
@@ -37,6 +38,7 @@ impl<'t> Listed<'t> {
         };
         Self {
             name: tool.name.to_string(),
+            model_name: &tool.model_name,
             description: &tool.description,
             offered_by: offered_by(&tool.offered_by),
             class: class(tool.class),

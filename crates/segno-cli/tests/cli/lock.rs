@@ -124,6 +124,185 @@ fn a_workspace_without_servers_needs_no_lock() {
     assert!(!workspace.path("segno.lock").exists());
 }
 
+/// A workspace without servers whose model calls an action of a toolkit by the short name.
+fn toolkit() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.write("agents/keeper.toml", KEEPER);
+    workspace.write("tools/notes.json", NOTES);
+    workspace.write("replies.toml", "[[replies]]\ncalls = [{ name = \"keep\", arguments = { text = \"milk\" } }]\n[[replies]]\ntext = \"{{last.error.code ?? 'It is kept.'}}\"\n");
+    workspace
+}
+
+const KEEPER: &str = r#"name = "keeper"
+prompt = "{{request.text}}"
+
+[model]
+use = "default"
+
+[tools]
+allow = ["notes.keep"]
+"#;
+
+const NOTES: &str = r#"{
+  "name": "notes",
+  "description": "Keeps notes.",
+  "actions": [
+    {
+      "name": "keep",
+      "description": "Keeps a note.",
+      "parameters": [{ "name": "text", "type": "string", "required": true }],
+      "actions": [{ "type": "context.set", "path": "notes[+]", "value": "params.text" }]
+    },
+    {
+      "name": "burn",
+      "description": "Burns all notes.",
+      "actions": [{ "type": "context.delete", "path": "notes" }]
+    }
+  ]
+}
+"#;
+
+#[test]
+fn short_names_of_actions_are_pinned_told_and_used() {
+    let workspace = toolkit();
+    assert_eq!(workspace.succeed(&["run", "keeper", "milk"]), "tool_not_found\n");
+    photograph!(workspace.segno(&["check", "--connect"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        changed: tool `notes.burn`: models see it as `burn` now
+        changed: tool `notes.keep`: models see it as `keep` now
+        segno.lock: 2 changes, written; look at it before you commit it
+        4 agents, 1 tool file, 2 pinned names: no problems
+        ");
+    photograph!(fs::read_to_string(workspace.path("segno.lock")).unwrap(), @r#"
+        # What the tool servers offer. Written by `segno check --connect`: commit it, do not edit it.
+        version = 1
+
+        # By these names models see the actions of toolkits; other names may be written here. A name stays while its tool is there.
+        [names]
+        "notes.burn" = "burn"
+        "notes.keep" = "keep"
+        "#);
+    photograph!(workspace.segno(&["check", "--connect"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        4 agents, 1 tool file, 2 pinned names: no problems
+        ");
+    photograph!(workspace.segno(&["tools", "list"]), @r"
+        exit code: 0
+        --- stdout
+        NAME             MODELS SEE        CLASS      OFFERED BY      DESCRIPTION
+        memory.create    memory__create    keyed      segno           Adds one observat…
+        memory.search    memory__search    read       segno           Searches the memo…
+        memory.traverse  memory__traverse  read       segno           Follows relations…
+        notes.burn       burn              composite  document notes  Burns all notes.
+        notes.keep       keep              composite  document notes  Keeps a note.
+        --- stderr
+        ");
+    let inspected = workspace.json(&["tools", "inspect", "notes.keep"]);
+    assert_eq!((&inspected["name"], &inspected["model_name"]), (&"notes.keep".into(), &"keep".into()));
+    assert_eq!(workspace.succeed(&["run", "keeper", "milk"]), "It is kept.\n");
+    workspace.succeed(&["replay", "--all"]);
+    // What comes later with the same name gets the long one.
+    workspace.write("tools/diary.json", &NOTES.replace("\"notes\",", "\"diary\","));
+    photograph!(workspace.segno(&["check", "--connect"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        4 agents, 2 tool files, 2 pinned names: no problems
+        ");
+    fs::remove_file(workspace.path("tools/diary.json")).unwrap();
+    workspace.write("tools/notes.json", &NOTES.replace("\"burn\"", "\"shred\""));
+    photograph!(workspace.segno(&["check"]), @r#"
+        exit code: 0
+        --- stdout
+        --- stderr
+        warning[no-effect]
+
+          ⚠ no toolkit has an action `notes.burn`, so its name means nothing
+           ╭─[segno.lock:6:1]
+         5 │ [names]
+         6 │ "notes.burn" = "burn"
+           · ────────────
+         7 │ "notes.keep" = "keep"
+           ╰────
+          help: run `segno check --connect`, which takes it out
+
+        4 agents, 1 tool file, 1 pinned name: 1 warning
+        "#);
+    photograph!(workspace.segno(&["check", "--connect"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        changed: tool `notes.burn`: models see it as `burn` no more
+        changed: tool `notes.shred`: models see it as `shred` now
+        segno.lock: 2 changes, written; look at it before you commit it
+        4 agents, 1 tool file, 2 pinned names: no problems
+        ");
+}
+
+#[test]
+fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
+    let workspace = toolkit();
+    workspace.write(
+        "segno.lock",
+        "version = 1\n\n[names]\n\"notes.burn\" = \"burn it\"\n\"notes.keep\" = \"note\"\n",
+    );
+    photograph!(workspace.segno(&["check"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[invalid-value]
+
+          × `burn it` is not a name for models: expected 1 to 64 letters, digits, `_`
+          │ and `-`
+           ╭─[segno.lock:4:16]
+         3 │ [names]
+         4 │ "notes.burn" = "burn it"
+           ·                ─────────
+         5 │ "notes.keep" = "note"
+           ╰────
+          help: write another name, or run `segno check --connect`, which takes this
+                one out
+
+        1 error
+        "#);
+    photograph!(workspace.segno(&["run", "keeper", "milk"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[invalid-value]
+
+          × `burn it` is not a name for models: expected 1 to 64 letters, digits, `_`
+          │ and `-`
+           ╭─[segno.lock:4:16]
+         3 │ [names]
+         4 │ "notes.burn" = "burn it"
+           ·                ─────────
+         5 │ "notes.keep" = "note"
+           ╰────
+          help: write another name, or run `segno check --connect`, which takes this
+                one out
+
+        error: the workspace `[WORKSPACE]` has errors: 1 error
+        "#);
+    photograph!(workspace.segno(&["check", "--connect"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        changed: tool `notes.burn`: models see it as `burn` now
+        segno.lock: 1 change, written; look at it before you commit it
+        4 agents, 1 tool file, 2 pinned names: no problems
+        ");
+    // The name that was right has stayed.
+    let document = workspace.json(&["tools", "list"]);
+    let seen: Vec<_> =
+        document.as_array().unwrap().iter().map(|tool| tool["model_name"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["memory__create", "memory__search", "memory__traverse", "burn", "note"]);
+}
+
 #[test]
 fn there_is_a_schema_for_every_file_kind() {
     let workspace = Workspace::empty();

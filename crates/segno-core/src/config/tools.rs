@@ -1,13 +1,14 @@
 //! The tools of an agent: what they take, what they may repeat, who must agree.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::{Canonical, print_json};
-use crate::id::{AgentName, ToolName};
+use crate::id::{AgentName, ModelName, ToolName};
 use crate::operation::{EffectClass, Terms};
 use crate::tokens::estimate_tokens;
 
@@ -19,26 +20,54 @@ pub struct Toolbox {
     pub tools: BTreeMap<ToolName, Tool>,
     /// Known, but not allowed: a call gets a refusal that says so.
     pub forbidden: BTreeSet<ToolName>,
+    /// The names that were pinned for models when the configuration was made, those of forbidden tools included. Every
+    /// other tool is seen under [`ToolName::model_name`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<ToolName, ModelName>,
 }
 
 impl Toolbox {
-    /// Finds an allowed tool by its own name or by the name that models see. What is both allowed and forbidden is
-    /// forbidden.
+    /// Finds an allowed tool by a name that a model wrote: the tool's own, else the one that models see, else the long
+    /// one that they would see if none were pinned. What is both allowed and forbidden is forbidden.
     pub fn find(&self, name: &str) -> Option<(&ToolName, &Tool)> {
-        let by_name = self.tools.iter().find(|(tool, _)| tool.as_str() == name);
-        let found = by_name.or_else(|| self.tools.iter().find(|(tool, _)| tool.model_name() == name));
+        let found = self.first(|tool| tool.as_str() == name);
+        let found = found.or_else(|| self.first(|tool| self.shows(tool, name)));
+        let found = found.or_else(|| self.first(|tool| tool.model_name() == name));
         found.filter(|(tool, _)| !self.forbidden.contains(*tool))
     }
 
-    /// Says whether a name belongs to a tool that is known but not allowed.
+    /// Finds an allowed tool by a name that an author wrote. A pinned one means nothing there: what it stands for may
+    /// change with the lock file.
+    pub(crate) fn find_unpinned(&self, name: &str) -> Option<(&ToolName, &Tool)> {
+        let found = self.first(|tool| tool.as_str() == name);
+        let found = found.or_else(|| self.first(|tool| tool.model_name() == name));
+        found.filter(|(tool, _)| !self.forbidden.contains(*tool))
+    }
+
+    fn first(&self, is_meant: impl Fn(&ToolName) -> bool) -> Option<(&ToolName, &Tool)> {
+        self.tools.iter().find(|(tool, _)| is_meant(tool))
+    }
+
+    /// Says whether a name that a model wrote belongs to a tool that is known but not allowed.
     pub fn is_forbidden(&self, name: &str) -> bool {
-        self.forbidden.iter().any(|tool| tool.as_str() == name || tool.model_name() == name)
+        let mut forbidden = self.forbidden.iter();
+        forbidden.any(|tool| tool.as_str() == name || self.shows(tool, name) || tool.model_name() == name)
+    }
+
+    /// The name by which models see a tool.
+    pub fn model_name(&self, tool: &ToolName) -> String {
+        self.names.get(tool).map_or_else(|| tool.model_name(), ModelName::to_string)
+    }
+
+    fn shows(&self, tool: &ToolName, name: &str) -> bool {
+        self.names.get(tool).map_or_else(|| tool.model_name() == name, |pinned| pinned.as_str() == name)
     }
 
     /// About how many tokens it takes to tell a model about the tools.
     pub(crate) fn tokens(&self) -> u64 {
         let tools = self.tools.iter().map(|(name, tool)| {
-            let bytes = name.as_str().len() + tool.description.len() + print_json(&tool.input_schema).len();
+            let shown = self.names.get(name).map_or_else(|| name.as_str(), ModelName::as_str);
+            let bytes = shown.len() + tool.description.len() + print_json(&tool.input_schema).len();
             estimate_tokens(bytes as u64)
         });
         tools.sum()
@@ -49,6 +78,14 @@ impl Toolbox {
         canonical.number(self.tools.len() as u64);
         for (name, tool) in &self.tools {
             canonical.text(name.as_str()).text(&tool.description).json(&tool.input_schema);
+        }
+        // Requests of a configuration without pinned names keep the digests that they had.
+        let pinned: Vec<_> = self.names.iter().filter(|(tool, _)| self.tools.contains_key(*tool)).collect();
+        if !pinned.is_empty() {
+            canonical.number(pinned.len() as u64);
+            for (tool, name) in pinned {
+                canonical.text(tool.as_str()).text(name.as_str());
+            }
         }
     }
 }
@@ -171,4 +208,96 @@ pub enum OnIndeterminate {
     Report,
     /// The author's word that the receiver tolerates a repeat: it is tried again.
     Retry,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn name(text: &str) -> ToolName {
+        text.parse().unwrap()
+    }
+
+    /// `mail.send`, seen as `send`, and `find` may be called; `crm.find`, seen as `lookup`, may not.
+    fn toolbox() -> Toolbox {
+        let tool = |text| (name(text), Tool::new(text.into(), json!({})));
+        let names = [("mail.send", "send"), ("crm.find", "lookup")];
+        Toolbox {
+            tools: BTreeMap::from(["mail.send", "find"].map(tool)),
+            forbidden: BTreeSet::from([name("crm.find")]),
+            names: names.iter().map(|(tool, shown)| (name(tool), shown.parse().unwrap())).collect(),
+        }
+    }
+
+    fn found(toolbox: &Toolbox, called: &str) -> Option<String> {
+        toolbox.find(called).map(|(tool, _)| tool.to_string())
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_own_name_by_the_pinned_one_and_by_the_long_one() {
+        for called in ["mail.send", "send", "mail__send"] {
+            assert_eq!(found(&toolbox(), called).as_deref(), Some("mail.send"), "{called}");
+        }
+        assert_eq!(toolbox().model_name(&name("mail.send")), "send");
+        assert_eq!(toolbox().model_name(&name("find")), "find");
+        assert_eq!(found(&toolbox(), "sent"), None);
+    }
+
+    #[test]
+    fn a_forbidden_tool_is_forbidden_by_each_of_its_names() {
+        for called in ["crm.find", "lookup", "crm__find"] {
+            assert!(toolbox().is_forbidden(called) && found(&toolbox(), called).is_none(), "{called}");
+        }
+        assert!(!toolbox().is_forbidden("find") && !toolbox().is_forbidden("never_heard"));
+        let mut both = toolbox();
+        both.forbidden.insert(name("mail.send"));
+        for called in ["mail.send", "send", "mail__send"] {
+            assert!(both.is_forbidden(called) && found(&both, called).is_none(), "{called}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_sees_stands_above_what_it_would_see_if_nothing_were_pinned() {
+        let mut toolbox = toolbox();
+        toolbox.tools.insert(name("mail__send"), Tool::new("another".into(), json!({})));
+        toolbox.names.insert(name("find"), "own".parse().unwrap());
+        toolbox.tools.insert(name("own"), Tool::new("called so".into(), json!({})));
+        assert_eq!(found(&toolbox, "mail__send").as_deref(), Some("mail__send"));
+        assert_eq!(found(&toolbox, "own").as_deref(), Some("own"));
+    }
+
+    #[test]
+    fn an_author_never_means_a_pinned_name() {
+        let toolbox = toolbox();
+        assert!(toolbox.find_unpinned("send").is_none());
+        for written in ["mail.send", "mail__send"] {
+            assert_eq!(toolbox.find_unpinned(written).unwrap().0.as_str(), "mail.send");
+        }
+        assert!(toolbox.find_unpinned("crm.find").is_none());
+    }
+
+    #[test]
+    fn a_toolbox_without_pinned_names_is_written_and_fed_as_it_always_was() {
+        let plain = Toolbox { names: BTreeMap::new(), ..toolbox() };
+        let json = serde_json::to_value(&plain).unwrap();
+        assert_eq!(json.as_object().unwrap().keys().collect::<Vec<_>>(), ["forbidden", "tools"]);
+        assert_eq!(serde_json::from_value::<Toolbox>(json).unwrap(), plain);
+        let digest = |toolbox: &Toolbox| {
+            let mut canonical = Canonical::new("test");
+            toolbox.feed(&mut canonical);
+            canonical.finish()
+        };
+        let mut by_hand = Canonical::new("test");
+        by_hand.number(2);
+        for (tool, described) in &plain.tools {
+            by_hand.text(tool.as_str()).text(&described.description).json(&described.input_schema);
+        }
+        assert_eq!(digest(&plain), by_hand.finish());
+        // What the model is told is another thing where a tool of its own has another name; no other name matters.
+        assert_ne!(digest(&toolbox()), digest(&plain));
+        let forbidden_alone = BTreeMap::from([(name("crm.find"), "lookup".parse().unwrap())]);
+        assert_eq!(digest(&Toolbox { names: forbidden_alone, ..toolbox() }), digest(&plain));
+    }
 }

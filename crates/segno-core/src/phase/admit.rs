@@ -76,7 +76,8 @@ pub(crate) fn admit<'a>(
             let message = alloc::format!("the tool `{}` is not allowed for this agent", call.name);
             return Err(Refusal::new("not_permitted", message));
         }
-        let known: Vec<String> = config.tools.tools.keys().map(ToolName::model_name).collect();
+        let known: Vec<String> =
+            config.tools.tools.keys().map(|tool| config.tools.model_name(tool)).collect();
         let message = alloc::format!("there is no tool `{}`; the tools are: {}", call.name, known.join(", "));
         return Err(Refusal::new("tool_not_found", message));
     };

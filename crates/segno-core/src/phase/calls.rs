@@ -340,7 +340,7 @@ fn instead<'a>(
     to: &ToolName,
     arguments: &Value,
 ) -> Option<(&'a ToolName, &'a Tool, Admitted)> {
-    let (name, tool) = config.tools.find(to.as_str())?;
+    let (name, tool) = config.tools.find_unpinned(to.as_str())?;
     match admit_tool(config, name, tool, arguments) {
         Ok(admitted @ (Admitted::Request(_) | Admitted::Agent { .. })) => Some((name, tool, admitted)),
         Ok(Admitted::Handoff { .. }) | Err(_) => None,

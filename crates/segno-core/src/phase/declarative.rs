@@ -335,7 +335,7 @@ fn named<'c>(config: &'c AgentConfig, name: &str) -> Option<(&'c ToolName, &'c T
         let mut alike = tools.tools.iter().filter(|(tool, _)| plain(tool.as_str()) == plain(name));
         alike.find(|(tool, _)| !tools.forbidden.contains(*tool))
     };
-    config.tools.find(name).or_else(alike)
+    config.tools.find_unpinned(name).or_else(alike)
 }
 
 /// The call of another tool, which the agent itself must be allowed to call.

@@ -35,6 +35,19 @@ proptest! {
         }
     }
 
+    /// Whatever name of a tool a model writes, the same tool is meant and the same permission holds.
+    #[test]
+    fn a_tool_is_what_it_is_by_each_of_its_names(world in world()) {
+        let toolbox = &world.config.tools;
+        for tool in toolbox.tools.keys().chain(&toolbox.forbidden) {
+            for name in [tool.to_string(), tool.model_name(), toolbox.model_name(tool)] {
+                let found = toolbox.find(&name).map(|(found, _)| found);
+                prop_assert_eq!(found, Some(tool).filter(|tool| is_allowed(&world, tool)), "{}", name);
+                prop_assert_eq!(toolbox.is_forbidden(&name), toolbox.forbidden.contains(tool), "{}", name);
+            }
+        }
+    }
+
     #[test]
     fn an_operation_at_a_gate_takes_no_outcome_before_its_answer(world in world(), order: u64, outcome in outcome()) {
         drive(&world, order, |state| {

@@ -98,19 +98,27 @@ fn cost_limit() -> impl Strategy<Value = Option<u64>> {
 fn config(mind: BoxedStrategy<Mind>) -> impl Strategy<Value = AgentConfig> {
     let forbidden = prop::sample::subsequence(vec!["host.kill", "mail.send", "risk.score"], 0..=2);
     let agents = prop::collection::vec(prop::option::weighted(0.9, budget()), 2);
+    let pinned = vec![("risk.score", "score"), ("mail.send", "send"), ("host.kill", "kill")];
+    let names = prop::sample::subsequence(pinned, 0..=3);
     let tools = prop::collection::vec(prop::option::weighted(0.8, tool()), tools().len());
-    (mind, tools, forbidden, limits(), agents).prop_map(|(mind, tools, forbidden, limits, agents)| {
-        let tools = self::tools().into_iter().zip(tools).filter_map(|((name, kind), tool)| {
-            Some((name.parse().expect("a tool name"), Tool { kind, ..tool? }))
-        });
-        let forbidden = forbidden.iter().map(|name| name.parse().expect("a tool name"));
-        let tools = Toolbox { tools: tools.collect(), forbidden: forbidden.collect() };
-        let agents = ["scout", "clerk"].iter().zip(agents).filter_map(|(name, budget)| {
-            Some((name.parse().expect("an agent name"), Callee { budget: budget? }))
-        });
-        let agents = agents.collect();
-        AgentConfig { tools, limits, agents, ..AgentConfig::new("agent".parse().expect("a name"), mind) }
-    })
+    (mind, tools, forbidden, names, limits(), agents).prop_map(
+        |(mind, tools, forbidden, names, limits, agents)| {
+            let tools = self::tools().into_iter().zip(tools).filter_map(|((name, kind), tool)| {
+                Some((name.parse().expect("a tool name"), Tool { kind, ..tool? }))
+            });
+            let forbidden = forbidden.iter().map(|name| name.parse().expect("a tool name"));
+            let names = names.into_iter().map(|(tool, name)| {
+                (tool.parse().expect("a tool name"), name.parse().expect("a name for models"))
+            });
+            let names = names.collect();
+            let tools = Toolbox { tools: tools.collect(), forbidden: forbidden.collect(), names };
+            let agents = ["scout", "clerk"].iter().zip(agents).filter_map(|(name, budget)| {
+                Some((name.parse().expect("an agent name"), Callee { budget: budget? }))
+            });
+            let agents = agents.collect();
+            AgentConfig { tools, limits, agents, ..AgentConfig::new("agent".parse().expect("a name"), mind) }
+        },
+    )
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
@@ -515,6 +523,9 @@ fn call() -> impl Strategy<Value = CallRequest> {
         "mail__send",
         "host__kill",
         "host.kill",
+        "score",
+        "send",
+        "kill",
         "never_heard",
         "",
         "😀",

@@ -73,6 +73,38 @@ fn calls_that_must_not_leave_the_core_are_answered_by_it() {
     );
 }
 
+/// The agent of the other trajectories, whose model sees three of the tools under pinned names, one of them forbidden.
+fn pinned() -> AgentConfig {
+    let mut config = model();
+    for (tool, name) in [("log.read", "read"), ("mail.send", "send"), ("host.kill", "kill")] {
+        config.tools.names.insert(tool.parse().expect("a tool"), name.parse().expect("a name for models"));
+    }
+    config
+}
+
+#[test]
+fn pinned_names_mean_their_tools_and_the_long_ones_still_do() {
+    check(
+        "model_pinned_names",
+        &pinned(),
+        "disk full",
+        &[
+            calls(vec![
+                call("c1", "read", json!({"host": "db-1"})),
+                call("c2", "log__read", json!({"host": "db-1"})),
+                call("c3", "log.read", json!({"host": "db-1"})),
+                call("c4", "kill", json!({})),
+                call("c5", "host__kill", json!({})),
+                call("c6", "never_heard", json!({})),
+            ]),
+            vec![prints(0, "3 errors", false)],
+            vec![prints(1, "3 errors", false)],
+            vec![prints(2, "3 errors", false)],
+            says("It is serious."),
+        ],
+    );
+}
+
 #[test]
 fn a_refused_call_and_a_sound_one_are_answered_in_the_order_of_the_reply() {
     check(

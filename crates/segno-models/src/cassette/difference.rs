@@ -71,6 +71,14 @@ fn tools(recorded: &[ToolView], asked: &[ToolView]) -> Option<String> {
             return Some(format!("the tool `{}` was offered, now it is not", tool.name));
         };
         let now = &asked[index];
+        if tool.model_name != now.model_name {
+            return Some(format!(
+                "the model saw the tool `{}` as {}, now as {}",
+                tool.name,
+                seen(tool),
+                seen(now)
+            ));
+        }
         let description = format!("the description of the tool `{}`", tool.name);
         let schema = format!("the input schema of the tool `{}`", tool.name);
         let difference = texts(&description, &tool.description, &now.description)
@@ -81,6 +89,11 @@ fn tools(recorded: &[ToolView], asked: &[ToolView]) -> Option<String> {
     }
     let added = asked.iter().find(|tool| find(recorded, &tool.name).is_none());
     added.map(|tool| format!("the tool `{}` was not offered, now it is", tool.name))
+}
+
+/// The name that a model sees, in words.
+fn seen(tool: &ToolView) -> String {
+    tool.model_name.as_ref().map_or_else(|| "its long name".to_owned(), |name| format!("`{name}`"))
 }
 
 fn schema(recorded: &Request, asked: &Request) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use segno_core::{Attachment, Compaction, Digest, Entry, ReplyPart, ToolChoice, digest_json};
+use segno_core::{Attachment, Compaction, Digest, Entry, ModelName, ReplyPart, ToolChoice, digest_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -35,6 +35,9 @@ pub(super) struct Head {
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolView {
     pub(super) name: String,
+    /// The name that the model sees, where one is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) model_name: Option<ModelName>,
     pub(super) description: String,
     pub(super) input_schema: Value,
 }
@@ -51,6 +54,7 @@ impl Request {
         let allowed = request.tools.tools.iter().filter(|(name, _)| !request.tools.forbidden.contains(*name));
         let tools = allowed.map(|(name, tool)| ToolView {
             name: name.to_string(),
+            model_name: request.tools.names.get(name).cloned(),
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
         });

@@ -12,7 +12,7 @@ use crate::model::{CompletionRequest, ModelError, ModelErrorKind};
 /// The tools that a model is told of, by the names that it sees, in the order of the toolbox.
 pub(super) fn tools(toolbox: &Toolbox) -> impl Iterator<Item = (String, &Tool)> {
     let allowed = toolbox.tools.iter().filter(|(name, _)| !toolbox.forbidden.contains(*name));
-    allowed.map(|(name, tool)| (name.model_name(), tool))
+    allowed.map(|(name, tool)| (toolbox.model_name(name), tool))
 }
 
 /// A file, as the wires have them.

@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use segno_core::{
-    AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, OnFailure, OnIndeterminate, ToolKind,
-    ToolName, ToolPattern,
+    AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, ModelName, OnFailure, OnIndeterminate,
+    ToolKind, ToolName, ToolPattern,
 };
 
 pub(crate) use self::callees::RESERVED;
@@ -62,6 +62,8 @@ pub struct AgentFile {
     agent_tools: BTreeMap<ToolName, AgentTool>,
     /// The tools that only some tenants have: naming one of them is no mistake.
     of_tenants: BTreeSet<ToolName>,
+    /// The names by which models see actions of toolkits.
+    names: BTreeMap<ToolName, ModelName>,
     /// What only the whole workspace can tell is right.
     open: Open,
 }
@@ -137,6 +139,11 @@ impl AgentFile {
     /// Notes which tools only some tenants have.
     pub(crate) fn set_of_tenants(&mut self, tools: &BTreeSet<ToolName>) {
         self.of_tenants.clone_from(tools);
+    }
+
+    /// Notes by which names models see actions of toolkits.
+    pub(crate) fn set_names(&mut self, names: &BTreeMap<ToolName, ModelName>) {
+        self.names.clone_from(names);
     }
 
     /// Says which tool servers the agent can reach, so that only those are started.

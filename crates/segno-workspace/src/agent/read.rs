@@ -1,6 +1,6 @@
 //! Reads an agent file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use segno_core::{AgentName, Callee, MemoryScope, Mind, ModelSettings, OnFailure, ToolName};
@@ -85,6 +85,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
             source: report.source().clone(),
             agent_tools,
             of_tenants: BTreeSet::new(),
+            names: BTreeMap::new(),
             open: Open { children, unpriced, cost },
         }
     });

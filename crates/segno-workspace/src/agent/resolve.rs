@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use segno_core::{
-    AgentConfig, EffectClass, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind, ToolName, ToolPattern,
-    Toolbox,
+    AgentConfig, EffectClass, Mind, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind, ToolName,
+    ToolPattern, Toolbox,
 };
 
 use super::{AgentFile, callees};
@@ -55,6 +55,11 @@ impl AgentFile {
             let tool = self.tool(name, &agent.offered());
             self.check_cache(&report, name, &tool);
             tools.tools.insert(name.clone(), agent.adapt(tool, self.tools.settings.get(name)));
+        }
+        if let Mind::Model(_) = self.mind {
+            let is_known = |tool: &ToolName| tools.tools.contains_key(tool) || tools.forbidden.contains(tool);
+            let names = self.names.iter().filter(|(tool, _)| is_known(tool));
+            tools.names = names.map(|(tool, name)| (tool.clone(), name.clone())).collect();
         }
         self.check_model_names(&report, &tools);
 
@@ -214,15 +219,20 @@ impl AgentFile {
     fn check_model_names(&self, report: &Report, tools: &Toolbox) {
         let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
         for name in tools.tools.keys() {
-            if let Some(other) = seen.insert(name.model_name(), name) {
+            let shown = tools.model_name(name);
+            if let Some(other) = seen.insert(shown.clone(), name) {
+                let is_pinned = [other, name].into_iter().any(|tool| tools.names.contains_key(tool));
                 let pattern = self.tools.allow.iter().find(|pattern| pattern.value.matches(name));
                 report
                     .error(
                         Code::ToolNameClash,
                         pattern.map_or(0..0, |pattern| pattern.span.clone()),
-                        format!("a model sees both `{other}` and `{name}` as `{}`", name.model_name()),
+                        format!("a model sees both `{other}` and `{name}` as `{shown}`"),
                     )
-                    .help("allow only one of them");
+                    .help(match is_pinned {
+                        true => "allow only one of them, or pin another name in `segno.lock`",
+                        false => "allow only one of them",
+                    });
             }
         }
     }

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use segno_core::{ModelName, ToolName};
 use serde_json::Value;
 
 use super::{Lock, LockedTool};
 
-/// One change of a server's catalogue.
+/// One change of a server's catalogue, or of the name of a toolkit's action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockChange {
-    /// The server.
+    /// The server, or the toolkit.
     pub server: String,
     /// The tool's own name; `None` where the server itself came or went.
     pub tool: Option<String>,
@@ -51,10 +52,17 @@ pub enum LockChangeKind {
         /// What it says now; `None` if nothing.
         new: Option<bool>,
     },
+    /// Models see the action of a toolkit under another name.
+    Name {
+        /// The pinned name; `None` if it was the long one.
+        old: Option<ModelName>,
+        /// The pinned name; `None` if it is the long one again, or the action is gone.
+        new: Option<ModelName>,
+    },
 }
 
 impl Lock {
-    /// Says what changed from `old` to `new`, server by server, tool by tool.
+    /// Says what changed from `old` to `new`: server by server and tool by tool, then name by name.
     pub fn diff(old: &Self, new: &Self) -> Vec<LockChange> {
         let mut changes = Vec::new();
         for server in union(&old.servers, &new.servers) {
@@ -84,11 +92,19 @@ impl Lock {
                 }
             }
         }
+        let names = union(&old.names, &new.names).into_iter();
+        changes.extend(names.filter_map(|tool| renamed(tool, old.names.get(tool), new.names.get(tool))));
         changes
     }
 }
 
-fn union<'m, V>(old: &'m BTreeMap<String, V>, new: &'m BTreeMap<String, V>) -> BTreeSet<&'m String> {
+fn renamed(tool: &ToolName, old: Option<&ModelName>, new: Option<&ModelName>) -> Option<LockChange> {
+    let (toolkit, action) = tool.as_str().split_once('.').unwrap_or((tool.as_str(), ""));
+    let kind = LockChangeKind::Name { old: old.cloned(), new: new.cloned() };
+    (old != new).then(|| LockChange { server: toolkit.to_owned(), tool: Some(action.to_owned()), kind })
+}
+
+fn union<'m, K: Ord, V>(old: &'m BTreeMap<K, V>, new: &'m BTreeMap<K, V>) -> BTreeSet<&'m K> {
     old.keys().chain(new.keys()).collect()
 }
 
@@ -163,6 +179,14 @@ impl fmt::Display for LockChange {
             LockChangeKind::OutputSchema { at } => schema(f, "result", at),
             LockChangeKind::Annotation { name, old, new } => {
                 write!(f, "`{name}` was {}, now {}", said(*old), said(*new))
+            }
+            LockChangeKind::Name { old: None, new: Some(new) } => write!(f, "models see it as `{new}` now"),
+            LockChangeKind::Name { old: Some(old), new: Some(new) } => {
+                write!(f, "models saw it as `{old}`, now as `{new}`")
+            }
+            LockChangeKind::Name { old, new: None } => {
+                let old = old.as_ref().map_or("", ModelName::as_str);
+                write!(f, "models see it as `{old}` no more")
             }
         }
     }

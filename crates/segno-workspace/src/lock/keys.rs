@@ -1,12 +1,13 @@
 //! The keys of `segno.lock`.
 
-use crate::shape::{Form, Key, Shape};
+use crate::shape::{Form, Key, MODEL_NAME, Shape};
 
 pub(crate) static FILE: Shape = Shape::new(
     "`segno.lock`",
     &[
         Key::new("version", Form::Integer(super::VERSION, super::VERSION), "The version of the file's form.")
             .required("write the file anew with `segno check --connect`"),
+        Key::new("names", Form::Map(&MODEL_NAME), "The names by which models see actions of toolkits."),
         Key::new("servers", Form::Map(&Form::Table(&SERVER)), "What each tool server offers."),
     ],
 );

@@ -1,16 +1,18 @@
-//! `segno.lock`: what the tool servers offered when somebody last looked.
+//! `segno.lock`: what the tool servers offered when somebody last looked, and the short names by which models see the
+//! actions of toolkits.
 //!
 //! It stands beside `segno.toml` under version control, so that a tool which changes its meaning is seen in a review,
 //! and so that `segno check` needs no running server. It does not pin the servers themselves: those are built locally.
 
 mod diff;
 mod keys;
+mod names;
 mod read;
 mod write;
 
 use std::collections::BTreeMap;
 
-use segno_core::{Digest, EffectClass, ToolKind, ToolName, digest_json};
+use segno_core::{Digest, EffectClass, ModelName, ToolKind, ToolName, digest_json};
 use serde_json::{Value, json};
 
 pub use self::diff::{LockChange, LockChangeKind};
@@ -19,11 +21,13 @@ pub use self::read::LockRead;
 use crate::catalogue::{Catalogue, CatalogueTool};
 use crate::settings::Settings;
 
-/// The catalogues of tool servers, as they were pinned.
+/// The catalogues of tool servers and the names of toolkits' actions, as they were pinned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lock {
     /// The servers by name, those without tools included.
     pub servers: BTreeMap<String, LockedServer>,
+    /// The names by which models see actions of toolkits, by the tools' own names.
+    pub names: BTreeMap<ToolName, ModelName>,
 }
 
 /// The catalogue of one server.
@@ -67,7 +71,7 @@ impl Lock {
                 server.tools.insert(own.to_owned(), LockedTool::from(tool));
             }
         }
-        Self { servers: locked }
+        Self { servers: locked, names: BTreeMap::new() }
     }
 
     /// The pinned tools of the servers that `settings` has and offers.

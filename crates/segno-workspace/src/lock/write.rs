@@ -7,18 +7,30 @@ use serde_json::Value;
 use super::{Lock, LockedServer, LockedTool, VERSION};
 
 impl Lock {
-    /// The text of the file: the same for the same catalogues, on every machine.
+    /// The text of the file: the same for the same catalogues and names, on every machine.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "# What the tool servers offer. Written by `segno check --connect`: commit it, do not edit it.\n\
              version = {VERSION}\n"
         );
+        if !self.names.is_empty() {
+            text.push_str(NAMES);
+        }
+        for (tool, name) in &self.names {
+            writeln!(text, "{} = \"{name}\"", quoted(tool.as_str())).expect("a string takes every text");
+        }
         for (name, server) in &self.servers {
             write_server(&mut text, name, server).expect("a string takes every text");
         }
         text
     }
 }
+
+/// What stands above the names.
+const NAMES: &str = "
+# By these names models see the actions of toolkits; other names may be written here. A name stays while its tool is there.
+[names]
+";
 
 fn write_server(text: &mut String, name: &str, server: &LockedServer) -> std::fmt::Result {
     let name = key(name);

@@ -18,7 +18,7 @@ pub enum FileKind {
     Agent,
     /// The settings, `segno.toml`.
     Segno,
-    /// What tool servers offer, `segno.lock`.
+    /// What tool servers offer and what models call tools, `segno.lock`.
     Lock,
     /// Replies of a scripted model.
     Script,
@@ -61,7 +61,7 @@ impl FileKind {
         Some(match self {
             Self::Agent => ("An agent of a Segno workspace", &agent::FILE),
             Self::Segno => ("The settings of a Segno workspace", &settings::FILE),
-            Self::Lock => ("What the tool servers of a Segno workspace offer", &lock::FILE),
+            Self::Lock => ("What is pinned of a Segno workspace", &lock::FILE),
             Self::Script => ("The replies of a scripted model", &script::FILE),
             Self::Tenant => ("A tenant of a Segno workspace", &tenant::FILE),
             Self::Tool => return None,
