@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::Engine;
 
 use crate::compiled::{Compiled, Encoding};
+use crate::config::ModuleDigest;
 use crate::error::LoadError;
 
 /// The folder of one engine version.
@@ -45,8 +46,8 @@ impl Cache {
     }
 
     /// Takes a module from the cache, if it is there and unharmed.
-    pub(crate) fn take(&self, engine: &Engine, encoding: Encoding, wasm: &[u8]) -> Option<Compiled> {
-        let path = self.path(wasm);
+    pub(crate) fn take(&self, engine: &Engine, encoding: Encoding, module: ModuleDigest) -> Option<Compiled> {
+        let path = self.path(module);
         let note = digest_file(&path);
         for file in [&path, &note] {
             let metadata = fs::symlink_metadata(file).ok()?;
@@ -74,8 +75,8 @@ impl Cache {
     }
 
     /// Keeps a compiled module. A failure costs the next load time, nothing else, so it is only logged.
-    pub(crate) fn keep(&self, wasm: &[u8], compiled: &Compiled) {
-        let path = self.path(wasm);
+    pub(crate) fn keep(&self, module: ModuleDigest, compiled: &Compiled) {
+        let path = self.path(module);
         let written =
             compiled.serialize().map_err(io::Error::other).and_then(|artefact| write(&path, &artefact));
         match written {
@@ -84,8 +85,8 @@ impl Cache {
         }
     }
 
-    fn path(&self, wasm: &[u8]) -> PathBuf {
-        self.folder.join(format!("{}.cwasm", blake3::hash(wasm).to_hex()))
+    fn path(&self, module: ModuleDigest) -> PathBuf {
+        self.folder.join(format!("{}.cwasm", module.hex()))
     }
 }
 

@@ -125,10 +125,15 @@ impl ModuleDigest {
         Self { algorithm: Algorithm::Blake3, bytes: *blake3::hash(module).as_bytes() }
     }
 
-    /// The digest of `module` by the same algorithm as this one.
-    pub(crate) fn same_of(&self, module: &[u8]) -> Self {
+    /// The digits, without the algorithm.
+    pub(crate) fn hex(&self) -> String {
+        blake3::Hash::from_bytes(self.bytes).to_hex().as_str().to_owned()
+    }
+
+    /// The digest of `module`, whose SHA-256 is known, by the same algorithm as this one.
+    pub(crate) fn same_of(&self, module: &[u8], sha256: Self) -> Self {
         match self.algorithm {
-            Algorithm::Sha256 => Self::sha256(module),
+            Algorithm::Sha256 => sha256,
             Algorithm::Blake3 => Self::blake3(module),
         }
     }
@@ -140,8 +145,7 @@ impl fmt::Display for ModuleDigest {
             Algorithm::Sha256 => SHA256,
             Algorithm::Blake3 => BLAKE3,
         };
-        formatter.write_str(prefix)?;
-        self.bytes.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        write!(formatter, "{prefix}{}", self.hex())
     }
 }
 

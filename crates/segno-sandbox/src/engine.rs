@@ -115,6 +115,12 @@ fn engine(allocation: Allocation) -> Result<Engine, LoadError> {
     config.epoch_interruption(true);
     config.max_wasm_stack(WASM_STACK_BYTES);
     config.async_stack_size(HOST_STACK_BYTES);
+    // A guest's trap is told by its kind; where in its code that was is of no use to whoever calls it. Without the tables for
+    // that, machine code is read sooner.
+    config.wasm_backtrace_max_frames(None);
+    config.generate_address_map(false);
+    config.native_unwind_info(false);
+    config.debug_symbols(false);
     if allocation == Allocation::Pooled {
         let mut pooled = config.clone();
         pooled.allocation_strategy(places());

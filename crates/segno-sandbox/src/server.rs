@@ -177,8 +177,9 @@ impl Loaded {
 pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, LoadError> {
     let path = config.module.as_path();
     let wasm = read(path)?;
+    let digest = ModuleDigest::sha256(&wasm);
     if let Some(expected) = config.digest {
-        let found = expected.same_of(&wasm);
+        let found = expected.same_of(&wasm, digest);
         if found != expected {
             return Err(LoadError::DigestMismatch { path: path.to_owned(), expected, found });
         }
@@ -193,7 +194,7 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
         }
     }
 
-    let cached = shared.cache.as_ref().and_then(|cache| cache.take(&shared.engine, encoding, &wasm));
+    let cached = shared.cache.as_ref().and_then(|cache| cache.take(&shared.engine, encoding, digest));
     let from_cache = cached.is_some();
     let compiled = match cached {
         Some(compiled) => compiled,
@@ -202,7 +203,7 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
                 LoadError::Compile { path: path.to_owned(), reason: format!("{error:#}") }
             })?;
             if let Some(cache) = &shared.cache {
-                cache.keep(&wasm, &compiled);
+                cache.keep(digest, &compiled);
             }
             compiled
         }
@@ -213,7 +214,7 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
     let loaded = Loaded {
         engine: shared.engine.clone(),
         program,
-        digest: ModuleDigest::sha256(&wasm),
+        digest,
         from_cache,
         counters: Arc::default(),
         pool: Pool::new(&config.limits),
