@@ -14,8 +14,8 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use segno_protocol::{
-    Answer, Ask, Builtin, CallErrorKind, Called, Era, Failure, Patience, Received, TaskState, ToolDescription,
-    meta,
+    Answer, Ask, Builtin, CallErrorKind, Called, Era, Failure, Patience, Received, TaskState,
+    ToolDescription, meta,
 };
 use serde_json::{Map, Value};
 use tokio::task::AbortHandle;

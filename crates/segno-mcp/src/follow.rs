@@ -115,7 +115,11 @@ pub(crate) async fn follow(
                 state
             }
             Err(error) if is_unknown_task(error.kind) => {
-                let words = format!("the server does not know the task `{}` (any more): {}", shown(id), error.message);
+                let words = format!(
+                    "the server does not know the task `{}` (any more): {}",
+                    shown(id),
+                    error.message
+                );
                 return Err(followed.error(CallErrorKind::TaskLost, words));
             }
             Err(error) if missed < MISSED_MAX && is_passing(error.kind) && now < deadline => {
@@ -177,7 +181,8 @@ pub(crate) async fn follow(
         }
         if now >= deadline {
             cancel(session, call, id).await;
-            let words = format!("the task `{}` did not end within {:?}", shown(id), total(session.limits(), call));
+            let words =
+                format!("the task `{}` did not end within {:?}", shown(id), total(session.limits(), call));
             return Err(followed.error(CallErrorKind::Timeout, words));
         }
     }

@@ -222,7 +222,8 @@ impl Session {
         tracing::debug!(server = self.name(), operation = %call.operation, "asking about its task");
         let room = async { Ok(self.line.room.acquire().await.ok()) };
         // What began earlier may have been acted on, whatever is sent now.
-        let _room = self.had(room).await.map_err(|error| CallError { received: Received::Possibly, ..error })?;
+        let _room =
+            self.had(room).await.map_err(|error| CallError { received: Received::Possibly, ..error })?;
         let deadline = Instant::now() + total(self.limits(), call);
         follow(self, Begun::Before(task), call, deadline).await
     }
@@ -262,7 +263,10 @@ impl Session {
     }
 
     /// Bounds all that comes before a request by the time of a start: room, pauses, and the start itself.
-    pub(crate) async fn had<T>(&self, waiting: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    pub(crate) async fn had<T>(
+        &self,
+        waiting: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
         let limit = self.inner.config.limits.start_timeout;
         tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| {
             let message = format!("it could not be had within {limit:?}");

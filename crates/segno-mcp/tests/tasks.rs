@@ -173,8 +173,7 @@ async fn a_task_that_asks_goes_on_with_the_answer_in_a_later_call() {
     assert_eq!(asked.request_state, None);
     let given = json!({ "action": "accept", "content": { "name": "a" } });
     let answers = BTreeMap::from([("which".to_owned(), given.clone())]);
-    let call =
-        CallContext { input: Input { answers, request_state: None }, ..again(&owner, "task-1") };
+    let call = CallContext { input: Input { answers, request_state: None }, ..again(&owner, "task-1") };
     assert_eq!(text(child.call(&how, call).await), format!("done with {}", json!([{ "which": given }])));
     assert_eq!(child.count("tools/call"), 1);
     assert_eq!(child.count("tasks/update"), 1);
@@ -193,7 +192,8 @@ async fn a_task_that_is_known_is_found_again_without_another_call() {
         () = owner.until_told() => {}
     }
     // Its state is asked for at once, and then as often as it says.
-    let asking = tokio::time::timeout(Duration::from_millis(50), child.call(&how, again(&owner, "task-1"))).await;
+    let asking =
+        tokio::time::timeout(Duration::from_millis(50), child.call(&how, again(&owner, "task-1"))).await;
     assert!(asking.is_err(), "it goes on");
     until(|| child.count("tasks/get") > 0).await;
     assert_eq!((child.count("tools/call"), child.count("tasks/cancel")), (1, 0));

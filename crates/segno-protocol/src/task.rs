@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolResult, CancelTaskParams, CancelTaskRequest, ClientRequest, CreateTaskResult, DetailedTask, ErrorCode,
-    ErrorData, GetTaskParams, GetTaskRequest, JsonObject, ServerResult, TaskPayload, UpdateTaskParams,
-    UpdateTaskRequest,
+    CallToolResult, CancelTaskParams, CancelTaskRequest, ClientRequest, CreateTaskResult, DetailedTask,
+    ErrorCode, ErrorData, GetTaskParams, GetTaskRequest, JsonObject, ServerResult, TaskPayload,
+    UpdateTaskParams, UpdateTaskRequest,
 };
 use serde_json::Value;
 
@@ -112,7 +112,9 @@ pub async fn cancel_task<A: Ask>(server: &A, id: &str) -> Result<(), A::Error> {
 
 async fn acknowledged<A: Ask>(server: &A, request: ClientRequest, method: &str) -> Result<(), A::Error> {
     match server.ask(request).await? {
-        ServerResult::TaskAckResult(_) | ServerResult::EmptyResult(_) | ServerResult::CustomResult(_) => Ok(()),
+        ServerResult::TaskAckResult(_) | ServerResult::EmptyResult(_) | ServerResult::CustomResult(_) => {
+            Ok(())
+        }
         _ => {
             let message = format!("the server answered `{method}` with another kind of result");
             Err(server.unusable(misfit(&message)))
@@ -168,7 +170,8 @@ fn failed(error: JsonObject, said: Option<&str>) -> Failure {
 }
 
 fn words(said: Option<&str>) -> String {
-    said.filter(|said| !said.is_empty()).map_or_else(String::new, |said| format!("; the server says: {}", shown(said)))
+    said.filter(|said| !said.is_empty())
+        .map_or_else(String::new, |said| format!("; the server says: {}", shown(said)))
 }
 
 fn shown(text: &str) -> String {
@@ -280,7 +283,8 @@ mod tests {
         };
         assert_eq!((output.text.as_str(), output.is_error), ("done", true));
 
-        let TaskState::Ended(failure) = stands("cancelled", &json!({ "statusMessage": "too late" })).unwrap() else {
+        let TaskState::Ended(failure) = stands("cancelled", &json!({ "statusMessage": "too late" })).unwrap()
+        else {
             panic!("it was cancelled")
         };
         assert_eq!(failure.kind, CallErrorKind::Cancelled);

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use segno_core::{
-    Failure, FailureCode, OnIndeterminate, Operation, OperationId, Outcome, Timestamp,
-};
+use segno_core::{Failure, FailureCode, OnIndeterminate, Operation, OperationId, Outcome, Timestamp};
 use segno_sandbox::Received;
 use segno_store::{Body, NewRecord};
 use tokio::sync::watch;

@@ -56,11 +56,7 @@ fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) ->
     if is_module && let Some(span) = limits.as_ref().and_then(|limits| limits.key_span("total_timeout")) {
         paths
             .report
-            .error(
-                Code::InvalidValue,
-                span,
-                "`total_timeout` belongs to a server with `command` or `url`",
-            )
+            .error(Code::InvalidValue, span, "`total_timeout` belongs to a server with `command` or `url`")
             .help("a call of a module takes at most `call_timeout`: take `total_timeout` out");
     }
     let remote = if is_module { None } else { Some(remote::read(kind, &section, paths)?) };
