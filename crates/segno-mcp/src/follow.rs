@@ -131,7 +131,12 @@ pub(crate) async fn follow(
             Err(error) => {
                 // Whether it goes on at the server nobody knows, and there is nobody who could be told.
                 followed.is_over = true;
-                return Err(CallError { received: Received::Possibly, ..error });
+                // A refusal to tell is no answer to the call.
+                let kind = match error.kind {
+                    CallErrorKind::Refused { .. } => CallErrorKind::TaskLost,
+                    kind => kind,
+                };
+                return Err(CallError { kind, received: Received::Possibly, ..error });
             }
         };
         match state {
@@ -160,7 +165,8 @@ pub(crate) async fn follow(
                         missed += 1;
                         if missed > MISSED_MAX || !is_passing(error.kind) {
                             followed.is_over = true;
-                            return Err(CallError { received: Received::Possibly, ..error });
+                            let kind = CallErrorKind::TaskLost;
+                            return Err(CallError { kind, received: Received::Possibly, ..error });
                         }
                         given.clear();
                     }

@@ -307,3 +307,12 @@ async fn word_of_another_task_is_no_word_of_this_one() {
     assert_eq!((error.kind, error.received), (CallErrorKind::Protocol, Received::Possibly), "{error}");
     child.server.close().await;
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_of_a_task_may_work_on_it_still() {
+    let child = Child::new(Limits::default());
+    let error = child.call(&json!({ "end": "trouble", "poll": 100 }), context()).await.unwrap_err();
+    assert_eq!((error.kind, error.received), (CallErrorKind::TaskLost, Received::Possibly), "{error}");
+    assert_eq!(child.count("tasks/get"), 6, "it was asked more than once");
+    child.server.close().await;
+}

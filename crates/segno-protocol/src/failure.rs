@@ -33,7 +33,7 @@ pub enum CallErrorKind {
     },
     /// The server made the call a task and ended that before it was done.
     Cancelled,
-    /// The server does not know the task (any more) that it made of the call.
+    /// The server does not know the task (any more) that it made of the call, or does not tell of it.
     TaskLost,
     /// The connection was lost, or was ended by its owner or by another call.
     Closed,

@@ -77,8 +77,22 @@ pub(crate) struct Announced {
     pub(crate) attempt: u32,
     pub(crate) server: String,
     pub(crate) task: Task,
-    /// Whether the journal has it now; told after the commit.
-    pub(crate) written: oneshot::Sender<bool>,
+    pub(crate) written: Written,
+}
+
+/// Whether the journal has a task, and the attempt that waits to be told so.
+pub(crate) struct Written {
+    flag: Arc<AtomicBool>,
+    told: oneshot::Sender<()>,
+}
+
+impl Written {
+    /// The journal has it. The attempt goes on; should it be ended before it does, it knows so all the same.
+    pub(crate) fn done(self) {
+        self.flag.store(true, Ordering::Release);
+        // It may have been ended meanwhile.
+        let _ = self.told.send(());
+    }
 }
 
 /// The tasks that attempts of a run were told of and no record says yet.
@@ -121,7 +135,7 @@ pub(crate) struct Line {
     server: String,
     wish: watch::Receiver<Wish>,
     /// The journal has the task.
-    is_written: AtomicBool,
+    is_written: Arc<AtomicBool>,
 }
 
 impl Line {
@@ -138,7 +152,7 @@ impl Line {
             attempt,
             server: server.to_owned(),
             wish: tasking.wish.clone(),
-            is_written: AtomicBool::new(tasking.known.is_some()),
+            is_written: Arc::new(AtomicBool::new(tasking.known.is_some())),
         }
     }
 }
@@ -152,16 +166,16 @@ impl fmt::Debug for Line {
 #[async_trait]
 impl TaskOwner for Line {
     async fn begun(&self, task: &Task) {
-        let (written, told) = oneshot::channel();
+        let (told, written) = oneshot::channel();
         self.context.tasked.add(Announced {
             operation: self.operation,
             attempt: self.attempt,
             server: self.server.clone(),
             task: task.clone(),
-            written,
+            written: Written { flag: Arc::clone(&self.is_written), told },
         });
-        // A driver that is gone has written nothing.
-        self.is_written.store(told.await.unwrap_or(false), Ordering::Release);
+        // A driver that is gone, or whose run has ended, has written nothing.
+        let _ = written.await;
     }
 
     async fn unwanted(&self) {

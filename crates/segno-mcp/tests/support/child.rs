@@ -130,6 +130,10 @@ impl Server {
             }
             method @ ("tasks/get" | "tasks/update" | "tasks/cancel") if is_modern => {
                 match self.tasks.request(method, params) {
+                    Some(Value::Null) => {
+                        let error = json!({ "code": -32603, "message": "try later" });
+                        send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+                    }
                     Some(result) => answer(id, result),
                     None => {
                         let error = json!({ "code": -32602, "message": "unknown task" });

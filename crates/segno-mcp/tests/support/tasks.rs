@@ -31,7 +31,7 @@ impl Tasks {
         result
     }
 
-    /// The result of a request about a task; none where there is no such task.
+    /// The result of a request about a task; none where there is no such task, and null where it is not told.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Option<Value> {
         log(method);
         let id = params["taskId"].as_str().unwrap();
@@ -79,6 +79,7 @@ impl Task {
             }
             "cancelled" => self.shape(id, "cancelled"),
             "exit" => exit(3),
+            "trouble" => Value::Null,
             "other" => self.shape("another", "working"),
             "asks" if self.answers.is_empty() => {
                 let mut task = self.shape(id, "input_required");

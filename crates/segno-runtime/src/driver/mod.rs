@@ -21,7 +21,7 @@ use segno_core::{
 };
 use segno_models::Schemas;
 use segno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ use crate::policy;
 use crate::policy::{AttemptError, Situation};
 use crate::progress::Progress;
 use crate::start::{Successor, child_run};
-use crate::tasks::Tasks;
+use crate::tasks::{Tasks, Written};
 
 use self::tasks::{Release, Wished};
 pub(crate) use self::wait::waiting;
@@ -61,7 +61,7 @@ pub(crate) struct Driver {
     /// The tasks that open operations have at their servers.
     tasked: Tasks,
     /// Attempts that go on when the next commit has written their tasks down.
-    announced: Vec<oneshot::Sender<bool>>,
+    announced: Vec<Written>,
     /// What is to become of the tasks of attempts under way.
     wishes: BTreeMap<OperationId, Wished>,
     /// Tasks to be ended at their servers after the next commit.

@@ -36,7 +36,7 @@ impl Driver {
             let Announced { operation, attempt, server, task, written } = announced;
             if self.ended.is_some() || !self.is_missing(operation) {
                 // Nobody will ask about it again.
-                let _ = written.send(false);
+                drop(written);
                 self.unwish(operation, None);
                 continue;
             }
@@ -55,8 +55,7 @@ impl Driver {
     /// Lets the attempts go on whose tasks the last commit has written down.
     pub(super) fn acknowledge(&mut self) {
         for written in self.announced.drain(..) {
-            // The attempt may have been given up meanwhile.
-            let _ = written.send(true);
+            written.done();
         }
     }
 
