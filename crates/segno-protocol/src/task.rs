@@ -202,7 +202,6 @@ const POLL_MAX: Duration = Duration::from_secs(10);
 const SHOWN_CHARS: usize = 1_000;
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 mod tests {
     use serde_json::json;
 

@@ -235,7 +235,6 @@ pub(crate) fn remote(
             concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
             // Less than the engine allows for it, so that the server itself says that nothing was sent.
             start_timeout: START_TIMEOUT,
-            ..defaults
         },
         answers: None,
         asks: true,
