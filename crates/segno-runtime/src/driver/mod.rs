@@ -353,7 +353,6 @@ impl Driver {
                 self.look_for_secrets().await?;
             }
             self.commit().await?;
-            self.acknowledge();
             self.launch();
             if self.stopping || self.ended.is_some() {
                 self.give_up();

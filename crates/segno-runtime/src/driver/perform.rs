@@ -20,8 +20,9 @@ use crate::tasks::Tasking;
 use crate::{children, policy};
 
 impl Driver {
-    /// Starts what the last commit announced.
+    /// Starts what the last commit announced, and lets go on what waited for it.
     pub(super) fn launch(&mut self) {
+        self.acknowledge();
         self.end_released();
         for (id, attempt) in std::mem::take(&mut self.starting) {
             let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
@@ -135,8 +136,11 @@ impl Driver {
         let has_ended = self.ended.is_some();
         for running in self.running.values() {
             let is_task = running.pause.is_none() && self.tasked.get(running.operation).is_some();
-            let may_end = running.free || running.pause.is_some();
-            if if is_task { !has_ended } else { may_end } {
+            let ends = match is_task {
+                true => !has_ended,
+                false => running.free || running.pause.is_some(),
+            };
+            if ends {
                 running.abort.abort();
             }
         }
