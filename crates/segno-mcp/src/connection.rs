@@ -1,5 +1,6 @@
 //! One connection to a server: opened in the era that the server speaks, asked, and closed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use segno_protocol::{
-    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Patience, Received, ToolDescription, meta,
+    Answer, Ask, Builtin, CallErrorKind, Called, Era, Failure, Patience, Received, TaskState,
+    ToolDescription, meta,
 };
 use serde_json::{Map, Value};
 use tokio::task::AbortHandle;
@@ -63,7 +65,8 @@ impl Connection {
         let wire = Arc::new(Wire::new());
         // A question of the old era is answered on its connection, or not at all.
         let may_ask = config.answers.is_some() || (config.asks && era != Era::Legacy);
-        let handler = Handler::new(&config.name, config.answers.clone(), may_ask);
+        // Servers of the old era have tasks of another kind.
+        let handler = Handler::new(&config.name, config.answers.clone(), may_ask, era != Era::Legacy);
         let limits = config.limits.clone();
         let unsent = |failure| Failed { failure, received: Received::No, stderr: String::new() };
         let (process, shaken) = match &config.reach {
@@ -154,8 +157,28 @@ impl Connection {
         tool: &str,
         arguments: Map<String, Value>,
         call: &CallContext,
-    ) -> Result<Answer, Failed> {
-        segno_protocol::call(&self.asking(Some(call)), tool, arguments, call.input.clone()).await
+    ) -> Result<Called, Failed> {
+        segno_protocol::call_or_task(&self.asking(Some(call)), tool, arguments, call.input.clone()).await
+    }
+
+    /// Asks how a task stands.
+    pub(crate) async fn task(&self, id: &str, call: &CallContext) -> Result<TaskState, Failed> {
+        segno_protocol::task(&self.asking(Some(call)), id).await
+    }
+
+    /// Answers questions of a task.
+    pub(crate) async fn answer_task(
+        &self,
+        id: &str,
+        answers: BTreeMap<String, Value>,
+        call: &CallContext,
+    ) -> Result<(), Failed> {
+        segno_protocol::answer_task(&self.asking(Some(call)), id, answers).await
+    }
+
+    /// Asks the server to end a task.
+    pub(crate) async fn cancel_task(&self, id: &str, call: &CallContext) -> Result<(), Failed> {
+        segno_protocol::cancel_task(&self.asking(Some(call)), id).await
     }
 
     /// Performs a built-in tool.

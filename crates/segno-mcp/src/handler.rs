@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, ErrorData, LoggingLevel, LoggingMessageNotificationParam,
+    ElicitationCapability, ErrorData, JsonObject, LoggingLevel, LoggingMessageNotificationParam,
+    TASKS_EXTENSION_ID,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use segno_protocol::printable;
@@ -23,12 +24,18 @@ pub(crate) struct Handler {
     server: Arc<str>,
     answers: Option<Arc<dyn Answers>>,
     may_ask: bool,
+    takes_tasks: bool,
     changed: Arc<AtomicBool>,
 }
 
 impl Handler {
-    pub(crate) fn new(server: &str, answers: Option<Arc<dyn Answers>>, may_ask: bool) -> Self {
-        Self { server: server.into(), answers, may_ask, changed: Arc::default() }
+    pub(crate) fn new(
+        server: &str,
+        answers: Option<Arc<dyn Answers>>,
+        may_ask: bool,
+        takes_tasks: bool,
+    ) -> Self {
+        Self { server: server.into(), answers, may_ask, takes_tasks, changed: Arc::default() }
     }
 
     /// Notes that the tools have changed.
@@ -46,6 +53,8 @@ impl Handler {
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
+        capabilities.extensions =
+            self.takes_tasks.then(|| [(TASKS_EXTENSION_ID.to_owned(), JsonObject::new())].into());
         capabilities.elicitation = self.may_ask.then(ElicitationCapability::default);
         segno_protocol::client(capabilities)
     }

@@ -29,6 +29,10 @@
 //! # }
 //! ```
 //!
+//! A server of the new era may answer a call later, as a task: the task is followed to its end. Whoever gives a
+//! [`TaskOwner`] learns its id before it is asked about, and can find it again with [`CallContext::task`], in another
+//! process as well.
+//!
 //! A server behind an address may want to know who asks, by OAuth 2.1: [`Endpoint::oauth`] has the access, which a person
 //! gives once by [`OAuth::begin`] or the client gets by itself. It is shown to that server only.
 //!
@@ -40,6 +44,7 @@ mod config;
 mod error;
 
 mod connection;
+mod follow;
 mod handler;
 mod wire;
 
@@ -53,8 +58,10 @@ mod server;
 
 pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
 pub use error::CallError;
+pub use follow::TaskOwner;
 pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuth, OAuthConfig, OAuthError, Tokens};
 pub use segno_protocol::{
-    Annotations, Answer, Builtin, CallErrorKind, Input, InputRequired, Received, ToolDescription, ToolOutput,
+    Annotations, Answer, Builtin, CallErrorKind, Input, InputRequired, Received, Task, ToolDescription,
+    ToolOutput,
 };
 pub use server::{CallContext, Server, Session};

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use segno_protocol::{Answer, Builtin, CallErrorKind, Era, Input, LearnedEra, ToolDescription};
+use segno_protocol::{
+    Answer, Builtin, CallErrorKind, Called, Era, Input, LearnedEra, Received, ToolDescription,
+};
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
@@ -13,6 +15,7 @@ use tokio::time::Instant;
 use crate::config::{Limits, Reach, ServerConfig};
 use crate::connection::Connection;
 use crate::error::{CallError, Failed};
+use crate::follow::{Begun, TaskOwner, follow, total};
 use crate::oauth::OAuth;
 
 /// A server that can be asked. Clones share its connections.
@@ -63,12 +66,18 @@ pub struct CallContext {
     pub traceparent: Option<String>,
     /// What the server is told that asked before.
     pub input: Input,
+    /// The task that the server made of the call, where it is known already: it is asked about, and the tool is not called
+    /// again.
+    pub task: Option<String>,
+    /// Who is told of a task. Without anybody it is followed all the same, and ends with the call.
+    pub owner: Option<Arc<dyn TaskOwner>>,
 }
 
 impl CallContext {
     /// A first call.
     pub fn new(operation: impl Into<String>, timeout: Duration) -> Self {
-        Self { operation: operation.into(), timeout, traceparent: None, input: Input::default() }
+        let (operation, input) = (operation.into(), Input::default());
+        Self { operation, timeout, traceparent: None, input, task: None, owner: None }
     }
 }
 
@@ -153,6 +162,10 @@ impl std::fmt::Debug for Server {
 impl Session {
     /// Calls a tool and waits for its answer. A tool that reports its own failure has answered.
     ///
+    /// A server of the new era may make a task of the call, which is followed to its end, or to its next question. With
+    /// the id of such a task in [`CallContext::task`] nothing is called: the task is followed where it stands, and gets
+    /// the answers to what it asked.
+    ///
     /// # Errors
     ///
     /// When there is no answer. [`CallError::received`] tells whether the server may have acted on the request.
@@ -164,12 +177,16 @@ impl Session {
     ) -> Result<Answer, CallError> {
         self.inner.check_tool(tool)?;
         call.timeout = call.timeout.min(self.inner.config.limits.call_timeout);
+        if let Some(task) = call.task.take() {
+            return self.attach(&task, &call).await;
+        }
         let waiting = async {
             // The semaphore is never closed.
             let room = self.line.room.acquire().await.ok();
             Ok((room, self.connection(call.timeout).await?.0))
         };
         let (_room, connection) = self.had(waiting).await?;
+        let deadline = Instant::now() + total(self.limits(), &call);
         let builtin = match Builtin::named(tool) {
             Some(_) => self.inner.builtin(tool, &connection).await?,
             None => None,
@@ -178,18 +195,51 @@ impl Session {
         let mut patience = CONTINUATIONS;
         loop {
             let answered = match builtin {
-                Some(builtin) => connection.perform(builtin, arguments.clone(), &call).await,
+                Some(builtin) => {
+                    connection.perform(builtin, arguments.clone(), &call).await.map(Called::Answer)
+                }
                 None => connection.call(tool, arguments.clone(), &call).await,
             };
             match self.settled(answered)? {
-                Answer::InputRequired(input) if input.requests.is_empty() && patience > 0 => {
+                Called::Answer(Answer::InputRequired(input)) if input.requests.is_empty() && patience > 0 => {
                     // It asks nothing, and wants to be asked again with what it gave.
                     patience -= 1;
                     call.input.request_state = input.request_state;
                 }
-                answer => return Ok(answer),
+                Called::Answer(answer) => return Ok(answer),
+                Called::Task(task) => {
+                    tracing::debug!(server = self.name(), tool, operation = %call.operation, "it is a task");
+                    // What was told to the call is told to the task no more: its questions are its own.
+                    call.input = Input::default();
+                    return follow(self, Begun::Now(&task), &call, deadline).await;
+                }
             }
         }
+    }
+
+    /// Follows a task that an earlier call began.
+    async fn attach(&self, task: &str, call: &CallContext) -> Result<Answer, CallError> {
+        tracing::debug!(server = self.name(), operation = %call.operation, "asking about its task");
+        let room = async { Ok(self.line.room.acquire().await.ok()) };
+        // What began earlier may have been acted on, whatever is sent now.
+        let _room =
+            self.had(room).await.map_err(|error| CallError { received: Received::Possibly, ..error })?;
+        let deadline = Instant::now() + total(self.limits(), call);
+        follow(self, Begun::Before(task), call, deadline).await
+    }
+
+    /// The name of the server.
+    pub(crate) fn name(&self) -> &str {
+        &self.inner.config.name
+    }
+
+    /// The limits from the configuration.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.config.limits
+    }
+
+    pub(crate) fn error(&self, failed: Failed) -> CallError {
+        self.inner.error(failed)
     }
 
     /// How the server is asked for access, where its configuration says so.
@@ -213,7 +263,10 @@ impl Session {
     }
 
     /// Bounds all that comes before a request by the time of a start: room, pauses, and the start itself.
-    async fn had<T>(&self, waiting: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    pub(crate) async fn had<T>(
+        &self,
+        waiting: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
         let limit = self.inner.config.limits.start_timeout;
         tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| {
             let message = format!("it could not be had within {limit:?}");
@@ -222,7 +275,7 @@ impl Session {
     }
 
     /// The connection, or a new one. Callers that come meanwhile wait for the same start.
-    async fn connection(&self, patience: Duration) -> Result<(Arc<Connection>, bool), CallError> {
+    pub(crate) async fn connection(&self, patience: Duration) -> Result<(Arc<Connection>, bool), CallError> {
         let mut state = self.line.state.lock().await;
         match &state.connection {
             Some(connection) if !connection.has_ended() => return Ok((Arc::clone(connection), false)),
@@ -255,7 +308,7 @@ impl Session {
         }
     }
 
-    fn settled<T>(&self, answered: Result<T, Failed>) -> Result<T, CallError> {
+    pub(crate) fn settled<T>(&self, answered: Result<T, Failed>) -> Result<T, CallError> {
         let is_alive = |failed: &Failed| matches!(failed.failure.kind, CallErrorKind::Refused { .. });
         if answered.as_ref().map_or_else(is_alive, |_| true) {
             self.line.failures.store(0, Ordering::Relaxed);

@@ -328,3 +328,50 @@ async fn a_missing_secret_is_named_and_nothing_is_sent() {
     assert_eq!((error.kind, error.received), (CallErrorKind::Start, Received::No), "{error}");
     assert!(error.message.contains("CRM_TOKEN"), "{error}");
 }
+
+#[tokio::test]
+async fn a_call_that_becomes_a_task_is_asked_about_by_its_id() {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&polls);
+    let task = |status: &str| {
+        json!({
+            "taskId": "t-1", "status": status, "ttlMs": null, "pollIntervalMs": 100,
+            "createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z",
+        })
+    };
+    let address = serve(move |message, head| match message["method"].as_str().unwrap_or_default() {
+        "server/discover" => result(
+            message,
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private" }),
+        ),
+        "tools/call" => {
+            let capabilities = &message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+            assert!(capabilities["extensions"]["io.modelcontextprotocol/tasks"].is_object(), "{message}");
+            let mut made = task("working");
+            made["resultType"] = json!("task");
+            let body = json!({ "jsonrpc": "2.0", "id": message["id"], "result": made });
+            Some(Reply(200, "", "application/json", body.to_string()))
+        }
+        "tasks/get" => {
+            // Whoever stands in between finds the server that has the task.
+            assert!(head.to_ascii_lowercase().contains("mcp-name: t-1"), "{head}");
+            assert_eq!(message["params"]["_meta"]["segno/operation"], "op_1");
+            match seen.fetch_add(1, Ordering::Relaxed) {
+                0 => result(message, task("working")),
+                // A moment of trouble is no end of the task.
+                1 => Some(Reply(503, "", "text/plain", "busy".to_owned())),
+                _ => {
+                    let mut ended = task("completed");
+                    ended["result"] = json!({ "content": [{ "type": "text", "text": "found" }] });
+                    result(message, ended)
+                }
+            }
+        }
+        _ => Some(Reply(202, "", "text/plain", String::new())),
+    })
+    .await;
+    let server = server(address);
+    assert_eq!(look(&server).await.unwrap(), "found");
+    assert_eq!(polls.load(Ordering::Relaxed), 3);
+    server.close().await;
+}

@@ -31,6 +31,10 @@ pub enum CallErrorKind {
         /// Its code, such as -32602 for invalid parameters.
         code: i32,
     },
+    /// The server made the call a task and ended that before it was done.
+    Cancelled,
+    /// The server does not know the task (any more) that it made of the call, or does not tell of it.
+    TaskLost,
     /// The connection was lost, or was ended by its owner or by another call.
     Closed,
     /// No instance and no place among the calls at once became free in time.

@@ -7,10 +7,12 @@
 //! - [`tools`] lists what a server offers, page by page, within bounds: its own tools, and with them the [`Builtin`]
 //!   ones, by which an agent reads the server's resources and prompts.
 //! - [`call`] calls a tool, [`perform`] a built-in one. Both end with an [`Answer`].
+//! - [`call_or_task`] calls a tool of a server that may answer later: [`task()`] asks about the task that it made of the
+//!   call, [`answer_task`] answers what that wants to know, [`cancel_task`] ends it.
 //! - [`parse_line`] understands a line of JSON-RPC, [`Era`] and [`LearnedEra`] say which handshake a server knows.
 //!
 //! **Invariant:** nothing of what a server says is taken without a bound on its size, its number of pages or its form.
-//! No transport is here and no task.
+//! No transport is here, and nothing that runs by itself.
 
 mod ask;
 mod builtin;
@@ -22,6 +24,7 @@ mod line;
 mod output;
 mod patience;
 mod request;
+mod task;
 
 pub use ask::Ask;
 pub use builtin::{Builtin, perform};
@@ -31,4 +34,5 @@ pub use failure::{CallErrorKind, Failure, Received, printable, refusal};
 pub use line::{UNANSWERED_MAX, parse_line};
 pub use output::{Answer, Input, InputRequired, ToolOutput};
 pub use patience::Patience;
-pub use request::{call, client, meta};
+pub use request::{Called, call, call_or_task, client, meta};
+pub use task::{Task, TaskState, answer_task, cancel_task, is_unknown_task, task};

@@ -28,8 +28,9 @@ use crate::error::EngineError;
 use crate::handle::{GateInput, RunEvent};
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
+use crate::tasks::{Announcements, Line, Tasking};
 use crate::tool::{Invocation, Tool};
-use crate::tool_server::{Answered, Session, returned};
+use crate::tool_server::{Answered, Following, Session, returned};
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -53,6 +54,8 @@ pub(crate) struct RunContext {
     pub(crate) events: broadcast::Sender<RunEvent>,
     /// What tool servers were refused and no record says yet.
     pub(crate) denied: Mutex<Vec<(OperationId, Body)>>,
+    /// The tasks that attempts were told of and no record says yet.
+    pub(crate) tasked: Announcements,
     /// Read when it is first needed.
     pub(crate) heritage: OnceCell<Heritage>,
     /// The run above all others; read when it is first needed.
@@ -129,6 +132,8 @@ pub(crate) struct Attempt {
     pub(crate) tool: Option<ToolName>,
     /// What the caller says of the user, for what a declarative tool asks for; null else.
     pub(crate) user: Value,
+    /// What it has to do with a task of its server.
+    pub(crate) tasking: Tasking,
 }
 
 impl Attempt {
@@ -163,7 +168,7 @@ impl Attempt {
                 None => {
                     let (session, tool) = Box::pin(self.session(call)).await?;
                     // The session keeps the call's time; it starts an instance first where there is none.
-                    let limit = timeout.saturating_add(START_ALLOWANCE);
+                    let limit = session.longest(timeout).saturating_add(START_ALLOWANCE);
                     within(limit, Box::pin(self.call_server(&session, tool, call, timeout))).await
                 }
             },
@@ -370,7 +375,10 @@ impl Attempt {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let traceparent = self.context.traceparent(self.operation).await;
         let context = CallContext { operation: self.operation.to_string(), timeout, traceparent };
-        let answered = session.call(tool, arguments, call.input.clone(), context).await;
+        let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
+        let line = Line::new(&self.context, self.operation, self.attempt, server, &self.tasking);
+        let following = Following { task: self.tasking.known.clone(), owner: Some(Arc::new(line)) };
+        let answered = session.call(tool, arguments, call.input.clone(), context, following).await;
         let output = match answered {
             Ok(Answered::Done(answer)) => {
                 self.note_denials(call, &answer.denials);
@@ -379,7 +387,6 @@ impl Attempt {
             Ok(Answered::Asks(input)) => return Err(asks(input)),
             Err(error) => {
                 self.note_denials(call, &error.denials);
-                let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
                 let missing = match error.kind {
                     CallErrorKind::Unauthorized => session.missing(server).await,
                     _ => None,
@@ -419,15 +426,17 @@ fn no_answer(error: &CallError) -> AttemptError {
         CallErrorKind::Protocol => FailureCode::Protocol,
         CallErrorKind::Overloaded => FailureCode::Overloaded,
         CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
+        CallErrorKind::Cancelled => FailureCode::Cancelled,
         _ => FailureCode::Unavailable,
     };
-    // A refusal is an answer: the server said that it did not process the call. The same call again would be refused
-    // again.
-    let refused = matches!(
+    // A refusal is an answer: the server said that it did not process the call, or how it ended. The same call again
+    // would be refused again.
+    let answered = matches!(
         error.kind,
-        CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool | CallErrorKind::Unauthorized
+        CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool | CallErrorKind::Cancelled
     );
-    let received = if refused { Received::No } else { error.received };
+    let refused = answered || error.kind == CallErrorKind::Unauthorized;
+    let received = if answered { Received::No } else { error.received };
     let mut message = error.to_string();
     if !error.stderr.is_empty() {
         message.push_str("; it last wrote: ");

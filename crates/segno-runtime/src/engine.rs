@@ -26,6 +26,7 @@ use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
 use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
+use crate::tasks::Announcements;
 use crate::tool::{Tool, ToolDescription};
 
 /// Events that a slow reader may fall behind before it misses some.
@@ -451,6 +452,7 @@ impl Engine {
             scopes: ScopeResolver.resolve(&principal, scope),
             events,
             denied: Mutex::default(),
+            tasked: Announcements::default(),
             heritage: OnceCell::new(),
             root: OnceCell::new(),
         };

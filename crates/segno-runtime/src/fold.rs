@@ -13,6 +13,7 @@ use segno_core::{
 use segno_store::{Body, Record, Start, WaitingFor};
 
 use crate::progress::Progress;
+use crate::tasks::Tasks;
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
 pub(crate) struct Machine {
@@ -196,6 +197,8 @@ pub(crate) struct Fold {
     expected: VecDeque<Expected>,
     /// Operations of the current step that are recorded.
     pub(crate) progress: BTreeMap<OperationId, Progress>,
+    /// The tasks of those that have one at their server.
+    pub(crate) tasked: Tasks,
     /// The end, once the core came to it.
     pub(crate) ended: Option<End>,
     /// Whether the journal has recorded the end.
@@ -246,6 +249,7 @@ impl Fold {
             run,
             expected: VecDeque::new(),
             progress: requested.collect(),
+            tasked: Tasks::default(),
             ended: None,
             closed: false,
             modules: BTreeMap::new(),
@@ -306,6 +310,7 @@ impl Fold {
             }
             Body::Attempted { attempt, cause, start } => {
                 self.progress(record)?.attempted(record.at, *attempt, *cause, *start);
+                self.tasked.attempted(self.operation(record)?, *cause);
             }
             Body::Waiting { gate: Gate::Approval | Gate::Input } => {
                 self.progress(record)?;
@@ -315,6 +320,7 @@ impl Fold {
             } => {
                 self.progress(record)?.interpose(record.at);
                 let id = self.operation(record)?;
+                self.tasked.gated(id, gate);
                 self.take(record, Event::gated(record.at, id, gate.clone()))?;
             }
             Body::Answered { answer } => {
@@ -341,6 +347,11 @@ impl Fold {
             Body::Suspended { waiting_for, wake_at } => {
                 self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: *wake_at });
                 self.progress.values_mut().for_each(|progress| progress.pause(record.at));
+            }
+            Body::Tasked { task, .. } => {
+                if let Some(id) = record.operation.filter(|id| self.progress.contains_key(id)) {
+                    self.tasked.note(id, task.clone());
+                }
             }
             Body::Late { .. } | Body::Denied { .. } => {}
             Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
@@ -508,6 +519,7 @@ impl Fold {
         match self.machine.advance().map_err(|source| FoldError::Execution { run, source })? {
             Advance::Asked(operations) => {
                 self.progress.clear();
+                self.tasked.clear();
                 self.spent_ms.clear();
                 self.active_ms = active_ms;
                 self.expected = operations.into_iter().map(Expected::Request).collect();
@@ -578,6 +590,7 @@ pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
         | Body::Answered { .. }
         | Body::Late { .. }
         | Body::Denied { .. }
+        | Body::Tasked { .. }
         | Body::Signalled { .. }
         | Body::Forked { .. }
         | Body::Rebound { .. }

@@ -50,6 +50,7 @@ mod secret_source;
 mod server_config;
 mod servers;
 mod start;
+mod tasks;
 mod tool;
 mod tool_server;
 mod toolbox;

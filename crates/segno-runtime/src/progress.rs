@@ -76,6 +76,11 @@ impl Progress {
         self.lost = self.lost.saturating_add(u32::from(possibly_received));
     }
 
+    /// Another process goes on with the attempt that was under way: the time in between was not spent on it.
+    pub(crate) fn taken_up(&mut self, at: Timestamp) {
+        self.since = at.as_millis();
+    }
+
     /// A question came up that a person must answer before it goes on.
     pub(crate) fn interpose(&mut self, at: Timestamp) {
         self.pause(at);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use segno_core::{ToolInput, ToolName, ToolReturn, Violation};
-use segno_mcp::{Answer, Command, Endpoint, Grant, Input, InputRequired, Limits, OAuth, Reach, Values};
+use segno_mcp::{
+    Answer, Command, Endpoint, Grant, Input, InputRequired, Limits, OAuth, Reach, TaskOwner, Values,
+};
 use segno_net::{Client, Egress, Origin};
 use segno_sandbox::{CallContext, CallError, ToolDescription, ToolOutput};
 use segno_secrets::Secret;
@@ -40,6 +42,16 @@ pub(crate) enum Answered {
 pub(crate) enum Session {
     Module(segno_sandbox::Session),
     Remote(segno_mcp::Session),
+}
+
+/// What a call has to do with a task of its server. An instance of a module is thrown away at any time, and its tasks
+/// with it: modules are not told that tasks are taken.
+#[derive(Default)]
+pub(crate) struct Following {
+    /// The task that the call goes on with; without one the tool is called.
+    pub(crate) task: Option<String>,
+    /// Who is told of a task.
+    pub(crate) owner: Option<Arc<dyn TaskOwner>>,
 }
 
 impl ToolServer {
@@ -99,13 +111,14 @@ impl ToolServer {
 }
 
 impl Session {
-    /// Calls a tool, with the answers to what its server asked before.
+    /// Calls a tool, with the answers to what its server asked before; or goes on with the task of such a call.
     pub(crate) async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
         input: Option<ToolInput>,
         call: CallContext,
+        following: Following,
     ) -> Result<Answered, CallError> {
         match self {
             Self::Module(session) => session.call(tool, arguments, call).await.map(Answered::Done),
@@ -115,6 +128,7 @@ impl Session {
                     context.input = Input { answers: input.responses, request_state: input.request_state };
                 }
                 context.traceparent = call.traceparent;
+                (context.task, context.owner) = (following.task, following.owner);
                 match session.call(tool, arguments, context).await.map_err(call_error)? {
                     Answer::Done(output) => {
                         Ok(Answered::Done(segno_sandbox::Answer { output, denials: Vec::new() }))
@@ -122,6 +136,14 @@ impl Session {
                     Answer::InputRequired(input) => Ok(Answered::Asks(input)),
                 }
             }
+        }
+    }
+
+    /// The longest that a call of this patience may take here, once it is begun.
+    pub(crate) fn longest(&self, patience: Duration) -> Duration {
+        match self {
+            Self::Module(_) => patience,
+            Self::Remote(session) => session.limits().total_timeout.max(patience),
         }
     }
 
@@ -207,12 +229,12 @@ pub(crate) fn remote(
         tools: binding.tools.clone(),
         limits: Limits {
             call_timeout: limits.call_timeout,
+            total_timeout: limits.total_timeout,
             output: bytes(limits.output),
             stderr: bytes(limits.stderr),
             concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
             // Less than the engine allows for it, so that the server itself says that nothing was sent.
             start_timeout: START_TIMEOUT,
-            ..defaults
         },
         answers: None,
         asks: true,

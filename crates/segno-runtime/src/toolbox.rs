@@ -21,7 +21,7 @@ use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::tool::Invocation;
-use crate::tool_server::{Answered, returned};
+use crate::tool_server::{Answered, Following, returned};
 use crate::trial::{self, TrialOptions};
 
 /// A tool of the workspace: what it is, and who may use it.
@@ -502,7 +502,7 @@ impl Call<'_> {
         let context =
             CallContext { operation: operation.to_string(), timeout: options.timeout, traceparent: None };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let answered = session.call(tool, arguments, None, context).await;
+        let answered = session.call(tool, arguments, None, context, Following::default()).await;
         session.close().await;
         let output = match answered.map_err(|error| no_answer(describe(&error), error.received))? {
             Answered::Done(answer) => answer.output,

@@ -207,6 +207,12 @@ pub fn every_kind() -> Vec<NewRecord> {
             count: 2,
         }],
     };
+    let tasked = Body::Tasked {
+        attempt: 4,
+        server: "risk".into(),
+        task: "786512e2-9e0d".into(),
+        expires_at: Some(at(60_017)),
+    };
     let handed_off = Body::HandedOff {
         target: "closer".parse().unwrap(),
         run: run_id(8),
@@ -227,6 +233,7 @@ pub fn every_kind() -> Vec<NewRecord> {
             AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true },
             Start::Now,
         ),
+        NewRecord::of(at(17), operation, tasked),
         NewRecord::of(at(17), operation, denied),
         NewRecord::of(at(17), operation, resolved),
         NewRecord::new(at(18), Body::signalled(Signal::Deadline)),

@@ -78,6 +78,8 @@ pub(crate) const fn has_content(kind: RecordKind) -> bool {
         | RecordKind::HandedOff => true,
         // A guest may ask for an address that holds what it was given.
         RecordKind::Denied => true,
+        // An id is the server's word, and may hold anything.
+        RecordKind::Tasked => true,
         // A gate's reason is what a tool's failure said.
         RecordKind::Waiting => true,
         RecordKind::Requested | RecordKind::Attempted | RecordKind::Rebound => false,

@@ -110,6 +110,19 @@ pub enum Body {
         /// What it was refused, in order.
         denials: Vec<Denial>,
     },
+    /// A tool's server made a task of an attempt, and answers when it is asked about that. Whoever goes on with the run asks
+    /// about the same task, and the work is not begun twice. Replays skip it.
+    Tasked {
+        /// The attempt, from 1.
+        attempt: u32,
+        /// The server.
+        server: String,
+        /// The id of the task at the server, in the server's own words.
+        task: String,
+        /// When the server may have forgotten it, if it said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
+    },
     /// The operation has its outcome.
     Resolved {
         /// The outcome.
@@ -215,6 +228,7 @@ impl Body {
             Self::Waiting { .. } => RecordKind::Waiting,
             Self::Answered { .. } => RecordKind::Answered,
             Self::Denied { .. } => RecordKind::Denied,
+            Self::Tasked { .. } => RecordKind::Tasked,
             Self::Resolved { .. } => RecordKind::Resolved,
             Self::Late { .. } => RecordKind::Late,
             Self::Signalled { .. } => RecordKind::Signalled,
@@ -398,6 +412,8 @@ record_kinds! {
     HandedOff = 15, "handed_off";
     /// A tool's server wanted what it is not granted.
     Denied = 16, "denied";
+    /// A tool's server made a task of an attempt.
+    Tasked = 17, "tasked";
 }
 
 impl std::fmt::Display for RecordKind {

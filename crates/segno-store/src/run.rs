@@ -242,6 +242,7 @@ impl Progress {
                 | Body::Waiting { .. }
                 | Body::Answered { .. }
                 | Body::Denied { .. }
+                | Body::Tasked { .. }
                 | Body::Resolved { .. }
                 | Body::Signalled { .. }
                 | Body::Forked { .. }

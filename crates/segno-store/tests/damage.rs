@@ -128,9 +128,9 @@ async fn a_field_of_the_wrong_length_is_damage() {
 
 #[tokio::test]
 async fn a_deleted_record_is_damage_wherever_it_stood() {
-    for seq in [0, 1, 7, 17] {
+    for seq in [0, 1, 7, 18] {
         let victim = Victim::new().await;
-        assert_eq!(victim.records, 18);
+        assert_eq!(victim.records, 19);
         victim.change(&format!("DELETE FROM record WHERE key & 4294967295 = {seq}"));
         victim.expect(seq, Flaw::Missing).await;
     }
@@ -141,7 +141,7 @@ async fn records_that_were_all_deleted_are_damage() {
     let victim = Victim::new().await;
     victim.change("DELETE FROM record");
     victim.expect(0, Flaw::Missing).await;
-    assert_eq!(victim.damage(18).await.seq, 0);
+    assert_eq!(victim.damage(19).await.seq, 0);
 }
 
 #[tokio::test]
@@ -156,8 +156,8 @@ async fn two_records_that_changed_places_are_damage() {
 #[tokio::test]
 async fn a_record_after_the_end_is_damage() {
     let victim = Victim::new().await;
-    victim.change("INSERT INTO record SELECT key + 1, at, kind, form, operation, parent, body, checksum, link FROM record WHERE key & 4294967295 = 17");
-    victim.expect(18, Flaw::Unknown).await;
+    victim.change("INSERT INTO record SELECT key + 1, at, kind, form, operation, parent, body, checksum, link FROM record WHERE key & 4294967295 = 18");
+    victim.expect(19, Flaw::Unknown).await;
 }
 
 #[tokio::test]
@@ -175,8 +175,8 @@ async fn a_record_of_another_run_is_damage() {
 async fn a_run_that_ends_with_another_link_is_damage() {
     let victim = Victim::new().await;
     victim.change("UPDATE run SET head = x'000102030405060708090a0b0c0d0e0f'");
-    victim.expect(17, Flaw::Head).await;
-    assert_eq!(victim.damage(18).await.what, Flaw::Head);
+    victim.expect(18, Flaw::Head).await;
+    assert_eq!(victim.damage(19).await.what, Flaw::Head);
 }
 
 #[tokio::test]
@@ -546,12 +546,12 @@ async fn a_forged_outcome_verifies_so_that_only_a_replay_can_tell() {
         let Body::Resolved { outcome, .. } = body else { panic!("{body:?}") };
         *outcome = forged.clone();
     };
-    tamper(victim.store.path(), victim.run, 11, change).unwrap();
+    tamper(victim.store.path(), victim.run, 12, change).unwrap();
     let after = victim.store.read(victim.run, 0).await.unwrap();
-    assert_eq!(before[..11], after[..11]);
-    assert!(matches!(&after[11].body, Body::Resolved { outcome, .. } if *outcome == forged));
-    assert!(before[11..].iter().zip(&after[11..]).all(|(before, after)| before.link != after.link));
-    assert!(tamper(victim.store.path(), victim.run, 18, |_| ()).is_err());
+    assert_eq!(before[..12], after[..12]);
+    assert!(matches!(&after[12].body, Body::Resolved { outcome, .. } if *outcome == forged));
+    assert!(before[12..].iter().zip(&after[12..]).all(|(before, after)| before.link != after.link));
+    assert!(tamper(victim.store.path(), victim.run, 19, |_| ()).is_err());
     assert!(tamper(victim.store.path(), run_id(5), 0, |_| ()).is_err());
 }
 

@@ -135,7 +135,7 @@ async fn a_journal_of_version_1_is_migrated_and_read() {
     // The second time there is nothing left to migrate.
     let path = store.path().to_owned();
     drop(store);
-    assert_eq!(SqliteStore::open(path).unwrap().read(run_id(1), 0).await.unwrap().len(), 34);
+    assert_eq!(SqliteStore::open(path).unwrap().read(run_id(1), 0).await.unwrap().len(), 35);
 }
 
 #[tokio::test]

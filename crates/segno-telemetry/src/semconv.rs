@@ -174,6 +174,8 @@ names! {
     EVENT_WAITING = "segno.waiting";
     /// A tool's server wanted what it is not granted.
     EVENT_DENIED = "segno.denied";
+    /// A tool's server made a task of an attempt.
+    EVENT_TASKED = "segno.tasked";
     /// Somebody answered at a gate.
     EVENT_ANSWERED = "segno.answered";
     /// The run received a signal.

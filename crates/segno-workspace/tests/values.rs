@@ -68,6 +68,7 @@ fn every_key_of_the_settings_arrives() {
         ServerLimits {
             memory: 32 << 20,
             call_timeout: Duration::from_millis(250),
+            total_timeout: Duration::from_secs(600),
             output: 64 << 10,
             stderr: 512,
             concurrency: Some(4),

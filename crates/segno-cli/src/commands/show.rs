@@ -1,6 +1,6 @@
 //! `segno show`: what happened in a run, what the agent knew, and why.
 
-use segno_core::{Request, RunId, Signal};
+use segno_core::{OperationId, Request, RunId, Signal};
 use segno_runtime::{Engine, Inspection, OperationView, StepView};
 use segno_store::Body;
 
@@ -31,7 +31,7 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
     }
     header(&inspection, output);
     for view in inspection.steps.iter().filter(|view| args.step.is_none_or(|step| view.step == step)) {
-        step(view, output);
+        step(view, &inspection, output);
     }
     if args.step.is_none() {
         end(&inspection, output);
@@ -51,7 +51,7 @@ pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>)
     let inspection = engine.inspect(run, None).await?;
     let output = &mut *context.output;
     header(&inspection, output);
-    inspection.steps.iter().for_each(|view| step(view, output));
+    inspection.steps.iter().for_each(|view| step(view, &inspection, output));
     end(&inspection, output);
     Ok(())
 }
@@ -85,7 +85,7 @@ fn header(inspection: &Inspection, output: &mut Output) {
     }
 }
 
-fn step(view: &StepView, output: &mut Output) {
+fn step(view: &StepView, inspection: &Inspection, output: &mut Output) {
     // Before the first step and after the last nothing is asked for; then the decisions speak alone.
     if view.decisions.is_empty() && view.operations.is_empty() {
         return;
@@ -110,12 +110,27 @@ fn step(view: &StepView, output: &mut Output) {
         // What a declarative tool asks for is a part of it.
         let word = if parent.is_some() { "part" } else { "ask " };
         output.stdout.line(format_args!("  {word} {}  {id}", brief(&asked, room)));
+        if let Some(task) = task_line(*operation, inspection) {
+            output.stdout.line(format_args!("  task {}", brief(&task, width.saturating_sub(7))));
+        }
         let came = outcome.as_ref().map_or_else(
             || "nothing yet".to_owned(),
             |outcome| outcome_line(outcome, width.saturating_sub(7)),
         );
         output.stdout.line(format_args!("  got  {came}"));
     }
+}
+
+/// What the journal says of the task that a tool's server made of an operation: of the last one, where there were several.
+fn task_line(operation: OperationId, inspection: &Inspection) -> Option<String> {
+    let mut records = inspection.records.iter().rev().filter(|record| record.operation == Some(operation));
+    records.find_map(|record| match &record.body {
+        Body::Tasked { server, task, expires_at, .. } => {
+            let until = expires_at.map(|at| format!(", kept until {}", time(at)));
+            Some(format!("`{task}` at `{server}`{}", until.unwrap_or_default()))
+        }
+        _ => None,
+    })
 }
 
 /// What a request says beyond its label.

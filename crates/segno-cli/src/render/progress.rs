@@ -111,6 +111,10 @@ impl Progress {
                 let line = format!("`{}` was refused {}", harmless(server), words.join(", "));
                 (brief(&line, room(output)), Some(Style::Yellow))
             }
+            Body::Tasked { server, task, .. } => {
+                let line = format!("`{}` works on it as task `{}`", harmless(server), harmless(task));
+                (brief(&line, room(output)), None)
+            }
             Body::Answered { .. } => ("answered".to_owned(), None),
             Body::Started(_)
             | Body::Requested { .. }

@@ -26,6 +26,7 @@ mod show;
 mod store;
 mod support;
 mod suspend;
+mod tasks;
 mod telemetry;
 mod tools;
 mod trial;

@@ -17,6 +17,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::tasks::Tasks;
+
+mod tasks;
+
 fn main() {
     let mode = std::env::args().nth(1).unwrap();
     match mode.as_str() {
@@ -28,7 +32,7 @@ fn main() {
         "host" => host(),
         _ => {}
     }
-    let mut server = Server { mode, changed: false, listener: None };
+    let mut server = Server { mode, changed: false, listener: None, tasks: Tasks::default() };
     let mut waiting = None;
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -63,6 +67,8 @@ struct Server {
     changed: bool,
     /// The request that wants to be told of changes.
     listener: Option<Value>,
+    /// The calls that were made tasks.
+    tasks: Tasks,
 }
 
 impl Server {
@@ -116,6 +122,24 @@ impl Server {
                     result["nextCursor"] = json!("two");
                 }
                 answer(id, result);
+            }
+            "tools/call" if params["name"] == "task" => {
+                let capabilities = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+                assert!(capabilities["extensions"]["io.modelcontextprotocol/tasks"].is_object(), "{params}");
+                answer(id, self.tasks.begin(&params["arguments"]));
+            }
+            method @ ("tasks/get" | "tasks/update" | "tasks/cancel") if is_modern => {
+                match self.tasks.request(method, params) {
+                    Some(Value::Null) => {
+                        let error = json!({ "code": -32603, "message": "try later" });
+                        send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+                    }
+                    Some(result) => answer(id, result),
+                    None => {
+                        let error = json!({ "code": -32602, "message": "unknown task" });
+                        send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+                    }
+                }
             }
             "tools/call" => self.call(id, params, waiting),
             "resources/list" if params["cursor"].is_null() => answer(

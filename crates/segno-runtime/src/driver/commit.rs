@@ -146,6 +146,7 @@ impl Driver {
             return;
         }
         let fresh = self.queue.is_empty()
+            && self.tasked.is_empty()
             && state.pending().iter().all(|pending| {
                 let first = |one: &Progress| one.started && one.attempts == 1;
                 let started = self.progress.get(&pending.operation.id).is_some_and(first);

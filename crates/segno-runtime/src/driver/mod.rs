@@ -8,6 +8,7 @@ mod admit;
 mod commit;
 mod perform;
 mod request;
+mod tasks;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,7 +35,9 @@ use crate::policy;
 use crate::policy::{AttemptError, Situation};
 use crate::progress::Progress;
 use crate::start::{Successor, child_run};
+use crate::tasks::{Tasks, Written};
 
+use self::tasks::{Release, Wished};
 pub(crate) use self::wait::waiting;
 
 /// Steps between snapshots: a resume folds at most so many.
@@ -55,6 +58,14 @@ pub(crate) struct Driver {
     schemas: Schemas,
     machine: Machine,
     progress: BTreeMap<OperationId, Progress>,
+    /// The tasks that open operations have at their servers.
+    tasked: Tasks,
+    /// Attempts that go on when the next commit has written their tasks down.
+    announced: Vec<Written>,
+    /// What is to become of the tasks of attempts under way.
+    wishes: BTreeMap<OperationId, Wished>,
+    /// Tasks to be ended at their servers after the next commit.
+    releasing: Vec<Release>,
     /// Records of the next commit.
     outbox: Vec<NewRecord>,
     /// Messages that the next commit answers.
@@ -167,6 +178,8 @@ enum Input {
     Paused { operation: OperationId, paused: Paused },
     /// A child run cannot be performed here now.
     Trouble(EngineError),
+    /// An attempt was told of a task.
+    Tasked,
     /// Messages of other processes.
     Inbox(Vec<(u64, Message)>),
     /// It is time to look for such.
@@ -200,6 +213,10 @@ impl Driver {
             watches,
             schemas,
             progress: fold.progress,
+            tasked: fold.tasked,
+            announced: Vec::new(),
+            wishes: BTreeMap::new(),
+            releasing: Vec::new(),
             outbox: Vec::new(),
             consumed: Vec::new(),
             starting: Vec::new(),
@@ -256,6 +273,13 @@ impl Driver {
                 self.starting.push((operation.id, progress.attempts.max(1)));
                 continue;
             }
+            if progress.started && self.tasked.get(operation.id).is_some() {
+                // Its server works on it: the same attempt goes on.
+                let at = self.now();
+                self.progress.entry(operation.id).or_default().taken_up(at);
+                self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
             if !progress.started && !progress.doubtful && operation.gate == GateState::Answered {
                 self.queue.push_back((operation.id, AttemptCause::Answered));
                 continue;
@@ -295,8 +319,13 @@ impl Driver {
     pub(crate) fn answer(&mut self, operation: OperationId, mut answer: Answer) -> Result<(), RunFailure> {
         self.context.bindings.secrets().scrub_answer(&mut answer);
         let at = self.now();
+        let task = self.idle_task(operation);
         self.outbox.push(NewRecord::of(at, operation, Body::Answered { answer: answer.clone() }));
         self.resume(Event::answer(at, operation, answer))?;
+        if let Some(task) = task.filter(|_| !self.is_missing(operation)) {
+            // A no is the outcome, and nobody waits for the task any more.
+            self.release(task, false);
+        }
         if let Some(progress) = self.progress.get_mut(&operation) {
             progress.settled();
         }
@@ -338,6 +367,7 @@ impl Driver {
                         || !self.outbox.is_empty()
                         || !self.consumed.is_empty()
                         || !self.starting.is_empty()
+                        || !self.releasing.is_empty()
                         || self.told
                         || self.wake()
                     {
@@ -395,12 +425,20 @@ impl Driver {
         self.queue.clear();
         let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
         self.orphans = children.map(|operation| child_run(operation.id)).collect();
+        let idle: Vec<Operation> =
+            self.missing().filter_map(|operation| self.idle_task(operation.id)).collect();
+        // Its server will say what became of it.
+        for operation in idle {
+            self.release(operation, true);
+        }
+        let released: BTreeSet<OperationId> = self.released();
         let in_doubt: Vec<OperationId> = self
             .missing()
             .filter(|operation| {
                 !is_free(operation.terms.class) && operation.terms.class != EffectClass::Composite
             })
             .map(|operation| operation.id)
+            .filter(|id| !released.contains(id))
             // One that was put off after an attempt in doubt is in doubt still.
             .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started || progress.doubtful))
             .filter(|id| {
@@ -442,6 +480,7 @@ impl Driver {
         match self.machine.advance().map_err(|error| self.defect(&error.to_string()))? {
             Advance::Asked(operations) => {
                 self.progress.clear();
+                self.tasked.clear();
                 self.queue.clear();
                 self.paused.clear();
                 self.given_up.clear();

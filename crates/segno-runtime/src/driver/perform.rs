@@ -16,11 +16,14 @@ use crate::children::{Below, Within};
 use crate::error::RunFailure;
 use crate::handle::Stop;
 use crate::policy::AttemptError;
+use crate::tasks::Tasking;
 use crate::{children, policy};
 
 impl Driver {
-    /// Starts what the last commit announced.
+    /// Starts what the last commit announced, and lets go on what waited for it.
     pub(super) fn launch(&mut self) {
+        self.acknowledge();
+        self.end_released();
         for (id, attempt) in std::mem::take(&mut self.starting) {
             let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
                 continue;
@@ -62,7 +65,8 @@ impl Driver {
                 | Request::ApiCall(_)
                 | Request::Email(_)
                 | Request::Input(_) => {
-                    let task = self.task(&operation, attempt);
+                    let tasking = self.tasking(id);
+                    let task = self.task(&operation, attempt, tasking);
                     let free = is_free(operation.terms.class);
                     let permit = self.permits.remove(&id);
                     self.spawn(Running::busy(id, attempt, free), async move {
@@ -77,7 +81,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn task(&self, operation: &Operation, attempt: u32) -> Attempt {
+    pub(super) fn task(&self, operation: &Operation, attempt: u32, tasking: Tasking) -> Attempt {
         let state = self.machine.state();
         Attempt {
             context: Arc::clone(&self.context),
@@ -88,6 +92,7 @@ impl Driver {
             terms: operation.terms,
             request: operation.request.clone(),
             tool: self.tool_above(operation.id),
+            tasking,
             user: match &operation.request {
                 Request::ApiCall(_) | Request::Email(_) => state.request().user.clone(),
                 _ => Value::Null,
@@ -127,10 +132,22 @@ impl Driver {
         self.running.insert(abort.id(), running(abort));
     }
 
-    /// Gives up what may be given up: pauses, and attempts that may be repeated.
+    /// Gives up what may be given up: pauses, and attempts that may be repeated. The task of an attempt goes on at its server
+    /// until the run goes on; after its end it is cancelled there, which the attempt waits for.
     pub(super) fn give_up(&self) {
-        for running in self.running.values().filter(|running| running.free || running.pause.is_some()) {
-            running.abort.abort();
+        let has_ended = self.ended.is_some();
+        for running in self.running.values() {
+            let is_task = running.pause.is_none() && self.tasked.get(running.operation).is_some();
+            let ends = match is_task {
+                true => !has_ended,
+                false => running.free || running.pause.is_some(),
+            };
+            if ends {
+                running.abort.abort();
+            }
+        }
+        if has_ended {
+            self.unwish_all();
         }
         // Child runs let go by themselves.
         self.below.send_replace(if self.ended.is_some() { Stop::Cancel } else { Stop::Interrupt });
@@ -151,6 +168,7 @@ impl Driver {
                 Err(if *stop == Stop::Cancel { Input::Cancelled } else { Input::Interrupted })
             }
             () = tokio::time::sleep(left), if may_stop && !idle => Err(Input::Deadline),
+            () = self.context.tasked.news() => Err(Input::Tasked),
             () = tokio::time::sleep_until(self.next_look), if goes => Err(Input::Look),
         };
         if idle {
@@ -187,7 +205,10 @@ impl Driver {
                 if error.is_cancelled() {
                     return match pause {
                         Some(cause) => Input::Due { operation, attempt, cause },
-                        None => Input::GivenUp,
+                        None => {
+                            self.was_given_up(operation);
+                            Input::GivenUp
+                        }
                     };
                 }
                 let message = format!("the tool panicked: {}", words_of(error));
@@ -206,6 +227,11 @@ impl Driver {
 
     pub(super) fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
         self.record_denials();
+        self.record_tasks();
+        let given_up = match &input {
+            Input::Attempted { operation, .. } => self.was_given_up(*operation),
+            _ => None,
+        };
         match input {
             // Its answer was on the way to this loop, and it has that for its outcome.
             Input::Attempted { operation, .. } if self.given_up.contains(&operation) => Ok(()),
@@ -227,6 +253,9 @@ impl Driver {
             // Somebody has settled it meanwhile.
             Input::Attempted { operation, .. } if !self.is_missing(operation) => Ok(()),
             Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
+            Input::Attempted { operation, result: Err(error), .. } if given_up.is_some() => {
+                self.given_up_task(operation, given_up.unwrap_or_default(), error)
+            }
             Input::Attempted { operation, attempt, result: Err(error) } => {
                 self.unanswered(operation, attempt, None, error)
             }
@@ -290,7 +319,7 @@ impl Driver {
                 Ok(())
             }
             Input::Cancelled => self.cancel(),
-            Input::Look | Input::GivenUp => Ok(()),
+            Input::Look | Input::GivenUp | Input::Tasked => Ok(()),
             Input::Interrupted => {
                 self.stopping = true;
                 Ok(())

@@ -135,6 +135,7 @@ impl Driver {
         let start = if self.stopping { Start::Deferred } else { Start::Now };
         self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start }));
         self.progress.entry(operation).or_default().attempted(at, attempt, cause, start);
+        self.tasked.attempted(operation, cause);
         match start {
             Start::Now => self.starting.push((operation, attempt)),
             Start::Deferred => drop(self.permits.remove(&operation)),
@@ -191,6 +192,7 @@ impl Driver {
         self.context.bindings.secrets().scrub_gate(&mut gate);
         let at = self.now();
         self.progress.entry(operation).or_default().interpose(at);
+        self.tasked.gated(operation, &gate);
         self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
         self.resume(Event::gated(at, operation, gate))
     }

@@ -181,6 +181,7 @@ impl Driver {
         let parts = self.parts(operations);
         for id in &parts {
             let Some(operation) = self.missing().find(|operation| operation.id == *id) else { continue };
+            let operation = operation.clone();
             let progress = self.progress.get(id).copied().unwrap_or_default();
             match (&operation.gate, &operation.request) {
                 (
@@ -206,6 +207,7 @@ impl Driver {
                         Input::ChildEnded { operation, attempt }
                     });
                 }
+                (GateState::Open | GateState::Answered, _) if self.give_up_task(*id, reason) => {}
                 (GateState::Open | GateState::Answered, _) => {
                     let mut running = self.running.values().filter(|running| running.operation == *id);
                     let pausing = |running: &Running| running.pause.is_some() && !running.may_be_lost();
@@ -224,6 +226,9 @@ impl Driver {
                     let words = reason.map_or(String::new(), |reason| format!(": {reason}"));
                     let message = format!("it was given up{words}");
                     let failure = Failure::new(FailureCode::Cancelled, message);
+                    if let Some(task) = self.idle_task(*id) {
+                        self.release(task, false);
+                    }
                     self.record_outcome(*id, Outcome::Failed(failure))?;
                 }
             }

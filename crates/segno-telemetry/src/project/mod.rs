@@ -305,6 +305,11 @@ impl State {
                     open.denied(shared, at, server, denials);
                 }
             }
+            Body::Tasked { attempt, server, .. } => {
+                if let Some((open, _)) = self.open(entry) {
+                    open.tasked(at, *attempt, server);
+                }
+            }
             Body::Answered { answer } => {
                 let outcome = answer.outcome();
                 if let Some((open, shared)) = self.open(entry) {

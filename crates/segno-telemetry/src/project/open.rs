@@ -149,6 +149,12 @@ impl Open {
         }
     }
 
+    /// A tool's server made a task of the attempt. Its id is the server's word, and stays in the journal.
+    pub(super) fn tasked(&mut self, at: Timestamp, attempt: u32, server: &str) {
+        let attributes = vec![(name::SEGNO_SERVER, server.into()), (name::SEGNO_ATTEMPT, attempt.into())];
+        self.event(at, name::EVENT_TASKED, attributes);
+    }
+
     /// Takes an answer at a gate.
     pub(super) fn answered(&mut self, shared: &Shared, at: Timestamp, answer: &Answer) {
         let (answer, by, reason, edited) = match answer {

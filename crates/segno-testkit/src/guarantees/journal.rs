@@ -259,7 +259,11 @@ impl Guarantees {
             return Err("a start is the first record, and no other".into());
         }
         match &record.body {
-            Body::Started(_) | Body::Rebound { .. } | Body::Forked { .. } | Body::Denied { .. } => Ok(()),
+            Body::Started(_)
+            | Body::Rebound { .. }
+            | Body::Forked { .. }
+            | Body::Denied { .. }
+            | Body::Tasked { .. } => Ok(()),
             Body::Signalled { .. } => {
                 line.signalled = true;
                 Ok(())

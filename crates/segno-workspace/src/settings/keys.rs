@@ -394,6 +394,12 @@ static LIMITS: Shape = Shape::new(
     &[
         Key::new("memory", Form::Size, "The most linear memory; `64MiB` by default."),
         Key::new("call_timeout", Form::Duration, "The longest that one call may take; `5s` by default."),
+        Key::new(
+            "total_timeout",
+            Form::Duration,
+            "The longest that one call may take as long as there is word of its progress, and a task that the server \
+             makes of it; `10m` by default. Of servers with `command` or `url`.",
+        ),
         Key::new("output", Form::Size, "The most bytes of one answer; `1MiB` by default."),
         Key::new("stderr", Form::Size, "What is kept of its standard error; `64KiB` by default."),
         Key::new(

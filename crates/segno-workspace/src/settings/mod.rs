@@ -322,6 +322,9 @@ pub struct ServerLimits {
     pub memory: u64,
     /// The longest that one call may take. 5 seconds by default: a tool without network that takes longer is stuck.
     pub call_timeout: Duration,
+    /// The longest that one call may take as long as there is word of its progress, and a task that the server makes of it.
+    /// 10 minutes by default. Of servers that are no modules.
+    pub total_timeout: Duration,
     /// Bytes of one answer. 1 MiB by default: more does not belong into a model's context.
     pub output: u64,
     /// Bytes kept of what the server wrote last to standard error. 64 KiB by default.
@@ -343,6 +346,7 @@ impl Default for ServerLimits {
         Self {
             memory: 64 << 20,
             call_timeout: Duration::from_secs(5),
+            total_timeout: Duration::from_secs(600),
             output: 1 << 20,
             stderr: 64 << 10,
             concurrency: None,

@@ -65,6 +65,17 @@ pub(super) fn read(kind: &str, section: &Section<'_>, paths: &Paths<'_>) -> Opti
 pub(super) fn limits(limits: &ServerLimits, section: Option<&Section<'_>>) -> ServerLimits {
     let is_given = section.is_some_and(|section| section.has("call_timeout"));
     let call_timeout = if is_given { limits.call_timeout } else { REMOTE_CALL_TIMEOUT };
+    if let Some(section) = section
+        && section.has("total_timeout")
+        && limits.total_timeout < call_timeout
+        && let Some(span) = section.key_span("total_timeout")
+    {
+        section
+            .report
+            .error(Code::InvalidValue, span, "`total_timeout` is shorter than `call_timeout`")
+            .label(format!("a call may go {call_timeout:?} without a word"))
+            .help("make `total_timeout` longer, or `call_timeout` shorter");
+    }
     ServerLimits { call_timeout, ..limits.clone() }
 }
 

@@ -53,6 +53,12 @@ fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) ->
     let permissions = section.section_as("permissions", &format!("`[servers.{name}.permissions]`"));
     let limits = section.section_as("limits", &format!("`[servers.{name}.limits]`"));
     let is_module = kind == "wasm";
+    if is_module && let Some(span) = limits.as_ref().and_then(|limits| limits.key_span("total_timeout")) {
+        paths
+            .report
+            .error(Code::InvalidValue, span, "`total_timeout` belongs to a server with `command` or `url`")
+            .help("a call of a module takes at most `call_timeout`: take `total_timeout` out");
+    }
     let remote = if is_module { None } else { Some(remote::read(kind, &section, paths)?) };
     let given = limits.as_ref().map(self::limits).unwrap_or_default();
     let given = if is_module { given } else { remote::limits(&given, limits.as_ref()) };
@@ -95,6 +101,7 @@ fn limits(section: &Section<'_>) -> ServerLimits {
     ServerLimits {
         memory: section.size("memory").unwrap_or(defaults.memory),
         call_timeout: section.duration("call_timeout").unwrap_or(defaults.call_timeout),
+        total_timeout: section.duration("total_timeout").unwrap_or(defaults.total_timeout),
         output: section.size("output").unwrap_or(defaults.output),
         stderr: section.size("stderr").unwrap_or(defaults.stderr),
         concurrency: section.integer("concurrency"),
