@@ -7,7 +7,7 @@ const NARROWEST: usize = 8;
 
 /// Rows under a head, each column as wide as its widest cell, two spaces between them; the last column is not padded.
 ///
-/// Where the lines would be wider than `width`, the widest columns give way.
+/// Where the lines would be wider than `width`, the widest columns give way; the first one, which tells the rows apart, last.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]], width: usize) -> Vec<String> {
     // No cell matters beyond the width, and none may break its line.
     let cell = |text: &String| brief(text, width);
@@ -34,11 +34,13 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]], width
         .collect()
 }
 
-/// Takes columns from the widest until all of them fit, or none can give more.
+/// Takes from the widest columns until all of them fit, or none can give more; from the first one only then.
 fn fit(widths: &mut [usize], room: usize) {
     while widths.iter().sum::<usize>() > room {
-        match widths.iter_mut().max() {
+        let Some((first, others)) = widths.split_first_mut() else { return };
+        match others.iter_mut().max() {
             Some(widest) if *widest > NARROWEST => *widest -= 1,
+            Some(_) | None if *first > NARROWEST => *first -= 1,
             Some(_) | None => return,
         }
     }
@@ -52,6 +54,16 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["日本".to_owned(), "1".to_owned()], ["a".to_owned(), "22".to_owned()]];
         assert_eq!(table(["NAME", "N"], &rows, 80), ["NAME  N", "日本  1", "a     22"]);
+    }
+
+    #[test]
+    fn what_tells_rows_apart_gives_way_last() {
+        let row = |tool: &str| [format!("google_calendar.{tool}"), tool.to_owned(), "Says it".to_owned()];
+        let rows = [row("check_availability"), row("create_event")];
+        let fitted = table(["NAME", "MODELS SEE", "DESCRIPTION"], &rows, 56);
+        assert_eq!(fitted[1], "google_calendar.check_availability  check_av…  Says it");
+        assert!(fitted.iter().all(|line| text::width(line) <= 56), "{fitted:?}");
+        assert!(table(["NAME", "MODELS SEE"], &[["x".repeat(50), String::new()]], 30)[1].ends_with('…'));
     }
 
     #[test]
