@@ -45,7 +45,7 @@ impl Driver {
                     let (context, call) = (Arc::clone(&self.context), Arc::clone(call));
                     let (state, stop) = (self.machine.state(), self.below.subscribe());
                     let within =
-                        Within { ask_effects: state.asks_effects(), context: state.session().clone() };
+                        Within { ask_effects: state.asks_effects(), context: state.session().clone().own() };
                     self.spawn(Running::busy(id, attempt, false), async move {
                         match children::perform(context, id, call, within, stop).await {
                             Below::Done(result) => Input::Attempted { operation: id, attempt, result },
