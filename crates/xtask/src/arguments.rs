@@ -13,8 +13,8 @@ The project's own chores.
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  run <ARGUMENTS…>     Build everything the demo needs, then `segno run <ARGUMENTS…>`
-  segno <ARGUMENTS…>   The same for any other `segno` command
+  run <ARGUMENTS…>     Build everything the demo needs, then `dalsegno run <ARGUMENTS…>`
+  dalsegno <ARGUMENTS…>   The same for any other `dalsegno` command
   test                 Everything a commit has to pass: fmt, guests, clippy, test, doc, doors
     --only <STAGES>    Only these, separated by commas, in the same order
   lint                 fmt and clippy
@@ -41,8 +41,8 @@ Missing targets and components are added with rustup. The tool servers are a Car
 /// One command with its arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// Build, then become `segno` with these arguments.
-    Segno(Vec<OsString>),
+    /// Build, then become `dalsegno` with these arguments.
+    Dalsegno(Vec<OsString>),
     /// Run these stages.
     Test(Vec<Stage>),
     /// Run the stages that only read the sources.
@@ -82,9 +82,9 @@ impl Verb {
         let plain = match name.to_str() {
             Some("run") => {
                 arguments.insert(0, name);
-                return Ok(Self::Segno(arguments));
+                return Ok(Self::Dalsegno(arguments));
             }
-            Some("segno") => return Ok(Self::Segno(arguments)),
+            Some("dalsegno") => return Ok(Self::Dalsegno(arguments)),
             Some("bench") => return Ok(Self::Bench(arguments)),
             Some("sim") => return Ok(Self::Simulation("sim", arguments)),
             Some("soak") => return Ok(Self::Soak(arguments)),
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn run_hands_its_name_and_its_arguments_to_segno() {
+    fn run_hands_its_name_and_its_arguments_to_dalsegno() {
         let expected = ["run", "triage", "disk full", "--help"].map(OsString::from).to_vec();
-        assert_eq!(parse(&["run", "triage", "disk full", "--help"]), Ok(Verb::Segno(expected)));
-        assert_eq!(parse(&["segno", "check"]), Ok(Verb::Segno(vec!["check".into()])));
+        assert_eq!(parse(&["run", "triage", "disk full", "--help"]), Ok(Verb::Dalsegno(expected)));
+        assert_eq!(parse(&["dalsegno", "check"]), Ok(Verb::Dalsegno(vec!["check".into()])));
     }
 
     #[test]

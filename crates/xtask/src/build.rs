@@ -1,4 +1,4 @@
-//! What has to be there before anything runs: the tool servers and the `segno` binary.
+//! What has to be there before anything runs: the tool servers and the `dalsegno` binary.
 
 use std::env;
 use std::path::PathBuf;
@@ -29,20 +29,20 @@ pub(crate) fn guests() -> anyhow::Result<()> {
     )
 }
 
-/// Builds the `segno` binary as the tests do, and returns where it lies.
+/// Builds the `dalsegno` binary as the tests do, and returns where it lies.
 ///
 /// # Errors
 /// The build failed.
-pub(crate) fn segno() -> anyhow::Result<PathBuf> {
-    eprintln!("building segno …");
+pub(crate) fn dalsegno() -> anyhow::Result<PathBuf> {
+    eprintln!("building dalsegno …");
     // Cargo unites the features of what it is asked to build, and only a test target brings in those that the tests
     // need (tokio's test clock). With the whole workspace and one test target the features are the ones
     // of `cargo test --workspace`, so that neither command compiles a dependency again for the other.
-    perform(cargo().args(["build", "--locked", "--workspace", "--bin", "segno", "--test", "doors"]))?;
+    perform(cargo().args(["build", "--locked", "--workspace", "--bin", "dalsegno", "--test", "doors"]))?;
     // This program was built with the same profile, so the two lie side by side wherever the target folder is.
     let binary = env::current_exe()
         .context("this program does not know where it lies")?
-        .with_file_name(format!("segno{}", env::consts::EXE_SUFFIX));
+        .with_file_name(format!("dalsegno{}", env::consts::EXE_SUFFIX));
     ensure!(binary.is_file(), "cargo built no `{}`: start this program with `cargo xtask`", binary.display());
     Ok(binary)
 }

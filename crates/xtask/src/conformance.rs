@@ -42,7 +42,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let node = packages::node(&folder)?;
     packages::npm(&folder, &node)?;
     let python = packages::python(&folder)?;
-    // The features of the whole workspace, so that nothing is compiled again: see `build::segno`.
+    // The features of the whole workspace, so that nothing is compiled again: see `build::dalsegno`.
     perform(cargo().args(["build", "--locked", "--quiet", "--workspace", "--test", "doors"]).args([
         "--example",
         "conformance",
@@ -61,7 +61,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     };
     for revision in REVISIONS {
         println!("\nconformance, requirements of {revision}:");
-        let expected = root().join(format!("crates/segno-mcp/tests/conformance/{revision}.yaml"));
+        let expected = root().join(format!("crates/dalsegno-mcp/tests/conformance/{revision}.yaml"));
         let mut suite = node.command();
         suite
             .arg(modules.join("@modelcontextprotocol/conformance/dist/index.js"))
@@ -84,7 +84,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         check(server, perform(&mut started));
     }
 
-    let script = root().join("crates/segno-mcp/tests/conformance/server.py");
+    let script = root().join("crates/dalsegno-mcp/tests/conformance/server.py");
     println!("\nthe Python SDK's server, over stdio:");
     let mut started = command(examples.join("reference"));
     started.args(CALL).arg("python3").arg(&script).env("PYTHONPATH", &python);
@@ -112,7 +112,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// Builds a guest for this machine, and has the Python SDK's client call it.
 fn client(python: &Path) -> anyhow::Result<()> {
     perform(cargo().args(["build", "--locked", "--quiet", "-p", "risk"]).args(GUESTS).args(GUEST_FOLDER))?;
-    let script = root().join("crates/segno-mcp/tests/conformance/client.py");
+    let script = root().join("crates/dalsegno-mcp/tests/conformance/client.py");
     let mut client = command("python3");
     client.arg(script).args(["score", r#"{"text":"the database is down"}"#, "level"]);
     client.arg(root().join("tool-servers/target/debug/risk")).env("PYTHONPATH", python);

@@ -6,7 +6,7 @@ use crate::process::{cargo, perform};
 use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, ensure_target};
 
 /// Chooses the crates that decide and never act.
-const PURE: [&str; 6] = ["-p", "segno-core", "-p", "segno-expr", "-p", "segno-tools"];
+const PURE: [&str; 6] = ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "dalsegno-tools"];
 
 /// Tries every door.
 ///

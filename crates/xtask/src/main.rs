@@ -38,9 +38,9 @@ fn main() -> ExitCode {
 /// Does what the arguments ask for.
 fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
     match Verb::parse(arguments)? {
-        Verb::Segno(arguments) => {
+        Verb::Dalsegno(arguments) => {
             build::guests()?;
-            let binary = build::segno()?;
+            let binary = build::dalsegno()?;
             return process::become_command(process::command(binary).args(arguments));
         }
         Verb::Test(stages) => stage::run_all(&stages)?,
@@ -55,7 +55,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             perform(cargo().args(["bench", "--locked", "--workspace", "--bench", "step"]).args(arguments))?;
             // The durable turn, beside the floor of this disk: what a user can measure as well.
             for load in [["--turns", "10000", "--runs", "1"], ["--turns", "500", "--runs", "100"]] {
-                let bench = ["run", "--release", "--locked", "--quiet", "--bin", "segno", "--", "bench"];
+                let bench = ["run", "--release", "--locked", "--quiet", "--bin", "dalsegno", "--", "bench"];
                 perform(cargo().args(bench).args(load))?;
             }
         }

@@ -16,7 +16,7 @@ use crate::process::{cargo, perform, read, root};
 fn crash_tests(instants: Option<u64>, seed: Option<u64>) -> Command {
     let mut command = cargo();
     command.args(["test", "--locked", "--workspace", "--test", "crash", "--", "--nocapture"]);
-    for (name, number) in [("SEGNO_CRASH_INSTANTS", instants), ("SEGNO_CRASH_SEED", seed)] {
+    for (name, number) in [("DALSEGNO_CRASH_INSTANTS", instants), ("DALSEGNO_CRASH_SEED", seed)] {
         if let Some(number) = number {
             command.env(name, number.to_string());
         }
@@ -52,7 +52,7 @@ pub(crate) fn budget(suspended: Option<u64>) -> anyhow::Result<()> {
     build::guests()?;
     eprintln!("building …");
     // Together, so that what they share is built once.
-    let parts = ["--workspace", "--bin", "segno", "--example", "budget"];
+    let parts = ["--workspace", "--bin", "dalsegno", "--example", "budget"];
     perform(cargo().args(["build", "--release", "--locked"]).args(parts))?;
     let target = target()?;
     let root = root();
@@ -71,9 +71,9 @@ pub(crate) fn budget(suspended: Option<u64>) -> anyhow::Result<()> {
 
     let release = target.join("release");
     let mut table = Command::new(release.join("examples").join(program("budget")));
-    table.current_dir(&root).arg("--segno").arg(release.join(program("segno")));
+    table.current_dir(&root).arg("--dalsegno").arg(release.join(program("dalsegno")));
     table.arg("--guest").arg(root.join("tool-servers/target/wasm32-wasip2/release/risk.wasm"));
-    table.arg("--script").arg(root.join("crates/segno-cli/benches/start.sh"));
+    table.arg("--script").arg(root.join("crates/dalsegno-cli/benches/start.sh"));
     table.arg("--criterion").arg(target.join("criterion")).arg("--crash").arg(killed);
     if let Some(suspended) = suspended {
         table.arg("--suspended").arg(suspended.to_string());

@@ -134,4 +134,4 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 const PAST_INCIDENTS_MAX: usize = 100;
 
 /// Where a host puts the id of the operation that this call belongs to.
-const OPERATION_KEY: &str = "segno/operation";
+const OPERATION_KEY: &str = "dalsegno/operation";

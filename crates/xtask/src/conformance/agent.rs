@@ -58,7 +58,7 @@ const EXPECTED: [&str; 5] = ["Echo: hello", "written by an agent", "Ada", "5", "
 
 /// Lets the agent visit the reference servers of `modules`, and the Python server over both ways.
 pub(super) fn run(folder: &Path, node: &Node, python: &Path, address: &str) -> anyhow::Result<()> {
-    let segno = build::segno()?;
+    let dalsegno = build::dalsegno()?;
     let home = folder.join("agent");
     if home.exists() {
         fs::remove_dir_all(&home).with_context(|| format!("cannot clear `{}`", home.display()))?;
@@ -72,8 +72,8 @@ pub(super) fn run(folder: &Path, node: &Node, python: &Path, address: &str) -> a
     write("agents/visitor.toml", AGENT)?;
     write("script.toml", SCRIPT)?;
     write("data/empty.txt", "")?;
-    write("segno.toml", &settings(folder, &home, node, python, address))?;
-    let answer = read(command(segno).args(["run", "visitor", "Visit them all."]).current_dir(&home))?;
+    write("dalsegno.toml", &settings(folder, &home, node, python, address))?;
+    let answer = read(command(dalsegno).args(["run", "visitor", "Visit them all."]).current_dir(&home))?;
     for expected in EXPECTED {
         ensure!(answer.contains(expected), "the agent's answer does not hold `{expected}`: {answer}");
     }
@@ -85,7 +85,7 @@ fn settings(folder: &Path, home: &Path, node: &Node, python: &Path, address: &st
     let script = |server: &str| folder.join("node_modules/.bin").join(server).display().to_string();
     let (node_program, path) = (node.program.display(), node.path());
     let path = path.to_string_lossy();
-    let server_py = crate::process::root().join("crates/segno-mcp/tests/conformance/server.py");
+    let server_py = crate::process::root().join("crates/dalsegno-mcp/tests/conformance/server.py");
     format!(
         r#"[models.default]
 provider = "script"

@@ -23,19 +23,27 @@ const ALLOWED: [&str; 5] = [
     "wasi_snapshot_preview1.proc_exit",
 ];
 
-/// Builds `segno-core-wasm` and returns the module.
+/// Builds `dalsegno-core-wasm` and returns the module.
 fn module(features: &str) -> Vec<u8> {
     // Both builds put their module in the same place, so it is read before the next one starts.
     static PLACE: Mutex<()> = Mutex::new(());
     let _place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = cargo()
-        .args(["build", "--quiet", "--locked", "--package", "segno-core-wasm", "--target", "wasm32-wasip1"])
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--package",
+            "dalsegno-core-wasm",
+            "--target",
+            "wasm32-wasip1",
+        ])
         .args(["--features", features])
         .output()
         .expect("cargo can be started");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}\nthe target is added by `rustup target add wasm32-wasip1`");
-    let place = metadata().target_directory.join("wasm32-wasip1/debug/segno-core-wasm.wasm");
+    let place = metadata().target_directory.join("wasm32-wasip1/debug/dalsegno-core-wasm.wasm");
     fs::read(place).expect("cargo put the module in its place")
 }
 

@@ -1,0 +1,158 @@
+//! The arguments of the verbs that chain, fork, compare, end and move runs.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use clap_complete::ArgValueCandidates;
+use dalsegno_core::AgentName;
+
+use super::{DocumentArgs, StreamArgs};
+use crate::complete;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ChatArgs {
+    /// The agent's name
+    #[arg(add = ArgValueCandidates::new(complete::agents))]
+    pub(crate) agent: AgentName,
+    /// The session; one that has runs is gone on with [default: a new one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// The tenant on whose behalf the runs work
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForkArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// The step that is asked for anew [default: the one after the replaced outcomes]
+    #[arg(long, value_name = "N")]
+    pub(crate) at: Option<u64>,
+    /// Another outcome for an operation: its id or the first 4 or more digits, and a file (JSON, else text; `-` for
+    /// standard input)
+    #[arg(long, value_name = "OP=FILE", value_parser = replacement)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Go on with another model, a `[models.*]` of `dalsegno.toml`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Go on with the agent as its file is now, not as it was when the run began
+    #[arg(long)]
+    pub(crate) current: bool,
+    /// Whether unsafe and keyed effects ask a person first
+    #[arg(long, value_enum, default_value_t = EffectsArg::Ask, value_name = "ask|live")]
+    #[arg(hide_possible_values = true)]
+    pub(crate) effects: EffectsArg,
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+}
+
+/// What a fork does about effects that may not be repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EffectsArg {
+    Ask,
+    Live,
+}
+
+fn replacement(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((op, file)) if !op.is_empty() && !file.is_empty() => Ok((op.to_owned(), file.to_owned())),
+        _ => Err("expected OP=FILE, such as 81c2=outcome.json".to_owned()),
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DiffArgs {
+    /// The first run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) left: String,
+    /// The second run
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) right: String,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CancelArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs), required_unless_present = "session")]
+    pub(crate) run: Option<String>,
+    /// The run that goes on in this session
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
+    pub(crate) session: Option<String>,
+    /// The tenant whose session it is
+    #[arg(long, value_name = "NAME", requires = "session")]
+    pub(crate) tenant: Option<String>,
+    /// Give up only this operation: its id, or the first 4 or more digits; the run goes on
+    #[arg(long, value_name = "ID")]
+    pub(crate) op: Vec<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Who ends it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExportArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// The file; `-` for standard output [default: the run's short id with `.dalsegno`]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ImportArgs {
+    /// The file; `-` for standard input
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+pub(super) const CHAT_EXAMPLES: &str = "\
+Examples:
+  dalsegno chat support
+  dalsegno chat support --session ticket-4711             go on where it was left
+  printf 'hello\\n/show\\n' | dalsegno chat support";
+
+pub(super) const FORK_EXAMPLES: &str = "\
+Examples:
+  dalsegno fork last --at 2                               ask for step 2 anew
+  dalsegno fork last --set 81c2=outcome.json              what if this had come instead?
+  dalsegno fork 3fa94c --at 1 --model local --effects live";
+
+pub(super) const DIFF_EXAMPLES: &str = "\
+Examples:
+  dalsegno diff 3fa94c last
+  dalsegno diff 3fa94c 81c2d0 --json | jq .first";
+
+pub(super) const CANCEL_EXAMPLES: &str = "\
+Examples:
+  dalsegno cancel last
+  dalsegno cancel --session ticket-4711
+  dalsegno cancel 3fa94c --op 81c2                        the run goes on without it
+  dalsegno cancel 3fa94c --reason \"wrong customer\" --by eve";
+
+pub(super) const EXPORT_EXAMPLES: &str = "\
+Examples:
+  dalsegno export last
+  dalsegno export 3fa94c run.dalsegno
+  dalsegno export last - | ssh other dalsegno import -";
+
+pub(super) const IMPORT_EXAMPLES: &str = "\
+Examples:
+  dalsegno import run.dalsegno
+  dalsegno import run.dalsegno && dalsegno replay last";

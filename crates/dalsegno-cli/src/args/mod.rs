@@ -1,0 +1,309 @@
+//! The arguments as they are typed.
+
+mod auth;
+mod bench;
+mod format;
+mod lineage;
+mod memory;
+mod runs;
+mod secret;
+mod servers;
+mod setup;
+mod tools;
+mod upkeep;
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::auth::AuthArgs;
+pub(crate) use self::bench::BenchArgs;
+pub(crate) use self::format::{DocumentArgs, Format, StreamArgs};
+pub(crate) use self::lineage::{
+    CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
+};
+pub(crate) use self::memory::{
+    MemoryAddArgs, MemoryArgs, MemoryExportArgs, MemoryImportArgs, MemoryRelateArgs, MemorySearchArgs,
+    MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
+};
+pub(crate) use self::runs::{
+    AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, WaitingArg,
+};
+pub(crate) use self::secret::{SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
+pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
+pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
+pub(crate) use self::tools::{
+    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsTestArgs, ToolsVerb,
+};
+pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
+
+/// Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
+#[derive(Debug, Parser)]
+#[command(name = "dalsegno", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// The workspace [default: the nearest folder upwards that has a `dalsegno.toml`]
+    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Tell each step as it happens
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t = ColourArg::Auto, value_name = "auto|always|never")]
+    #[arg(hide_possible_values = true)]
+    pub(crate) color: ColourArg,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColourArg {
+    /// On a terminal, unless `NO_COLOR` or `CI` is set.
+    Auto,
+    Always,
+    Never,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  dalsegno init my-agents                 a workspace that runs at once
+  dalsegno check                          is the workspace sound?
+  dalsegno run triage \"disk full on db-1\"
+  dalsegno show last                      what happened, and why
+
+Exit codes:
+  0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Make a workspace that runs at once, offline and without a key
+    #[command(after_help = setup::INIT_EXAMPLES)]
+    Init(InitArgs),
+    /// Check every file of the workspace, and every agent against what its tool servers offer
+    #[command(after_help = setup::CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Start a run of an agent and follow it to its end
+    #[command(after_help = runs::RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Talk with an agent: each message is a run, and the session remembers
+    #[command(after_help = lineage::CHAT_EXAMPLES)]
+    Chat(ChatArgs),
+    /// Answer what a suspended run waits for, or go on with an interrupted one
+    #[command(after_help = runs::RESUME_EXAMPLES)]
+    Resume(ResumeArgs),
+    /// Answer what many runs wait for; says first what would be answered
+    #[command(after_help = runs::ANSWER_EXAMPLES)]
+    Answer(AnswerArgs),
+    /// List runs, the newest first
+    #[command(after_help = runs::RUNS_EXAMPLES)]
+    Runs(RunsArgs),
+    /// Show what happened in a run: why, what was asked, what came
+    #[command(after_help = runs::SHOW_EXAMPLES)]
+    Show(ShowArgs),
+    /// Compute a recorded run again from its journal and compare every request; performs nothing
+    #[command(after_help = runs::REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
+    /// Start a new run from any step of another, with a changed outcome, agent or model
+    #[command(after_help = lineage::FORK_EXAMPLES)]
+    Fork(ForkArgs),
+    /// Compare two runs: where they part, and what differs from there on
+    #[command(after_help = lineage::DIFF_EXAMPLES)]
+    Diff(DiffArgs),
+    /// End a run and its child runs
+    #[command(after_help = lineage::CANCEL_EXAMPLES)]
+    Cancel(CancelArgs),
+    /// Write a run, with all that a replay of it reads, to one file
+    #[command(after_help = lineage::EXPORT_EXAMPLES)]
+    Export(ExportArgs),
+    /// Read runs from a file into this workspace
+    #[command(after_help = lineage::IMPORT_EXAMPLES)]
+    Import(ImportArgs),
+    /// Go on with runs that nobody performs: those of processes that died, those whose time has come
+    #[command(after_help = upkeep::WORKER_EXAMPLES)]
+    Worker(WorkerArgs),
+    /// Delete runs that ended long ago; says first what would go
+    #[command(after_help = upkeep::GC_EXAMPLES)]
+    Gc(GcArgs),
+    /// Examine the whole journal: every record, chain, file and index
+    #[command(after_help = upkeep::DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Copy the journal to a new file while others write to it, and examine the copy
+    #[command(after_help = upkeep::BACKUP_EXAMPLES)]
+    Backup(BackupArgs),
+    /// Erase what a run was asked and what came of it; the proof that it ran stays
+    #[command(after_help = upkeep::ERASE_EXAMPLES)]
+    Erase(EraseArgs),
+    /// List, inspect and call the tools of the workspace
+    #[command(after_help = tools::EXAMPLES)]
+    Tools(ToolsArgs),
+    /// List the tool servers: how they are, and what they may do
+    #[command(after_help = servers::EXAMPLES)]
+    Servers(ServersArgs),
+    /// Search what agents remember, add to it, and move it
+    #[command(after_help = memory::EXAMPLES)]
+    Memory(MemoryArgs),
+    /// Keep secrets in an encrypted file, where no journal and no export has them
+    #[command(after_help = secret::EXAMPLES)]
+    Secret(SecretArgs),
+    /// Give a toolkit or a tool server access: a person consents in a browser, once
+    #[command(after_help = auth::EXAMPLES)]
+    Auth(AuthArgs),
+    /// Measure this disk: a durable turn beside a bare commit
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(BenchArgs),
+    /// Write the JSON Schema of a file kind, for editors
+    #[command(after_help = setup::SCHEMA_EXAMPLES)]
+    Schema(SchemaArgs),
+    /// Write the completion script of a shell; it completes agents and runs too
+    #[command(after_help = setup::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages of all verbs
+    #[command(after_help = setup::MAN_EXAMPLES)]
+    Man(ManArgs),
+}
+
+/// How much of the machine a verb needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// No workspace.
+    Nothing,
+    /// The workspace's files.
+    Files,
+    /// The journal or the memory, and threads that read it.
+    Journal,
+    /// All of it: tools, models, signals.
+    Everything,
+}
+
+impl Verb {
+    /// How much of the machine the verb needs. What is not needed is not started.
+    pub(crate) fn needs(&self) -> Needs {
+        match self {
+            Self::Init(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => Needs::Nothing,
+            Self::Check(check) if !check.connect => Needs::Files,
+            Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
+            Self::Runs(_)
+            | Self::Show(_)
+            | Self::Replay(_)
+            | Self::Memory(_)
+            | Self::Secret(_)
+            | Self::Answer(_)
+            | Self::Diff(_)
+            | Self::Export(_)
+            | Self::Import(_)
+            | Self::Gc(_)
+            | Self::Doctor(_)
+            | Self::Backup(_)
+            | Self::Erase(_) => Needs::Journal,
+            Self::Check(_)
+            | Self::Run(_)
+            | Self::Chat(_)
+            | Self::Resume(_)
+            | Self::Fork(_)
+            | Self::Cancel(_)
+            | Self::Tools(_)
+            | Self::Servers(_)
+            | Self::Auth(_)
+            | Self::Worker(_)
+            | Self::Bench(_) => Needs::Everything,
+        }
+    }
+
+    /// What the verb writes to standard output.
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Self::Init(init) => init.document.resolve(),
+            Self::Check(check) => check.document.resolve(),
+            Self::Run(run) => run.stream.resolve(),
+            Self::Resume(resume) => resume.stream.resolve(),
+            Self::Answer(answer) => answer.document.resolve(),
+            Self::Runs(runs) => runs.document.resolve(),
+            Self::Show(show) => show.document.resolve(),
+            Self::Replay(replay) => replay.document.resolve(),
+            Self::Fork(fork) => fork.stream.resolve(),
+            Self::Diff(diff) => diff.document.resolve(),
+            Self::Cancel(cancel) => cancel.document.resolve(),
+            Self::Export(export) => export.document.resolve(),
+            Self::Import(import) => import.document.resolve(),
+            Self::Worker(worker) => worker.stream.resolve(),
+            Self::Gc(gc) => gc.document.resolve(),
+            Self::Doctor(doctor) => doctor.document.resolve(),
+            Self::Backup(backup) => backup.document.resolve(),
+            Self::Erase(erase) => erase.document.resolve(),
+            Self::Tools(tools) => tools.verb.format(),
+            Self::Servers(servers) => servers.format(),
+            Self::Bench(bench) => bench.document.resolve(),
+            Self::Memory(memory) => memory.verb.format(),
+            Self::Secret(secret) => secret.verb.format(),
+            Self::Auth(auth) => auth.format(),
+            // What they write is a document of its own.
+            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
+        }
+    }
+}
+
+/// Takes one of these names, and offers them all in help and completion.
+fn names<T>(names: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
+where
+    T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    fn verb(line: &str) -> Verb {
+        Args::try_parse_from(line.split(' ')).unwrap().verb
+    }
+
+    #[test]
+    fn json_is_short_for_format_json() {
+        let format = |line: &str| verb(line).format();
+        assert_eq!(format("dalsegno check"), Format::Text);
+        assert_eq!(format("dalsegno check --json"), Format::Json);
+        assert_eq!(format("dalsegno run a --format jsonl"), Format::Jsonl);
+        assert_eq!(format("dalsegno show last --format json"), Format::Json);
+        assert_eq!(format("dalsegno tools list --json"), Format::Json);
+        assert_eq!(format("dalsegno memory search x --json"), Format::Json);
+        assert!(Args::try_parse_from("dalsegno run a --json --format jsonl".split(' ')).is_err());
+    }
+
+    #[test]
+    fn a_verb_starts_no_more_than_it_needs() {
+        assert_eq!(verb("dalsegno completions bash").needs(), Needs::Nothing);
+        assert_eq!(verb("dalsegno check").needs(), Needs::Files);
+        assert_eq!(verb("dalsegno check --connect").needs(), Needs::Everything);
+        assert_eq!(verb("dalsegno memory search x").needs(), Needs::Journal);
+    }
+
+    #[test]
+    fn answers_that_contradict_each_other_are_refused() {
+        for line in ["--approve --deny", "--deny --answer done", "--edit a.json", "--answer done --reason x"]
+        {
+            let line = format!("dalsegno resume last {line}");
+            assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_relation_is_a_name_and_an_entity() {
+        let line = |relation| ["dalsegno", "memory", "add", "INC-7", "text", "--relation", relation];
+        assert!(Args::try_parse_from(line("caused_by=DEP-3")).is_ok());
+        for wrong in ["caused_by", "=DEP-3", "caused_by="] {
+            assert!(Args::try_parse_from(line(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

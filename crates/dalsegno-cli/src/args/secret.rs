@@ -1,0 +1,115 @@
+//! The arguments of `dalsegno secret`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueHint};
+
+use super::{DocumentArgs, Format};
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecretArgs {
+    #[command(subcommand)]
+    pub(crate) verb: SecretVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretVerb {
+    /// Put a secret into the store, and let runs go on that wait for it
+    #[command(after_help = PUT_EXAMPLES)]
+    Put(SecretPutArgs),
+    /// List secrets by name; never their values
+    #[command(after_help = LIST_EXAMPLES)]
+    List(SecretListArgs),
+    /// Remove a secret with all its versions; its bytes are gone then
+    #[command(after_help = REMOVE_EXAMPLES)]
+    Remove(SecretRemoveArgs),
+    /// Encrypt the store with another key
+    #[command(after_help = ROTATE_EXAMPLES)]
+    RotateKey(SecretRotateArgs),
+    /// Write a new key for the store to standard output; changes nothing
+    #[command(after_help = NEW_KEY_EXAMPLES)]
+    NewKey,
+}
+
+impl SecretVerb {
+    pub(super) fn format(&self) -> Format {
+        match self {
+            Self::Put(put) => put.document.resolve(),
+            Self::List(list) => list.document.resolve(),
+            Self::Remove(remove) => remove.document.resolve(),
+            Self::RotateKey(rotate) => rotate.document.resolve(),
+            // What it writes is the key alone.
+            Self::NewKey => Format::Text,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecretPutArgs {
+    /// Its name, as `{ store = "NAME" }` has it
+    pub(crate) name: String,
+    /// Read the value from this file; by default from standard input, where a person types it unseen
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecretListArgs {
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecretRemoveArgs {
+    /// Its name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecretRotateArgs {
+    /// Encrypt every value anew as well: for an old key that may be in wrong hands
+    #[arg(long)]
+    pub(crate) everything: bool,
+    /// The environment variable with the new key, where the old one is in the environment too
+    #[arg(long, value_name = "NAME")]
+    pub(crate) new_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Secrets stand in an encrypted file of their own: in no journal, no export and no file of the workspace.
+
+Examples:
+  dalsegno secret put openai              then, in dalsegno.toml: api_key = { store = \"openai\" }
+  dalsegno secret list";
+
+const PUT_EXAMPLES: &str = "\
+Examples:
+  dalsegno secret put openai              asks for the value, and does not show it
+  pass show openai | dalsegno secret put openai";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  dalsegno secret list
+  dalsegno secret list --json";
+
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  dalsegno secret remove openai";
+
+const ROTATE_EXAMPLES: &str = "\
+Killed at any moment, either the old or the new key opens everything.
+
+Examples:
+  dalsegno secret rotate-key              a new key in the key file; the old one is overwritten
+  dalsegno secret rotate-key --everything
+  dalsegno secret rotate-key --new-env NEXT     from one variable to another";
+
+const NEW_KEY_EXAMPLES: &str = "\
+Examples:
+  export DALSEGNO_SECRETS_KEY=$(dalsegno secret new-key)";

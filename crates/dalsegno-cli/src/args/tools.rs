@@ -1,0 +1,161 @@
+//! The arguments of `dalsegno tools`.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args as ClapArgs, Subcommand, ValueHint};
+use dalsegno_core::ToolName;
+use dalsegno_workspace::batteries;
+
+use super::{DocumentArgs, Format};
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: ToolsVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsVerb {
+    /// List the tools that exist: built-in ones, agents, and those of every tool server
+    #[command(after_help = LIST_EXAMPLES)]
+    List(ToolsListArgs),
+    /// Show one tool: what it takes, what may repeat, who may use it
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(ToolsInspectArgs),
+    /// Call one tool, outside of any run; the arguments are checked against its schema first
+    #[command(after_help = CALL_EXAMPLES)]
+    Call(ToolsCallArgs),
+    /// Try one declarative tool, outside of any run, and tell what each action does; by default it reads answers from a
+    /// recording and reaches nobody
+    #[command(after_help = TEST_EXAMPLES)]
+    Test(ToolsTestArgs),
+    /// Add a declarative tool that comes with Dalsegno: it is written into `tools/`, to be read and changed there
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(ToolsAddArgs),
+}
+
+impl ToolsVerb {
+    pub(super) fn format(&self) -> Format {
+        match self {
+            Self::List(list) => list.document.resolve(),
+            Self::Inspect(inspect) => inspect.document.resolve(),
+            Self::Call(call) => call.document.resolve(),
+            Self::Test(test) => test.document.resolve(),
+            Self::Add(add) => add.document.resolve(),
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsListArgs {
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsInspectArgs {
+    /// The tool, such as `memory.search`
+    pub(crate) name: ToolName,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsCallArgs {
+    /// The tool, such as `memory.search`
+    pub(crate) name: ToolName,
+    /// The arguments, an object [default: an empty one]
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub(crate) args: Option<String>,
+    /// What a declarative tool reads as `user`, an object; a secret in it is kept nowhere
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
+    /// Perform it, though to perform it twice may be wrong; asked for otherwise, on a terminal
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// The longest that the call may take, in seconds; a server's own limit counts as well
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    pub(crate) timeout: NonZeroU64,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsTestArgs {
+    /// The document, such as `tools/save_meal.json`
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The action of a toolkit; a document with one tool needs none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) action: Option<String>,
+    /// The arguments, an object [default: an empty one]
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub(crate) params: Option<String>,
+    /// What the tool reads as `user`, an object; a secret in it is kept nowhere
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
+    /// The tenant, whose settings and secrets it has and whom it may reach
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) tenant: String,
+    /// Perform it: requests are sent, mails go out
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Perform it, and write every request with its answer to this file, without secrets
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) record: Option<PathBuf>,
+    /// Take the answers from this file, and reach nobody
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["live", "record"])]
+    pub(crate) replay: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsAddArgs {
+    /// The tool
+    #[arg(value_parser = known())]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+/// The tools that come with Dalsegno.
+fn known() -> PossibleValuesParser {
+    let values = batteries().iter().map(|battery| PossibleValue::new(battery.name).help(battery.about));
+    PossibleValuesParser::new(values)
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  dalsegno tools list
+  dalsegno tools inspect memory.search
+  dalsegno tools call memory.search --args '{\"query\": \"disk full\"}'";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  dalsegno tools list
+  dalsegno tools list --json | jq -r '.[].name'";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  dalsegno tools inspect memory.create
+  dalsegno tools inspect memory.create --json | jq .input_schema";
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  dalsegno tools add google_calendar
+  dalsegno check";
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  dalsegno tools test tools/save_meal.json --params '{\"dishes\": [\"soup\"]}' --record meal.json
+  dalsegno tools test tools/save_meal.json --params '{\"dishes\": [\"soup\"]}' --replay meal.json
+  dalsegno tools test tools/google_calendar.json --action list_events --params @span.json --live --json";
+
+const CALL_EXAMPLES: &str = "\
+Examples:
+  dalsegno tools call memory.search --args '{\"query\": \"disk full\"}'
+  dalsegno tools call memory.create --args @observation.json --yes
+  jq -n '{query: \"disk\"}' | dalsegno tools call memory.search --args - --json";

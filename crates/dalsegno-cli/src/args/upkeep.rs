@@ -1,0 +1,120 @@
+//! The arguments of the verbs that keep a journal: workers, pruning, examination, copies, erasure.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use clap_complete::ArgValueCandidates;
+use jiff::{Span, SpanRelativeTo, Unit};
+
+use super::{DocumentArgs, StreamArgs};
+use crate::complete;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WorkerArgs {
+    /// Most runs at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) concurrency: u16,
+    /// End when nothing can go on any more, instead of waiting for more
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// Offer metrics for Prometheus at this address, under `/metrics`, such as `127.0.0.1:9464`
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GcArgs {
+    /// Delete runs that ended longer ago than this, such as `30d` or `12h`
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) older_than: std::time::Duration,
+    /// Delete; without it, only say what would be deleted
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BackupArgs {
+    /// The copy: a new file
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct EraseArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// Only this operation and those below it: its id, or the first 4 or more digits
+    #[arg(long, value_name = "ID")]
+    pub(crate) op: Option<String>,
+    /// Erase: what is gone cannot be brought back
+    #[arg(long, required = true)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+/// Reads an age such as `30d`; a day has 24 hours.
+fn age(text: &str) -> Result<std::time::Duration, String> {
+    let expected = || "expected a time such as `30d`, `12h` or `90m`".to_owned();
+    let span: Span = text.parse().map_err(|_| expected())?;
+    let millis =
+        span.total((Unit::Millisecond, SpanRelativeTo::days_are_24_hours())).map_err(|_| expected())?;
+    if millis.is_finite() && millis >= 0.0 {
+        Ok(std::time::Duration::from_secs_f64(millis / 1_000.0))
+    } else {
+        Err(expected())
+    }
+}
+
+pub(super) const WORKER_EXAMPLES: &str = "\
+Examples:
+  dalsegno worker                                         wakes timers, takes over from processes that died
+  dalsegno worker --concurrency 200 --format jsonl
+  dalsegno worker --until-idle                            for a timer of the system, such as cron";
+
+pub(super) const GC_EXAMPLES: &str = "\
+Examples:
+  dalsegno gc --older-than 30d                            what would go?
+  dalsegno gc --older-than 30d --yes";
+
+pub(super) const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  dalsegno doctor
+  dalsegno doctor --json | jq .findings";
+
+pub(super) const BACKUP_EXAMPLES: &str = "\
+Examples:
+  dalsegno backup /backups/dalsegno-today.db                 while others write to it";
+
+pub(super) const ERASE_EXAMPLES: &str = "\
+Examples:
+  dalsegno erase 3fa94c --yes
+  dalsegno erase 3fa94c --op 81c2 --yes                   only what one operation asked and got";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_read_as_people_write_them() {
+        let hours = |text| age(text).unwrap().as_secs() / 3_600;
+        assert_eq!((hours("12h"), hours("30d"), hours("2w"), hours("1d 6h")), (12, 720, 336, 30));
+        for wrong in ["", "30", "-1d", "1 fortnight", "1e9999h"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `dalsegno cancel`: ends a run, here or through the process that performs it.
+
+use dalsegno_core::RunId;
+use dalsegno_runtime::{Cancelled, Engine};
+
+use super::follow::{Follow, passed_on};
+use super::{Context, select};
+use crate::args::{CancelArgs, Format};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::journal::Events;
+use crate::render::text::short;
+
+pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.performer().await?;
+    let run = match (&args.run, &args.session) {
+        (Some(run), _) => select::run(&engine, run).await?,
+        (None, session) => {
+            let session = session.as_deref().unwrap_or_default();
+            select::open_in(&engine, session, args.tenant.as_deref()).await?
+        }
+    };
+    if !args.op.is_empty() {
+        return give_up(&engine, run, args, context).await;
+    }
+    let cancelled = engine.cancel(run, args.by.clone(), args.reason.clone()).await?;
+    let report = match cancelled {
+        Cancelled::Ended(report) => report,
+        Cancelled::Requested { run } => return Ok(passed_on(run, "cancel", "requested", context)),
+    };
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!({ "run_id": report.run, "cancel": "cancelled" }));
+    }
+    context.output.note(format_args!("run {} is cancelled", short(report.run)));
+    Ok(Exit::Done)
+}
+
+/// Gives operations up, and follows the run if nobody else performs it.
+async fn give_up(
+    engine: &Engine,
+    run: RunId,
+    args: &CancelArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    let inspection = engine.inspect(run, None).await?;
+    let operations: Result<Vec<_>, _> =
+        args.op.iter().map(|op| select::operation_of(&inspection, op)).collect();
+    let mut follow = Follow::begin(context)?;
+    let mut events = Events::new(run);
+    follow.catch_up(&inspection.records, &mut events);
+    let given_up = engine.give_up(run, operations?, args.by.clone(), args.reason.clone()).await?;
+    match given_up {
+        Some(handle) => follow.until_over(engine, handle, events, context).await,
+        None => Ok(passed_on(run, "cancel", "requested", context)),
+    }
+}

@@ -1,0 +1,226 @@
+//! `dalsegno chat`: a conversation, each message of which is a run of one session.
+
+mod reply;
+
+use std::io::{BufRead, IsTerminal};
+
+use dalsegno_core::{AgentRequest, Entry, RunId};
+use dalsegno_runtime::Engine;
+use dalsegno_store::RunFilter;
+use tokio::sync::mpsc;
+
+use super::follow::Follow;
+use super::{Context, show};
+use crate::args::ChatArgs;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::failure::{help_line, told};
+use crate::render::terminal;
+use crate::render::text::{Style, harmless, short, styled};
+
+const HELP: &str = "  /show        what happened in the last run, and why
+  /history     the conversation so far
+  /undo        as if the last message had not been said
+  /fork N      from step N of the last run on, once more
+  /resume      go on with a reply that was interrupted
+  /session     the session's name, to come back with `--session`
+  /quit        leave; the session stays";
+
+/// What the person at the other end wants.
+enum Line {
+    Text(String),
+    /// Nothing more will come.
+    End,
+    /// Ctrl-C while nothing was under way.
+    Wish,
+}
+
+struct Chat<'a, 'c> {
+    args: &'a ChatArgs,
+    context: &'a mut Context<'c>,
+    engine: Engine,
+    follow: Follow,
+    lines: mpsc::Receiver<String>,
+    /// A person types the lines: they are prompted for.
+    typed: bool,
+    session: String,
+    /// The run that the next message goes on from.
+    last: Option<RunId>,
+    /// The last run is not over.
+    open: bool,
+    /// How the last message came out, for whoever cannot ask: a script.
+    stands: Exit,
+    /// The next message goes on from `last`, not from the newest run of the session.
+    parted: bool,
+}
+
+pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.performer().await?;
+    // An agent that is not there is told before anything is said to it.
+    engine.agent_config(&args.agent).await?;
+    let session = args.session.clone().unwrap_or_else(|| format!("chat-{}", short(fresh())));
+    let follow = Follow::begin(context)?;
+    let lines = read_lines();
+    let mut chat = Chat {
+        args,
+        context,
+        engine,
+        follow,
+        lines,
+        typed: std::io::stdin().is_terminal() && !terminal::is_ci(),
+        session,
+        last: None,
+        open: false,
+        stands: Exit::Done,
+        parted: false,
+    };
+    chat.find_last().await?;
+    chat.talk().await
+}
+
+/// An id that no other session has.
+fn fresh() -> RunId {
+    RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
+}
+
+/// Lines of standard input, read by a thread: a terminal may keep one waiting for ever.
+fn read_lines() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+impl Chat<'_, '_> {
+    async fn talk(mut self) -> Result<Exit, Error> {
+        self.note(format_args!("session {} · /help lists what else can be said", self.session.clone()));
+        if self.open {
+            self.note(
+                "the last reply was left unfinished: /resume goes on with it, another message gives it up",
+            );
+        }
+        loop {
+            let line = match self.read("> ").await {
+                Line::Text(line) => line,
+                Line::End => return Ok(self.stands),
+                Line::Wish => {
+                    self.note(format_args!(
+                        "left: come back with `dalsegno chat {} --session {}`",
+                        self.args.agent,
+                        self.session.clone()
+                    ));
+                    return Ok(Exit::Interrupted);
+                }
+            };
+            let said = line.trim();
+            let done = match said.split_once(' ').unwrap_or((said, "")) {
+                ("", _) => Ok(()),
+                ("/quit" | "/exit", _) => return Ok(Exit::Done),
+                ("/help", _) => {
+                    self.note(HELP);
+                    Ok(())
+                }
+                ("/session", _) => {
+                    self.note(self.session.clone());
+                    Ok(())
+                }
+                ("/show", _) => self.show().await,
+                ("/history", _) => self.history().await,
+                ("/undo", _) => self.undo().await,
+                ("/resume", _) => self.resume().await,
+                ("/fork", step) => self.fork(step).await,
+                (command, _) if command.starts_with('/') => {
+                    self.note(format_args!("`{command}` is not known here:\n{HELP}"));
+                    Ok(())
+                }
+                _ => self.say(said).await,
+            };
+            // A message that failed is told, and the conversation goes on.
+            if let Err(error) = done {
+                self.stands = error.class().exit;
+                let colour = self.context.output.stderr.terminal.colour;
+                self.note(format_args!("{}: {}", styled(colour, Style::Red, "error"), told(&error)));
+                if let Some(help) = error.class().help {
+                    help_line(&help, self.context.output);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, words: impl std::fmt::Display) {
+        self.context.output.note(words);
+    }
+
+    /// Reads a line; a prompt is shown to people only, wherever they see it.
+    async fn read(&mut self, prompt: &str) -> Line {
+        if self.typed {
+            let output = &mut *self.context.output;
+            if output.stdout.mid_line {
+                output.stdout.write("\n");
+            }
+            // What goes to a file is the answers alone.
+            let stream = if output.stdout.terminal.live { &mut output.stdout } else { &mut output.stderr };
+            stream.write(prompt);
+            stream.flush();
+            // What the person types ends the line.
+            stream.mid_line = false;
+        }
+        tokio::select! {
+            line = self.lines.recv() => line.map_or(Line::End, Line::Text),
+            () = self.follow.wish() => Line::Wish,
+        }
+    }
+
+    /// Finds the run that the session stands at.
+    async fn find_last(&mut self) -> Result<(), Error> {
+        let filter = RunFilter {
+            session: Some(self.session.clone()),
+            tenant: Some(self.tenant()),
+            roots_only: true,
+            limit: 1,
+            ..RunFilter::default()
+        };
+        let last = self.engine.runs(&filter).await?.into_iter().next();
+        self.open = last.as_ref().is_some_and(|run| !run.status.is_end());
+        self.last = last.map(|run| run.run);
+        Ok(())
+    }
+
+    fn tenant(&self) -> String {
+        self.args.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant)
+    }
+
+    async fn show(&mut self) -> Result<(), Error> {
+        let Some(run) = self.last else {
+            self.note("nothing has been said yet");
+            return Ok(());
+        };
+        show::tell(&self.engine, run, self.context).await
+    }
+
+    /// Tells the conversation as the model would read it.
+    async fn history(&mut self) -> Result<(), Error> {
+        let Some(run) = self.last else { return Ok(()) };
+        let state = self.engine.inspect(run, None).await?.state;
+        for entry in state.transcript().iter() {
+            let (who, text) = match entry {
+                Entry::User(text) => ("you", text.clone()),
+                Entry::Assistant(reply) => ("agent", reply.text()),
+                Entry::Instructions(_)
+                | Entry::Attachment(_)
+                | Entry::ToolResult { .. }
+                | Entry::Compaction(_) => continue,
+            };
+            if !text.is_empty() {
+                self.context.output.stdout.line(format_args!("{who}: {}", harmless(&text)));
+            }
+        }
+        Ok(())
+    }
+}

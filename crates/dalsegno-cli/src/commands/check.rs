@@ -1,0 +1,126 @@
+//! `dalsegno check`: every problem of the workspace at once.
+
+use std::fs;
+use std::path::Path;
+
+use dalsegno_runtime::Engine;
+use dalsegno_workspace::{Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, Workspace};
+use serde::Serialize;
+
+use super::Context;
+use crate::args::Format;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::diagnostics;
+use crate::render::failure;
+use crate::render::output::Output;
+use crate::render::text::{Style, brief, count, styled};
+
+/// What `check --connect` tells.
+#[derive(Serialize)]
+struct Connected<'c> {
+    /// What changed at the tool servers, each in words.
+    changes: Vec<String>,
+    /// Whether `dalsegno.lock` was written.
+    written: bool,
+    diagnostics: &'c [Diagnostic],
+}
+
+/// Checks the files, and holds every agent against what is pinned in `dalsegno.lock`. Starts nothing.
+pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
+    let Loaded { workspace, diagnostics: mut found, lock, .. } = Workspace::load(&context.root);
+    let LockRead { lock, diagnostics, .. } = lock;
+    // Of a damaged file nothing is believed; that it is damaged is told, and not that nothing is pinned.
+    let is_damaged = lock.is_none() && !diagnostics.is_empty();
+    found.extend(diagnostics);
+    if let Some(workspace) = workspace.as_ref().filter(|_| !is_damaged) {
+        found.extend(workspace.check(&lock.unwrap_or_default(), &Catalogue::new()));
+    }
+    if context.format == Format::Json {
+        context.output.document(&found);
+    }
+    Ok(tell(workspace.as_ref(), &found, context))
+}
+
+/// Asks every tool server what it offers, tells what changed since it was pinned, and pins that, with the names by which
+/// models see actions of toolkits.
+pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
+    let Loaded { workspace, diagnostics: mut found, lock: read, .. } = Workspace::load(&context.root);
+    let Some(workspace) = workspace else {
+        if context.format == Format::Json {
+            context.output.document(&Connected { changes: Vec::new(), written: false, diagnostics: &found });
+        }
+        return Ok(tell(None, &found, context));
+    };
+    // Of a damaged file nothing is believed but names: nobody wants them to change for it.
+    let before = read.lock.clone().unwrap_or_else(|| Lock { names: read.names(), ..Lock::default() });
+    // Not by `Context::engine`, which asks for a lock that is right.
+    let engine = Engine::builder().build(workspace).await?;
+    let (lock, unreachable) = engine.pin(&before).await;
+    let mut workspace = engine.workspace().clone();
+    workspace.set_names(lock.names.clone());
+    let changes = Lock::diff(&before, &lock);
+    let is_wanted = read.source.is_some() || !workspace.settings.servers.is_empty() || !lock.names.is_empty();
+    let written = read.lock.as_ref() != Some(&lock) && is_wanted;
+    if written {
+        write(&context.root, &lock)?;
+    }
+    found.extend(workspace.check(&lock, &Catalogue::new()));
+    if context.format == Format::Json {
+        let changes = changes.iter().map(ToString::to_string).collect();
+        context.output.document(&Connected { changes, written, diagnostics: &found });
+    } else {
+        changed(&changes, written, context.output);
+    }
+    let mut exit = tell(Some(&workspace), &found, context);
+    for (_, error) in unreachable {
+        let ended = failure::show(&error.into(), None, Format::Text, context.output);
+        exit = if exit == Exit::Done { ended } else { exit };
+    }
+    Ok(exit)
+}
+
+fn changed(changes: &[LockChange], written: bool, output: &mut Output) {
+    let colour = output.stderr.terminal.colour;
+    let width = output.stderr.terminal.width;
+    for change in changes {
+        let word = styled(colour, Style::Yellow, "changed").to_string();
+        output.note(format_args!("{word}: {}", brief(&change.to_string(), width.saturating_sub(9))));
+    }
+    if written {
+        let changes = count(changes.len() as u64, "change");
+        output.note(format_args!("{}: {changes}, written; look at it before you commit it", Lock::FILE));
+    }
+}
+
+/// Writes the file as a whole: no reader sees half of it.
+fn write(root: &Path, lock: &Lock) -> Result<(), Error> {
+    let path = root.join(Lock::FILE);
+    let beside = root.join(format!("{}.new", Lock::FILE));
+    let written = fs::write(&beside, lock.to_text()).and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|source| Error::Write { path, source })
+}
+
+fn tell(workspace: Option<&Workspace>, found: &[Diagnostic], context: &mut Context<'_>) -> Exit {
+    let wrong = found.iter().any(Diagnostic::is_error);
+    if context.format != Format::Json {
+        diagnostics::draw(&context.root, found, context.output);
+        let summary = diagnostics::summary(found);
+        let what = workspace.filter(|_| !wrong).map(what).unwrap_or_default();
+        context.output.note(format_args!("{what}{summary}"));
+    }
+    if wrong { Exit::BadInput } else { Exit::Done }
+}
+
+/// What a sound workspace consists of: `2 agents, 1 tool file, 3 tenants: `.
+fn what(workspace: &Workspace) -> String {
+    let agents = count(workspace.agents.len() as u64, "agent");
+    let tenants = workspace.tenants.len();
+    let tools = workspace.tenants.values().flat_map(|tenant| tenant.tools.values());
+    let tools = workspace.toolkits.values().chain(tools).filter(|file| file.source.is_some()).count();
+    let more = [(tools, "tool file"), (tenants, "tenant"), (workspace.names.len(), "pinned name")]
+        .into_iter()
+        .filter(|(found, _)| *found > 0);
+    let more: String = more.map(|(found, word)| format!(", {}", count(found as u64, word))).collect();
+    format!("{agents}{more}: ")
+}

@@ -1,0 +1,19 @@
+//! `dalsegno diff`: two runs side by side.
+
+use super::{Context, select};
+use crate::args::{DiffArgs, Format};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::diff;
+
+pub(super) async fn diff(args: &DiffArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.journal().await?;
+    let left = select::run(&engine, &args.left).await?;
+    let right = select::run(&engine, &args.right).await?;
+    let found = engine.diff(left, right).await?;
+    match context.format {
+        Format::Text => diff::runs(&found, context.output),
+        Format::Json | Format::Jsonl => context.output.document(&found),
+    }
+    Ok(if found.identical { Exit::Done } else { Exit::Diverged })
+}

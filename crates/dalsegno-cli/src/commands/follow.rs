@@ -1,0 +1,238 @@
+//! Follows a run: tells its events, passes on wishes to stop, and tells how it stands in the end.
+
+use std::process;
+use std::time::Instant;
+
+use dalsegno_core::RunId;
+use dalsegno_runtime::{Engine, EngineError, RunEnd, RunEvent, RunHandle, RunReport};
+use dalsegno_store::Record;
+
+use super::Context;
+use crate::args::Format;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::document;
+use crate::render::ending;
+use crate::render::journal::{Entry, Events};
+use crate::render::output::Output;
+use crate::render::progress::Progress;
+use crate::render::text::{harmless, short};
+use crate::signal::Signals;
+
+/// Somebody who follows a run.
+pub(super) struct Follow {
+    begun: Instant,
+    signals: Signals,
+    progress: Progress,
+    /// A wish to stop was passed on.
+    stopping: bool,
+}
+
+impl Follow {
+    /// Begins before the run does, so that no wish to stop is missed.
+    pub(super) fn begin(context: &Context<'_>) -> Result<Self, Error> {
+        let signals = Signals::listen().map_err(|source| Error::Signals { source })?;
+        let progress = Progress::new(context.verbose, context.format == Format::Text, context.output);
+        Ok(Self { begun: Instant::now(), signals, progress, stopping: false })
+    }
+
+    /// Says whether it needs to know what earlier processes recorded.
+    pub(super) fn needs_history(&self, context: &Context<'_>) -> bool {
+        self.progress.tells_lines() || context.format == Format::Jsonl
+    }
+
+    /// Takes note of all that earlier processes recorded, so that only what is new is told.
+    pub(super) fn catch_up(&mut self, records: &[Record], events: &mut Events) {
+        self.progress.remember(records);
+        for record in records {
+            events.event(record.into());
+        }
+    }
+
+    /// Waits for the run to begin; a wish to stop gives it up.
+    pub(super) async fn until_begun(
+        &mut self,
+        begins: impl Future<Output = Result<RunHandle, EngineError>>,
+    ) -> Result<RunHandle, Error> {
+        tokio::select! {
+            handle = begins => Ok(handle?),
+            () = self.signals.next() => Err(Error::Stopped),
+        }
+    }
+
+    /// Waits for the run to begin, whatever is wished: it may be written down already, and nobody would know of it. A wish
+    /// to stop interrupts it as soon as it has begun; the second one gives it up.
+    pub(super) async fn until_surely_begun(
+        &mut self,
+        begins: impl Future<Output = Result<RunHandle, EngineError>>,
+        output: &mut Output,
+    ) -> Result<RunHandle, Error> {
+        let mut begins = std::pin::pin!(begins);
+        let mut wished = false;
+        loop {
+            tokio::select! {
+                handle = &mut begins => {
+                    let handle = handle?;
+                    if wished {
+                        handle.interrupt();
+                        self.stopping = true;
+                    }
+                    return Ok(handle);
+                }
+                () = self.signals.next() => {
+                    if std::mem::replace(&mut wished, true) {
+                        return Err(Error::Stopped);
+                    }
+                    output.note("stopping as soon as it is written down; once more stops at once");
+                }
+            }
+        }
+    }
+
+    /// Follows the run until its process may let go of it.
+    pub(super) async fn until_over(
+        mut self,
+        engine: &Engine,
+        handle: RunHandle,
+        mut events: Events,
+        context: &mut Context<'_>,
+    ) -> Result<Exit, Error> {
+        let report = self.until_let_go(engine, handle, &mut events, context).await?;
+        self.end(&report, engine, events, context).await
+    }
+
+    /// Follows the run until its process may let go of it, and says how it stands.
+    pub(super) async fn until_let_go(
+        &mut self,
+        engine: &Engine,
+        mut handle: RunHandle,
+        events: &mut Events,
+        context: &mut Context<'_>,
+    ) -> Result<RunReport, Error> {
+        let run = handle.run();
+        loop {
+            tokio::select! {
+                event = handle.next_event() => match event {
+                    Some(event) => self.tell(&event, engine, events, context).await?,
+                    None => break,
+                },
+                () = self.signals.next() => {
+                    self.stop(run, context.output);
+                    handle.interrupt();
+                }
+            }
+        }
+        let mut finish = std::pin::pin!(handle.finish());
+        loop {
+            tokio::select! {
+                report = &mut finish => {
+                    self.stopping = false;
+                    return Ok(report?);
+                }
+                // Nothing is left to interrupt: the next wish ends the process.
+                () = self.signals.next() => self.stop(run, context.output),
+            }
+        }
+    }
+
+    /// Waits for a wish to stop.
+    pub(super) async fn wish(&mut self) {
+        self.signals.next().await;
+    }
+
+    async fn tell(
+        &mut self,
+        event: &RunEvent,
+        engine: &Engine,
+        events: &mut Events,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        self.progress.tell(event, context.output);
+        match event {
+            RunEvent::Recorded { seq, record }
+                if context.format == Format::Jsonl && *seq >= events.next() =>
+            {
+                if *seq > events.next() {
+                    // The stream fell behind: what it missed is in the journal.
+                    catch_up(engine, events, context.output, *seq).await?;
+                }
+                let event = events.event(Entry::appended(*seq, record));
+                context.output.json_line(&event);
+            }
+            RunEvent::HandedOff { run, .. } => {
+                if context.format == Format::Jsonl {
+                    catch_up(engine, events, context.output, u64::MAX).await?;
+                }
+                *events = Events::new(*run);
+            }
+            RunEvent::Recorded { .. } | RunEvent::Delta { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The first wish interrupts the run, the second ends the process; the journal can take that.
+    fn stop(&mut self, run: RunId, output: &mut Output) {
+        if std::mem::replace(&mut self.stopping, true) {
+            output.note(format_args!("stopped at once: resume it with `dalsegno resume {}`", short(run)));
+            process::exit(Exit::Interrupted.code().into());
+        }
+        output.note("stopping: what may not be repeated finishes first; once more stops at once");
+    }
+
+    async fn end(
+        &self,
+        report: &RunReport,
+        engine: &Engine,
+        mut events: Events,
+        context: &mut Context<'_>,
+    ) -> Result<Exit, Error> {
+        match context.format {
+            Format::Text => self.answer(report, context.output),
+            Format::Json => context.output.document(&document::Run::of(report)),
+            Format::Jsonl => catch_up(engine, &mut events, context.output, u64::MAX).await?,
+        }
+        Ok(ending::tell(report, self.begun.elapsed(), context.named, context.output))
+    }
+
+    /// Writes the answer, if it was not streamed; raw, unless a terminal would obey what a model wrote.
+    pub(super) fn answer(&self, report: &RunReport, output: &mut Output) {
+        let RunEnd::Ended(response) = &report.end else { return };
+        let answer = match (&response.answer, &response.output) {
+            (Some(answer), _) => answer.clone(),
+            (None, Some(structured)) => structured.to_string(),
+            (None, None) => return,
+        };
+        if output.stdout.mid_line {
+            output.stdout.write("\n");
+        }
+        if answer.is_empty() || self.progress.has_shown(&answer) {
+            return;
+        }
+        let answer = if output.stdout.terminal.live { harmless(&answer) } else { answer };
+        output.stdout.line(answer.trim_end_matches('\n'));
+    }
+}
+
+/// Writes the events between those that were written and `end`.
+async fn catch_up(engine: &Engine, events: &mut Events, output: &mut Output, end: u64) -> Result<(), Error> {
+    let inspection = engine.inspect(events.run(), None).await?;
+    for record in inspection.records.iter().filter(|record| record.seq < end) {
+        if record.seq >= events.next() {
+            let event = events.event(record.into());
+            output.json_line(&event);
+        }
+    }
+    Ok(())
+}
+
+/// Tells that the process which performs a run was told.
+pub(super) fn passed_on(run: RunId, key: &str, word: &str, context: &mut Context<'_>) -> Exit {
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!({ "run_id": run, key: word }));
+    }
+    let run = short(run);
+    context.output.note(format_args!(
+        "run {run} belongs to another process, which was told: see `dalsegno show {run}`"
+    ));
+    Exit::Done
+}

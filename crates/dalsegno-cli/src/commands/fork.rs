@@ -1,0 +1,42 @@
+//! `dalsegno fork`: a new run from any step of another.
+
+use dalsegno_runtime::ForkOptions;
+
+use super::{Context, follow, select};
+use crate::args::{EffectsArg, ForkArgs};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::input;
+use crate::render::journal::Events;
+use crate::render::text::short;
+
+pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.performer().await?;
+    let run = select::run(&engine, &args.run).await?;
+    if args.at.is_none() && args.set.is_empty() {
+        return Err(Error::NoPlaceToFork { run: short(run) });
+    }
+    if let Some(model) = &args.model {
+        select::model(&engine, model)?;
+    }
+    let mut set = Vec::with_capacity(args.set.len());
+    if !args.set.is_empty() {
+        let inspection = engine.inspect(run, None).await?;
+        for (operation, file) in &args.set {
+            set.push((select::operation_of(&inspection, operation)?, input::result(file)?));
+        }
+    }
+    let config = if args.current {
+        let agent = engine.inspect(run, None).await?.summary.agent;
+        Some(engine.agent_config(&agent).await?)
+    } else {
+        None
+    };
+    let live_effects = args.effects == EffectsArg::Live;
+    let options = ForkOptions { at: args.at, set, config, model: args.model.clone(), live_effects };
+    let mut follow = follow::Follow::begin(context)?;
+    let handle = follow.until_begun(engine.fork(run, options)).await?;
+    context.output.note(format_args!("forked run {} as run {}", short(run), short(handle.run())));
+    let events = Events::new(handle.run());
+    follow.until_over(&engine, handle, events, context).await
+}

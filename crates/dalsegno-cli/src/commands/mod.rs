@@ -1,0 +1,217 @@
+//! The verbs.
+
+mod add;
+mod answer;
+pub(crate) mod auth;
+pub(crate) mod bench;
+mod cancel;
+mod carry;
+mod chat;
+mod check;
+mod completions;
+mod diff;
+mod follow;
+mod fork;
+mod init;
+mod man;
+mod memory;
+mod metrics;
+mod replay;
+mod resume;
+mod run;
+mod runs;
+mod schema;
+mod secret;
+mod select;
+mod servers;
+mod show;
+mod telemetry;
+mod tools;
+mod try_tool;
+mod upkeep;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dalsegno_runtime::{Engine, EngineBuilder, OpenError};
+use dalsegno_telemetry::Telemetry;
+use dalsegno_workspace::{Settings, Workspace};
+
+use crate::args::{Args, Format, Needs, Verb};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::locate;
+use crate::render::failure;
+use crate::render::output::Output;
+
+pub(crate) use self::completions::COMPLETE;
+
+/// What every verb that works in a workspace needs.
+struct Context<'a> {
+    /// The workspace's folder.
+    root: PathBuf,
+    /// The folder as it was named, if it was.
+    named: Option<&'a Path>,
+    /// What goes to standard output.
+    format: Format,
+    /// Tell each step as it happens.
+    verbose: bool,
+    output: &'a mut Output,
+    /// What is told of the runs that are performed.
+    telemetry: Option<Telemetry>,
+}
+
+impl Context<'_> {
+    async fn engine(&self) -> Result<Engine, Error> {
+        Ok(Engine::open(&self.root).await?)
+    }
+
+    /// An engine that performs runs: what it writes down is told where dalsegno.toml says.
+    async fn performer(&mut self) -> Result<Engine, Error> {
+        let workspace = self.workspace()?;
+        self.build(Engine::builder(), workspace).await
+    }
+
+    /// The workspace, if it has no errors.
+    fn workspace(&self) -> Result<Workspace, Error> {
+        let sound = Workspace::load(&self.root).sound();
+        let root = self.root.clone();
+        sound.map_err(|diagnostics| OpenError::Workspace { root, diagnostics }.into())
+    }
+
+    async fn build(&mut self, mut builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
+        if self.telemetry.is_some() || workspace.settings.telemetry.is_some() {
+            builder = builder.observer(Arc::new(self.telemetry(&workspace.settings).await?));
+        }
+        Ok(builder.build(workspace).await?)
+    }
+
+    /// The telemetry of this process; started when it is first asked for.
+    async fn telemetry(&mut self, settings: &Settings) -> Result<Telemetry, Error> {
+        if let Some(telemetry) = &self.telemetry {
+            return Ok(telemetry.clone());
+        }
+        Ok(self.telemetry.insert(telemetry::start(settings).await?).clone())
+    }
+
+    /// Only reads what was recorded, which a mistake in an agent's file must not hinder.
+    async fn journal(&self) -> Result<Engine, Error> {
+        Ok(Engine::journal(&self.root).await?)
+    }
+}
+
+/// Does what the arguments ask for; an error is told, and becomes an exit code.
+pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
+    let format = args.verb.format();
+    let named = args.workspace.as_deref();
+    if args.verb.needs() == Needs::Nothing {
+        let done = alone(args, output);
+        return done.unwrap_or_else(|error| failure::show(&error, None, format, output));
+    }
+    if let Verb::Bench(bench) = &args.verb {
+        // It measures the disk of a workspace, if there is one, but works in none.
+        let measured = with_runtime(args.verb.needs(), bench::bench(bench, named, format, output));
+        return measured.unwrap_or_else(|error| failure::show(&error, None, format, output));
+    }
+    let root = match locate::workspace(named) {
+        Ok(root) => root,
+        Err(error) => return failure::show(&error, None, format, output),
+    };
+    let mut context = Context { root, named, format, verbose: args.verbose, output, telemetry: None };
+    let result = match &args.verb {
+        Verb::Check(check) if !check.connect => check::files(&mut context),
+        verb => with_runtime(verb.needs(), perform(verb, &mut context)),
+    };
+    let Context { root, output, .. } = context;
+    result.unwrap_or_else(|error| failure::show(&error, Some(&root), format, output))
+}
+
+/// What needs no workspace.
+fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
+    match &args.verb {
+        Verb::Init(init) => init::init(init, args.workspace.as_deref(), args.verb.format(), output),
+        Verb::Schema(schema) => schema::schema(schema, output),
+        Verb::Completions(completions) => completions::completions(completions, output),
+        Verb::Man(man) => man::man(man, output),
+        Verb::Check(_)
+        | Verb::Run(_)
+        | Verb::Chat(_)
+        | Verb::Resume(_)
+        | Verb::Runs(_)
+        | Verb::Show(_)
+        | Verb::Replay(_)
+        | Verb::Fork(_)
+        | Verb::Diff(_)
+        | Verb::Cancel(_)
+        | Verb::Export(_)
+        | Verb::Import(_)
+        | Verb::Worker(_)
+        | Verb::Gc(_)
+        | Verb::Doctor(_)
+        | Verb::Backup(_)
+        | Verb::Erase(_)
+        | Verb::Tools(_)
+        | Verb::Servers(_)
+        | Verb::Answer(_)
+        | Verb::Secret(_)
+        | Verb::Auth(_)
+        | Verb::Bench(_)
+        | Verb::Memory(_) => unreachable!("these work in a workspace"),
+    }
+}
+
+/// What waits for others: threads are started for it.
+fn with_runtime(needs: Needs, work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
+    // Runs wait far more than they compute: two threads keep a slow guest from holding up the terminal.
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_time();
+    if needs == Needs::Everything {
+        // Listens for signals, through a socket pair. What only reads a journal opens no socket of any kind.
+        builder.enable_io();
+    }
+    let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
+    let result = runtime.block_on(work);
+    // A thread that still compiles a module must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+async fn perform(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let result = perform_verb(verb, context).await;
+    if let Some(telemetry) = context.telemetry.take() {
+        telemetry::finish(&telemetry, context.output).await;
+    }
+    result
+}
+
+async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
+    match verb {
+        Verb::Check(_) => check::connect(context).await,
+        Verb::Run(args) => run::run(args, context).await,
+        Verb::Chat(args) => chat::chat(args, context).await,
+        Verb::Resume(args) => resume::resume(args, context).await,
+        Verb::Answer(args) => answer::answer(args, context).await,
+        Verb::Runs(args) => runs::runs(args, context).await,
+        Verb::Show(args) => show::show(args, context).await,
+        Verb::Replay(args) => replay::replay(args, context).await,
+        Verb::Fork(args) => fork::fork(args, context).await,
+        Verb::Diff(args) => diff::diff(args, context).await,
+        Verb::Cancel(args) => cancel::cancel(args, context).await,
+        Verb::Export(args) => carry::export(args, context).await,
+        Verb::Import(args) => carry::import(args, context).await,
+        Verb::Worker(args) => worker::worker(args, context).await,
+        Verb::Gc(args) => upkeep::gc(args, context).await,
+        Verb::Doctor(_) => upkeep::doctor(context).await,
+        Verb::Backup(args) => upkeep::backup(args, context).await,
+        Verb::Erase(args) => upkeep::erase(args, context).await,
+        Verb::Tools(args) => tools::tools(args, context).await,
+        Verb::Servers(args) => servers::servers(args, context).await,
+        Verb::Memory(args) => memory::memory(args, context).await,
+        Verb::Secret(args) => secret::secret(args, context).await,
+        Verb::Auth(args) => auth::auth(args, context).await,
+        Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Bench(_) => {
+            unreachable!("these need no workspace")
+        }
+    }
+}

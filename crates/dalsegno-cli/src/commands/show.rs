@@ -1,0 +1,185 @@
+//! `dalsegno show`: what happened in a run, what the agent knew, and why.
+
+use dalsegno_core::{OperationId, Request, RunId, Signal};
+use dalsegno_runtime::{Engine, Inspection, OperationView, StepView};
+use dalsegno_store::Body;
+
+use super::{Context, select};
+use crate::args::{Format, ShowArgs};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::document::Shown;
+use crate::render::output::Output;
+use crate::render::progress::outcome_line;
+use crate::render::text::{Style, brief, count, gist, harmless, short, styled, time};
+use crate::render::{document, ending};
+
+pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.journal().await?;
+    let run = select::run(&engine, &args.run).await?;
+    let inspection = engine.inspect(run, args.step).await?;
+    let steps = inspection.steps.iter().map(|view| view.step).max().unwrap_or_default();
+    if let Some(step) = args.step
+        && !(1..=steps).contains(&step)
+    {
+        return Err(Error::UnknownStep { run: short(run), step, steps });
+    }
+    let output = &mut *context.output;
+    if context.format == Format::Json {
+        output.document(&Shown::of(&inspection, args.state, args.step));
+        return Ok(Exit::Done);
+    }
+    header(&inspection, output);
+    for view in inspection.steps.iter().filter(|view| args.step.is_none_or(|step| view.step == step)) {
+        step(view, &inspection, output);
+    }
+    if args.step.is_none() {
+        end(&inspection, output);
+    }
+    if args.state {
+        output.stdout.line("\nstate");
+        output.document(&inspection.state);
+    }
+    if args.step.is_none() && !inspection.summary.status.is_end() {
+        ending::waiting(&short(run), &inspection.waiting, context.named, output);
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows all steps of a run.
+pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>) -> Result<(), Error> {
+    let inspection = engine.inspect(run, None).await?;
+    let output = &mut *context.output;
+    header(&inspection, output);
+    inspection.steps.iter().for_each(|view| step(view, &inspection, output));
+    end(&inspection, output);
+    Ok(())
+}
+
+fn header(inspection: &Inspection, output: &mut Output) {
+    let Inspection { summary, state, response, .. } = inspection;
+    let colour = output.stdout.terminal.colour;
+    let width = output.stdout.terminal.width;
+    let mut facts = vec![time(summary.started_at), count(summary.records, "record")];
+    // Of a run that has ended, the whole use, whichever step is shown.
+    facts.extend(ending::usage(response.as_ref().map_or_else(|| state.usage(), |response| response.usage)));
+    let run = styled(colour, Style::Bold, summary.run).to_string();
+    output.stdout.line(format_args!("run {run}"));
+    output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
+    if !state.request().text.is_empty() {
+        output.stdout.line(format_args!("asked: {}", brief(&state.request().text, width.saturating_sub(7))));
+    }
+    let session = state.session();
+    let facts = [
+        ("data", &state.request().data),
+        ("user", &state.request().user),
+        ("workflow", session.workflow()),
+        ("agents", session.agents()),
+        ("flags", session.flags()),
+    ];
+    for (name, value) in facts {
+        if !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty()) {
+            let room = width.saturating_sub(name.len() + 2);
+            output.stdout.line(format_args!("{name}: {}", brief(&gist(value), room)));
+        }
+    }
+}
+
+fn step(view: &StepView, inspection: &Inspection, output: &mut Output) {
+    // Before the first step and after the last nothing is asked for; then the decisions speak alone.
+    if view.decisions.is_empty() && view.operations.is_empty() {
+        return;
+    }
+    let colour = output.stdout.terminal.colour;
+    let width = output.stdout.terminal.width;
+    if view.operations.is_empty() {
+        output.stdout.line("");
+    } else {
+        let title = styled(colour, Style::Bold, format_args!("step {}", view.step)).to_string();
+        output.stdout.line(format_args!("\n{title}"));
+    }
+    for decision in &view.decisions {
+        let why = brief(decision, width.saturating_sub(7));
+        output.stdout.line(format_args!("  why  {}", styled(colour, Style::Dim, why)));
+    }
+    for OperationView { operation, parent, label, request, outcome } in &view.operations {
+        let asked = format!("{label} {}", request_line(request));
+        let id = short(operation);
+        let room = width.saturating_sub(9 + id.len());
+        let id = styled(colour, Style::Dim, id);
+        // What a declarative tool asks for is a part of it.
+        let word = if parent.is_some() { "part" } else { "ask " };
+        output.stdout.line(format_args!("  {word} {}  {id}", brief(&asked, room)));
+        if let Some(task) = task_line(*operation, inspection) {
+            output.stdout.line(format_args!("  task {}", brief(&task, width.saturating_sub(7))));
+        }
+        let came = outcome.as_ref().map_or_else(
+            || "nothing yet".to_owned(),
+            |outcome| outcome_line(outcome, width.saturating_sub(7)),
+        );
+        output.stdout.line(format_args!("  got  {came}"));
+    }
+}
+
+/// What the journal says of the task that a tool's server made of an operation: of the last one, where there were several.
+fn task_line(operation: OperationId, inspection: &Inspection) -> Option<String> {
+    let mut records = inspection.records.iter().rev().filter(|record| record.operation == Some(operation));
+    records.find_map(|record| match &record.body {
+        Body::Tasked { server, task, expires_at, .. } => {
+            let until = expires_at.map(|at| format!(", kept until {}", time(at)));
+            Some(format!("`{task}` at `{server}`{}", until.unwrap_or_default()))
+        }
+        _ => None,
+    })
+}
+
+/// What a request says beyond its label.
+fn request_line(request: &Request) -> String {
+    match request {
+        Request::ModelCompletion(completion) => format!("with {}", count(completion.entries, "message")),
+        Request::MemorySearch(search) => format!("for {}", search.query),
+        Request::MemoryCreate(create) => format!("{}: {}", create.entity, create.content),
+        Request::MemoryTraverse(walk) => {
+            let relation = walk.relation.as_deref().map(|relation| format!(" along {relation}"));
+            format!("from {}{}", walk.from, relation.unwrap_or_default())
+        }
+        Request::AgentCall(call) if call.data.is_null() => call.text.clone(),
+        Request::AgentCall(call) => format!("{} {}", call.text, gist(&call.data)),
+        Request::Input(input) => input.question.clone(),
+        Request::Timer(timer) => format!("until {}", time(timer.until)),
+        Request::ToolCall(call) => gist(&call.parameters),
+        Request::ApiCall(call) => call.body.as_ref().map_or_else(String::new, |body| gist(&body.value)),
+        Request::Email(mail) => mail.subject.clone(),
+    }
+}
+
+fn end(inspection: &Inspection, output: &mut Output) {
+    let colour = output.stdout.terminal.colour;
+    if let Some(divergence) = &inspection.divergence {
+        let word = styled(colour, Style::Red, "diverged").to_string();
+        output.stdout.line(format_args!("\n{word} at {divergence}"));
+    }
+    let Some(response) = &inspection.response else { return };
+    output.stdout.line(format_args!("\n{}{}", document::end(response.status), wish(inspection)));
+    if let Some(error) = &response.error {
+        output.stdout.line(format_args!("  error[{}]: {}", error.code.as_str(), harmless(&error.message)));
+        output.stdout.line(format_args!("  help: {}", harmless(&error.help)));
+    }
+    if let Some(answer) = response.answer.as_deref().filter(|answer| !answer.is_empty()) {
+        for line in harmless(answer).lines() {
+            output.stdout.line(format_args!("  {line}").to_string().trim_end());
+        }
+    }
+}
+
+/// Who wanted a run to end, and why, as far as they said it.
+fn wish(inspection: &Inspection) -> String {
+    let said = inspection.records.iter().rev().find_map(|record| match &record.body {
+        Body::Signalled { signal: Signal::Cancel, by, reason } => Some((by, reason)),
+        _ => None,
+    });
+    let Some((by, reason)) = said else { return String::new() };
+    let by = by.as_ref().map(|by| format!(" by {}", harmless(by))).unwrap_or_default();
+    let reason = reason.as_ref().map(|reason| format!(": {}", harmless(reason))).unwrap_or_default();
+    format!("{by}{reason}")
+}

@@ -1,0 +1,179 @@
+//! `dalsegno tools`: what tools there are, what one of them is, and a call of it outside of any run.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::time::Duration;
+
+use dalsegno_core::{EffectClass, ToolReturn};
+use dalsegno_runtime::{OfferedBy, ToolCallOptions, ToolInfo, ToolListing};
+use serde_json::{Value, json};
+
+use super::Context;
+use super::add::add;
+use super::try_tool;
+use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::input;
+use crate::render::output::Output;
+use crate::render::table::table;
+use crate::render::text::{Style, harmless, styled};
+use crate::render::tool::{self, Called, Listed};
+use crate::render::{failure, terminal};
+
+pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    match &args.verb {
+        ToolsVerb::List(_) => list(context).await,
+        ToolsVerb::Inspect(args) => inspect(args, context).await,
+        ToolsVerb::Call(args) => call(args, context).await,
+        ToolsVerb::Test(args) => try_tool::test(args, context).await,
+        ToolsVerb::Add(args) => add(args, context),
+    }
+}
+
+async fn list(context: &mut Context<'_>) -> Result<Exit, Error> {
+    let ToolListing { tools, unreachable } = context.engine().await?.tools().await;
+    let output = &mut *context.output;
+    if context.format == Format::Json {
+        output.document(&tools.iter().map(Listed::of).collect::<Vec<_>>());
+    } else {
+        let row = |tool: &ToolInfo| {
+            let class = tool::class(tool.class).to_owned();
+            let offered_by = tool::offered_by(&tool.offered_by);
+            [tool.name.to_string(), tool.model_name.clone(), class, offered_by, tool.description.clone()]
+        };
+        let rows: Vec<_> = tools.iter().map(row).collect();
+        let heads = ["NAME", "MODELS SEE", "CLASS", "OFFERED BY", "DESCRIPTION"];
+        for line in table(heads, &rows, output.stdout.terminal.width) {
+            output.stdout.line(line);
+        }
+    }
+    let mut exit = Exit::Done;
+    for (_, error) in unreachable {
+        // The first that fails says how the command ends; all of them are told.
+        let ended = failure::show(&error.into(), Some(&context.root), Format::Text, output);
+        exit = if exit == Exit::Done { ended } else { exit };
+    }
+    Ok(exit)
+}
+
+async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let tool = context.engine().await?.tool(&args.name).await?;
+    let output = &mut *context.output;
+    if context.format == Format::Json {
+        output.document(&Listed::of(&tool));
+        return Ok(Exit::Done);
+    }
+    let colour = output.stdout.terminal.colour;
+    output.stdout.line(styled(colour, Style::Bold, &tool.name));
+    for line in harmless(&tool.description).lines() {
+        output.stdout.line(format_args!("  {line}"));
+    }
+    output.stdout.line(format_args!("\nmodels see  {}", tool.model_name));
+    output.stdout.line(format_args!("offered by  {}", tool::offered_by(&tool.offered_by)));
+    let why = tool::class_from(tool.class_from);
+    output.stdout.line(format_args!("class       {}: {why}", tool::class(tool.class)));
+    for (place, grant) in tool.grants.iter().enumerate() {
+        let word = if place == 0 { "may" } else { "" };
+        output.stdout.line(format_args!("{word:<10}  {grant}"));
+    }
+    for (place, user) in tool::users(&tool).into_iter().enumerate() {
+        let word = if place == 0 { "used by" } else { "" };
+        output.stdout.line(format_args!("{word:<10}  {user}"));
+    }
+    output.stdout.line("\ntakes");
+    schema(&tool.input_schema, output);
+    if let Some(returns) = &tool.output_schema {
+        output.stdout.line("\nreturns");
+        schema(returns, output);
+    }
+    Ok(Exit::Done)
+}
+
+fn schema(schema: &Value, output: &mut Output) {
+    for line in harmless(&format!("{schema:#}")).lines() {
+        output.stdout.line(format_args!("  {line}"));
+    }
+}
+
+async fn call(args: &ToolsCallArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let arguments = args.args.as_deref().map_or_else(|| Ok(json!({})), input::json)?;
+    let engine = context.engine().await?;
+    let tool = engine.tool(&args.name).await?;
+    let arguments = tool.check_arguments(arguments)?;
+    if let Some(why) = doubt(&tool).filter(|_| !args.yes)
+        && !agreed(&tool, &why, context.output)
+    {
+        return Err(Error::NotAgreed { tool: tool.name.to_string(), why });
+    }
+    let words = format!("calling `{}` outside of any run: nothing is journaled", tool.name);
+    let dim = styled(context.output.stderr.terminal.colour, Style::Dim, words).to_string();
+    context.output.note(dim);
+    let timeout = Duration::from_secs(args.timeout.get());
+    let user = args.user.as_deref().map_or_else(|| Ok(json!({})), input::json)?;
+    let options = ToolCallOptions { timeout, user, ..ToolCallOptions::default() };
+    let returned = engine.call_tool(&tool.name, arguments, &options).await?;
+    Ok(tell(&tool, &returned, context))
+}
+
+fn tell(tool: &ToolInfo, returned: &ToolReturn, context: &mut Context<'_>) -> Exit {
+    let output = &mut *context.output;
+    if context.format == Format::Json {
+        output.document(&Called::of(tool, returned));
+    } else if let Some(value) = &returned.structured {
+        output.document(value);
+    } else if output.stdout.terminal.live {
+        output.stdout.line(harmless(&returned.text).trim_end_matches('\n'));
+    } else {
+        output.stdout.line(returned.text.trim_end_matches('\n'));
+    }
+    if returned.is_error {
+        let word = styled(output.stderr.terminal.colour, Style::Red, "failed").to_string();
+        output.note(format_args!("{word}: `{}` reports an error", tool.name));
+        return Exit::Failed;
+    }
+    Exit::Done
+}
+
+/// Why the tool is not called without a person's word: to repeat it may be wrong, or an agent may not call it without one.
+/// Whoever calls by hand gets around no rule that an agent has.
+fn doubt(tool: &ToolInfo) -> Option<String> {
+    if matches!(tool.offered_by, OfferedBy::Agent(_)) {
+        // It is not called but refused, with the command that runs it.
+        return None;
+    }
+    if matches!(tool.offered_by, OfferedBy::Document(_)) {
+        return Some("a declarative tool: what its actions do is done".to_owned());
+    }
+    let twice = "to call it twice may be wrong";
+    if is_doubtful(tool.class) {
+        return Some(format!("{}: {twice}", tool::class(tool.class)));
+    }
+    let user = tool.users.iter().find(|user| user.approve || is_doubtful(user.class))?;
+    Some(if user.approve {
+        format!("not called by the agent `{}` unless a person agrees", user.agent)
+    } else {
+        format!("{} for the agent `{}`: {twice}", tool::class(user.class), user.agent)
+    })
+}
+
+/// Whether a call that is repeated may be wrong.
+fn is_doubtful(class: EffectClass) -> bool {
+    match class {
+        // The parts of a composite one have classes of their own.
+        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => false,
+        EffectClass::Keyed | EffectClass::Unsafe => true,
+    }
+}
+
+/// Asks a person whether the tool may be called, if one is there.
+fn agreed(tool: &ToolInfo, why: &str, output: &mut Output) -> bool {
+    if !(io::stdin().is_terminal() && output.stderr.terminal.live) || terminal::is_ci() {
+        return false;
+    }
+    output.stderr.write(&format!("`{}` is {why}\ncall it? [y/N] ", tool.name));
+    output.stderr.flush();
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    output.stderr.mid_line = false;
+    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}

@@ -1,0 +1,93 @@
+//! `dalsegno worker`: goes on with runs that nobody performs.
+
+use dalsegno_runtime::{Engine, RunEnd, WorkerEvent, WorkerOptions};
+use serde_json::json;
+
+use super::Context;
+use crate::args::{Format, WorkerArgs};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::document::end;
+use crate::render::failure;
+use crate::render::text::{count, harmless, short};
+use crate::signal::Signals;
+
+pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let workspace = context.workspace()?;
+    let metrics = match args.metrics {
+        Some(address) => Some((address, context.telemetry(&workspace.settings).await?)),
+        None => None,
+    };
+    let engine = context.build(Engine::builder(), workspace).await?;
+    let mut signals = Signals::listen().map_err(|source| Error::Signals { source })?;
+    let options = WorkerOptions {
+        concurrency: usize::from(args.concurrency),
+        until_idle: args.until_idle,
+        ..WorkerOptions::default()
+    };
+    let format = context.format;
+    let output = &mut *context.output;
+    if let Some((address, telemetry)) = metrics {
+        let bound = super::metrics::serve(address, engine.clone(), telemetry).await?;
+        output.note(format_args!("metrics at http://{bound}/metrics"));
+    }
+    if !args.until_idle {
+        output.note("works until it is told to stop, such as with Ctrl-C");
+    }
+    let tell = |event: WorkerEvent<'_>| {
+        let (line, words) = match event {
+            WorkerEvent::Taken { run } => {
+                (json!({ "event": "taken", "run_id": run }), format!("run {} goes on", short(run)))
+            }
+            WorkerEvent::Left { report } => {
+                let word = match &report.end {
+                    RunEnd::Ended(response) => end(response.status),
+                    RunEnd::Suspended { .. } => "suspended",
+                    RunEnd::Interrupted => "interrupted",
+                };
+                let line = json!({ "event": "left", "run_id": report.run, "status": word });
+                (line, format!("run {} is {word}", short(report.run)))
+            }
+            WorkerEvent::Failed { run, error } => {
+                let told = failure::chain(error);
+                let words = format!("run {} cannot go on now: {}", short(run), harmless(&told));
+                (json!({ "event": "failed", "run_id": run, "message": told }), words)
+            }
+            WorkerEvent::Blind { error } => {
+                let told = failure::chain(error);
+                let words = format!("the journal cannot be read now: {}", harmless(&told));
+                (json!({ "event": "blind", "message": told }), words)
+            }
+            WorkerEvent::Stopping => (
+                json!({ "event": "stopping" }),
+                "stopping: what may not be repeated finishes first; once more stops at once".to_owned(),
+            ),
+        };
+        match format {
+            Format::Jsonl => output.json_line(&line),
+            Format::Text => output.note(words),
+            Format::Json => {}
+        }
+    };
+    let stop = async move {
+        signals.next().await;
+        tokio::spawn(async move {
+            signals.next().await;
+            std::process::exit(Exit::Interrupted.code().into());
+        });
+    };
+    let report = engine.work(&options, stop, tell).await?;
+    let output = &mut *context.output;
+    if format == Format::Json {
+        output.document(&report);
+    }
+    output.note(format_args!(
+        "took runs up {}: {} ended, {} suspended, {} left for another process, {} could not go on",
+        count(report.taken, "time"),
+        report.ended,
+        report.suspended,
+        report.interrupted,
+        report.failed
+    ));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,548 @@
+//! Why a command could not do what was asked; each error with its exit code, its stable name and one thing to try.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use dalsegno_memory::{ExportError, ImportError, MemoryError};
+use dalsegno_runtime::{
+    ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
+    ServerAccessError, ToolboxError, TrialError,
+};
+use dalsegno_store::{AcquireError, CreateError, PostError, ReadError};
+use dalsegno_workspace::Diagnostic;
+
+use crate::commands::auth;
+use crate::exit::Exit;
+use crate::render::text::{count, short};
+
+/// Why a command could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("there is no `dalsegno.toml` in `{}` or in any folder above it", here.display())]
+    NoWorkspace { here: PathBuf },
+    #[error("the current folder cannot be read")]
+    NoCurrentFolder { source: io::Error },
+    #[error("no thread could be started")]
+    Runtime { source: io::Error },
+    #[error("the signals of this process cannot be caught")]
+    Signals { source: io::Error },
+    #[error("the traces of `[telemetry]` cannot be sent")]
+    Telemetry { source: dalsegno_telemetry::ExportError },
+    #[error(transparent)]
+    Secret(#[from] SecretUnavailable),
+    #[error("the secret store does not have `{name}`")]
+    NoSecret { name: String },
+    #[error(transparent)]
+    Consent(Box<ConsentError>),
+    #[error(transparent)]
+    Access(Box<ServerAccessError>),
+    #[error("no browser can come back to the port {port} of this machine")]
+    Listen { port: u16, source: io::Error },
+    #[error("nobody answered within {seconds} s")]
+    NoConsent { seconds: u64 },
+    #[error("the input ended before the address was pasted")]
+    NothingPasted,
+    #[error("`{}` has several actions", file.display())]
+    WhichAction { file: PathBuf, known: Vec<String> },
+    #[error("the recording is of `{found}`, not of `{tool}`")]
+    OtherRecording { tool: String, found: String },
+    #[error(transparent)]
+    Trial(Box<TrialError>),
+    #[error("there is no answer")]
+    NoAnswer,
+    #[error("a run that waits for a secret could not be told")]
+    Post { source: PostError },
+    #[error("metrics cannot be offered at `{address}`")]
+    Metrics { address: SocketAddr, source: io::Error },
+    #[error("cannot read `{place}`")]
+    Input { place: String, source: io::Error },
+    #[error("{place} is not JSON")]
+    Json { place: String, source: serde_json::Error },
+    #[error("`{given}` is not {what}: expected {expected}")]
+    NotAnId { given: String, what: &'static str, expected: &'static str },
+    #[error("this workspace has no runs yet")]
+    NoRuns,
+    #[error("there is no journal at `{}`", path.display())]
+    NoJournal { path: PathBuf },
+    #[error("no run goes on in the session `{session}`")]
+    NothingOpen { session: String },
+    #[error("no run of this workspace begins with `{given}`")]
+    UnknownRun { given: String },
+    #[error("`{given}` is the beginning of {} runs: {}", found.len(), found.join(", "))]
+    AmbiguousRun { given: String, found: Vec<String> },
+    #[error("run {run} does not wait for an operation {given}: it waits for {}", list(waiting))]
+    UnknownOperation { run: String, given: String, waiting: Vec<String> },
+    #[error("`{given}` is the beginning of several operations: {}", found.join(", "))]
+    AmbiguousOperation { given: String, found: Vec<String> },
+    #[error(
+        "`{given}` is no answer: expected `done`, `not-done`, or `@FILE` with what the operation returned"
+    )]
+    NotAnAnswer { given: String },
+    #[error("run {run} has no operation that begins with `{given}`")]
+    NoSuchOperation { run: String, given: String },
+    #[error("`{}` holds no runs", path.display())]
+    NotAnArchive { path: PathBuf, source: dalsegno_store::ArchiveError },
+    #[error("the agent `{agent}` has no model that an endpoint could take the place of")]
+    NoModel { agent: String },
+    #[error("`dalsegno.toml` has no model `{name}`: it has {}", list(known))]
+    UnknownModel { name: String, known: Vec<String> },
+    #[error("the kind of `{}` is not known", path.display())]
+    MediaType { path: PathBuf },
+    #[error("stopped before the run began")]
+    Stopped,
+    #[error("run {run} is not over: another process performs it, and was told to end it")]
+    NotLetGo { run: String },
+    #[error("`{}` has errors", file.display())]
+    Configuration { file: PathBuf, problems: Box<Problems> },
+    #[error("cannot measure in `{}`", place.display())]
+    CannotMeasure { place: PathBuf, source: io::Error },
+    #[error("the disk of `{}` could not be measured", place.display())]
+    NotMeasured { place: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("stopped before all was measured")]
+    StoppedMeasuring,
+    #[error("`{}` could not be removed", path.display())]
+    LeftBehind { path: PathBuf, source: io::Error },
+    #[error("it is not said where run {run} is to part: expected `--at STEP` or `--set OP=FILE`")]
+    NoPlaceToFork { run: String },
+    #[error("the file and the document would both go to standard output")]
+    TwoDocuments,
+    #[error("`{}` is not whole: its end is missing after {}", path.display(), count(*bytes, "byte"))]
+    CutArchive { path: PathBuf, bytes: u64 },
+    #[error("`--{option}` belongs to an answer")]
+    WithoutAnswer { option: &'static str },
+    #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
+    UnknownStep { run: String, step: u64, steps: u64 },
+    #[error("`{}` is a workspace already: it has a `dalsegno.toml`", folder.display())]
+    AlreadyAWorkspace { folder: PathBuf },
+    #[error("{} there already: {}", if files.len() == 1 { "a file is" } else { "files are" }, paths(files))]
+    Taken { files: Vec<PathBuf> },
+    #[error("`{}` is there already", path.display())]
+    FileTaken { path: PathBuf },
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{tool}` is {why}, and nobody agreed to it")]
+    NotAgreed { tool: String, why: String },
+    #[error(transparent)]
+    Backup(#[from] dalsegno_store::BackupError),
+    #[error("there is no entity `{name}` in this memory")]
+    UnknownEntity { name: String, known: Vec<String> },
+    #[error(transparent)]
+    Toolbox(Box<ToolboxError>),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error("cannot export the memory")]
+    Export(#[from] ExportError),
+    #[error("nothing was imported from `{place}`")]
+    Import { place: String, source: ImportError },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Run(#[from] RunFailure),
+}
+
+/// What is wrong with a file that stands in the place of one of the workspace's own.
+#[derive(Debug)]
+pub(crate) struct Problems {
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The text of the file, with its secrets masked.
+    pub(crate) text: Option<String>,
+}
+
+impl From<ConsentError> for Error {
+    fn from(error: ConsentError) -> Self {
+        match error {
+            ConsentError::Secret(error) => Self::Secret(error),
+            error => Self::Consent(Box::new(error)),
+        }
+    }
+}
+
+impl From<ServerAccessError> for Error {
+    fn from(error: ServerAccessError) -> Self {
+        match error {
+            ServerAccessError::Open(error) => Self::Open(error),
+            error => Self::Access(Box::new(error)),
+        }
+    }
+}
+
+impl From<ToolboxError> for Error {
+    fn from(error: ToolboxError) -> Self {
+        match error {
+            ToolboxError::Memory(error) => Self::Memory(error),
+            ToolboxError::Open(error) => Self::Open(error),
+            ToolboxError::Engine(error) => Self::Engine(error),
+            // By far the largest of all errors, and a rare one.
+            error => Self::Toolbox(Box::new(error)),
+        }
+    }
+}
+
+/// What follows from an error.
+pub(crate) struct Class {
+    /// How the command ends.
+    pub(crate) exit: Exit,
+    /// The stable name of the error.
+    pub(crate) code: &'static str,
+    /// One thing to try, where the message does not say it itself.
+    pub(crate) help: Option<String>,
+}
+
+impl Class {
+    fn new(exit: Exit, code: &'static str) -> Self {
+        Self { exit, code, help: None }
+    }
+
+    fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+}
+
+impl Error {
+    /// The one place that decides how a command ends after an error.
+    pub(crate) fn class(&self) -> Class {
+        let bad_input = |code| Class::new(Exit::BadInput, code);
+        let failed = |code| Class::new(Exit::Failed, code);
+        match self {
+            Self::NoWorkspace { .. } => bad_input("no_workspace")
+                .with_help("make one with `dalsegno init`, or name one with `--workspace DIR`"),
+            Self::NoCurrentFolder { .. } => {
+                bad_input("no_workspace").with_help("name a workspace with `--workspace DIR`")
+            }
+            Self::Runtime { .. } | Self::Signals { .. } => {
+                failed("machine").with_help("raise the limits of this process (see `ulimit -a`)")
+            }
+            Self::Telemetry { .. } => {
+                bad_input("telemetry").with_help("correct `[telemetry]` in dalsegno.toml, or take it out")
+            }
+            Self::Secret(_) => bad_input("secret"),
+            Self::Consent(error) => Class { help: auth::help(error), ..consent(error) },
+            Self::Access(error) => access(error),
+            Self::WhichAction { known, .. } => {
+                bad_input("unknown_tool").with_help(format!("name one with `--action`: {}", known.join(", ")))
+            }
+            Self::OtherRecording { .. } => {
+                bad_input("recording").with_help("record this tool with `--record FILE`")
+            }
+            Self::Trial(error) => match **error {
+                TrialError::NotRecorded { .. } => bad_input("recording").with_help(
+                    "record it with `--record FILE`, which performs the tool, or perform it with `--live`",
+                ),
+                _ => bad_input("unknown_tool"),
+            },
+            Self::Listen { .. } => bad_input("port")
+                .with_help("name a free one with `--port`, or paste the address: `--no-listen`"),
+            Self::NoConsent { .. } => failed("no_consent")
+                .with_help("begin anew; with `--no-listen` where the browser runs on another machine"),
+            Self::NothingPasted => failed("no_consent").with_help("begin anew: each question has one answer"),
+            Self::NoAnswer => bad_input("bad_answer")
+                .with_help("say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
+            Self::NoSecret { .. } => {
+                bad_input("secret").with_help("list those it has with `dalsegno secret list`")
+            }
+            Self::Post { .. } => failed("storage")
+                .with_help("the secret is in the store: go on with the run by `dalsegno resume`"),
+            Self::Metrics { .. } => bad_input("metrics")
+                .with_help("name an address of this machine with a free port, such as `127.0.0.1:9464`"),
+            Self::Input { .. } => {
+                bad_input("unreadable_input").with_help("name a readable file of UTF-8 text, or `-`")
+            }
+            Self::Json { .. } => {
+                bad_input("not_json").with_help("write JSON, such as '{\"severity\": 2}', or `@FILE`")
+            }
+            Self::NotAnId { what: AN_OPERATION, .. } => {
+                bad_input("unknown_operation").with_help("list a run's operations with `dalsegno show RUN`")
+            }
+            Self::NotAnId { .. } | Self::UnknownRun { .. } | Self::NothingOpen { .. } => {
+                bad_input("unknown_run").with_help(LIST_RUNS)
+            }
+            Self::NoRuns => bad_input("unknown_run").with_help("start one with `dalsegno run AGENT`"),
+            Self::NoModel { .. } => {
+                bad_input("no_model").with_help("name an agent of this workspace that has `[model]`")
+            }
+            Self::UnknownModel { name, known } => {
+                let class = bad_input("unknown_model");
+                match nearest(name, known) {
+                    Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                    None => class
+                        .with_help("write it as `[models.*]` in `dalsegno.toml`, or give an `--endpoint`"),
+                }
+            }
+            Self::MediaType { .. } => bad_input("media_type")
+                .with_help("attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file"),
+            Self::NoSuchOperation { run, .. } => bad_input("unknown_operation")
+                .with_help(format!("`dalsegno show {run}` lists its operations")),
+            Self::NotAnArchive { .. } => {
+                bad_input("not_an_archive").with_help("give a file that `dalsegno export` has written")
+            }
+            Self::Stopped => {
+                Class::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
+            }
+            Self::NotLetGo { .. } => failed("owned").with_help("say it again in a moment"),
+            Self::Configuration { .. } => bad_input("workspace"),
+            Self::CannotMeasure { .. } => failed("unwritable").with_help(
+                "name a workspace on the disk to measure that this user may write: `--workspace DIR`",
+            ),
+            Self::NotMeasured { .. } => {
+                failed("bench").with_help("no journal was touched: correct the cause and try again")
+            }
+            Self::StoppedMeasuring => {
+                Class::new(Exit::Interrupted, "stopped").with_help("nothing was left behind: try again")
+            }
+            Self::LeftBehind { .. } => failed("unwritable").with_help("remove it by hand: nothing needs it"),
+            Self::NoPlaceToFork { run } => bad_input("bad_fork")
+                .with_help(format!("`dalsegno show {run}` lists its steps and operations")),
+            Self::TwoDocuments => bad_input("two_documents").with_help("name a file, or leave `--json` out"),
+            Self::CutArchive { .. } => bad_input("not_an_archive")
+                .with_help("it was cut off or changed on its way: copy it again, or export the run again"),
+            Self::AmbiguousRun { .. } => bad_input("ambiguous_run").with_help("give more digits"),
+            Self::UnknownOperation { run, .. } => {
+                bad_input("unknown_operation").with_help(format!("look for it with `dalsegno show {run}`"))
+            }
+            Self::AmbiguousOperation { .. } => bad_input("ambiguous_operation").with_help("give more digits"),
+            Self::NotAnAnswer { .. } => bad_input("bad_answer"),
+            Self::WithoutAnswer { .. } => bad_input("bad_answer")
+                .with_help("add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`"),
+            Self::UnknownStep { .. } => {
+                bad_input("unknown_step").with_help("leave `--step` out to see all steps")
+            }
+            Self::AlreadyAWorkspace { .. } => bad_input("taken")
+                .with_help("name a new folder: `dalsegno init DIR`; or go on with `dalsegno check`"),
+            Self::Taken { .. } => bad_input("taken")
+                .with_help("nothing was written: name a new folder, or move these files away"),
+            Self::FileTaken { .. } => {
+                bad_input("taken").with_help("name another file, or write over this one with `--force`")
+            }
+            Self::Write { .. } => {
+                failed("unwritable").with_help("name a place that this user may write, and that is not taken")
+            }
+            Self::NoJournal { .. } => bad_input("no_journal")
+                .with_help("start a run, or correct `path` of `[store]` in `dalsegno.toml`"),
+            Self::Backup(dalsegno_store::BackupError::Exists { .. }) => bad_input("taken"),
+            Self::Backup(dalsegno_store::BackupError::Target { .. }) => bad_input("unwritable"),
+            Self::Backup(_) => failed("backup").with_help("examine the journal with `dalsegno doctor`"),
+            Self::NotAgreed { .. } => bad_input("not_agreed").with_help("agree with `--yes`"),
+            Self::UnknownEntity { name, known } => {
+                let class = bad_input("unknown_entity");
+                match nearest(name, known) {
+                    Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                    None => class.with_help(
+                        "look for it with `dalsegno memory search`; another `--scope` is another memory",
+                    ),
+                }
+            }
+            Self::Toolbox(error) => toolbox(error),
+            Self::Memory(error) => memory(error),
+            Self::Export(error) => match error {
+                ExportError::Memory(error) => memory(error),
+                _ => failed("unwritable"),
+            },
+            Self::Import { source, .. } => match source {
+                ImportError::Memory(error) => memory(error),
+                ImportError::Conflict { .. } => bad_input("import_conflict"),
+                _ => bad_input("bad_import").with_help("correct that line, then import the whole file again"),
+            },
+            Self::Open(error) => open(error),
+            Self::Engine(error) => engine(error),
+            Self::Run(error) => run_failure(error),
+        }
+    }
+}
+
+fn toolbox(error: &ToolboxError) -> Class {
+    match error {
+        ToolboxError::UnknownTool { name, known } => {
+            let class = Class::new(Exit::BadInput, "unknown_tool");
+            match nearest(name.as_str(), known) {
+                Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                None => class.with_help("list the tools with `dalsegno tools list`"),
+            }
+        }
+        ToolboxError::Arguments { tool, .. } => Class::new(Exit::BadInput, "bad_arguments")
+            .with_help(format!("nothing was called: see what it takes with `dalsegno tools inspect {tool}`")),
+        ToolboxError::IsAgent { agent, .. } => {
+            Class::new(Exit::BadInput, "is_agent").with_help(format!("start it with `dalsegno run {agent}`"))
+        }
+        ToolboxError::NoAnswer { received, .. } => {
+            let class = Class::new(Exit::Failed, "no_answer");
+            match received {
+                Received::No => class.with_help("it has not acted: correct the cause and call again"),
+                Received::Possibly => class.with_help("it may have acted: look before you call again"),
+            }
+        }
+        _ => Class::new(Exit::Failed, "tool"),
+    }
+}
+
+fn memory(error: &MemoryError) -> Class {
+    match error {
+        MemoryError::Busy { .. }
+        | MemoryError::Damaged { .. }
+        | MemoryError::Storage { .. }
+        | MemoryError::Stopped { .. } => Class::new(Exit::Failed, "memory"),
+        // What is left are values out of bounds, whose messages say what was expected.
+        _ => Class::new(Exit::BadInput, "bad_value"),
+    }
+}
+
+fn consent(error: &ConsentError) -> Class {
+    match error {
+        ConsentError::Denied { .. } => Class::new(Exit::Failed, "no_consent"),
+        ConsentError::NoTokens { .. } => Class::new(Exit::Failed, "no_tokens"),
+        ConsentError::UnknownToolkit { .. } => Class::new(Exit::BadInput, "unknown_tool"),
+        _ => Class::new(Exit::BadInput, "consent"),
+    }
+}
+
+fn access(error: &ServerAccessError) -> Class {
+    match error {
+        ServerAccessError::Access { .. } => Class::new(Exit::Failed, "no_consent"),
+        _ => Class::new(Exit::BadInput, "consent"),
+    }
+}
+
+fn open(error: &OpenError) -> Class {
+    match error {
+        OpenError::Workspace { .. } => Class::new(Exit::BadInput, "workspace"),
+        OpenError::Folder { .. } => Class::new(Exit::Failed, "store")
+            .with_help("give this user the right to write there, or set `store.path` in dalsegno.toml"),
+        OpenError::Store(_) | OpenError::Owner(_) => Class::new(Exit::Failed, "store"),
+        OpenError::Memory(_) => Class::new(Exit::Failed, "memory"),
+        OpenError::Seeds { .. } => Class::new(Exit::BadInput, "memory"),
+        OpenError::Server { .. } | OpenError::UnknownServer { .. } | OpenError::Digest { .. } => {
+            Class::new(Exit::BadInput, "server")
+        }
+        OpenError::Model { .. } => Class::new(Exit::BadInput, "model"),
+        OpenError::Secret { .. } => Class::new(Exit::BadInput, "secret"),
+        _ => Class::new(Exit::Failed, "open"),
+    }
+}
+
+fn engine(error: &EngineError) -> Class {
+    match error {
+        EngineError::UnknownAgent { name, known } => {
+            let class = Class::new(Exit::BadInput, "unknown_agent");
+            match nearest(name.as_str(), known) {
+                Some(near) => class.with_help(format!("did you mean `{near}`?")),
+                None => class.with_help("write the agent in `agents/*.toml`, then run `dalsegno check`"),
+            }
+        }
+        EngineError::Agent { .. } => Class::new(Exit::BadInput, "agent"),
+        EngineError::Open(error) => open(error),
+        EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
+        EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),
+        EngineError::Acquire(AcquireError::UnknownRun { .. })
+        | EngineError::Read(ReadError::UnknownRun { .. }) => {
+            Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+        }
+        EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
+        EngineError::Read(ReadError::Damaged(damage))
+        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
+            let help = match damage.intact {
+                0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
+                intact => {
+                    format!(
+                        "restore the journal from a backup; the first {intact} records of this run still verify"
+                    )
+                }
+            };
+            Class::new(Exit::Failed, "damaged").with_help(help)
+        }
+        EngineError::Principal { .. } => Class::new(Exit::BadInput, "bad_name"),
+        EngineError::Answer { .. } => Class::new(Exit::BadInput, "bad_answer"),
+        EngineError::Edit { .. } => Class::new(Exit::BadInput, "bad_answer")
+            .with_help("correct the file and approve again; nothing was recorded"),
+        EngineError::Fold(FoldError::Diverged { .. }) => Class::new(Exit::Diverged, "diverged")
+            .with_help("use the release that recorded the run, and report this difference"),
+        EngineError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
+        EngineError::Model { .. } => Class::new(Exit::BadInput, "no_model"),
+        EngineError::Ended { .. } => Class::new(Exit::BadInput, "ended"),
+        EngineError::Read(ReadError::Erased { .. })
+        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Erased { .. })) => {
+            Class::new(Exit::Failed, "erased")
+        }
+        EngineError::Erase(error) => match error {
+            dalsegno_store::EraseError::UnknownRun { .. } => {
+                Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+            }
+            dalsegno_store::EraseError::NotEnded { .. } => Class::new(Exit::BadInput, "not_ended"),
+            dalsegno_store::EraseError::UnknownOperation { .. } => {
+                Class::new(Exit::BadInput, "unknown_operation")
+            }
+            _ => Class::new(Exit::Failed, "store"),
+        },
+        EngineError::Import(error) => match error {
+            dalsegno_store::ImportError::RunConflict { .. } => Class::new(Exit::BadInput, "import_conflict"),
+            dalsegno_store::ImportError::Run { .. }
+            | dalsegno_store::ImportError::Twice { .. }
+            | dalsegno_store::ImportError::MissingConfig { .. }
+            | dalsegno_store::ImportError::Config { .. } => Class::new(Exit::BadInput, "not_an_archive"),
+            _ => Class::new(Exit::Failed, "store"),
+        },
+        EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
+        EngineError::Run(error) => run_failure(error),
+        EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
+            "correct the server: it speaks MCP on standard input and output, until its input ends",
+        ),
+        _ => Class::new(Exit::Failed, "engine"),
+    }
+}
+
+fn run_failure(error: &RunFailure) -> Class {
+    match error {
+        RunFailure::Append { run, .. } => Class::new(Exit::Failed, "store").with_help(format!(
+            "nothing that was recorded is lost: when the cause is gone, `dalsegno resume {}`",
+            short(run)
+        )),
+        _ => Class::new(Exit::Failed, "defect"),
+    }
+}
+
+/// The known name that the writer of `name` probably meant.
+fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k str> {
+    let tolerance = (name.chars().count() / 3).max(1);
+    known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(name, known), known.as_str()))
+        .filter(|(distance, _)| *distance <= tolerance)
+        .min()
+        .map(|(_, known)| known)
+}
+
+fn paths(files: &[PathBuf]) -> String {
+    let paths: Vec<_> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    paths.join(", ")
+}
+
+fn list(waiting: &[String]) -> String {
+    if waiting.is_empty() { "nothing".to_owned() } else { waiting.join(", ") }
+}
+
+/// What [`Error::NotAnId`] calls the id of an operation.
+pub(crate) const AN_OPERATION: &str = "an operation id";
+
+const LIST_RUNS: &str = "list the runs with `dalsegno runs`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_agent_is_found_despite_a_slip() {
+        let known = ["triage".to_owned(), "notify".to_owned()];
+        assert_eq!(nearest("traige", &known), Some("triage"));
+        assert_eq!(nearest("weather", &known), None);
+    }
+
+    #[test]
+    fn a_full_disk_tells_how_to_go_on() {
+        let run = dalsegno_core::RunId::from_bytes([0xab; 16]);
+        let class = Error::Run(RunFailure::Defect { run, message: "x".into() }).class();
+        assert_eq!(class.exit, Exit::Failed);
+        let class = Error::UnknownRun { given: "abcd".into() }.class();
+        assert_eq!((class.exit, class.code), (Exit::BadInput, "unknown_run"));
+    }
+}

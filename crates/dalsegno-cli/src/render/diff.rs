@@ -1,0 +1,138 @@
+//! Two runs, or two configurations, side by side.
+
+use dalsegno_runtime::{Change, ConfigReport, RunDiff, Side};
+
+use super::ending::usage;
+use super::output::Output;
+use super::text::{Style, brief, count, harmless, short, styled};
+
+/// Tells how two runs differ.
+pub(crate) fn runs(diff: &RunDiff, output: &mut Output) {
+    let width = output.stdout.terminal.width;
+    let colour = output.stdout.terminal.colour;
+    for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
+        let line = brief(&format!("{mark} {}", describe(side)), width);
+        output.stdout.line(styled(colour, style, line).to_string());
+    }
+    let Some(first) = &diff.first else {
+        output.stdout.line("");
+        output.stdout.line("the same requests, outcomes and end");
+        return;
+    };
+    section(&format!("first difference: step {}, {} of {}", first.step, first.kind, first.label), output);
+    changes(&first.changes, output);
+    if !diff.state.is_empty() {
+        section("state", output);
+        changes(&diff.state, output);
+    }
+    for (name, place) in [("arguments", &diff.arguments), ("prompt", &diff.prompt)] {
+        if let Some(place) = place {
+            section(&format!("{name}: step {}, {}", place.step, place.label), output);
+            changes(&place.changes, output);
+        }
+    }
+    section("cost", output);
+    for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
+        let parts = usage(side.usage);
+        let words = if parts.is_empty() { "nothing".to_owned() } else { parts.join(" · ") };
+        let line = brief(&format!("{mark} {words}"), width.saturating_sub(4));
+        output.stdout.line(styled(colour, style, format!("    {line}")));
+    }
+}
+
+fn describe(side: &Side) -> String {
+    let end = side.end.as_deref().unwrap_or("goes on");
+    format!("{} {} {} · {} · {end}", short(side.run), side.agent, side.status, count(side.steps, "step"))
+}
+
+/// Tells what would be different under another configuration.
+pub(crate) fn configs(report: &ConfigReport, output: &mut Output) {
+    if !report.changed_requests.is_empty() {
+        heading(&count(report.changed_requests.len() as u64, "changed request"), output);
+        for request in &report.changed_requests {
+            output.stdout.line(format!("step {}, {}", request.step, request.label));
+            changes(&request.changes, output);
+        }
+    }
+    if let Some(divergence) = &report.divergence {
+        if !report.changed_requests.is_empty() {
+            output.stdout.line("");
+        }
+        heading(&format!("another course from step {} on", divergence.step), output);
+        let course = Change {
+            path: String::new(),
+            left: Some(divergence.expected.clone()),
+            right: Some(divergence.got.clone()),
+        };
+        changes(std::slice::from_ref(&course), output);
+    }
+}
+
+fn section(title: &str, output: &mut Output) {
+    output.stdout.line("");
+    heading(title, output);
+}
+
+fn heading(title: &str, output: &mut Output) {
+    let (width, colour) = (output.stdout.terminal.width, output.stdout.terminal.colour);
+    output.stdout.line(styled(colour, Style::Bold, brief(title, width)).to_string());
+}
+
+fn changes(changes: &[Change], output: &mut Output) {
+    let (width, colour) = (output.stdout.terminal.width, output.stdout.terminal.colour);
+    for Change { path, left, right } in changes {
+        if !path.is_empty() {
+            output.stdout.line(format!("  {}", brief(path, width.saturating_sub(2))));
+        }
+        for (mark, style, side) in [('-', Style::Red, left), ('+', Style::Green, right)] {
+            let Some(side) = side else { continue };
+            for (index, line) in wrap(&harmless(side), width.saturating_sub(6)).iter().enumerate() {
+                let mark = if index == 0 { mark } else { ' ' };
+                output.stdout.line(styled(colour, style, format!("    {mark} {line}")).to_string());
+            }
+        }
+    }
+}
+
+/// A text in lines of at most `width` characters, broken at spaces where there are some.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut word = word;
+        loop {
+            let line = lines.last_mut().expect("there is always a line");
+            let used = line.chars().count();
+            let space = usize::from(used > 0);
+            let length = word.chars().count();
+            if used + space + length <= width {
+                if space > 0 {
+                    line.push(' ');
+                }
+                line.push_str(word);
+                break;
+            }
+            if used > 0 {
+                lines.push(String::new());
+                continue;
+            }
+            // A word that is longer than a line is cut.
+            let cut = word.char_indices().nth(width.max(1)).map_or(word.len(), |(index, _)| index);
+            line.push_str(&word[..cut]);
+            word = &word[cut..];
+            lines.push(String::new());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_broken_at_spaces_and_long_words_are_cut() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

@@ -1,0 +1,184 @@
+//! How a run stands when the command lets go of it, and how to go on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use dalsegno_core::{Gate, Usage};
+use dalsegno_runtime::{RunEnd, RunReport, SecretGiver, WaitingOperation};
+
+use super::document;
+use super::failure::help_line;
+use super::output::Output;
+use super::text::{Style, brief, count, duration, harmless, short, styled, time};
+use crate::exit::Exit;
+
+/// Tells how a run stands, and says how the command ends.
+pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, output: &mut Output) -> Exit {
+    let colour = output.stderr.terminal.colour;
+    let (word, style, exit) = match &report.end {
+        RunEnd::Ended(response) => {
+            let done = response.status == dalsegno_core::Status::Completed;
+            let style = if done { Style::Green } else { Style::Red };
+            (document::end(response.status), style, if done { Exit::Done } else { Exit::Failed })
+        }
+        RunEnd::Suspended { .. } => ("suspended", Style::Yellow, Exit::Suspended),
+        RunEnd::Interrupted => ("interrupted", Style::Yellow, Exit::Interrupted),
+    };
+    if let RunEnd::Ended(response) = &report.end
+        && let Some(error) = &response.error
+    {
+        let word = styled(colour, Style::Red, format_args!("error[{}]", error.code.as_str())).to_string();
+        output.note(format_args!("{word}: {}", harmless(&error.message)));
+        help_line(&error.help, output);
+    }
+    let run = short(report.run);
+    let word = styled(colour, style, word);
+    let mut parts = vec![count(report.steps, "step")];
+    parts.extend(usage(report.usage));
+    parts.push(duration(took));
+    output.note(format_args!("{word} · {} · run {run}", parts.join(" · ")));
+    match &report.end {
+        RunEnd::Ended(_) => {}
+        RunEnd::Suspended { waiting, wake_at } => {
+            self::waiting(&run, waiting, named, output);
+            if let Some(at) = wake_at {
+                let at = time(*at);
+                output.note(format_args!("it waits until {at}; then go on with `{}`", resume(&run, named)));
+            }
+        }
+        RunEnd::Interrupted => output.note(format_args!("resume it with `{}`", resume(&run, named))),
+    }
+    exit
+}
+
+/// What a run used, in parts; what it did not use is left out.
+pub(crate) fn usage(usage: Usage) -> Vec<String> {
+    let counts = [
+        (usage.model_calls, "model call"),
+        (usage.tool_calls, "tool call"),
+        (usage.input_tokens + usage.output_tokens, "token"),
+    ];
+    counts.into_iter().filter(|(number, _)| *number > 0).map(|(number, thing)| count(number, thing)).collect()
+}
+
+/// Tells what a run waits for, with the exact commands that go on.
+pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Path>, output: &mut Output) {
+    let colour = output.stderr.terminal.colour;
+    let width = output.stderr.terminal.width;
+    let resume = resume(run, named);
+    for operation in waiting {
+        output.note("");
+        output.note(styled(colour, Style::Bold, headline(operation, width)));
+        if let Gate::InDoubt { reason } = &operation.gate {
+            output.note(format_args!("  {}", brief(reason, width.saturating_sub(2))));
+            if operation.arguments.is_some() {
+                output.note("its arguments:");
+            }
+        }
+        // In full: nobody can agree to what they do not see. To give a secret is no agreement to a call.
+        let is_secret = matches!(operation.gate, Gate::Secret { .. });
+        let arguments =
+            operation.arguments.as_ref().filter(|_| !is_secret).map(|arguments| format!("{arguments:#}"));
+        for line in harmless(&arguments.unwrap_or_default()).lines() {
+            output.note(format_args!("  {line}"));
+        }
+        let id = short(operation.operation);
+        output.note(match &operation.gate {
+            Gate::Secret { name } => match SecretGiver::of(name) {
+                SecretGiver::Value { .. } => "put it into the secret store, and go on",
+                SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
+            },
+            Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => {
+                "go on with one of"
+            }
+        });
+        match &operation.gate {
+            Gate::Approval => {
+                // With one operation only there is nothing to choose.
+                let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
+                output.note(format_args!("  {resume}{op} --approve"));
+                // Only a tool's arguments can be edited.
+                if operation.tool.is_some() {
+                    output.note(format_args!(
+                        "  {resume}{op} --approve --edit FILE     with other arguments, as JSON"
+                    ));
+                }
+                output.note(format_args!("  {resume}{op} --deny --reason \"…\""));
+            }
+            Gate::Input | Gate::Elicitation { .. } => {
+                if let Some(schema) = &operation.schema {
+                    output.note("  with an answer as JSON that fits");
+                    for line in harmless(&format!("{schema:#}")).lines() {
+                        output.note(format_args!("    {line}"));
+                    }
+                }
+                let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
+                output.note(format_args!("  {resume}{op} --reply \"…\""));
+                output.note(format_args!("  {resume}{op} --reply @FILE"));
+            }
+            Gate::Secret { name } => {
+                output.note(format_args!("  {}", harmless(&SecretGiver::of(name).to_string())));
+                output.note(format_args!("  {resume}"));
+            }
+            Gate::InDoubt { .. } => {
+                output.note(format_args!("  {resume} --op {id} --answer done         it took place"));
+                output.note(format_args!(
+                    "  {resume} --op {id} --answer not-done     it did not: it starts again"
+                ));
+                output.note(format_args!(
+                    "  {resume} --op {id} --answer @FILE        it took place and returned this"
+                ));
+            }
+        }
+    }
+}
+
+/// What an operation waits for; the reason of a doubt and the arguments stand below.
+fn headline(operation: &WaitingOperation, width: usize) -> String {
+    match (&operation.gate, &operation.tool) {
+        (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
+        (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
+        (Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. }, Some(_)) | (_, None) => {
+            brief(&operation.question, width)
+        }
+    }
+}
+
+/// The command that goes on with a run, as it must be typed here.
+fn resume(run: &str, named: Option<&Path>) -> String {
+    match named {
+        Some(folder) => {
+            format!("dalsegno resume {run} --workspace {}", quoted(&folder.display().to_string()))
+        }
+        None => format!("dalsegno resume {run}"),
+    }
+}
+
+/// A path as a shell reads it.
+pub(crate) fn quoted(path: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+:".contains(character);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        assert_eq!(resume("3fa9", None), "dalsegno resume 3fa9");
+        assert_eq!(resume("3fa9", Some(Path::new("a/b"))), "dalsegno resume 3fa9 --workspace a/b");
+        assert_eq!(
+            resume("3fa9", Some(Path::new("my 'x'"))),
+            r"dalsegno resume 3fa9 --workspace 'my '\''x'\'''"
+        );
+    }
+
+    #[test]
+    fn what_was_not_used_is_not_told() {
+        assert!(usage(Usage::default()).is_empty());
+        let used =
+            Usage { tool_calls: 1, input_tokens: 3, output_tokens: 4, model_calls: 2, cost_nano_usd: 0 };
+        assert_eq!(usage(used), ["2 model calls", "1 tool call", "7 tokens"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! A run's journal as programs read it: one event for each record.
+
+use std::collections::BTreeMap;
+
+use dalsegno_core::{OperationId, RunId, Timestamp};
+use dalsegno_store::{Body, NewRecord, Record, RecordKind};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::text;
+
+/// One record, as programs read it. The keys are a promise.
+#[derive(Debug, Serialize)]
+pub(crate) struct Event {
+    run_id: RunId,
+    seq: u64,
+    step: u64,
+    kind: RecordKind,
+    operation: Option<OperationId>,
+    parent: Option<OperationId>,
+    time: String,
+    /// What the record says, in the form in which the journal has it.
+    data: Value,
+}
+
+impl Event {
+    /// Says whether it belongs to this step.
+    pub(crate) fn is_of(&self, step: u64) -> bool {
+        self.step == step
+    }
+}
+
+/// A record, wherever it comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'r> {
+    seq: u64,
+    at: Timestamp,
+    operation: Option<OperationId>,
+    parent: Option<OperationId>,
+    body: &'r Body,
+}
+
+impl<'r> Entry<'r> {
+    /// A record that was just appended at this place.
+    pub(crate) fn appended(seq: u64, record: &'r NewRecord) -> Self {
+        let NewRecord { at, operation, parent, body } = record;
+        Self { seq, at: *at, operation: *operation, parent: *parent, body }
+    }
+}
+
+impl<'r> From<&'r Record> for Entry<'r> {
+    fn from(record: &'r Record) -> Self {
+        let Record { seq, at, operation, parent, body, .. } = record;
+        Self { seq: *seq, at: *at, operation: *operation, parent: *parent, body }
+    }
+}
+
+/// Turns records into events, in the order of the journal.
+#[derive(Debug)]
+pub(crate) struct Events {
+    run: RunId,
+    steps: BTreeMap<OperationId, u64>,
+    step: u64,
+    next: u64,
+}
+
+impl Events {
+    /// The events of a run, from its first record on.
+    pub(crate) fn new(run: RunId) -> Self {
+        Self { run, steps: BTreeMap::new(), step: 0, next: 0 }
+    }
+
+    /// The run.
+    pub(crate) fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// The sequence number of the record that comes next.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The event of a record; the step of an operation is known from its request.
+    pub(crate) fn event(&mut self, entry: Entry<'_>) -> Event {
+        self.next = entry.seq + 1;
+        if let (Body::Requested { step, .. }, Some(operation)) = (entry.body, entry.operation) {
+            self.step = *step;
+            self.steps.insert(operation, *step);
+        }
+        let step = entry.operation.and_then(|operation| self.steps.get(&operation)).copied();
+        Event {
+            run_id: self.run,
+            seq: entry.seq,
+            step: step.unwrap_or(self.step),
+            kind: entry.body.kind(),
+            operation: entry.operation,
+            parent: entry.parent,
+            time: text::exact_time(entry.at),
+            data: data(entry.body),
+        }
+    }
+
+    /// The events of a whole journal.
+    pub(crate) fn of(run: RunId, records: &[Record]) -> impl Iterator<Item = Event> {
+        let mut events = Self::new(run);
+        records.iter().map(move |record| events.event(record.into()))
+    }
+}
+
+/// What a body says, without its kind.
+fn data(body: &Body) -> Value {
+    match serde_json::to_value(body) {
+        Ok(Value::Object(kinds)) => kinds.into_iter().next().map_or(Value::Null, |(_, data)| data),
+        // A body without fields is only its kind. What has no JSON form, such as a key that is no text, is not shown.
+        Ok(_) | Err(_) => Value::Null,
+    }
+}

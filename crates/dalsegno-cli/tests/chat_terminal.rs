@@ -1,0 +1,263 @@
+//! A conversation in a real terminal: what a person sees, and what Ctrl-C does.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::double::{Door, Double, Piece, words};
+
+#[path = "cli/double.rs"]
+mod double;
+
+const DALSEGNO: &str = env!("CARGO_BIN_EXE_dalsegno");
+
+/// The longest that a screen may take to show something: far more than it takes, and an end for a test that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time between two looks at a screen.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+const AGENT: &str = r#"name = "talks"
+version = "1.0.0"
+description = "Talks."
+prompt = "{{request.text}}"
+
+[model]
+use = "default"
+retries = 0
+"#;
+
+/// A workspace whose agent talks with this model.
+fn workspace(double: &Double) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("dalsegno.toml"), double.settings()).unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    fs::write(folder.path().join("agents/talks.toml"), AGENT).unwrap();
+    folder
+}
+
+fn dalsegno(folder: &TempDir, args: &[&str]) -> Command {
+    let mut command = Command::new(DALSEGNO);
+    command.args(args).current_dir(folder).env_clear();
+    command
+}
+
+/// A terminal of 80 columns and 24 lines, with a shell in it that runs the command.
+struct Terminal {
+    /// The socket of a tmux server of its own.
+    socket: PathBuf,
+    /// What comes before was seen already.
+    seen: usize,
+}
+
+impl Terminal {
+    fn open(folder: &TempDir, args: &str) -> Self {
+        let terminal = Self { socket: folder.path().join("tmux"), seen: 0 };
+        let command =
+            format!("env -i TERM=xterm NO_COLOR=1 '{DALSEGNO}' {args}; echo \"ended with $?\"; exec cat");
+        let folder = folder.path().to_str().unwrap();
+        terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", "-c", folder, &command]);
+        terminal
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let output = Command::new("tmux")
+            .args(["-u", "-f", "/dev/null", "-S"])
+            .arg(&self.socket)
+            .args(args)
+            .env_remove("TMUX")
+            .output()
+            .expect("this test needs `tmux`");
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn types(&self, keys: &str) {
+        self.tmux(&["send-keys", "-l", keys]);
+        self.tmux(&["send-keys", "Enter"]);
+    }
+
+    fn types_ctrl_c(&self) {
+        self.tmux(&["send-keys", "C-c"]);
+    }
+
+    /// The lines that the terminal shows or has shown.
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-J", "-S", "-"])
+    }
+
+    /// Waits until this is on the screen, below what was seen before.
+    fn shows(&mut self, words: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen();
+            if let Some(place) = screen.get(self.seen..).and_then(|below| below.find(words)) {
+                self.seen += place + words.len();
+                return;
+            }
+            assert!(Instant::now() < deadline, "the screen does not show `{words}`:\n{screen}");
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+}
+
+/// Says whether this machine has the terminal that the tests draw; where it has not, they are skipped, and say so.
+fn has_terminal() -> bool {
+    let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !found {
+        let mut stderr = std::io::stderr().lock();
+        let _ = writeln!(
+            stderr,
+            "SKIPPED: this machine has no `tmux`: install it to drive `dalsegno chat` in a terminal"
+        );
+    }
+    found
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output();
+    }
+}
+
+fn replayed(folder: &TempDir) -> String {
+    let output = dalsegno(folder, &["replay", "last"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// An answer that stops behind a door.
+fn halting(first: &str, door: &Door, rest: &str) -> Vec<Piece> {
+    [words(first), vec![Piece::Door(door.clone())], words(rest)].concat()
+}
+
+#[test]
+fn a_reply_appears_as_it_is_written() {
+    if !has_terminal() {
+        return;
+    }
+    let door = Door::default();
+    let double = Double::start(vec![halting("It began at noon ", &door, "and ended at one.")]);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks");
+    terminal.shows(">");
+    terminal.types("when was it?");
+    // The rest was not even sent.
+    terminal.shows("It began at noon");
+    door.open();
+    terminal.shows("and ended at one.");
+    terminal.shows(">");
+    terminal.types("/quit");
+    terminal.shows("ended with 0");
+    // What was streamed is not written again.
+    assert_eq!(terminal.screen().matches("It began").count(), 1, "{}", terminal.screen());
+    assert!(replayed(&folder).starts_with("identical"));
+}
+
+#[test]
+fn an_interrupted_reply_is_resumed_and_nothing_is_lost() {
+    if !has_terminal() {
+        return;
+    }
+    let door = Door::default();
+    let answers = vec![
+        words("Hello, Ada."),
+        halting("It began at noon ", &door, "and was never sent."),
+        words("It began at noon and ended at one."),
+    ];
+    let double = Double::start(answers);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks --session ada");
+    terminal.shows(">");
+    terminal.types("I am Ada.");
+    terminal.shows("Hello, Ada.");
+    terminal.shows(">");
+    terminal.types("when was it?");
+    terminal.shows("It began at noon");
+    terminal.types_ctrl_c();
+    terminal.shows("nothing is lost");
+    terminal.shows(">");
+    terminal.types("/resume");
+    terminal.shows("and ended at one.");
+    terminal.shows(">");
+    terminal.types("/quit");
+    terminal.shows("ended with 0");
+    // The same request was sent again, with all that was said before.
+    let received = double.received();
+    assert_eq!(received.len(), 3);
+    assert_eq!(received[1].body, received[2].body);
+    assert_eq!(received[2].path, "/v1/chat/completions");
+    assert_eq!(received[2].authorization, None);
+    assert!(received[2].body["messages"].to_string().contains("Hello, Ada."), "{}", received[2].body);
+    assert!(replayed(&folder).starts_with("identical"));
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_leaves_and_tells_how_to_come_back() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("Hello, Ada.")]);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks --session ada");
+    terminal.shows(">");
+    terminal.types("I am Ada.");
+    terminal.shows("Hello, Ada.");
+    terminal.shows(">");
+    terminal.types_ctrl_c();
+    terminal.shows("dalsegno chat talks --session ada");
+    terminal.shows("ended with 130");
+    assert!(replayed(&folder).starts_with("identical"));
+}
+
+#[test]
+fn prompts_are_seen_even_if_the_answers_go_to_a_file() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("Hello, Ada.")]);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks > answers");
+    terminal.shows(">");
+    terminal.types("I am Ada.");
+    terminal.shows(">");
+    terminal.types("/quit");
+    terminal.shows("ended with 0");
+    assert_eq!(fs::read_to_string(folder.path().join("answers")).unwrap(), "Hello, Ada.\n");
+}
+
+#[test]
+fn a_conversation_that_is_not_typed_shows_no_prompts_and_loses_no_answer() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("Hello, Ada.")]);
+    let folder = workspace(&double);
+    fs::write(folder.path().join("agents/asks.toml"), ASKS).unwrap();
+    fs::write(folder.path().join("said"), "help me\nwith the disk\n").unwrap();
+    let mut terminal = Terminal::open(&folder, "chat asks < said");
+    terminal.shows("ended with 0");
+    let screen = terminal.screen();
+    assert!(screen.contains("with what?") && screen.contains("So it is with the disk."), "{screen}");
+    assert!(!screen.contains('>') && !screen.contains("answer:"), "{screen}");
+}
+
+const ASKS: &str = r#"name = "asks"
+version = "1.0.0"
+description = "Asks."
+
+[[steps]]
+id = "what"
+ask = "with what?"
+
+[[steps]]
+respond = "So it is {{steps.what}}."
+"#;

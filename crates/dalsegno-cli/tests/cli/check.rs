@@ -1,0 +1,307 @@
+//! `dalsegno check`, the arguments, and where a workspace is looked for.
+
+use crate::support::{Workspace, photograph};
+
+#[test]
+fn help_names_every_verb() {
+    photograph!(Workspace::empty().dalsegno(&["--help"]), @r#"
+        exit code: 0
+        --- stdout
+        Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and
+        explained
+
+        Usage: dalsegno [OPTIONS] <COMMAND>
+
+        Commands:
+          init         Make a workspace that runs at once, offline and without a key
+          check        Check every file of the workspace, and every agent against what its tool servers
+                       offer
+          run          Start a run of an agent and follow it to its end
+          chat         Talk with an agent: each message is a run, and the session remembers
+          resume       Answer what a suspended run waits for, or go on with an interrupted one
+          answer       Answer what many runs wait for; says first what would be answered
+          runs         List runs, the newest first
+          show         Show what happened in a run: why, what was asked, what came
+          replay       Compute a recorded run again from its journal and compare every request; performs
+                       nothing
+          fork         Start a new run from any step of another, with a changed outcome, agent or model
+          diff         Compare two runs: where they part, and what differs from there on
+          cancel       End a run and its child runs
+          export       Write a run, with all that a replay of it reads, to one file
+          import       Read runs from a file into this workspace
+          worker       Go on with runs that nobody performs: those of processes that died, those whose time
+                       has come
+          gc           Delete runs that ended long ago; says first what would go
+          doctor       Examine the whole journal: every record, chain, file and index
+          backup       Copy the journal to a new file while others write to it, and examine the copy
+          erase        Erase what a run was asked and what came of it; the proof that it ran stays
+          tools        List, inspect and call the tools of the workspace
+          servers      List the tool servers: how they are, and what they may do
+          memory       Search what agents remember, add to it, and move it
+          secret       Keep secrets in an encrypted file, where no journal and no export has them
+          auth         Give a toolkit or a tool server access: a person consents in a browser, once
+          bench        Measure this disk: a durable turn beside a bare commit
+          schema       Write the JSON Schema of a file kind, for editors
+          completions  Write the completion script of a shell; it completes agents and runs too
+          man          Write the manual pages of all verbs
+          help         Print this message or the help of the given subcommand(s)
+
+        Options:
+              --workspace <DIR>            The workspace [default: the nearest folder upwards that has a
+                                           `dalsegno.toml`]
+          -v, --verbose                    Tell each step as it happens
+              --color <auto|always|never>  When to use colour [default: auto]
+          -h, --help                       Print help
+          -V, --version                    Print version
+
+        Examples:
+          dalsegno init my-agents                 a workspace that runs at once
+          dalsegno check                          is the workspace sound?
+          dalsegno run triage "disk full on db-1"
+          dalsegno show last                      what happened, and why
+
+        Exit codes:
+          0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted
+        --- stderr
+        "#);
+}
+
+#[test]
+fn a_sound_workspace_passes() {
+    photograph!(Workspace::plain().dalsegno(&["check"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        3 agents: no problems
+        ");
+}
+
+#[test]
+fn an_agent_is_held_against_what_its_server_offers() {
+    let workspace = Workspace::guarded();
+    photograph!(workspace.dalsegno(&["check", "--connect"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        changed: server `risk`: is new
+        dalsegno.lock: 1 change, written; look at it before you commit it
+        1 agent: no problems
+        ");
+    let agent = std::fs::read_to_string(workspace.path("agents/escalate.toml")).unwrap();
+    workspace.write("agents/escalate.toml", &agent.replace("risk.score\"", "risk.scroe\""));
+    photograph!(workspace.dalsegno(&["check", "--connect"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[unknown-tool]
+
+          × nobody offers a tool `risk.scroe`
+            ╭─[agents/escalate.toml:11:8]
+         10 │ id = "score"
+         11 │ tool = "risk.scroe"
+            ·        ────────────
+         12 │ with = { text = "{{request.text}}" }
+            ╰────
+          help: did you mean `risk.score`?
+
+        1 error
+        "#);
+}
+
+fn with_two_faults() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.write(
+        "agents/chat.toml",
+        "name = \"chat\"\nversion = \"1.0.0\"\ndescription = \"\"\nprmpt = \"{{request.text}}\"\n\n[model]\nuse = \"defualt\"\n",
+    );
+    workspace
+}
+
+#[test]
+fn every_fault_is_shown_at_once() {
+    photograph!(with_two_faults().dalsegno(&["check"]), @r#"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[unknown-key]
+
+          × `prmpt` is not known in an agent file
+           ╭─[agents/chat.toml:4:1]
+         3 │ description = ""
+         4 │ prmpt = "{{request.text}}"
+           · ─────
+         5 │ 
+           ╰────
+          help: did you mean `prompt`? known here: `name`, `version`, `description`,
+                `capabilities`, `instructions`, `prompt`, `model`, `tools`, `memory`,
+                `limits`, `output`, `context`, `steps`
+
+        error[unknown-model]
+
+          × `dalsegno.toml` has no model `defualt`
+           ╭─[agents/chat.toml:7:7]
+         6 │ [model]
+         7 │ use = "defualt"
+           ·       ─────────
+           ╰────
+          help: did you mean `default`?
+
+        2 errors
+        "#);
+}
+
+#[test]
+fn faults_are_data_for_editors() {
+    let found = with_two_faults().json(&["check"]);
+    let codes: Vec<_> = found.as_array().unwrap().iter().map(|one| one["code"].as_str().unwrap()).collect();
+    assert!(codes.contains(&"unknown-key") && codes.contains(&"unknown-model"), "{codes:?}");
+    for one in found.as_array().unwrap() {
+        for key in ["file", "code", "severity", "message", "help"] {
+            assert!(one.get(key).is_some(), "{key} in {one}");
+        }
+    }
+    assert_eq!((&found[0]["file"], &found[0]["line"]), (&"agents/chat.toml".into(), &4.into()), "{found}");
+}
+
+#[test]
+fn a_run_in_a_faulty_workspace_shows_the_faults() {
+    let workspace = with_two_faults();
+    let output = workspace.command(&["run", "note", "hello", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["error"]["code"], "workspace");
+    assert!(document["error"]["diagnostics"].as_array().unwrap().len() >= 2, "{document}");
+}
+
+#[test]
+fn a_folder_outside_of_any_workspace_is_told_apart() {
+    photograph!(Workspace::empty().dalsegno(&["runs"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: there is no `dalsegno.toml` in `[WORKSPACE]` or in any folder above it
+          help: make one with `dalsegno init`, or name one with `--workspace DIR`
+        ");
+    photograph!(Workspace::empty().dalsegno(&["runs", "--workspace", "nowhere"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error[not-a-workspace]
+
+          × dalsegno.toml: this folder has no `dalsegno.toml`
+          help: name the workspace's folder, or write a `dalsegno.toml` here
+
+        error: the workspace `nowhere` has errors: 1 error
+        ");
+}
+
+#[test]
+fn a_workspace_without_agents_is_a_warning() {
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "");
+    photograph!(workspace.dalsegno(&["check"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        warning[no-agents]
+
+          ⚠ agents: the workspace has no agents
+          help: write one, such as `agents/hello.toml`
+
+        0 agents: 1 warning
+        ");
+}
+
+#[test]
+fn the_nearest_folder_upwards_is_the_workspace() {
+    let workspace = Workspace::plain();
+    let output = workspace.command(&["check"]).current_dir(workspace.path("agents")).output().unwrap();
+    assert!(output.status.success(), "{}", workspace.shown(&output));
+}
+
+#[test]
+fn colour_is_for_terminals_only() {
+    let output = with_two_faults().command(&["check"]).env("CLICOLOR_FORCE", "0").output().unwrap();
+    assert!(!output.stderr.contains(&0x1b));
+}
+
+#[test]
+fn colour_can_be_asked_for() {
+    let output = with_two_faults().command(&["check", "--color", "always"]).output().unwrap();
+    assert!(output.stderr.contains(&0x1b));
+    let output = with_two_faults().command(&["check", "--color", "never"]).output().unwrap();
+    assert!(!output.stderr.contains(&0x1b));
+}
+
+#[test]
+fn to_check_the_files_starts_nothing() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["check"]);
+    assert!(!workspace.path(".dalsegno").exists());
+}
+
+/// A workspace with declarative tools and tenants.
+fn declarative() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["tools", "add", "save_meal"]);
+    workspace.write("agents/cook.toml", COOK);
+    workspace.write("tenants/acme.toml", ACME);
+    workspace
+}
+
+const COOK: &str = r#"name = "cook"
+
+[tools]
+allow = ["save_meal", "transfer.*"]
+approve = ["transfer.request_transfer"]
+
+[[steps]]
+tool = "save_meal"
+with = { dishes = ["soup"] }
+"#;
+
+const ACME: &str = r#"name = "acme"
+egress = ["https://api.acme.example"]
+
+[settings.endpoints]
+meal_log = "https://api.acme.example/meals"
+
+[[features.refer.destinations]]
+destination_id = "sales"
+target_uri = "sip:sales@acme.example"
+"#;
+
+#[test]
+fn declarative_tools_and_tenants_are_checked_like_everything_else() {
+    let told = declarative().dalsegno(&["check"]);
+    assert!(told.starts_with("exit code: 0\n"), "{told}");
+    assert!(told.contains("4 agents, 1 tool file, 1 tenant: no problems"), "{told}");
+}
+
+#[test]
+fn what_is_wrong_with_tools_and_tenants_is_told_at_once() {
+    let workspace = declarative();
+    let tool = std::fs::read_to_string(workspace.path("tools/save_meal.json")).unwrap();
+    workspace.write("tools/save_meal.json", &tool.replace("api_call", "api_cal"));
+    workspace.write("tenants/acme.toml", &ACME.replace("egress", "egres"));
+    let told = workspace.dalsegno(&["check"]);
+    assert!(told.starts_with("exit code: 2\n"), "{told}");
+    for words in [
+        "there is no action `api_cal`",
+        "did you mean `api_call`?",
+        "`egres` is not known",
+        "error[unknown-key]",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[test]
+fn a_slip_in_what_an_agent_allows_is_found_among_declarative_tools() {
+    let workspace = declarative();
+    workspace.write("agents/cook.toml", &COOK.replace("\"save_meal\", ", "\"save_meal\", \"save_meals\", "));
+    let told = workspace.dalsegno(&["check"]);
+    assert!(told.starts_with("exit code: 2\n"), "{told}");
+    assert!(told.contains("nobody offers a tool `save_meals`"), "{told}");
+    assert!(told.contains("did you mean `save_meal`?"), "{told}");
+}

@@ -1,0 +1,259 @@
+//! Calls of which nobody knows whether they took place, and what a person says about them.
+
+use serde_json::{Value, json};
+
+use crate::guest::{GONE, SILENT, install, paging, server};
+use crate::support::{Workspace, photograph};
+
+/// A run whose call was received and not answered in time.
+fn in_doubt() -> Workspace {
+    let workspace = paging(SILENT, IMPATIENT);
+    let output = workspace.command(&["run", "page", "ada"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", workspace.shown(&output));
+    workspace
+}
+
+/// The time that the servers of these tests, which never answer, are given.
+const IMPATIENT: &str = "300ms";
+
+fn events(workspace: &Workspace) -> Vec<Value> {
+    workspace.json(&["show", "last"])["events"].as_array().unwrap().clone()
+}
+
+fn operation(workspace: &Workspace) -> String {
+    let waiting = &workspace.json(&["show", "last"])["waiting_for"][0];
+    assert_eq!(waiting["kind"], "in_doubt", "{waiting}");
+    waiting["operation"].as_str().unwrap()[..8].to_owned()
+}
+
+/// Answers the only question of the run; returns what a person would see.
+fn answer(workspace: &Workspace, answer: &str) -> String {
+    workspace.dalsegno(&["resume", "last", "--op", &operation(workspace), "--answer", answer])
+}
+
+#[test]
+fn a_call_without_an_answer_is_asked_about() {
+    photograph!(paging(SILENT, IMPATIENT).dalsegno(&["run", "page", "ada"]), @r#"
+        exit code: 4
+        --- stdout
+        --- stderr
+        suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
+
+        did `pager.page` take place?
+          attempt 1 had no answer (tool server `pager`: the guest gave no answer within…
+        its arguments:
+          {
+            "who": "ada"
+          }
+        go on with one of
+          dalsegno resume [SHORT] --op [SHORT] --answer done         it took place
+          dalsegno resume [SHORT] --op [SHORT] --answer not-done     it did not: it starts again
+          dalsegno resume [SHORT] --op [SHORT] --answer @FILE        it took place and returned this
+        "#);
+}
+
+#[test]
+fn a_call_in_doubt_is_a_document_for_programs() {
+    let document = paging(SILENT, IMPATIENT).json(&["run", "page", "ada"]);
+    assert_eq!(document["status"], "suspended");
+    let waiting = &document["waiting_for"][0];
+    assert_eq!((&waiting["kind"], &waiting["arguments"]), (&json!("in_doubt"), &json!({"who": "ada"})));
+    assert!(waiting["reason"].as_str().unwrap().contains("no answer within 300ms"), "{waiting}");
+}
+
+#[test]
+fn without_an_answer_the_question_stays_and_nothing_is_recorded() {
+    let workspace = in_doubt();
+    let before = events(&workspace);
+    let output = workspace.dalsegno(&["resume", "last"]);
+    assert!(output.starts_with("exit code: 4\n"), "{output}");
+    assert!(output.contains("did `pager.page` take place?"), "{output}");
+    assert!(output.contains("--answer done"), "{output}");
+    assert_eq!(events(&workspace), before);
+}
+
+#[test]
+fn a_call_that_took_place_is_not_repeated() {
+    let workspace = in_doubt();
+    photograph!(answer(&workspace, "done"), @r#"
+        exit code: 0
+        --- stdout
+        Paged: {"settled":"done"}
+        --- stderr
+        completed · 1 step · 1 tool call · [TOOK] · run [SHORT]
+        "#);
+    assert_eq!(attempts(&workspace), 1);
+    photograph!(workspace.dalsegno(&["replay", "last"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        identical: 1 step, 6 records, nothing performed
+        ");
+}
+
+#[test]
+fn what_a_person_says_that_it_returned_is_its_result() {
+    let workspace = in_doubt();
+    workspace.write("result.json", "{\"line\": 3}");
+    photograph!(answer(&workspace, "@result.json"), @r#"
+        exit code: 0
+        --- stdout
+        Paged: {"line":3}
+        --- stderr
+        completed · 1 step · 1 tool call · [TOOK] · run [SHORT]
+        "#);
+    workspace.succeed(&["replay", "last"]);
+}
+
+#[test]
+fn a_call_that_did_not_take_place_starts_again() {
+    let workspace = in_doubt();
+    let operation = operation(&workspace);
+    let output = answer(&workspace, "not-done");
+    assert!(output.starts_with("exit code: 4\n"), "{output}");
+    assert!(output.contains("attempt 2 had no answer"), "{output}");
+    assert_eq!(attempts(&workspace), 2);
+    // The same operation is asked about once more, and can be settled like the first time.
+    assert_eq!(self::operation(&workspace), operation);
+    assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+    workspace.succeed(&["replay", "last"]);
+}
+
+#[test]
+fn an_answer_of_the_wrong_kind_is_refused_and_not_recorded() {
+    let workspace = in_doubt();
+    let before = events(&workspace);
+    photograph!(workspace.dalsegno(&["resume", "last", "--approve"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: operation [SHORT] is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`
+        ");
+    photograph!(workspace.dalsegno(&["resume", "last", "--deny"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: operation [SHORT] is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`
+        ");
+    photograph!(workspace.dalsegno(&["resume", "last", "--answer", "maybe"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: `maybe` is no answer: expected `done`, `not-done`, or `@FILE` with what the operation returned
+        ");
+    let output = workspace.dalsegno(&["resume", "last", "--answer", "@nothing.json"]);
+    assert!(output.starts_with("exit code: 2\n"), "{output}");
+    assert_eq!(events(&workspace), before);
+}
+
+#[test]
+fn a_server_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt() {
+    let workspace = paging("(call $proc_exit (i32.const 7))", "30s");
+    let output = workspace.dalsegno(&["run", "page", "ada"]);
+    assert!(output.starts_with("exit code: 4\n"), "{output}");
+    assert!(output.contains("code 7"), "{output}");
+    assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+}
+
+#[test]
+fn a_server_that_ends_at_once_starts_no_run() {
+    let workspace = paging(SILENT, IMPATIENT);
+    install(&workspace, GONE);
+    photograph!(workspace.dalsegno(&["run", "page", "ada"]), @r"
+        exit code: 1
+        --- stdout
+        --- stderr
+        error: tool server `pager`: the guest came to its end while the host still needed it (at its start)
+          help: correct the server: it speaks MCP on standard input and output, until its input ends
+        ");
+    assert_eq!(workspace.json(&["runs"]), json!([]));
+}
+
+#[test]
+fn a_server_that_ends_at_once_loses_nothing_of_a_run_that_waits() {
+    let workspace = in_doubt();
+    let before = events(&workspace);
+    install(&workspace, GONE);
+    let output = answer(&workspace, "done");
+    assert!(output.starts_with("exit code: 1\n"), "{output}");
+    assert_eq!(events(&workspace), before);
+    // Another build that offers the same tool is as good as the first.
+    install(&workspace, &server("unreachable"));
+    assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+    workspace.succeed(&["replay", "last"]);
+}
+
+#[test]
+fn a_run_whose_agent_and_server_are_gone_can_still_be_read() {
+    let workspace = in_doubt();
+    let before = events(&workspace);
+    workspace.write("agents/page.toml", "name = \"page");
+    std::fs::remove_file(workspace.path("pager.wasm")).unwrap();
+    workspace.succeed(&["runs"]);
+    workspace.succeed(&["show", "last"]);
+    workspace.succeed(&["replay", "last"]);
+    // Only to go on takes them.
+    let output = answer(&workspace, "done");
+    assert!(output.starts_with("exit code: 2\n"), "{output}");
+    assert_eq!(events(&workspace), before);
+}
+
+fn attempts(workspace: &Workspace) -> usize {
+    let started = |event: &&Value| match event["kind"].as_str().unwrap() {
+        "requested" => event["data"]["start"] == "now",
+        kind => kind == "attempted",
+    };
+    events(workspace).iter().filter(started).count()
+}
+
+#[cfg(unix)]
+mod killed {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn a_call_during_which_the_process_was_killed_is_in_doubt() {
+        // Far more time than the test takes, so that only the kill ends the call.
+        let workspace = paging(SILENT, "30s");
+        let mut child = workspace
+            .command(&["run", "page", "ada", "--format", "jsonl"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // An event is written when its record is on the disk; the call starts right after its request is.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let requested =
+            lines.any(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()["kind"] == "requested");
+        assert!(requested, "the run ended before it asked for the call");
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+
+        assert_eq!(workspace.json(&["runs"])[0]["status"], "running");
+        let before = events(&workspace).len();
+        photograph!(workspace.dalsegno(&["resume", "last"]), @r#"
+            exit code: 4
+            --- stdout
+            --- stderr
+            suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
+
+            did `pager.page` take place?
+              attempt 1 had no answer (the process ended before an outcome was recorded)
+            its arguments:
+              {
+                "who": "ada"
+              }
+            go on with one of
+              dalsegno resume [SHORT] --op [SHORT] --answer done         it took place
+              dalsegno resume [SHORT] --op [SHORT] --answer not-done     it did not: it starts again
+              dalsegno resume [SHORT] --op [SHORT] --answer @FILE        it took place and returned this
+            "#);
+        assert_eq!(attempts(&workspace), 1);
+        assert!(events(&workspace).len() > before);
+        assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+        workspace.succeed(&["replay", "last"]);
+    }
+}

@@ -1,0 +1,253 @@
+//! What keeps a journal: workers, pruning, examination, copies, erasure, replays of all runs.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::guest::{SILENT, paging};
+use crate::support::{Workspace, photograph};
+
+/// An agent whose question nobody answers in time.
+fn asking() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.write(
+        "agents/asking.toml",
+        "name = \"asking\"\n\n[limits]\nanswer_timeout = \"300ms\"\n\n\
+         [[steps]]\nid = \"reply\"\nask = \"now?\"\non_failure = \"report\"\n\n\
+         [[steps]]\nrespond = \"{{steps.reply.error.message}}\"\n",
+    );
+    workspace
+}
+
+#[test]
+fn a_worker_goes_on_with_what_nobody_answers() {
+    let workspace = asking();
+    assert_eq!(workspace.command(&["run", "asking"]).output().unwrap().status.code(), Some(4));
+    assert_eq!(workspace.json(&["show", "last"])["status"], "suspended");
+    std::thread::sleep(Duration::from_millis(400));
+    photograph!(workspace.dalsegno(&["worker", "--until-idle"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        run [SHORT] goes on
+        run [SHORT] is completed
+        took runs up 1 time: 1 ended, 0 suspended, 0 left for another process, 0 could not go on
+        ");
+    let show = workspace.json(&["show", "last"]);
+    assert_eq!(
+        (&show["status"], &show["answer"]),
+        (&"completed".into(), &"nobody answered within 300 ms".into())
+    );
+}
+
+#[test]
+fn a_worker_takes_over_within_a_second_from_a_process_that_was_killed() {
+    let workspace = paging(SILENT, "1h");
+    let mut worker = workspace
+        .command(&["worker", "--format", "jsonl"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut child = workspace
+        .command(&["run", "page", "ada"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for(|| workspace.json(&["runs"])[0]["records"].as_u64().is_some_and(|records| records >= 2));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for(|| workspace.json(&["runs"])[0]["status"] == "suspended");
+    let waiting = &workspace.json(&["show", "last"])["waiting_for"][0];
+    assert_eq!(waiting["kind"], "in_doubt");
+    terminate(&worker);
+    let output = worker.stdout.take().unwrap();
+    assert!(worker.wait().unwrap().success());
+    let lines: Vec<serde_json::Value> = std::io::BufRead::lines(std::io::BufReader::new(output))
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    assert_eq!((&lines[0]["event"], &lines[1]["status"]), (&"taken".into(), &"suspended".into()));
+    // All that is in doubt is found, and answered at once.
+    let listed = workspace.json(&["runs", "--waiting", "in-doubt"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(workspace.json(&["runs", "--waiting", "approval"]), serde_json::json!([]));
+}
+
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it did not come to that within 30 s");
+}
+
+fn terminate(child: &std::process::Child) {
+    let told = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+}
+
+#[test]
+fn old_runs_go_when_somebody_says_so() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    photograph!(workspace.dalsegno(&["gc", "--older-than", "0s"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        would delete 1 run with 6 records, 0 files, 1 configuration: 1166 bytes; `--yes` does it
+        ");
+    assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
+    assert!(workspace.dalsegno(&["gc", "--older-than", "1d", "--yes"]).contains("deleted 0 runs"));
+    photograph!(workspace.dalsegno(&["gc", "--older-than", "0s", "--yes"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        deleted 1 run with 6 records, 0 files, 1 configuration: 1166 bytes
+        ");
+    assert_eq!(workspace.json(&["runs"]), serde_json::json!([]));
+    photograph!(workspace.dalsegno(&["gc", "--older-than", "soon"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: invalid value 'soon' for '--older-than <TIME>': expected a time such as `30d`, `12h` or `90m`
+
+        For more information, try '--help'.
+        ");
+}
+
+#[test]
+fn a_doctor_says_whether_a_journal_is_sound_and_what_is_not() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    photograph!(workspace.dalsegno(&["doctor"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        sound: 1 run, 6 records, 0 files, 1 configuration
+        ");
+    assert_eq!(workspace.json(&["doctor"])["sound"], true);
+    let journal = workspace.path(".dalsegno/dalsegno.db");
+    let bytes = fs::read(&journal).unwrap();
+    // A byte of the table that holds the run's configuration.
+    let place = bytes.windows(16).position(|window| window == b"\"name\":\"note\",\"v").unwrap();
+    let mut damaged = bytes.clone();
+    damaged[place + 2] ^= 1;
+    fs::write(&journal, damaged).unwrap();
+    let output = workspace.dalsegno(&["doctor"]);
+    assert!(output.starts_with("exit code: 1\n") && output.contains("damaged"), "{output}");
+    fs::write(&journal, bytes).unwrap();
+    assert_eq!(workspace.json(&["doctor"])["sound"], true);
+}
+
+#[test]
+fn a_copy_is_a_journal_and_no_file_is_written_over() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "disk full on db-1"]);
+    workspace.succeed(&["backup", "copy.db"]);
+    photograph!(workspace.dalsegno(&["backup", "copy.db"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: `[WORKSPACE]/copy.db` exists already: name a new file
+        ");
+    fs::remove_dir_all(workspace.path(".dalsegno")).unwrap();
+    fs::create_dir(workspace.path(".dalsegno")).unwrap();
+    fs::rename(workspace.path("copy.db"), workspace.path(".dalsegno/dalsegno.db")).unwrap();
+    assert_eq!(workspace.json(&["replay", "last"])["identical"], true);
+}
+
+#[test]
+fn what_is_erased_cannot_be_replayed_and_harms_no_other_run() {
+    let workspace = Workspace::plain();
+    workspace.succeed(&["run", "note", "of Ada Lovelace"]);
+    workspace.succeed(&["run", "note", "stays"]);
+    let first = workspace.json(&["runs"])[1]["run_id"].as_str().unwrap().to_owned();
+    assert!(workspace.dalsegno(&["erase", &first]).starts_with("exit code: 2\n"));
+    photograph!(workspace.dalsegno(&["erase", &first, "--yes"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        erased the content of 4 records of run [SHORT], and 0 files
+        ");
+    photograph!(workspace.dalsegno(&["replay", &first]), @r"
+        exit code: 1
+        --- stdout
+        --- stderr
+        error: the content of record 0 of run [SHORT] was erased: only that it was there is known
+        ");
+    photograph!(workspace.dalsegno(&["replay", "--all"]), @r"
+        exit code: 0
+        --- stdout
+        [SHORT]  erased  the content of record 0 of run [SHORT] was erased: only that it was there is known
+        --- stderr
+        1 erased, 1 identical, nothing performed
+        ");
+    assert_eq!(workspace.json(&["doctor"])["sound"], true);
+    assert_eq!(workspace.json(&["replay", "last"])["identical"], true);
+}
+
+#[test]
+fn all_runs_are_replayed_and_counted_by_what_came_of_them() {
+    let workspace = Workspace::plain();
+    for text in ["one", "two", "three"] {
+        workspace.succeed(&["run", "note", text]);
+    }
+    photograph!(workspace.dalsegno(&["replay", "--all"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        3 identical, nothing performed
+        ");
+    photograph!(workspace.dalsegno(&["replay", "last", "--until", "1"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        identical: 1 step, 3 records, nothing performed
+        ");
+    let document = workspace.json(&["replay", "--all"]);
+    assert_eq!(document["verdicts"], serde_json::json!({ "identical": 3 }));
+    assert!(workspace.dalsegno(&["replay"]).starts_with("exit code: 2\n"));
+}
+
+#[test]
+fn what_many_runs_wait_for_is_answered_at_once() {
+    let workspace = Workspace::plain();
+    workspace.write("agents/asking.toml", "name = \"asking\"\n\n[[steps]]\nid = \"q\"\nask = \"now?\"\n\n[[steps]]\nrespond = \"{{steps.q}}\"\n");
+    workspace.write(
+        "agents/other.toml",
+        "name = \"other\"\n\n[[steps]]\nask = \"then?\"\n\n[[steps]]\nrespond = \"done\"\n",
+    );
+    for agent in ["asking", "asking", "other"] {
+        assert_eq!(workspace.command(&["run", agent]).output().unwrap().status.code(), Some(4));
+    }
+    let answer = ["answer", "--waiting", "input", "--reply", "yes", "--agent", "asking", "--by", "eve"];
+    photograph!(workspace.dalsegno(&answer), @r"
+        exit code: 0
+        --- stdout
+        RUN           OPERATION     AGENT   QUESTION
+        [SHORT]  [SHORT]  asking  now?
+        [SHORT]  [SHORT]  asking  now?
+        --- stderr
+        2 operations would be answered: `--yes` does it
+        ");
+    assert_eq!(workspace.json(&["worker", "--until-idle"])["taken"], 0);
+    assert_eq!(workspace.json(&[&answer[..], &["--yes"]].concat())["answered"], 2);
+    assert_eq!(workspace.json(&["worker", "--until-idle"])["ended"], 2);
+    let runs = workspace.json(&["runs"]);
+    let status = |agent: &str| {
+        let runs = runs.as_array().unwrap().iter().filter(move |run| run["agent"] == agent);
+        runs.map(|run| run["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((status("asking"), status("other")), (vec!["completed".into(); 2], vec!["suspended".into()]));
+    assert!(workspace.succeed(&["show", runs[1]["run_id"].as_str().unwrap(), "--json"]).contains("\"eve\""));
+    photograph!(workspace.dalsegno(&["answer", "--waiting", "approval", "--yes"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: there is no answer
+          help: say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`
+        ");
+}

@@ -1,0 +1,254 @@
+//! What an agent is: parsed once, never validated later.
+//!
+//! An [`AgentConfig`] is the agent file, the model's parameters and the tool catalogue in one value. Its digest pins a
+//! run. URLs, paths and secrets are bindings that stay outside it.
+
+mod limits;
+mod plan;
+mod toolkits;
+mod tools;
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use dalsegno_expr::Template;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::limits::{Budget, Limits, OnExceeded};
+pub use self::plan::{
+    Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
+    StepAction, Wait,
+};
+pub use self::toolkits::{ToolDocument, ToolDocuments};
+pub use self::tools::{OnFailure, OnIndeterminate, Tool, ToolKind, Toolbox};
+use crate::canonical::{Canonical, Digest, digest_json};
+use crate::id::AgentName;
+
+/// The number of the rules by which a step is computed. A release that changes them raises it and keeps the old ones.
+pub const SEMANTICS: u32 = 1;
+
+/// Everything that decides how an agent behaves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentConfig {
+    /// The agent's name.
+    pub name: AgentName,
+    /// The author's version of the agent; informative.
+    pub version: String,
+    /// The rules by which steps are computed; see [`SEMANTICS`].
+    pub semantics: u32,
+    /// How the agent decides.
+    pub mind: Mind,
+    /// The tools it may use, and those it knows of but may not.
+    #[serde(default)]
+    pub tools: Toolbox,
+    /// The documents of its declarative tools.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub toolkits: ToolDocuments,
+    /// The agents that it may start as child runs or hand over to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<AgentName, Callee>,
+    /// Where its memory reads and writes.
+    #[serde(default)]
+    pub memory_scope: MemoryScope,
+    /// The bounds of one run.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+impl AgentConfig {
+    /// An agent without tools, with default limits.
+    pub fn new(name: AgentName, mind: Mind) -> Self {
+        Self {
+            name,
+            version: "0.0.0".to_string(),
+            semantics: SEMANTICS,
+            mind,
+            tools: Toolbox::default(),
+            toolkits: ToolDocuments::new(),
+            agents: BTreeMap::new(),
+            memory_scope: MemoryScope::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// The digest that pins a run to this configuration: the same for equal configurations, on every machine.
+    pub fn digest(&self) -> Digest {
+        // Every part of a configuration is plain data with text keys, which always has a JSON form.
+        let json = serde_json::to_value(self).expect("a configuration has a JSON form");
+        digest_json(&json)
+    }
+}
+
+/// An agent that another one may start or hand over to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callee {
+    /// What its own limits let it use; a child run gets the smaller of this and its fair share of what its parent has left.
+    pub budget: Budget,
+}
+
+/// How an agent decides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mind {
+    /// A model reads the transcript and asks for tools until it answers.
+    Model(ModelMind),
+    /// A list of steps; needs no model.
+    Plan(Plan),
+}
+
+/// A mind that asks a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelMind {
+    /// Which model, and how it is asked.
+    pub model: ModelSettings,
+    /// The system prompt. Renders once, when the run starts.
+    pub instructions: Option<Template>,
+    /// The first user message. Renders once, when the run starts.
+    pub prompt: Template,
+    /// What to look up in memory before the model is first asked.
+    pub recall: Option<Recall>,
+    /// The models to go on with, in order, when one gives no usable reply. The run stays with the one that replied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<ModelSettings>,
+    /// The form of a structured answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputSettings>,
+    /// How much of the transcript the model is sent; all of it when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextSettings>,
+}
+
+impl ModelMind {
+    /// The settings of the agent's own model for 0, else of its fallbacks in order.
+    pub fn settings(&self, fallback: u32) -> Option<&ModelSettings> {
+        match fallback.checked_sub(1) {
+            None => Some(&self.model),
+            Some(index) => self.fallback.get(usize::try_from(index).ok()?),
+        }
+    }
+}
+
+/// The form of a structured answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutputSettings {
+    /// JSON Schema of the answer.
+    pub schema: Value,
+    /// How often the model is asked again when its answer does not fit.
+    pub retries: u32,
+}
+
+/// How much of the transcript a model is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextSettings {
+    /// Most tokens of a request, estimated by [`estimate_tokens`](crate::estimate_tokens), without the reply.
+    pub max_tokens: u64,
+    /// What happens to the oldest part when the rest would not fit.
+    pub compact: Compact,
+}
+
+/// What happens to the oldest part of a transcript that has grown too long for the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compact {
+    /// The oldest tool results are left out first, then the oldest turns.
+    #[default]
+    Drop,
+    /// The oldest turns are replaced by a summary, for which the model is asked.
+    Summarise,
+}
+
+/// Which model, and how it is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelSettings {
+    /// The workspace's name of the model.
+    pub name: String,
+    /// Sampling temperature; the provider's default when absent.
+    pub temperature: Option<f64>,
+    /// Most tokens of one reply; the provider's default when absent.
+    pub max_output_tokens: Option<u32>,
+    /// Longest time for one attempt, in milliseconds.
+    #[serde(default = "default_model_timeout_ms")]
+    pub timeout_ms: u64,
+    /// Attempts after the first.
+    #[serde(default = "default_model_retries")]
+    pub retries: u32,
+    /// What its tokens cost, where that is known. Where the cost of a run is limited, no model without a price is asked;
+    /// one that is free has a price of zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+}
+
+/// What the tokens of a model cost, in millionths of a US dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Price {
+    /// Tokens sent.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+}
+
+impl Price {
+    /// What these tokens cost, in billionths of a US dollar, rounded up.
+    pub fn nano_usd(&self, input_tokens: u64, output_tokens: u64) -> u64 {
+        let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let total = of(input_tokens, self.input).saturating_add(of(output_tokens, self.output));
+        u64::try_from(total.div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+}
+
+impl ModelSettings {
+    /// The settings of a model by its workspace name, all else by default.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_string(),
+            temperature: None,
+            max_output_tokens: None,
+            timeout_ms: default_model_timeout_ms(),
+            retries: default_model_retries(),
+            price: None,
+        }
+    }
+
+    pub(crate) fn feed(&self, canonical: &mut Canonical) {
+        canonical.text(&self.name);
+        canonical.number(self.temperature.map_or(u64::MAX, f64::to_bits));
+        canonical.number(self.max_output_tokens.map_or(u64::MAX, u64::from));
+    }
+}
+
+/// A long reply streams for a minute or more.
+fn default_model_timeout_ms() -> u64 {
+    120_000
+}
+
+fn default_model_retries() -> u32 {
+    2
+}
+
+/// A memory search before the first model call. Its hits are read as `memory.hits`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recall {
+    /// What to search for.
+    pub query: Template,
+    /// Most hits.
+    pub limit: u32,
+    /// Hits below this score, from 0 to 1, are left out.
+    pub min_score: f64,
+}
+
+/// How far a memory is shared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryScope {
+    /// Only this session.
+    Session,
+    /// All sessions of this agent.
+    Agent,
+    /// All agents of the workspace.
+    #[default]
+    Workspace,
+    /// All workspaces of the tenant.
+    Tenant,
+}

@@ -1,0 +1,660 @@
+//! News for a run: outcomes, gates and their answers, signals.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use dalsegno_tools::{ActionTrace, ApiResponse, Write};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use crate::canonical::print_json;
+use crate::id::{OperationId, RunId, Timestamp};
+use crate::operation::Gate;
+use crate::reply::{ModelReply, ReplyPart, Verdict, Violation};
+use crate::response::{RunError, RunErrorCode, Status, Usage};
+
+/// One piece of news, with its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When the shell learned of it. The core's own time is the latest so far.
+    pub at: Timestamp,
+    /// What happened.
+    pub news: News,
+}
+
+impl Event {
+    /// An operation's outcome.
+    pub fn outcome(at: Timestamp, operation: OperationId, outcome: Outcome) -> Self {
+        Self { at, news: News::Outcome { operation, outcome } }
+    }
+
+    /// An operation now waits at a gate.
+    pub fn gated(at: Timestamp, operation: OperationId, gate: Gate) -> Self {
+        Self { at, news: News::Gated { operation, gate } }
+    }
+
+    /// An answer at an operation's gate.
+    pub fn answer(at: Timestamp, operation: OperationId, answer: Answer) -> Self {
+        Self { at, news: News::Answered { operation, answer } }
+    }
+
+    /// A signal to the run.
+    pub fn signal(at: Timestamp, signal: Signal) -> Self {
+        Self { at, news: News::Signalled(signal) }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum News {
+    /// An operation has its outcome.
+    Outcome {
+        /// Which operation.
+        operation: OperationId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// An operation that had started now waits at a gate.
+    Gated {
+        /// Which operation.
+        operation: OperationId,
+        /// What must be answered.
+        gate: Gate,
+    },
+    /// Somebody answered at an operation's gate.
+    Answered {
+        /// Which operation.
+        operation: OperationId,
+        /// The answer.
+        answer: Answer,
+    },
+    /// The run is to stop.
+    Signalled(Signal),
+}
+
+/// What came of an operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The model replied.
+    ModelReplied(ModelReply),
+    /// The memory was searched; the best hit first.
+    MemoryFound(Vec<MemoryHit>),
+    /// The observation is in the memory.
+    MemoryCreated(MemoryCreated),
+    /// Relations were followed.
+    MemoryTraversed(MemoryTraversal),
+    /// The tool answered, well or with an error of its own.
+    ToolReturned(ToolReturn),
+    /// An HTTP endpoint answered, with whatever status.
+    ApiAnswered(ApiResponse),
+    /// A mail server took the mail.
+    EmailSent(EmailReceipt),
+    /// The child run is over, whatever its end.
+    AgentReturned(AgentReturn),
+    /// A person answered the question.
+    InputGiven(Value),
+    /// The time has come.
+    TimerFired,
+    /// There is no answer.
+    Failed(Failure),
+}
+
+/// How deep JSON from outside may be nested. A state that holds it is deeper by a few levels, and must still be read
+/// back from JSON, where `serde_json` stops at 128.
+pub const MAX_DEPTH: usize = 96;
+
+/// The largest outcome in bytes of text, 8 MiB: far above what a model reads, far below what a store refuses.
+const MAX_SIZE: usize = 8 << 20;
+
+impl Outcome {
+    /// The outcome, or the failure that stands for one which no state can hold: JSON nested too deeply, text that is too
+    /// large, a score that is not a number. A shell records it in this form.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let wrong = match &self {
+            Self::ModelReplied(reply) => {
+                let parts = reply.parts.iter().filter_map(|part| match part {
+                    ReplyPart::Call(call) => call.checked(),
+                    ReplyPart::Opaque { data, .. } => Some(data),
+                    ReplyPart::Text(_) => None,
+                });
+                too_deep(parts.chain(reply.output.as_ref().and_then(Verdict::arguments)))
+            }
+            // JSON has no such numbers, and they differ from themselves.
+            Self::MemoryFound(hits) if hits.iter().any(|hit| !hit.score.is_finite()) => {
+                Some(Failure::new(FailureCode::Protocol, "a hit has a score that is not a number"))
+            }
+            Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
+            Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
+            Self::ApiAnswered(response) => too_deep(core::iter::once(&response.body)),
+            Self::AgentReturned(returned) => {
+                too_deep(returned.output.iter().chain(returned.writes.iter().filter_map(Write::value)))
+            }
+            Self::InputGiven(value) => too_deep(core::iter::once(value)),
+            Self::MemoryTraversed(found)
+                if found.relations.iter().any(|relation| !relation.strength.is_finite()) =>
+            {
+                Some(Failure::new(FailureCode::Protocol, "a relation has a strength that is not a number"))
+            }
+            Self::MemoryTraversed(_)
+            | Self::MemoryCreated(_)
+            | Self::EmailSent(_)
+            | Self::TimerFired
+            | Self::Failed(_) => None,
+        };
+        let wrong = wrong.or_else(|| {
+            let size = self.size();
+            let message = || alloc::format!("the outcome has {size} bytes, which is more than {MAX_SIZE}");
+            (size > MAX_SIZE).then(|| Failure::new(FailureCode::LimitExceeded, message()))
+        });
+        wrong.map_or(self, Self::Failed)
+    }
+
+    /// What is left of an outcome for which a state has no room: what it used.
+    pub(crate) fn hollow(self) -> Self {
+        match self {
+            Self::ModelReplied(reply) => {
+                Self::ModelReplied(ModelReply { parts: Vec::new(), output: None, ..reply })
+            }
+            Self::AgentReturned(returned) => {
+                let (code, message) = (RunErrorCode::LimitExceeded, NO_ROOM.into());
+                let error = Some(RunError { code, message, help: String::new() });
+                let (status, writes) = (Status::Failed, Vec::new());
+                Self::AgentReturned(AgentReturn {
+                    status,
+                    answer: None,
+                    output: None,
+                    error,
+                    writes,
+                    ..returned
+                })
+            }
+            Self::Failed(failure) => {
+                Self::Failed(Failure { message: NO_ROOM.into(), violations: Vec::new(), ..failure })
+            }
+            Self::MemoryFound(_)
+            | Self::MemoryCreated(_)
+            | Self::MemoryTraversed(_)
+            | Self::ToolReturned(_)
+            | Self::ApiAnswered(_)
+            | Self::EmailSent(_)
+            | Self::InputGiven(_)
+            | Self::TimerFired => Self::Failed(Failure::new(FailureCode::LimitExceeded, NO_ROOM)),
+        }
+    }
+
+    /// About how large the outcome is, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::ModelReplied(reply) => {
+                let parts = reply.parts.iter().map(|part| match part {
+                    ReplyPart::Text(text) => PART + text.len(),
+                    ReplyPart::Call(call) => {
+                        PART + call.call_id.len()
+                            + call.name.len()
+                            + call.arguments.len()
+                            + call.verdict.as_ref().map_or(0, verdict_size)
+                    }
+                    ReplyPart::Opaque { provider, data } => PART + provider.len() + size(data),
+                });
+                parts.sum::<usize>() + reply.output.as_ref().map_or(0, verdict_size)
+            }
+            Self::MemoryFound(hits) => {
+                let hits = hits.iter().map(|hit| {
+                    PART + hit.entity.len() + hit.entity_type.len() + hit.text.len() + size(&hit.metadata)
+                });
+                hits.sum()
+            }
+            Self::MemoryCreated(created) => created.entity.len() + created.observation.len(),
+            Self::MemoryTraversed(found) => {
+                let observed =
+                    |entity: &TraversedEntity| entity.observations.iter().map(String::len).sum::<usize>();
+                let entities = found
+                    .entities
+                    .iter()
+                    .map(|entity| entity.entity.len() + entity.entity_type.len() + PART + observed(entity));
+                let ends = |relation: &TraversedRelation| {
+                    relation.from.len() + relation.relation.len() + relation.to.len() + PART
+                };
+                entities.sum::<usize>() + found.relations.iter().map(ends).sum::<usize>()
+            }
+            Self::AgentReturned(returned) => {
+                let writes = returned.writes.iter().map(Write::bytes).fold(0, usize::saturating_add);
+                let output = returned.output.as_ref().map_or(0, size);
+                writes.saturating_add(returned.answer.as_ref().map_or(0, String::len) + output)
+            }
+            Self::InputGiven(value) => size(value),
+            Self::TimerFired => 0,
+            Self::ToolReturned(returned) => {
+                returned.text.len()
+                    + returned.structured.as_ref().map_or(0, size)
+                    + violations_size(&returned.violations)
+            }
+            Self::ApiAnswered(response) => {
+                let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
+                let violations =
+                    response.violations.iter().map(|one| PART + one.pointer.len() + one.message.len());
+                size(&response.body) + headers.sum::<usize>() + violations.sum::<usize>()
+            }
+            Self::EmailSent(receipt) => receipt.message_id.as_ref().map_or(0, String::len),
+            Self::Failed(failure) => failure.message.len() + violations_size(&failure.violations),
+        }
+    }
+}
+
+/// What stands in an outcome for which there is no room.
+const NO_ROOM: &str = "the state has no room for what came of it";
+
+/// What one part of an outcome takes besides its text.
+const PART: usize = 64;
+
+/// About how large a verdict is, in bytes.
+fn verdict_size(verdict: &Verdict) -> usize {
+    match verdict {
+        Verdict::Valid { arguments } => size(arguments),
+        Verdict::Invalid { violations } => violations_size(violations),
+        Verdict::Malformed { message } => message.len(),
+        Verdict::Truncated => 0,
+    }
+}
+
+fn violations_size(violations: &[Violation]) -> usize {
+    violations.iter().map(|violation| PART + violation.path.len() + violation.message.len()).sum()
+}
+
+/// About how large a value is as JSON, in bytes.
+pub(crate) fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, field)| name.len() + size(field) + 4).sum(),
+    }
+}
+
+fn too_deep<'a>(mut values: impl Iterator<Item = &'a Value>) -> Option<Failure> {
+    let message = || alloc::format!("the outcome holds JSON that is nested more than {MAX_DEPTH} deep");
+    values.any(|value| depth(value) > MAX_DEPTH).then(|| Failure::new(FailureCode::LimitExceeded, message()))
+}
+
+/// How deep a value is nested; 0 for one that holds no other.
+pub fn depth(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+    }
+}
+
+/// One hit of a memory search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemoryHit {
+    /// The entity's name.
+    pub entity: String,
+    /// The entity's type.
+    pub entity_type: String,
+    /// What was observed.
+    pub text: String,
+    /// How well it fits, from 0 to 1.
+    pub score: f64,
+    /// The entity's metadata.
+    #[serde(default)]
+    pub metadata: Value,
+}
+
+/// An observation that is now in the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryCreated {
+    /// The entity's name.
+    pub entity: String,
+    /// The observation's id in the memory.
+    pub observation: String,
+    /// The same content was known already.
+    #[serde(default)]
+    pub duplicate: bool,
+}
+
+/// What following relations reached.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryTraversal {
+    /// The entities, the nearest first, then by name; the one that the walk began at is the first.
+    pub entities: Vec<TraversedEntity>,
+    /// The relations between them.
+    pub relations: Vec<TraversedRelation>,
+    /// There was more than the limit allows.
+    #[serde(default)]
+    pub truncated: bool,
+}
+
+/// An entity that a walk reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraversedEntity {
+    /// Its name.
+    pub entity: String,
+    /// Its type.
+    pub entity_type: String,
+    /// The fewest relations from the beginning.
+    pub depth: u32,
+    /// What was observed of it, the newest first.
+    pub observations: Vec<String>,
+}
+
+/// A relation that a walk followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraversedRelation {
+    /// The entity that it goes from.
+    pub from: String,
+    /// Its type.
+    pub relation: String,
+    /// The entity that it goes to.
+    pub to: String,
+    /// How strong it is, from 0 to 1.
+    pub strength: f64,
+}
+
+/// How a child run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentReturn {
+    /// The run; after handoffs the last one.
+    pub run: RunId,
+    /// The kind of end.
+    pub status: Status,
+    /// What the agent answered.
+    pub answer: Option<String>,
+    /// Its structured answer.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub output: Option<Value>,
+    /// Why it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// What it used, its own child runs and handoffs included.
+    pub usage: Usage,
+    /// What it wrote into the session, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<Write>,
+}
+
+/// What a tool answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolReturn {
+    /// The structured result, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub structured: Option<Value>,
+    /// The result as text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The tool says that it failed.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_error: bool,
+    /// What each action of a declarative tool did, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<ActionTrace>,
+    /// Where the result breaks what the tool promised of it. It is used all the same: its effect took place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+}
+
+impl ToolReturn {
+    /// A structured result.
+    pub fn structured(value: Value) -> Self {
+        Self { structured: Some(value), ..Self::default() }
+    }
+
+    /// What a plan reads: the structured result, else the text parsed as JSON, else the text.
+    pub(crate) fn into_value(self) -> Value {
+        match self.structured {
+            Some(value) => value,
+            None => match serde_json::from_str(&self.text) {
+                Ok(value) if depth(&value) <= MAX_DEPTH => value,
+                Ok(_) | Err(_) => Value::String(self.text),
+            },
+        }
+    }
+
+    /// What a model reads.
+    pub(crate) fn into_text(self) -> String {
+        match self.structured {
+            Some(value) if self.text.is_empty() => print_json(&value),
+            _ => self.text,
+        }
+    }
+}
+
+/// Reads a value that is there: `null` is a value, and only what is missing is none. Otherwise a tool that returned
+/// `null` would have returned nothing once its outcome had been saved and loaded.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// What a mail server said of a mail that it took.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmailReceipt {
+    /// Its name for the mail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+}
+
+/// Why an operation has no answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The kind of failure.
+    pub code: FailureCode,
+    /// What went wrong, in words for whoever reads the trace.
+    pub message: String,
+    /// Each argument that does not fit, when the code is `invalid_arguments`.
+    #[serde(default)]
+    pub violations: Vec<Violation>,
+    /// Attempts before the last one that the receiver possibly acted on; a model's provider may have charged for them.
+    #[serde(default, skip_serializing_if = "crate::reply::is_zero")]
+    pub lost_attempts: u32,
+}
+
+impl Failure {
+    /// A failure without further details.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), violations: Vec::new(), lost_attempts: 0 }
+    }
+}
+
+/// The kinds of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    /// No answer within the time allowed.
+    Timeout,
+    /// The receiver could not be reached or started.
+    Unavailable,
+    /// Too much waits for the receiver already; nothing was sent.
+    Overloaded,
+    /// The receiver answered something that cannot be used.
+    Protocol,
+    /// The tool itself says that it failed.
+    ToolFailed,
+    /// The arguments do not fit the tool's schema; nothing was called.
+    InvalidArguments,
+    /// A person said no; nothing was called.
+    Denied,
+    /// The rules of the workspace or of the tenant do not allow it; nothing was sent.
+    NotPermitted,
+    /// Possibly received, never answered, and the policy is to report it.
+    Indeterminate,
+    /// A limit of size or count was reached.
+    LimitExceeded,
+    /// A model's structured answer does not fit its schema.
+    InvalidOutput,
+    /// A child run failed.
+    AgentFailed,
+    /// Somebody ended a child run.
+    Cancelled,
+    /// The engine's own store or memory failed.
+    Internal,
+}
+
+impl FailureCode {
+    /// Says whether another tool may be called after such a failure: not where a person said no or the arguments do not
+    /// fit, and not where the effect took place or may have, which would then take place twice. An answer that cannot be
+    /// used is one to an effect that took place. A timeout is none: of an effect that may not be repeated a shell reports
+    /// [`Indeterminate`](Self::Indeterminate) instead.
+    pub(crate) const fn allows_another_tool(self) -> bool {
+        match self {
+            Self::Timeout
+            | Self::Unavailable
+            | Self::Overloaded
+            | Self::ToolFailed
+            | Self::AgentFailed
+            | Self::Cancelled => true,
+            Self::Denied
+            | Self::NotPermitted
+            | Self::InvalidArguments
+            | Self::Indeterminate
+            | Self::Protocol
+            | Self::LimitExceeded
+            | Self::InvalidOutput
+            | Self::Internal => false,
+        }
+    }
+
+    /// Every code.
+    pub const ALL: &[Self] = &[
+        Self::Timeout,
+        Self::Unavailable,
+        Self::Overloaded,
+        Self::Protocol,
+        Self::ToolFailed,
+        Self::InvalidArguments,
+        Self::Denied,
+        Self::NotPermitted,
+        Self::Indeterminate,
+        Self::LimitExceeded,
+        Self::InvalidOutput,
+        Self::AgentFailed,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
+    /// The code as text, such as `invalid_arguments`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unavailable => "unavailable",
+            Self::Overloaded => "overloaded",
+            Self::Protocol => "protocol",
+            Self::ToolFailed => "tool_failed",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::Denied => "denied",
+            Self::NotPermitted => "not_permitted",
+            Self::Indeterminate => "indeterminate",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::InvalidOutput => "invalid_output",
+            Self::AgentFailed => "agent_failed",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// An answer at a gate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Go on.
+    Approved {
+        /// The verdict on edited arguments, which then replace the tool's own.
+        #[serde(default)]
+        edited: Option<Verdict>,
+        /// Why.
+        #[serde(default)]
+        reason: Option<String>,
+        /// Who.
+        #[serde(default)]
+        by: Option<String>,
+    },
+    /// Do not. Where nobody answered in time, the shell says so here, with `expired` as the reason and by nobody: nothing
+    /// was called, and no value may pass for what nobody agreed to, as after a person's no.
+    Denied {
+        /// Why.
+        #[serde(default)]
+        reason: Option<String>,
+        /// Who.
+        #[serde(default)]
+        by: Option<String>,
+    },
+    /// In doubt: the effect took place.
+    Done {
+        /// What it returned, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+        result: Option<Value>,
+        /// Who says so.
+        #[serde(default)]
+        by: Option<String>,
+    },
+    /// A question's answer, which fits its schema.
+    Given {
+        /// The answer.
+        value: Value,
+        /// Who.
+        #[serde(default)]
+        by: Option<String>,
+    },
+    /// What a tool's server asked for, which fits the schema of its questions: the call goes on with it.
+    Supplied {
+        /// The answer to a single question, or answers by the server's names for several.
+        value: Value,
+        /// Who.
+        #[serde(default)]
+        by: Option<String>,
+    },
+    /// In doubt: the effect did not take place, so it may start again.
+    NotDone {
+        /// Who says so.
+        #[serde(default)]
+        by: Option<String>,
+    },
+}
+
+impl Answer {
+    /// The outcome that the answer itself brings: a denial, or the word that it was done. None when the operation goes
+    /// on.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Denied { reason, .. } => {
+                let reason = reason.clone().unwrap_or_else(|| "no reason was given".into());
+                Some(Outcome::Failed(Failure::new(FailureCode::Denied, reason)))
+            }
+            Self::Done { result, .. } => {
+                let result = result.clone().unwrap_or_else(|| json!({ "settled": "done" }));
+                Some(Outcome::ToolReturned(ToolReturn::structured(result)))
+            }
+            Self::Given { value, .. } => Some(Outcome::InputGiven(value.clone())),
+            Self::Approved { .. } | Self::Supplied { .. } | Self::NotDone { .. } => None,
+        }
+    }
+}
+
+/// A signal to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// Somebody wants the run to end.
+    Cancel,
+    /// The run's active time is used up.
+    Deadline,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_null_stays_a_result() {
+        for structured in [None, Some(Value::Null)] {
+            let returned = ToolReturn { structured, ..ToolReturn::default() };
+            let json = serde_json::to_string(&returned).unwrap();
+            assert_eq!(serde_json::from_str::<ToolReturn>(&json).unwrap(), returned, "{json}");
+            let bytes = rmp_serde::to_vec_named(&returned).unwrap();
+            assert_eq!(rmp_serde::from_slice::<ToolReturn>(&bytes).unwrap(), returned);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Decides the next action of an agent run.
+//!
+//! [`execute_agent_step`] is a total function of a configuration and a state. It never performs anything: it asks,
+//! by returning an [`AgentAction`], and [`AgentState::resume`] takes what came back. A shell owns time, randomness,
+//! sockets, files and secrets, and writes down every outcome; so a run can be stopped anywhere, saved, loaded,
+//! replayed bit for bit and tested like any function.
+//!
+//! # The protocol
+//!
+//! ```
+//! use dalsegno_core::*;
+//! # fn perform(operation: &Operation) -> Outcome {
+//! #     Outcome::MemoryFound(Vec::new())
+//! # }
+//! # let plan = r#"{"steps": [
+//! #     {"action": {"operation": {"id": "past",
+//! #         "call": {"memory_search": {"query": "{{request.text}}", "limit": 3, "min_score": 0.0}}}}},
+//! #     {"action": {"respond": "{{steps.past.length}} known for {{request.text}}"}}]}"#;
+//! let config = AgentConfig::new("triage".parse()?, Mind::Plan(serde_json::from_str(plan)?));
+//! let mut state = AgentState::start(RunId::from_bytes([7; 16]), AgentRequest::text("disk full"), Timestamp::from_millis(0));
+//! let response = loop {
+//!     match execute_agent_step(&config, state)? {
+//!         AgentAction::Complete { response, .. } => break response,
+//!         action => {
+//!             let (operations, continuation) = action.into_operations();
+//!             state = continuation;
+//!             for operation in operations {
+//!                 let outcome = perform(&operation); // the shell's part: journal the intent, act, journal the outcome
+//!                 state.resume(Event::outcome(Timestamp::from_millis(1), operation.id, outcome))?;
+//!             }
+//!         }
+//!     }
+//! };
+//! assert_eq!(response.answer.as_deref(), Some("0 known for disk full"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Outcomes may come one at a time and in any order. Stepping a state that still waits is harmless: it asks again for
+//! what is missing, under the same ids.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod action;
+mod canonical;
+mod config;
+mod event;
+mod follow;
+mod id;
+mod join;
+mod operation;
+mod phase;
+mod reading;
+mod reply;
+mod response;
+mod resume;
+mod state;
+mod step;
+mod tokens;
+mod transcript;
+
+pub use action::AgentAction;
+pub use canonical::{Digest, digest_json};
+pub use config::{
+    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
+    Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, Plan, PlanCall,
+    PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction, Tool,
+    ToolDocument, ToolDocuments, ToolKind, Toolbox, Wait,
+};
+pub use event::{
+    AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
+    MemoryTraversal, News, Outcome, Signal, ToolReturn, TraversedEntity, TraversedRelation, depth,
+};
+pub use follow::ForkError;
+pub use id::{
+    AgentName, IdError, ModelName, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern,
+};
+pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
+pub use operation::{
+    AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
+    ModelCompletion, Operation, Pace, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
+    ToolChoice, ToolInput,
+};
+pub use reading::Reading;
+pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};
+pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
+pub use resume::ResumeError;
+pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, Handoff, Phase};
+pub use step::{ExecutionError, execute_agent_step};
+pub use tokens::estimate_tokens;
+pub use transcript::{Attachment, Compaction, Entry, Transcript};
+
+pub use dalsegno_tools::{Session, Write};

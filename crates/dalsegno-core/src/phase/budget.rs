@@ -1,0 +1,339 @@
+//! What a run may still use, and what is set aside before a request leaves.
+//!
+//! Before a model is asked, the estimated tokens of the request and the most that the reply may take are set aside, for
+//! each attempt that the operation's terms allow; before a child run starts, the smaller of its own limits and a fair
+//! share of what is left. Where operations of one step want more than there is, each completion has its first attempt,
+//! then they have their further ones in request order, then child runs share the rest.
+//!
+//! What is set aside together never exceeds what is left, so the limits hold whatever comes back, as far as the estimate
+//! does; see [`estimate_tokens`](crate::estimate_tokens). What is not used is free again at the join, since only what
+//! was reported is counted.
+//!
+//! A request that brought no reply is charged with all that was set aside for it where it may have been received (see
+//! [`charge_failed`]): the provider may have counted it, and nobody says how much. So is a reply that nobody counted, and
+//! so are completions and child runs that are under way when the run ends.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::think;
+use crate::config::{AgentConfig, Budget, ModelSettings};
+use crate::event::{Failure, FailureCode};
+use crate::operation::{AgentCall, ModelCompletion, Request, Reserved, Terms};
+use crate::reply::ModelReply;
+use crate::response::Usage;
+use crate::state::AgentState;
+
+/// What a reply may take where the settings name no bound and a limit needs one.
+const OUTPUT_TOKENS: u32 = 4_096;
+
+/// The shortest reply that is worth asking for when the limits leave less than the settings allow.
+const LEAST_OUTPUT_TOKENS: u32 = 256;
+
+/// What the run may use at most, by its own limits and by what its parent lets it use.
+fn most(config: &AgentConfig, state: &AgentState) -> Budget {
+    let most = config.limits.budget();
+    state.budget.map_or(most, |budget| most.min(budget))
+}
+
+/// What the run may still use.
+pub(crate) fn left(config: &AgentConfig, state: &AgentState) -> Budget {
+    most(config, state).without(&state.usage)
+}
+
+/// Lowers what the child runs among these requests may use, their own limits until now, to a fair share of what is left.
+///
+/// Those that want the least come first, and each has what it wants or the part of what is left that falls to it, rounded
+/// down: so none gets less than another but by its own limit or by what cannot be divided, and nothing stays behind that
+/// one of them could use. Where a part is not bounded for this run, each keeps its own limit.
+pub(crate) fn share<'r>(requests: impl Iterator<Item = &'r mut Request>, left: Budget) {
+    let children = requests.filter_map(|request| match request {
+        Request::AgentCall(call) => Some(&mut Arc::make_mut(call).budget),
+        Request::ModelCompletion(_)
+        | Request::MemorySearch(_)
+        | Request::MemoryCreate(_)
+        | Request::MemoryTraverse(_)
+        | Request::ToolCall(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
+        | Request::Input(_)
+        | Request::Timer(_) => None,
+    });
+    let children: Vec<&mut Budget> = children.collect();
+    let calls = children.iter().map(|budget| Some(budget.max_tool_calls));
+    let calls = shares(Some(left.max_tool_calls), calls.collect());
+    let tokens = shares(left.max_tokens, children.iter().map(|budget| budget.max_tokens).collect());
+    let cost = children.iter().map(|budget| budget.max_cost_nano_usd);
+    let cost = shares(left.max_cost_nano_usd, cost.collect());
+    for (((budget, calls), max_tokens), max_cost_nano_usd) in
+        children.into_iter().zip(calls).zip(tokens).zip(cost)
+    {
+        *budget = Budget { max_tool_calls: calls.unwrap_or(0), max_tokens, max_cost_nano_usd };
+    }
+}
+
+/// Lowers what is wanted to parts of what is left; where nothing is bounded, each may have what it wants.
+fn shares(left: Option<u64>, mut wanted: Vec<Option<u64>>) -> Vec<Option<u64>> {
+    let Some(mut left) = left else { return wanted };
+    let mut parts: Vec<&mut Option<u64>> = wanted.iter_mut().collect();
+    parts.sort_by_key(|part| part.unwrap_or(u64::MAX));
+    let mut waiting = parts.len() as u64;
+    for part in parts {
+        let share = part.unwrap_or(u64::MAX).min(left / waiting);
+        *part = Some(share);
+        left -= share;
+        waiting -= 1;
+    }
+    wanted
+}
+
+/// How short a reply may become for the sake of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shorter {
+    /// Not at all: the settings' own bound must fit.
+    No,
+    /// As short as still makes sense, for a last answer.
+    Yes,
+}
+
+/// What is set aside for a completion.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reservation {
+    /// The tokens.
+    pub(crate) reserved: Reserved,
+    /// The bound on the reply, where the settings have none or a wider one.
+    pub(crate) max_output_tokens: Option<u32>,
+    /// Attempts after the first.
+    pub(crate) retries: u32,
+}
+
+/// Why nothing can be set aside for a completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// The limit of this name leaves too little.
+    Limit(&'static str),
+    /// The cost is limited, and nobody knows what the model costs.
+    NoPrice,
+}
+
+impl Short {
+    /// What to do about it where a last answer is no choice.
+    pub(crate) const fn help(self) -> &'static str {
+        match self {
+            Self::Limit(_) => think::RAISE_THE_LIMIT,
+            Self::NoPrice => "give the model its price in dalsegno.toml, or take the limit of the cost out",
+        }
+    }
+}
+
+/// Sets aside what a completion may take that is alone in its step: as many attempts as fit, one at least.
+pub(crate) fn reserve_alone(
+    settings: &ModelSettings,
+    input_tokens: u64,
+    shorter: Shorter,
+    mut left: Budget,
+) -> Result<Reservation, Short> {
+    let reservation = reserve(settings, input_tokens, shorter, &mut left)?;
+    let retries = retries(settings, reservation.reserved, &mut left);
+    Ok(Reservation { retries, ..reservation })
+}
+
+/// Sets aside further attempts of a completion, as many as the settings and what is left allow.
+pub(crate) fn retries(settings: &ModelSettings, reserved: Reserved, left: &mut Budget) -> u32 {
+    let Reserved { input_tokens, output_tokens } = reserved;
+    let tokens = input_tokens.saturating_add(output_tokens);
+    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+    let fit = |left: Option<u64>, each: u64| left.and_then(|left| left.checked_div(each)).unwrap_or(u64::MAX);
+    let most = fit(left.max_tokens, tokens).min(fit(left.max_cost_nano_usd, cost));
+    let retries = u32::try_from(most).unwrap_or(u32::MAX).min(settings.retries);
+    take(&mut left.max_tokens, tokens.saturating_mul(u64::from(retries)));
+    take(&mut left.max_cost_nano_usd, cost.saturating_mul(u64::from(retries)));
+    retries
+}
+
+/// Sets aside what the first attempt of a completion may take.
+pub(crate) fn reserve(
+    settings: &ModelSettings,
+    input_tokens: u64,
+    shorter: Shorter,
+    left: &mut Budget,
+) -> Result<Reservation, Short> {
+    let want = settings.max_output_tokens.unwrap_or(OUTPUT_TOKENS);
+    let retries = settings.retries;
+    if left.max_tokens.is_none() && left.max_cost_nano_usd.is_none() {
+        // Nothing has to hold, so nothing is set aside, and nothing that was not reported is counted.
+        return Ok(Reservation { reserved: Reserved::default(), max_output_tokens: None, retries });
+    }
+    let least = match shorter {
+        Shorter::No => want,
+        Shorter::Yes => want.min(LEAST_OUTPUT_TOKENS),
+    };
+    let by_tokens = left.max_tokens.map_or(u64::MAX, |tokens| tokens.saturating_sub(input_tokens));
+    if by_tokens < u64::from(least) {
+        return Err(Short::Limit("max_tokens"));
+    }
+    let by_cost = match (left.max_cost_nano_usd, settings.price) {
+        (Some(cost), Some(price)) => match cost.checked_sub(price.nano_usd(input_tokens, 0)) {
+            Some(rest) => rest.saturating_mul(1_000).checked_div(price.output).unwrap_or(u64::MAX),
+            None => 0,
+        },
+        (Some(_), None) => return Err(Short::NoPrice),
+        (None, _) => u64::MAX,
+    };
+    if by_cost < u64::from(least.max(1)) {
+        return Err(Short::Limit("max_cost_usd"));
+    }
+    let output = u64::from(want).min(by_tokens).min(by_cost);
+    let reserved = Reserved { input_tokens, output_tokens: output };
+    take(&mut left.max_tokens, input_tokens.saturating_add(output));
+    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output));
+    take(&mut left.max_cost_nano_usd, cost);
+    // It is no more than what was wanted, which is a u32.
+    let max_output_tokens =
+        u32::try_from(output).ok().filter(|most| settings.max_output_tokens != Some(*most));
+    Ok(Reservation { reserved, max_output_tokens, retries })
+}
+
+/// Counts what a reply took, and what attempts before it may have taken. One that nobody counted takes what was set aside
+/// for it.
+pub(crate) fn charge(
+    state: &mut AgentState,
+    settings: &ModelSettings,
+    completion: &ModelCompletion,
+    reply: &ModelReply,
+) {
+    let lost = u64::from(reply.lost_attempts);
+    let set_aside = completion.reserved;
+    let (input, output) = match (reply.input_tokens, reply.output_tokens) {
+        // No request takes nothing: its provider does not count.
+        (0, 0) => (set_aside.input_tokens, set_aside.output_tokens),
+        counted => counted,
+    };
+    let input = input.saturating_add(lost.saturating_mul(set_aside.input_tokens));
+    let output = output.saturating_add(lost.saturating_mul(set_aside.output_tokens));
+    state.usage.model_calls = state.usage.model_calls.saturating_add(1);
+    count(state, settings, input, output);
+}
+
+/// Counts what a completion without a reply may have taken: all that was set aside, unless the failure says that the
+/// provider did not process the request.
+pub(crate) fn charge_failed(
+    state: &mut AgentState,
+    settings: &ModelSettings,
+    completion: &ModelCompletion,
+    failure: &Failure,
+) {
+    let received = match failure.code {
+        FailureCode::Timeout
+        | FailureCode::Protocol
+        | FailureCode::NotPermitted
+        | FailureCode::Indeterminate
+        | FailureCode::LimitExceeded
+        | FailureCode::InvalidOutput => true,
+        FailureCode::Unavailable
+        | FailureCode::Overloaded
+        | FailureCode::ToolFailed
+        | FailureCode::InvalidArguments
+        | FailureCode::Denied
+        | FailureCode::AgentFailed
+        | FailureCode::Cancelled
+        | FailureCode::Internal => false,
+    };
+    let attempts = u64::from(failure.lost_attempts).saturating_add(u64::from(received));
+    let input = completion.reserved.input_tokens.saturating_mul(attempts);
+    let output = completion.reserved.output_tokens.saturating_mul(attempts);
+    count(state, settings, input, output);
+}
+
+/// Counts what a completion may take that nobody waits for any more: which of its attempts is under way, nobody says.
+pub(crate) fn charge_lost(
+    state: &mut AgentState,
+    settings: &ModelSettings,
+    completion: &ModelCompletion,
+    terms: &Terms,
+) {
+    let attempts = u64::from(terms.retries).saturating_add(1);
+    let Reserved { input_tokens, output_tokens } = completion.reserved;
+    count(state, settings, input_tokens.saturating_mul(attempts), output_tokens.saturating_mul(attempts));
+}
+
+/// Counts what a child run may use that nobody waits for any more, as far as it is bounded. Nobody knows which of its
+/// tokens are received ones: all count as sent.
+pub(crate) fn charge_child(state: &mut AgentState, call: &AgentCall) {
+    let Budget { max_tool_calls, max_tokens, max_cost_nano_usd } = call.budget;
+    state.usage.add(&Usage {
+        tool_calls: max_tool_calls,
+        input_tokens: max_tokens.unwrap_or(0),
+        cost_nano_usd: max_cost_nano_usd.unwrap_or(0),
+        ..Usage::default()
+    });
+}
+
+fn count(state: &mut AgentState, settings: &ModelSettings, input: u64, output: u64) {
+    let usage = &mut state.usage;
+    usage.input_tokens = usage.input_tokens.saturating_add(input);
+    usage.output_tokens = usage.output_tokens.saturating_add(output);
+    let cost = settings.price.map_or(0, |price| price.nano_usd(input, output));
+    usage.cost_nano_usd = usage.cost_nano_usd.saturating_add(cost);
+}
+
+/// Says why nothing can be set aside for the transcript and a reply of this model.
+pub(crate) fn too_little(
+    config: &AgentConfig,
+    state: &AgentState,
+    settings: &ModelSettings,
+    short: Short,
+) -> String {
+    let limit = match short {
+        Short::Limit(limit) => limit,
+        Short::NoPrice => {
+            return alloc::format!("the cost is limited, and the model `{}` has no price", settings.name);
+        }
+    };
+    let tokens = state.transcript.tokens();
+    let what = alloc::format!("leaves too little for a request of about {tokens} tokens and its reply");
+    describe(config, state, limit, &what)
+}
+
+/// Says of a limit, by its name, that what was reported is beyond it.
+pub(crate) fn beyond(config: &AgentConfig, state: &AgentState, limit: &str) -> String {
+    describe(config, state, limit, "is exceeded")
+}
+
+fn describe(config: &AgentConfig, state: &AgentState, limit: &str, what: &str) -> String {
+    let (most, own, used) = if limit == "max_tokens" {
+        let most = most(config, state).max_tokens.unwrap_or(0);
+        let used = alloc::format!("{} tokens", state.usage.tokens());
+        (alloc::format!("{most} tokens"), config.limits.max_tokens == Some(most), used)
+    } else {
+        let most = most(config, state).max_cost_nano_usd.unwrap_or(0);
+        let used = dollars(state.usage.cost_nano_usd);
+        (dollars(most), config.limits.max_cost_nano_usd == Some(most), used)
+    };
+    if own {
+        alloc::format!("`limits.{limit}` ({most}) {what}: {used} are used")
+    } else {
+        alloc::format!("the `{limit}` that the calling run allows ({most}) {what}: {used} are used")
+    }
+}
+
+fn dollars(nano_usd: u64) -> String {
+    alloc::format!("{}.{:06} US dollars", nano_usd / 1_000_000_000, nano_usd % 1_000_000_000 / 1_000)
+}
+
+/// Names the limit that what was reported has gone beyond.
+pub(crate) fn overrun(config: &AgentConfig, state: &AgentState) -> Option<&'static str> {
+    let most = most(config, state);
+    let usage = state.usage;
+    if most.max_tokens.is_some_and(|most| usage.tokens() > most) {
+        return Some("max_tokens");
+    }
+    most.max_cost_nano_usd.is_some_and(|most| usage.cost_nano_usd > most).then_some("max_cost_usd")
+}
+
+fn take(left: &mut Option<u64>, taken: u64) {
+    if let Some(left) = left {
+        *left = left.saturating_sub(taken);
+    }
+}

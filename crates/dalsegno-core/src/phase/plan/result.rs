@@ -1,0 +1,291 @@
+//! The outcome of an operation becomes its result, or the failure that its settings deal with.
+
+use alloc::string::{String, ToString};
+
+use serde_json::{Value, json};
+
+use super::place::Place;
+use crate::canonical::print_json;
+use crate::config::{AgentConfig, OnFailure, PlanCall, PlanOperation};
+use crate::event::{AgentReturn, Failure, FailureCode, Outcome, ToolReturn};
+use crate::id::ToolName;
+use crate::join::Pending;
+use crate::operation::{ModelCompletion, Operation, Prompt, Purpose, Request};
+use crate::phase::{Stop, budget};
+use crate::reply::{ModelReply, StopReason, Verdict, Violation};
+use crate::response::{RunErrorCode, Status};
+use crate::state::AgentState;
+
+/// What an operation comes to.
+pub(super) enum Folded {
+    /// Its result.
+    Value(Value),
+    /// It failed, and this tool is called in its place with the same arguments.
+    FallBack(FallBack),
+    /// The run ends.
+    Stop(Stop),
+}
+
+/// A tool that stands in for one that failed.
+pub(super) struct FallBack {
+    pub(super) from: ToolName,
+    pub(super) to: ToolName,
+    pub(super) parameters: Value,
+    pub(super) reason: String,
+}
+
+/// Takes an outcome. Where the operation stands in for one that failed, its own tool's settings alone count.
+pub(super) fn fold(
+    config: &AgentConfig,
+    place: Place<'_>,
+    operation: &PlanOperation,
+    stands_in: bool,
+    pending: Pending,
+    state: &mut AgentState,
+) -> Folded {
+    let Pending { operation: Operation { request, .. }, outcome, .. } = pending;
+    let failure = match value(&request, outcome, state) {
+        Ok(value) => return Folded::Value(value),
+        Err(failure) => failure,
+    };
+    let called = match &request {
+        Request::ToolCall(call) => Some(&call.tool_name),
+        Request::ModelCompletion(_)
+        | Request::MemorySearch(_)
+        | Request::MemoryCreate(_)
+        | Request::MemoryTraverse(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
+        | Request::AgentCall(_)
+        | Request::Input(_)
+        | Request::Timer(_) => None,
+    };
+    let of_tool = called.and_then(|name| config.tools.tools.get(name)?.on_failure.as_ref());
+    let of_step = operation.on_failure.as_ref().filter(|_| !stands_in);
+    match of_step.or(of_tool) {
+        Some(OnFailure::Report) => return Folded::Value(report(&failure)),
+        // A value that the author wrote must not pass for what a person refused.
+        Some(OnFailure::Default(value)) if failure.code != FailureCode::Denied => {
+            return Folded::Value(value.clone());
+        }
+        Some(OnFailure::Fallback(to)) if !stands_in && failure.code.allows_another_tool() => {
+            if let Request::ToolCall(call) = &request {
+                return Folded::FallBack(FallBack {
+                    from: call.tool_name.clone(),
+                    to: to.clone(),
+                    parameters: call.parameters.clone(),
+                    reason: alloc::format!("{}: {}", failure.code.as_str(), failure.message),
+                });
+            }
+        }
+        Some(OnFailure::Fail | OnFailure::Default(_) | OnFailure::Fallback(_)) | None => {}
+    }
+    Folded::Stop(stop(place, &operation.call, &request, &failure))
+}
+
+/// What a later step reads of a failure.
+fn report(failure: &Failure) -> Value {
+    json!({ "error": { "code": failure.code.as_str(), "message": failure.message } })
+}
+
+/// The result; what it took is counted in any case.
+pub(crate) fn value(
+    request: &Request,
+    outcome: Option<Outcome>,
+    state: &mut AgentState,
+) -> Result<Value, Failure> {
+    match outcome {
+        Some(Outcome::ToolReturned(returned)) if returned.is_error => {
+            let message = match returned.into_value() {
+                Value::String(text) => text,
+                value => print_json(&value),
+            };
+            Err(Failure::new(FailureCode::ToolFailed, message))
+        }
+        Some(Outcome::ToolReturned(returned)) => Ok(returned.into_value()),
+        Some(Outcome::MemoryFound(hits)) => Ok(json!(hits)),
+        Some(Outcome::MemoryCreated(created)) => Ok(json!(created)),
+        Some(Outcome::MemoryTraversed(traversal)) => Ok(json!(traversal)),
+        Some(Outcome::AgentReturned(returned)) => {
+            state.usage.add(&returned.usage);
+            agent_value(returned)
+        }
+        Some(Outcome::ModelReplied(reply)) => match asked(request) {
+            Some((completion, prompt)) => {
+                budget::charge(state, &prompt.model, completion, &reply);
+                model_value(prompt, &reply)
+            }
+            None => Err(missing()),
+        },
+        Some(Outcome::InputGiven(value)) => Ok(value),
+        Some(Outcome::TimerFired) => Ok(state.now.as_millis().into()),
+        Some(Outcome::Failed(failure)) => {
+            if let Some((completion, prompt)) = asked(request) {
+                budget::charge_failed(state, &prompt.model, completion, &failure);
+            }
+            Err(failure)
+        }
+        // Only a declarative tool asks for these, and reads them itself.
+        Some(Outcome::ApiAnswered(_) | Outcome::EmailSent(_)) | None => Err(missing()),
+    }
+}
+
+fn missing() -> Failure {
+    Failure::new(FailureCode::Internal, "the result is missing")
+}
+
+/// The child's structured answer, else its text parsed as JSON, else its text; null where it said nothing.
+fn agent_value(returned: AgentReturn) -> Result<Value, Failure> {
+    let AgentReturn { status, answer, output, error, .. } = returned;
+    let code = match status {
+        Status::Completed if output.is_none() && answer.is_none() => return Ok(Value::Null),
+        Status::Completed => {
+            let text = answer.unwrap_or_default();
+            return Ok(ToolReturn { structured: output, text, ..ToolReturn::default() }.into_value());
+        }
+        Status::Cancelled => FailureCode::Cancelled,
+        Status::Failed | Status::HandedOff => FailureCode::AgentFailed,
+    };
+    Err(match error {
+        Some(error) => Failure::new(code, alloc::format!("{}: {}", error.code.as_str(), error.message)),
+        None => Failure::new(code, "the child run did not complete"),
+    })
+}
+
+/// The completion of a model step, with its prompt.
+fn asked(request: &Request) -> Option<(&ModelCompletion, &Prompt)> {
+    match request {
+        Request::ModelCompletion(completion) => match &completion.purpose {
+            Purpose::Step(prompt) => Some((&**completion, &**prompt)),
+            Purpose::Reply | Purpose::Summary { .. } => None,
+        },
+        Request::MemorySearch(_)
+        | Request::MemoryCreate(_)
+        | Request::MemoryTraverse(_)
+        | Request::ToolCall(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
+        | Request::AgentCall(_)
+        | Request::Input(_)
+        | Request::Timer(_) => None,
+    }
+}
+
+fn model_value(prompt: &Prompt, reply: &ModelReply) -> Result<Value, Failure> {
+    match reply.stop {
+        StopReason::Refusal => {
+            return Err(Failure::new(FailureCode::Protocol, "the provider withheld the reply"));
+        }
+        StopReason::Length => {
+            let message = "the reply was cut off at its length limit";
+            return Err(Failure::new(FailureCode::LimitExceeded, message));
+        }
+        StopReason::End | StopReason::ToolCalls => {}
+    }
+    let text = reply.text();
+    if text.is_empty() {
+        return Err(Failure::new(FailureCode::Protocol, "the model sent an empty reply"));
+    }
+    if prompt.schema.is_none() {
+        return Ok(Value::String(text));
+    }
+    let unfit = |message: &str| Failure::new(FailureCode::InvalidOutput, message);
+    Err(match &reply.output {
+        Some(Verdict::Valid { arguments }) => return Ok(arguments.clone()),
+        Some(Verdict::Invalid { violations }) => {
+            let message = alloc::format!("the reply does not fit its schema{}", listed(violations));
+            Failure { violations: violations.clone(), ..unfit(&message) }
+        }
+        Some(Verdict::Malformed { message }) => unfit(&alloc::format!("the reply is not JSON: {message}")),
+        Some(Verdict::Truncated) => unfit("the reply was cut off and may be incomplete"),
+        None => unfit("the reply was not checked against its schema"),
+    })
+}
+
+/// The end of the run by a failed operation.
+fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure) -> Stop {
+    let (code, help) = match call {
+        PlanCall::MemorySearch { .. } | PlanCall::MemoryCreate { .. } | PlanCall::MemoryTraverse { .. } => {
+            (RunErrorCode::MemoryFailed, "look at the memory file that dalsegno.toml names")
+        }
+        PlanCall::Agent { .. } => (RunErrorCode::AgentFailed, REPORT),
+        PlanCall::Model { .. } => match failure.code {
+            FailureCode::InvalidOutput => (RunErrorCode::InvalidOutput, REPORT),
+            FailureCode::LimitExceeded => (
+                RunErrorCode::LimitExceeded,
+                "raise `max_output_tokens` of the step's model, or ask for less",
+            ),
+            FailureCode::Timeout
+            | FailureCode::Unavailable
+            | FailureCode::Overloaded
+            | FailureCode::Protocol
+            | FailureCode::ToolFailed
+            | FailureCode::InvalidArguments
+            | FailureCode::Denied
+            | FailureCode::NotPermitted
+            | FailureCode::Indeterminate
+            | FailureCode::AgentFailed
+            | FailureCode::Cancelled
+            | FailureCode::Internal => {
+                (RunErrorCode::ModelFailed, "look at the model's settings in dalsegno.toml")
+            }
+        },
+        PlanCall::Ask { .. } | PlanCall::Wait(_) | PlanCall::Tool { .. } => {
+            (RunErrorCode::ToolFailed, REPORT)
+        }
+    };
+    let what = match request {
+        Request::ToolCall(call) => alloc::format!("`{}`", call.tool_name),
+        Request::ModelCompletion(_) => match asked(request) {
+            Some((_, prompt)) => alloc::format!("model `{}`", prompt.model.name),
+            None => "the model".to_string(),
+        },
+        Request::AgentCall(_) => request.label(),
+        Request::MemorySearch(_)
+        | Request::MemoryCreate(_)
+        | Request::MemoryTraverse(_)
+        | Request::ApiCall(_)
+        | Request::Email(_)
+        | Request::Input(_)
+        | Request::Timer(_) => alloc::format!("the {}", request.label()),
+    };
+    if failure.code == FailureCode::Denied {
+        let message = format_args!("{what} was denied: {}", failure.message);
+        return place.stop(RunErrorCode::Denied, message, REPORT);
+    }
+    // The violations of an unfit reply stand in its message already.
+    let violations = match failure.code {
+        FailureCode::InvalidOutput => String::new(),
+        FailureCode::Timeout
+        | FailureCode::Unavailable
+        | FailureCode::Overloaded
+        | FailureCode::Protocol
+        | FailureCode::ToolFailed
+        | FailureCode::InvalidArguments
+        | FailureCode::Denied
+        | FailureCode::NotPermitted
+        | FailureCode::Indeterminate
+        | FailureCode::LimitExceeded
+        | FailureCode::AgentFailed
+        | FailureCode::Cancelled
+        | FailureCode::Internal => listed(&failure.violations),
+    };
+    let message = match (request, failure.code) {
+        // The message begins with the code of the child's own error.
+        (Request::AgentCall(_), FailureCode::AgentFailed | FailureCode::Cancelled) => {
+            alloc::format!("{what} did not complete: {}", failure.message)
+        }
+        (_, code) => alloc::format!("{what} failed with {}: {}{violations}", code.as_str(), failure.message),
+    };
+    place.stop(code, format_args!("{message}"), help)
+}
+
+const REPORT: &str = "set `on_failure = \"report\"` where the agent should go on without the result";
+
+fn listed(violations: &[Violation]) -> String {
+    let mut text = String::new();
+    for Violation { path, message } in violations {
+        text.push_str(&alloc::format!("; `{path}` {message}"));
+    }
+    text
+}

@@ -1,0 +1,328 @@
+//! The model is asked, and its reply is taken.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::budget::{self, Reservation, Short, Shorter};
+use super::{Stop, answer, calls, compact, end};
+use crate::canonical::{Canonical, Digest};
+use crate::config::{AgentConfig, ModelMind, ModelSettings, OnExceeded};
+use crate::event::{FailureCode, Outcome};
+use crate::join::{Pending, Then};
+use crate::operation::{GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
+use crate::reply::{ModelReply, StopReason};
+use crate::response::RunErrorCode;
+use crate::state::{AgentState, Decision};
+use crate::transcript::Entry;
+
+/// Asks the model, unless a limit is reached.
+pub(crate) fn ask(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Result<(), Stop> {
+    let max = config.limits.max_steps;
+    if state.step >= max {
+        return exceeded(config, mind, alloc::format!("`limits.max_steps` ({max}) is reached"), state);
+    }
+    if compact::fit(config, mind, state)? {
+        return Ok(());
+    }
+    match reserve(config, mind, Shorter::No, state) {
+        Ok(reservation) => {
+            state.decide(Decision::AskModel);
+            request(config, mind, ToolChoice::Auto, reservation, state);
+            Ok(())
+        }
+        Err(short @ Short::Limit(_)) => {
+            let limit = budget::too_little(config, state, settings(mind, state.model), short);
+            exceeded(config, mind, limit, state)
+        }
+        Err(short @ Short::NoPrice) => Err(short_stop(config, mind, short, state)),
+    }
+}
+
+fn short_stop(config: &AgentConfig, mind: &ModelMind, short: Short, state: &AgentState) -> Stop {
+    let message = budget::too_little(config, state, settings(mind, state.model), short);
+    Stop::failed(RunErrorCode::LimitExceeded, message, short.help())
+}
+
+/// Ends the run at a limit, or asks the model for a last answer.
+pub(crate) fn exceeded(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    limit: String,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    match config.limits.on_exceeded {
+        OnExceeded::Fail => Err(limit_stop(limit)),
+        OnExceeded::Answer => {
+            let reservation = last_reservation(config, mind, state)?;
+            state.decide(Decision::AskLast { limit });
+            request(config, mind, ToolChoice::None, reservation, state);
+            Ok(())
+        }
+    }
+}
+
+/// Makes room for a last answer, with tools off and as short as the limits demand.
+fn last_reservation(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    state: &mut AgentState,
+) -> Result<Reservation, Stop> {
+    compact::cut(mind, state)?;
+    reserve(config, mind, Shorter::Yes, state).map_err(|short| short_stop(config, mind, short, state))
+}
+
+/// Asks again for what the last reply did not bring.
+pub(super) fn ask_again(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    last: bool,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    if !last {
+        return ask(config, mind, state);
+    }
+    let reservation = last_reservation(config, mind, state)?;
+    request(config, mind, ToolChoice::None, reservation, state);
+    Ok(())
+}
+
+/// Says whether the steps allow to ask again. A last answer may exceed them by one, and `ask` looks for itself.
+pub(super) fn may_ask_again(config: &AgentConfig, last: bool, state: &AgentState) -> bool {
+    !last || state.step <= config.limits.max_steps
+}
+
+/// What to do about a limit where a last answer is no choice.
+pub(crate) const RAISE_THE_LIMIT: &str = "raise the limit in the agent file, or give the agent less to do";
+
+pub(crate) fn limit_stop(limit: String) -> Stop {
+    Stop::failed(
+        RunErrorCode::LimitExceeded,
+        limit,
+        "raise the limit in the agent file, or set `limits.on_exceeded = \"answer\"` for a last answer without tools",
+    )
+}
+
+/// Sets aside what the next completion may take.
+fn reserve(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    shorter: Shorter,
+    state: &AgentState,
+) -> Result<Reservation, Short> {
+    let left = budget::left(config, state);
+    budget::reserve_alone(settings(mind, state.model), state.transcript.tokens(), shorter, left)
+}
+
+fn request(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    tool_choice: ToolChoice,
+    reservation: Reservation,
+    state: &mut AgentState,
+) {
+    let entries = state.transcript.len();
+    let completion = ModelCompletion {
+        new_from: state.asked,
+        entries,
+        chain: chain(mind, state),
+        tool_choice,
+        fallback: state.model,
+        max_output_tokens: reservation.max_output_tokens,
+        reserved: reservation.reserved,
+        purpose: Purpose::Reply,
+    };
+    state.asked = entries;
+    let last = tool_choice == ToolChoice::None;
+    complete(config, mind, Then::Reply { last }, completion, reservation.retries, state);
+}
+
+/// Mints a completion with so many attempts after the first, and waits for it.
+pub(super) fn complete(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    then: Then,
+    completion: ModelCompletion,
+    retries: u32,
+    state: &mut AgentState,
+) {
+    let settings = settings(mind, completion.fallback);
+    let terms = Terms { retries, ..Terms::patient(settings.timeout_ms) };
+    let request = Request::ModelCompletion(Arc::new(completion));
+    state.wait_for(config, then, vec![(request, terms, GateState::Open)]);
+}
+
+/// The digest of settings, tools and entries. The transcript's own covers the settings of the agent's first model; those
+/// of another one come on top, so that a change to a model which is never asked changes nothing.
+pub(super) fn chain(mind: &ModelMind, state: &AgentState) -> Digest {
+    let chain = state.transcript.chain();
+    if state.model == 0 {
+        return chain;
+    }
+    let mut canonical = Canonical::new("fallback");
+    canonical.bytes(chain.as_bytes());
+    settings(mind, state.model).feed(&mut canonical);
+    canonical.finish()
+}
+
+/// The settings of a model; those of the agent's own where a stored state names one that there is not.
+pub(super) fn settings(mind: &ModelMind, fallback: u32) -> &ModelSettings {
+    mind.settings(fallback).unwrap_or(&mind.model)
+}
+
+/// Takes the model's reply: an answer, or calls.
+pub(crate) fn replied(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    last: bool,
+    operations: Vec<Pending>,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    let mut reply = match taken(mind, operations, state) {
+        Ok(reply) => reply,
+        Err(failed) => {
+            return if failed.final_ {
+                Err(model_stop(mind, &failed.reason, state))
+            } else {
+                fall_back(config, mind, last, failed.reason, state)
+            };
+        }
+    };
+    let text = reply.text();
+    let calls = reply.calls().next().is_some();
+    let stop = reply.stop;
+    // What the shell found has served once it is decided upon; the transcript is for the model.
+    let verdict = reply.output.take();
+    if let Some(limit) = budget::overrun(config, state) {
+        keep(reply, state);
+        let limit = budget::beyond(config, state, limit);
+        return Err(Stop::failed(RunErrorCode::LimitExceeded, limit, RAISE_THE_LIMIT));
+    }
+    if calls && !last && stop != StopReason::Refusal {
+        state.transcript.push(Entry::Assistant(reply));
+        // The entry is shared, so that its calls need no copies.
+        let reply = state.transcript.last_reply();
+        return calls::begin(config, mind, reply.iter().flat_map(|entry| entry.calls()).collect(), state);
+    }
+    let unusable = match stop {
+        StopReason::Refusal => Some("the provider withheld the reply"),
+        StopReason::End | StopReason::ToolCalls if text.is_empty() => Some("the model sent an empty reply"),
+        StopReason::End | StopReason::ToolCalls | StopReason::Length => None,
+    };
+    if let Some(reason) = unusable {
+        let next = mind.settings(state.model.saturating_add(1));
+        if next.is_none() || !may_ask_again(config, last, state) {
+            // The last reply that there is may hold something to show.
+            keep(reply, state);
+            if last && stop != StopReason::Refusal {
+                let message = "a limit is reached, and the model gave no last answer";
+                return Err(Stop::failed(RunErrorCode::LimitExceeded, message.into(), RAISE_THE_LIMIT));
+            }
+        }
+        return fall_back(config, mind, last, reason.into(), state);
+    }
+    state.transcript.push(Entry::Assistant(reply));
+    if let Some(output) = &mind.output
+        && !text.is_empty()
+    {
+        return answer::judge(config, mind, output, last, verdict, text, state);
+    }
+    if stop == StopReason::Length {
+        return Err(Stop::failed(
+            RunErrorCode::LimitExceeded,
+            "the reply was cut off at its length limit".into(),
+            "raise `max_output_tokens` of the agent's model, or ask for a shorter answer",
+        ));
+    }
+    let text = end::spoken(state, text);
+    end::completed(state, Some(text), "the model answered");
+    Ok(())
+}
+
+/// Why there is no reply.
+struct Failed {
+    reason: String,
+    /// No other model would do better.
+    final_: bool,
+}
+
+/// The reply that a completion brought, with what it took counted.
+fn taken(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> Result<ModelReply, Failed> {
+    let missing = || Failed { reason: "the reply is missing".into(), final_: true };
+    let pending = operations.into_iter().next().ok_or_else(missing)?;
+    let Request::ModelCompletion(completion) = &pending.operation.request else { return Err(missing()) };
+    let settings = settings(mind, completion.fallback);
+    match pending.outcome {
+        Some(Outcome::ModelReplied(reply)) => {
+            budget::charge(state, settings, completion, &reply);
+            Ok(reply)
+        }
+        Some(Outcome::Failed(failure)) => {
+            budget::charge_failed(state, settings, completion, &failure);
+            let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
+            Err(Failed { reason, final_: failure.code == FailureCode::InvalidArguments })
+        }
+        Some(
+            Outcome::MemoryFound(_)
+            | Outcome::MemoryCreated(_)
+            | Outcome::MemoryTraversed(_)
+            | Outcome::ToolReturned(_)
+            | Outcome::ApiAnswered(_)
+            | Outcome::EmailSent(_)
+            | Outcome::AgentReturned(_)
+            | Outcome::InputGiven(_)
+            | Outcome::TimerFired,
+        )
+        | None => Err(missing()),
+    }
+}
+
+/// Takes the text of a summary's completion; none where it failed.
+pub(super) fn summary(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> Option<String> {
+    let reply = taken(mind, operations, state).ok()?;
+    let text = String::from(reply.text().trim());
+    (reply.stop != StopReason::Refusal && !text.is_empty()).then_some(text)
+}
+
+/// Keeps a reply that ends the run, if it says anything.
+pub(super) fn keep(reply: ModelReply, state: &mut AgentState) {
+    if reply.calls().next().is_some() || !reply.text().is_empty() {
+        state.transcript.push(Entry::Assistant(reply));
+    }
+}
+
+/// Goes on with the next model, or ends the run where there is none.
+fn fall_back(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    last: bool,
+    reason: String,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
+    let next = state.model.saturating_add(1);
+    let Some(to) = mind.settings(next).filter(|_| may_ask_again(config, last, state)) else {
+        return Err(model_stop(mind, &reason, state));
+    };
+    let from = settings(mind, state.model).name.clone();
+    state.decide(Decision::FallBack { from, to: to.name.clone(), reason });
+    state.model = next;
+    ask_again(config, mind, last, state)
+}
+
+fn model_stop(mind: &ModelMind, reason: &str, state: &AgentState) -> Stop {
+    let tried = (0..=state.model).filter_map(|model| mind.settings(model));
+    let tried: Vec<String> = tried.map(|settings| alloc::format!("`{}`", settings.name)).collect();
+    let message = match tried.as_slice() {
+        [] | [_] => String::from(reason),
+        _ => alloc::format!(
+            "none of the models {} gave a usable reply; the last one: {reason}",
+            tried.join(", ")
+        ),
+    };
+    Stop::failed(
+        RunErrorCode::ModelFailed,
+        message,
+        "look at the model's settings in dalsegno.toml; `dalsegno show` has the recorded exchange",
+    )
+}

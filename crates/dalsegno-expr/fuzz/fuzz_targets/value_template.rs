@@ -1,0 +1,5 @@
+//! Feeds bytes to `value_template` of `checks.rs`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| dalsegno_expr_fuzz::value_template(data));

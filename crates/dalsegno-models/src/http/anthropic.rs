@@ -1,0 +1,389 @@
+//! Anthropic Messages: `POST {base}/v1/messages`.
+//!
+//! Blocks are read in their order. Signed and redacted thinking is kept as it came and sent back at its place, which
+//! the provider checks. Two cache marks, after the system prompt and after the last block, let it keep the prefix of a
+//! conversation; without a mark it caches nothing.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice, digest_json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::body::{self, Media, set};
+use super::failure::{self, protocol};
+use super::key::Hidden;
+use super::reply::{Draft, Output, Part, Reader, Tokens, count};
+use crate::model::{CompletionRequest, ModelError};
+
+/// The name of this wire.
+pub(super) const PROVIDER: &str = "anthropic";
+
+/// What ends a stream.
+pub(super) const MARKER: &str = "message_stop";
+
+/// The version of the wire, a header that each request must have.
+pub(super) const VERSION: &str = "2023-06-01";
+
+/// The wire demands a limit for each reply. Every model since 2024 can write this much.
+const DEFAULT_MAX_TOKENS: u32 = 8192;
+
+/// Most blocks of one reply.
+const MAX_BLOCKS: usize = 1024;
+
+/// Most bytes of a call's id.
+const MAX_ID_BYTES: usize = 64;
+
+/// The fields that `extra` cannot set besides those that no wire lets it set.
+pub(super) const RESERVED: &[&str] = &["output_format", "output_config.format"];
+
+/// Builds the body.
+pub(super) fn body(
+    request: &CompletionRequest,
+    model: &str,
+    extra: &Map<String, Value>,
+) -> Result<Value, ModelError> {
+    let (mut system, mut messages) = messages(request)?;
+    let cached = json!({ "type": "ephemeral" });
+    if let Some(block) = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut())
+    {
+        set(block, "cache_control", cached.clone());
+    }
+    let mut body = json!({ "model": model, "messages": messages, "stream": true });
+    match request.settings.max_output_tokens {
+        Some(limit) => set(&mut body, "max_tokens", limit),
+        None if extra.contains_key("max_tokens") => {}
+        None => set(&mut body, "max_tokens", DEFAULT_MAX_TOKENS),
+    }
+    if let Some(temperature) = request.settings.temperature {
+        set(&mut body, "temperature", temperature);
+    }
+    let tools: Vec<Value> = body::tools(&request.tools)
+        .map(|(name, tool)| {
+            json!({ "name": name, "description": tool.description, "input_schema": tool.input_schema })
+        })
+        .collect();
+    if !tools.is_empty() {
+        set(&mut body, "tools", tools);
+        let choice = match request.tool_choice {
+            ToolChoice::Auto => json!({ "type": "auto" }),
+            ToolChoice::None => json!({ "type": "none" }),
+        };
+        set(&mut body, "tool_choice", choice);
+    }
+    if let Some(schema) = &request.output_schema {
+        if body::is_strict(schema) {
+            let format = json!({ "type": "json_schema", "schema": **schema });
+            set(&mut body, "output_config", json!({ "format": format }));
+        } else {
+            // The provider refuses what its grammar cannot hold, so the model is told in words.
+            let text = format!("Answer with nothing but a JSON value that fits this JSON Schema:\n{schema}");
+            system.push(json!({ "type": "text", "text": text }));
+        }
+    }
+    if let Some(block) = system.last_mut() {
+        set(block, "cache_control", cached);
+        set(&mut body, "system", system);
+    }
+    Ok(body)
+}
+
+/// The system prompt and the messages. Neighbours of one role become one message, as the wire wants results of parallel
+/// calls together; blank text, which it refuses, is left out.
+fn messages(request: &CompletionRequest) -> Result<(Vec<Value>, Vec<Value>), ModelError> {
+    let mut system = Vec::new();
+    let mut messages: Vec<Value> = Vec::new();
+    for entry in request.transcript.iter() {
+        let (role, blocks) = match entry {
+            Entry::Instructions(text) => {
+                system.extend(text_block(text));
+                continue;
+            }
+            Entry::User(text) => ("user", text_block(text).into_iter().collect()),
+            Entry::Attachment(attachment) => {
+                let block = match body::media(request, attachment)? {
+                    Media::Image { media_type, base64 } => {
+                        let source = json!({ "type": "base64", "media_type": media_type, "data": base64 });
+                        json!({ "type": "image", "source": source })
+                    }
+                    Media::Pdf { base64 } => {
+                        let source =
+                            json!({ "type": "base64", "media_type": "application/pdf", "data": base64 });
+                        json!({ "type": "document", "source": source, "title": attachment.name })
+                    }
+                    Media::Text(text) => json!({ "type": "text", "text": text }),
+                };
+                ("user", vec![block])
+            }
+            Entry::Assistant(reply) => ("assistant", assistant(reply)),
+            Entry::ToolResult { call_id, content, is_error, name: _ } => {
+                let id = wire_id(call_id);
+                let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
+                if *is_error {
+                    set(&mut block, "is_error", true);
+                }
+                ("user", vec![block])
+            }
+            Entry::Compaction(_) => continue,
+        };
+        if blocks.is_empty() {
+            continue;
+        }
+        match messages.last_mut().filter(|message| message["role"] == role).map(|last| &mut last["content"]) {
+            Some(Value::Array(content)) => content.extend(blocks),
+            _ => messages.push(json!({ "role": role, "content": blocks })),
+        }
+    }
+    Ok((system, messages))
+}
+
+fn text_block(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }))
+}
+
+fn assistant(reply: &ModelReply) -> Vec<Value> {
+    let blocks = reply.parts.iter().filter_map(|part| match part {
+        ReplyPart::Text(text) => text_block(text),
+        ReplyPart::Call(call) => {
+            let input = body::arguments_object(&call.arguments);
+            let id = wire_id(&call.call_id);
+            Some(json!({ "type": "tool_use", "id": id, "name": call.name, "input": input }))
+        }
+        ReplyPart::Opaque { provider, data } => (provider == PROVIDER).then(|| data.clone()),
+    });
+    let mut blocks: Vec<Value> = blocks.collect();
+    // The provider refuses a message that ends with thinking.
+    while blocks
+        .last()
+        .is_some_and(|block| block["type"] == "thinking" || block["type"] == "redacted_thinking")
+    {
+        blocks.pop();
+    }
+    blocks
+}
+
+/// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`. One of another provider need not be such;
+/// it becomes its own digest, so that a call and its result still agree and two ids never become one.
+fn wire_id(id: &str) -> Cow<'_, str> {
+    let fits = (1..=MAX_ID_BYTES).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if fits {
+        Cow::Borrowed(id)
+    } else {
+        Cow::Owned(format!("call_{:.32}", digest_json(&json!(id)).to_string()))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: MessageStart,
+    },
+    ContentBlockStart {
+        index: usize,
+        content_block: Map<String, Value>,
+    },
+    ContentBlockDelta {
+        index: usize,
+        delta: Delta,
+    },
+    MessageDelta {
+        delta: MessageDelta,
+        #[serde(default)]
+        usage: Value,
+    },
+    MessageStop,
+    Error {
+        error: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct MessageStart {
+    #[serde(default)]
+    usage: Value,
+}
+
+#[derive(Deserialize)]
+struct MessageDelta {
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Delta {
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Json { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
+    #[serde(other)]
+    Other,
+}
+
+/// A block as it began, and what was added to it.
+struct Block {
+    start: Map<String, Value>,
+    text: String,
+    json: String,
+    thinking: String,
+    signature: String,
+}
+
+/// Reads the events of a stream.
+#[derive(Default)]
+pub(super) struct AnthropicReader {
+    blocks: BTreeMap<usize, Block>,
+    usage: Map<String, Value>,
+    stop: Option<StopReason>,
+    /// Whether the usage of the whole reply has come.
+    counted: bool,
+    done: bool,
+}
+
+impl Reader for AnthropicReader {
+    fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError> {
+        let event = serde_json::from_str(data)
+            .map_err(|error| failure::garbage(PROVIDER, data, &error, output.hidden))?;
+        match event {
+            Event::MessageStart { message } => self.add_usage(message.usage),
+            Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, output)?,
+            Event::ContentBlockDelta { index, delta } => self.add(index, &delta, output)?,
+            Event::MessageDelta { delta, usage } => {
+                self.counted |= usage["output_tokens"].is_u64();
+                self.add_usage(usage);
+                let stop = delta.stop_reason.map(|reason| match reason.as_str() {
+                    "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+                    "refusal" => StopReason::Refusal,
+                    "tool_use" => StopReason::ToolCalls,
+                    _ => StopReason::End,
+                });
+                self.stop = stop.or(self.stop);
+            }
+            Event::MessageStop => self.done = true,
+            Event::Error { error } => return Err(failure::from_event(&error, output.hidden)),
+            Event::Other => {}
+        }
+        Ok(self.done)
+    }
+
+    /// The stop reason and the usage come after all blocks, so only the marker can be missing.
+    fn is_complete(&self) -> bool {
+        self.stop.is_some() && self.counted
+    }
+
+    fn finish(self: Box<Self>, _hidden: Hidden<'_>) -> Result<Draft, ModelError> {
+        if !self.done && !self.is_complete() {
+            return Err(protocol(format!("the stream ended before `{MARKER}`")));
+        }
+        let Some(stop) = self.stop else {
+            return Err(protocol("the stream ended with `message_stop` but without a `stop_reason`"));
+        };
+        let usage = Value::Object(self.usage);
+        let cached = count(&usage, "/cache_read_input_tokens");
+        let input = count(&usage, "/input_tokens")
+            .saturating_add(cached)
+            .saturating_add(count(&usage, "/cache_creation_input_tokens"));
+        let tokens = Tokens { input, cached, output: count(&usage, "/output_tokens") };
+        let last = self.blocks.keys().next_back().copied();
+        let mut parts = Vec::with_capacity(self.blocks.len());
+        for (index, block) in self.blocks {
+            let cut = stop == StopReason::Length && Some(index) == last;
+            parts.extend(block.into_part(cut)?);
+        }
+        Ok(Draft { parts, stop, tokens })
+    }
+}
+
+impl AnthropicReader {
+    /// Counts are cumulative, so a later one replaces an earlier one.
+    fn add_usage(&mut self, usage: Value) {
+        if let Value::Object(usage) = usage {
+            self.usage.extend(usage.into_iter().filter(|(_, count)| count.is_u64()));
+        }
+    }
+
+    fn begin(
+        &mut self,
+        index: usize,
+        start: Map<String, Value>,
+        output: &mut Output<'_>,
+    ) -> Result<(), ModelError> {
+        if self.blocks.len() >= MAX_BLOCKS {
+            return Err(protocol(format!("the reply has more than {MAX_BLOCKS} blocks")));
+        }
+        let of = |name: &str| start.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (text, thinking, signature) = (of("text"), of("thinking"), of("signature"));
+        match start.get("type").and_then(Value::as_str) {
+            Some("text") => output.text(&text)?,
+            // All that it holds is kept, but for the text of a text.
+            _ => start.values().try_for_each(|value| output.opaque(value))?,
+        }
+        self.blocks.insert(index, Block { start, text, json: String::new(), thinking, signature });
+        Ok(())
+    }
+
+    fn add(&mut self, index: usize, delta: &Delta, output: &mut Output<'_>) -> Result<(), ModelError> {
+        let Some(block) = self.blocks.get_mut(&index) else {
+            return Err(protocol(format!("the endpoint went on with block {index}, which has not begun")));
+        };
+        let (target, more) = match delta {
+            Delta::Text { text } => {
+                output.text(text)?;
+                block.text.push_str(text);
+                return Ok(());
+            }
+            Delta::Json { partial_json } => (&mut block.json, partial_json),
+            Delta::Thinking { thinking } => (&mut block.thinking, thinking),
+            Delta::Signature { signature } => (&mut block.signature, signature),
+            Delta::Other => return Ok(()),
+        };
+        output.count(more)?;
+        target.push_str(more);
+        Ok(())
+    }
+}
+
+impl Block {
+    /// The part that it is, or none where the provider would refuse it: thinking that was cut off is not signed.
+    fn into_part(self, cut: bool) -> Result<Option<Part>, ModelError> {
+        let Self { mut start, text, json, thinking, signature } = self;
+        let of = |name: &str| start.get(name).and_then(Value::as_str).map(str::to_owned);
+        Ok(Some(match start.get("type").and_then(Value::as_str) {
+            Some("text") => Part::Text(text),
+            Some("tool_use") => {
+                let (Some(id), Some(name)) = (of("id"), of("name")) else {
+                    return Err(protocol("the reply has a call without a name or an id"));
+                };
+                let given =
+                    start.get("input").filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
+                let arguments = match given {
+                    Some(input) if json.is_empty() => input.to_string(),
+                    _ => json,
+                };
+                Part::Call { id, name, arguments }
+            }
+            Some("thinking") if cut && signature.is_empty() => return Ok(None),
+            Some("thinking") => {
+                start.insert("thinking".to_owned(), thinking.into());
+                if !signature.is_empty() {
+                    start.insert("signature".to_owned(), signature.into());
+                }
+                Part::Opaque(start.into())
+            }
+            _ => {
+                if let Ok(input) = serde_json::from_str::<Value>(&json) {
+                    start.insert("input".to_owned(), input);
+                }
+                Part::Opaque(start.into())
+            }
+        }))
+    }
+}

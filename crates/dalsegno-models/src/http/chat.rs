@@ -1,0 +1,369 @@
+//! OpenAI Chat Completions: `POST {base}/chat/completions`.
+//!
+//! Every compatible server speaks it, each with small liberties; what is read here is what they have in common. A
+//! reply counts as complete at `[DONE]`, or at the end of the body once a `finish_reason` was there: some servers leave
+//! the marker out.
+
+use std::collections::BTreeMap;
+
+use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::body::{self, Media, set};
+use super::failure::{self, protocol};
+use super::key::Hidden;
+use super::reply::{Draft, Output, Part, Reader, Tokens, count};
+use crate::model::{CompletionRequest, ModelError};
+
+/// The name of this wire.
+pub(super) const PROVIDER: &str = "openai";
+
+/// What ends a stream.
+pub(super) const MARKER: &str = "[DONE]";
+
+/// Where servers that show their reasoning have it, and where an opaque part keeps it: plain text.
+pub(super) const REASONING: &str = "reasoning_content";
+
+/// The names of the limit of a reply; there may be only one.
+pub(super) const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// The fields that `extra` cannot set besides those that no wire lets it set.
+pub(super) const RESERVED: &[&str] =
+    &["response_format", "functions", "function_call", "n", "stream_options.include_usage"];
+
+/// Most calls of one reply: a hostile index must not become memory.
+const MAX_CALLS: usize = 256;
+
+/// Builds the body.
+///
+/// `completion_tokens` says which of its two names the limit of the reply has: OpenAI's newer models refuse the old
+/// one, and most compatible servers know no other.
+pub(super) fn body(
+    request: &CompletionRequest,
+    model: &str,
+    completion_tokens: bool,
+) -> Result<Value, ModelError> {
+    let mut body = json!({
+        "model": model,
+        "messages": messages(request)?,
+        "stream": true,
+        "stream_options": { "include_usage": true },
+    });
+    if let Some(temperature) = request.settings.temperature {
+        set(&mut body, "temperature", temperature);
+    }
+    if let Some(limit) = request.settings.max_output_tokens {
+        set(&mut body, if completion_tokens { "max_completion_tokens" } else { "max_tokens" }, limit);
+    }
+    let tools: Vec<Value> = body::tools(&request.tools)
+        .map(|(name, tool)| {
+            let function =
+                json!({ "name": name, "description": tool.description, "parameters": tool.input_schema });
+            json!({ "type": "function", "function": function })
+        })
+        .collect();
+    if !tools.is_empty() {
+        set(&mut body, "tools", tools);
+        let choice = match request.tool_choice {
+            ToolChoice::Auto => "auto",
+            ToolChoice::None => "none",
+        };
+        set(&mut body, "tool_choice", choice);
+    }
+    if let Some(schema) = &request.output_schema {
+        let form = json!({ "name": "output", "schema": **schema, "strict": body::is_strict(schema) });
+        set(&mut body, "response_format", json!({ "type": "json_schema", "json_schema": form }));
+    }
+    Ok(body)
+}
+
+fn messages(request: &CompletionRequest) -> Result<Vec<Value>, ModelError> {
+    let mut messages: Vec<Value> = Vec::new();
+    for entry in request.transcript.iter() {
+        match entry {
+            Entry::Instructions(text) => messages.push(json!({ "role": "system", "content": text })),
+            Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
+            Entry::Attachment(attachment) => {
+                let part = match body::media(request, attachment)? {
+                    Media::Image { media_type, base64 } => {
+                        let url = body::data_url(media_type, &base64);
+                        json!({ "type": "image_url", "image_url": { "url": url } })
+                    }
+                    Media::Pdf { base64 } => {
+                        let data = body::data_url("application/pdf", &base64);
+                        json!({ "type": "file", "file": { "filename": attachment.name, "file_data": data } })
+                    }
+                    Media::Text(text) => json!({ "type": "text", "text": text }),
+                };
+                attach(&mut messages, part);
+            }
+            Entry::Assistant(reply) => messages.push(assistant(reply)),
+            Entry::ToolResult { call_id, content, name: _, is_error: _ } => {
+                messages.push(json!({ "role": "tool", "tool_call_id": call_id, "content": content }));
+            }
+            Entry::Compaction(_) => {}
+        }
+    }
+    Ok(messages)
+}
+
+/// Adds a part to the user's message that it belongs to.
+fn attach(messages: &mut Vec<Value>, part: Value) {
+    match messages.last_mut().filter(|message| message["role"] == "user").map(|user| &mut user["content"]) {
+        Some(Value::Array(parts)) => parts.push(part),
+        Some(content) => {
+            let text = content.take();
+            *content = match text.as_str() {
+                Some("") => json!([part]),
+                _ => json!([{ "type": "text", "text": text }, part]),
+            };
+        }
+        None => messages.push(json!({ "role": "user", "content": [part] })),
+    }
+}
+
+fn assistant(reply: &ModelReply) -> Value {
+    let mut message = json!({ "role": "assistant" });
+    let mut calls: Vec<Value> = Vec::new();
+    let mut opaque: Vec<&Map<String, Value>> = Vec::new();
+    for part in &reply.parts {
+        match part {
+            ReplyPart::Text(_) => {}
+            ReplyPart::Call(call) => {
+                let arguments = body::arguments_text(&call.arguments);
+                let function = json!({ "name": call.name, "arguments": arguments });
+                calls.push(json!({ "id": call.call_id, "type": "function", "function": function }));
+            }
+            ReplyPart::Opaque { provider, data } if provider == PROVIDER => opaque.extend(data.as_object()),
+            ReplyPart::Opaque { .. } => {}
+        }
+    }
+    let text = reply.text();
+    if !text.is_empty() || calls.is_empty() {
+        set(&mut message, "content", text);
+    }
+    if !calls.is_empty() {
+        // Servers that send reasoning need it back while tools are being called, and refuse it elsewhere.
+        for (name, value) in opaque.iter().flat_map(|data| data.iter()) {
+            match name.as_str() {
+                REASONING => set(&mut message, name, value.clone()),
+                "extra_content" => {
+                    for (index, extra) in value.as_object().into_iter().flatten() {
+                        if let Some(call) = index.parse().ok().and_then(|index: usize| calls.get_mut(index)) {
+                            set(call, "extra_content", extra.clone());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        set(&mut message, "tool_calls", calls);
+    }
+    message
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+    refusal: Option<String>,
+    reasoning_content: Option<String>,
+    tool_calls: Option<Vec<CallDelta>>,
+}
+
+#[derive(Deserialize)]
+struct CallDelta {
+    index: Option<usize>,
+    id: Option<String>,
+    function: Option<FunctionDelta>,
+    /// Where Gemini's compatible endpoint keeps the signature of its thinking, which it wants back.
+    extra_content: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct FunctionDelta {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Default)]
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+    extra_content: Option<Value>,
+}
+
+/// Reads the chunks of a stream.
+#[derive(Default)]
+pub(super) struct ChatReader {
+    text: String,
+    reasoning: String,
+    calls: Vec<Call>,
+    /// Where a call stands whose index another one had already.
+    slots: BTreeMap<usize, usize>,
+    refused: bool,
+    stop: Option<StopReason>,
+    tokens: Tokens,
+    /// Whether a usage came with the end or after it.
+    counted: bool,
+    done: bool,
+}
+
+impl Reader for ChatReader {
+    fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError> {
+        if data.trim() == MARKER {
+            self.done = true;
+            return Ok(true);
+        }
+        let chunk: Chunk = serde_json::from_str(data)
+            .map_err(|error| failure::garbage(PROVIDER, data, &error, output.hidden))?;
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(failure::from_event(&error, output.hidden));
+        }
+        let usage = chunk.usage.filter(Value::is_object);
+        let has_usage = usage.is_some();
+        if let Some(usage) = usage {
+            self.tokens = Tokens {
+                input: count(&usage, "/prompt_tokens"),
+                cached: count(&usage, "/prompt_tokens_details/cached_tokens"),
+                output: count(&usage, "/completion_tokens"),
+            };
+        }
+        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
+            if let Some(delta) = choice.delta {
+                self.delta(delta, output)?;
+            }
+            if let Some(reason) = choice.finish_reason {
+                self.stop = Some(match reason.as_str() {
+                    "length" => StopReason::Length,
+                    "content_filter" => StopReason::Refusal,
+                    "tool_calls" | "function_call" => StopReason::ToolCalls,
+                    _ => StopReason::End,
+                });
+            }
+        }
+        // Servers that count as they go have a usage before the end as well.
+        self.counted |= has_usage && self.stop.is_some();
+        Ok(false)
+    }
+
+    /// With the end and the usage after it only the marker can be missing, which some servers leave out.
+    fn is_complete(&self) -> bool {
+        self.stop.is_some() && self.counted
+    }
+
+    fn finish(self: Box<Self>, _hidden: Hidden<'_>) -> Result<Draft, ModelError> {
+        let stop = match self.stop {
+            Some(_) if self.refused => StopReason::Refusal,
+            Some(stop) => stop,
+            None if self.done => {
+                return Err(protocol("the stream ended with `[DONE]` but without a `finish_reason`"));
+            }
+            None => return Err(protocol(format!("the stream ended before `{MARKER}`"))),
+        };
+        let mut opaque = Map::new();
+        if !self.reasoning.is_empty() {
+            opaque.insert(REASONING.to_owned(), self.reasoning.into());
+        }
+        let extra = self.calls.iter().enumerate();
+        let extra: Map<String, Value> = extra
+            .filter_map(|(index, call)| Some((index.to_string(), call.extra_content.clone()?)))
+            .collect();
+        if !extra.is_empty() {
+            opaque.insert("extra_content".to_owned(), extra.into());
+        }
+        let mut parts = Vec::with_capacity(self.calls.len() + 2);
+        if !opaque.is_empty() {
+            parts.push(Part::Opaque(opaque.into()));
+        }
+        parts.push(Part::Text(self.text));
+        if self.calls.iter().any(|call| call.name.is_empty()) {
+            return Err(protocol("the reply has a call without a name"));
+        }
+        parts.extend(self.calls.into_iter().map(|call| Part::Call {
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
+        }));
+        Ok(Draft { parts, stop, tokens: self.tokens })
+    }
+}
+
+impl ChatReader {
+    fn delta(&mut self, delta: Delta, output: &mut Output<'_>) -> Result<(), ModelError> {
+        if let Some(reasoning) = delta.reasoning_content {
+            output.count(&reasoning)?;
+            self.reasoning.push_str(&reasoning);
+        }
+        if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
+            self.refused = true;
+            output.text(&refusal)?;
+            self.text.push_str(&refusal);
+        }
+        if let Some(text) = delta.content {
+            output.text(&text)?;
+            self.text.push_str(&text);
+        }
+        delta.tool_calls.into_iter().flatten().try_for_each(|call| self.call(call, output))
+    }
+
+    fn call(&mut self, delta: CallDelta, output: &mut Output<'_>) -> Result<(), ModelError> {
+        // Without an index, a new id begins a call and anything else goes on with the last one.
+        let begins = delta.id.as_ref().is_some_and(|id| !id.is_empty()) || self.calls.is_empty();
+        let index = delta.index.unwrap_or(self.calls.len() - usize::from(!begins));
+        // Some servers give parallel calls one index: another id there begins another call.
+        let slot = self.slots.get(&index).copied().unwrap_or(index);
+        let taken = self.calls.get(slot).is_some_and(|call| {
+            !call.id.is_empty() && delta.id.as_ref().is_some_and(|id| !id.is_empty() && *id != call.id)
+        });
+        let index = if taken { self.calls.len() } else { slot };
+        if taken {
+            self.slots.insert(delta.index.unwrap_or(index), index);
+        }
+        if index >= MAX_CALLS {
+            return Err(protocol(format!(
+                "the reply has a call with the index {index}, at most {MAX_CALLS} calls are read"
+            )));
+        }
+        if index >= self.calls.len() {
+            self.calls.resize_with(index + 1, Call::default);
+        }
+        let call = &mut self.calls[index];
+        if let Some(id) = delta.id.filter(|id| !id.is_empty()) {
+            output.count(&id)?;
+            call.id = id;
+        }
+        if let Some(extra) = delta.extra_content.filter(|extra| !extra.is_null()) {
+            output.opaque(&extra)?;
+            call.extra_content = Some(extra);
+        }
+        if let Some(function) = delta.function {
+            // Some servers repeat the name with every piece of the arguments.
+            if let Some(name) = function.name.filter(|name| *name != call.name) {
+                output.count(&name)?;
+                call.name.push_str(&name);
+            }
+            if let Some(arguments) = function.arguments {
+                output.count(&arguments)?;
+                call.arguments.push_str(&arguments);
+            }
+        }
+        Ok(())
+    }
+}

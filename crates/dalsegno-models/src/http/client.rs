@@ -1,0 +1,151 @@
+//! One HTTP exchange: a client that goes nowhere else, a body that is bounded before it is kept.
+
+use std::error::Error;
+use std::time::Duration;
+
+use dalsegno_net::{client_builder, error_chain};
+use futures::stream::{self, Stream, StreamExt};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Response, StatusCode, Url};
+use sse_stream::SseByteStream;
+
+use super::failure::{self, excerpt, protocol, quote};
+use super::key::Hidden;
+use crate::model::{ModelError, ModelErrorKind, Retry};
+
+/// Longest time until a connection stands. An attempt has its own limit; this one finds a dead address earlier.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes that are read of a failure's body.
+const MAX_FAILURE_BYTES: usize = 64 * 1024;
+
+/// How long a stream may take to end after its end marker. A connection whose body was read to the end is used again.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// Where requests go, and in what bounds answers come back.
+pub(super) struct Endpoint {
+    client: Client,
+    url: Url,
+    /// The address as errors show it, without its query.
+    shown: String,
+    idle: Duration,
+    max_bytes: usize,
+}
+
+impl Endpoint {
+    pub(super) fn new(
+        url: Url,
+        idle: Duration,
+        max_bytes: usize,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let client = client_builder(url.scheme() == "https")?.connect_timeout(CONNECT_TIMEOUT).build()?;
+        let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
+        Ok(Self { client, url, shown, idle, max_bytes })
+    }
+
+    /// The address as errors show it.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Sends a JSON body, and gives the response where its status is 200 and its body a stream of events.
+    pub(super) async fn open(
+        &self,
+        mut headers: HeaderMap,
+        body: Vec<u8>,
+        hidden: Hidden<'_>,
+    ) -> Result<Response, ModelError> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let sent = self.client.post(self.url.clone()).headers(headers).body(body).send().await;
+        let mut response = sent.map_err(|error| {
+            let never_sent = error.is_connect();
+            let why = chain(&error.without_url());
+            if never_sent {
+                let message = format!("cannot reach `{}`: {why}", self.shown);
+                return ModelError::new(ModelErrorKind::Unavailable, message);
+            }
+            // The request may have arrived whole, and then it is worked on and paid for.
+            protocol(format!("`{}` did not answer what it was sent: {why}", self.shown))
+        })?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            let body = self.failure(&mut response).await;
+            return Err(failure::from_status(&self.shown, status, response.headers(), &body, hidden));
+        }
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();
+        if media_type.starts_with("application/json") || media_type.starts_with("text/html") {
+            let body = self.failure(&mut response).await;
+            let said = quote(&String::from_utf8_lossy(&body), hidden);
+            let message = format!(
+                "`{}` answered `{}` where a stream of events was expected; check `base_url`: {said}",
+                self.shown,
+                quote(&media_type, hidden),
+            );
+            // It may have been a whole reply, which was paid for; the same request is answered in the same way.
+            return Err(protocol(message).with_retry(Retry::Never));
+        }
+        Ok(response)
+    }
+
+    /// The data of each event. `marker` is what ends the stream, for an error that says that it never came.
+    pub(super) fn events(
+        &self,
+        response: Response,
+        marker: &'static str,
+    ) -> impl Stream<Item = Result<String, ModelError>> + Send {
+        let (idle, max_bytes) = (self.idle, self.max_bytes);
+        // The events are cut out of a stream that counts, so that even an endless line ends.
+        let chunks = stream::try_unfold((response, 0_usize), move |(mut response, taken)| async move {
+            let Ok(chunk) = tokio::time::timeout(idle, response.chunk()).await else {
+                let message =
+                    format!("the endpoint sent nothing for {} s, before `{marker}`", idle.as_secs_f64());
+                return Err(protocol(message));
+            };
+            let chunk = chunk.map_err(|error| {
+                protocol(format!("the stream ended before `{marker}`: {}", chain(&error.without_url())))
+            })?;
+            let Some(chunk) = chunk else { return Ok(None) };
+            let taken = taken.saturating_add(chunk.len());
+            if taken > max_bytes {
+                let message = format!("the response has more than {max_bytes} bytes");
+                return Err(ModelError::new(ModelErrorKind::LimitExceeded, message));
+            }
+            Ok(Some((chunk, (response, taken))))
+        });
+        SseByteStream::new(Box::pin(chunks)).filter_map(|event| async move {
+            match event {
+                Ok(event) => event.data.filter(|data| !data.is_empty()).map(Ok),
+                Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<ModelError>() {
+                    Ok(error) => *error,
+                    Err(error) => protocol(format!("the stream cannot be read: {error}")),
+                })),
+                Err(error) => Some(Err(protocol(format!("the stream is no stream of events: {error}")))),
+            }
+        })
+    }
+
+    /// The beginning of a body that is no reply; what cannot be read is left out.
+    async fn failure(&self, response: &mut Response) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Ok(Ok(Some(chunk))) = tokio::time::timeout(self.idle, response.chunk()).await {
+            let room = MAX_FAILURE_BYTES - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if body.len() == MAX_FAILURE_BYTES {
+                break;
+            }
+        }
+        body
+    }
+}
+
+/// Reads on until the body ends, if it does so at once.
+pub(super) async fn drain(events: &mut (impl Stream<Item = Result<String, ModelError>> + Unpin)) {
+    let _ = tokio::time::timeout(DRAIN, events.next()).await;
+}
+
+/// An error and its causes in one line, cut where it is long.
+fn chain(error: &dyn Error) -> String {
+    excerpt(&error_chain(error))
+}

@@ -1,0 +1,177 @@
+//! The key of a provider: asked for when it is needed, never kept, never printed.
+//!
+//! Some providers repeat the key in what they answer. It is taken out of their words before these are cut to a length,
+//! since what a cut leaves of it nobody would find again.
+
+use std::borrow::Cow;
+
+use reqwest::header::HeaderValue;
+
+use dalsegno_core::{ModelReply, ReplyPart};
+use serde_json::Value;
+
+use super::chat;
+use crate::model::{ModelError, ModelErrorKind};
+
+/// What stands in an error where the key stood.
+const SCRUBBED: &str = "[secret]";
+
+/// The fewest bytes of a key that is looked for in errors: a shorter one would be found in innocent words.
+const SHORTEST: usize = 4;
+
+/// Yields the key of a provider.
+///
+/// It is asked once for each request, so a key that rotates is always the current one and this crate keeps none. A
+/// closure is one:
+///
+/// ```
+/// use dalsegno_models::ApiKey;
+///
+/// let key = || std::env::var("OPENAI_API_KEY").map_err(|_| "set `OPENAI_API_KEY`".to_owned());
+/// let _: &dyn ApiKey = &key;
+/// ```
+pub trait ApiKey: Send + Sync {
+    /// The key.
+    ///
+    /// # Errors
+    /// Fails with the words that tell a person what is missing and what to do; they never hold a secret.
+    fn reveal(&self) -> Result<String, String>;
+}
+
+impl<F> ApiKey for F
+where
+    F: Fn() -> Result<String, String> + Send + Sync,
+{
+    fn reveal(&self) -> Result<String, String> {
+        self()
+    }
+}
+
+/// A key for the time of one request.
+pub(super) struct Revealed(String);
+
+impl Revealed {
+    pub(super) fn ask(key: &dyn ApiKey) -> Result<Self, ModelError> {
+        let key = key.reveal().map_err(|words| {
+            ModelError::new(ModelErrorKind::Refused, format!("the model's key is not at hand: {words}"))
+        })?;
+        Ok(Self(key.trim().to_owned()))
+    }
+
+    /// The key behind a prefix, as a header that is marked as sensitive.
+    pub(super) fn header(&self, prefix: &str) -> Result<HeaderValue, ModelError> {
+        let mut value = HeaderValue::try_from(format!("{prefix}{}", self.0)).map_err(|_| {
+            let message = "the model's key has characters that no header can hold: check that it is the key alone, \
+                           on one line";
+            ModelError::new(ModelErrorKind::Refused, message)
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+/// What must not be told of one exchange: the key, where there is one.
+#[derive(Clone, Copy)]
+pub(super) struct Hidden<'k>(&'k [u8]);
+
+impl<'k> Hidden<'k> {
+    pub(super) fn new(key: Option<&'k Revealed>) -> Self {
+        let key = key.map_or("", |key| &key.0);
+        Self(if key.len() < SHORTEST { &[] } else { key.as_bytes() })
+    }
+
+    /// The text without the key, which may stand in it as itself, escaped as in JSON, or percent-encoded, in any
+    /// mixture. A text may end within it.
+    pub(super) fn scrub(self, text: &str) -> Cow<'_, str> {
+        if self.0.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (bytes, mut clean, mut kept, mut at) = (text.as_bytes(), String::new(), 0, 0);
+        while at < bytes.len() {
+            match self.at(&bytes[at..]) {
+                // A key is whole characters and so are its spellings, so both ends are boundaries.
+                Some(length) => {
+                    clean.push_str(&text[kept..at]);
+                    clean.push_str(SCRUBBED);
+                    at += length;
+                    kept = at;
+                }
+                None => at += 1,
+            }
+        }
+        if kept == 0 {
+            return Cow::Borrowed(text);
+        }
+        clean.push_str(&text[kept..]);
+        Cow::Owned(clean)
+    }
+
+    /// The error without the key.
+    pub(super) fn error(self, mut error: ModelError) -> ModelError {
+        if let Cow::Owned(message) = self.scrub(&error.message) {
+            error.message = message;
+        }
+        error
+    }
+
+    /// The reply without the key in what is plain text but opaque to everyone else. Other opaque parts are signed or
+    /// encrypted, and refused if a byte is missing.
+    pub(super) fn reply(self, mut reply: ModelReply) -> ModelReply {
+        let opaque = reply.parts.iter_mut().filter_map(|part| match part {
+            ReplyPart::Opaque { provider, data } if provider == chat::PROVIDER => {
+                data.get_mut(chat::REASONING)
+            }
+            ReplyPart::Opaque { .. } | ReplyPart::Text(_) | ReplyPart::Call(_) => None,
+        });
+        for reasoning in opaque {
+            if let Value::String(text) = reasoning
+                && let Cow::Owned(clean) = self.scrub(text)
+            {
+                *text = clean;
+            }
+        }
+        reply
+    }
+
+    /// How many bytes the key takes at the beginning of a text, if it stands there or the text ends within it.
+    fn at(self, text: &[u8]) -> Option<usize> {
+        let begins = |byte: u8| self.0.first() == Some(&byte) || matches!(byte, b'%' | b'\\');
+        if !text.first().is_some_and(|byte| begins(*byte)) {
+            return None;
+        }
+        // A key may itself hold what looks like an escape, so that a text can be read in several ways: these are the
+        // places where what was read of the key so far may end.
+        let mut ends = vec![0];
+        for (index, byte) in self.0.iter().enumerate() {
+            let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+            let (high, low) = (digit(byte >> 4), digit(byte & 15));
+            let escaped = [b'\\', *byte];
+            let itself = &escaped[1..];
+            let escaped = if byte.is_ascii_alphanumeric() { itself } else { &escaped };
+            let spellings = [itself, escaped, &[b'%', high, low], &[b'\\', b'u', b'0', b'0', high, low]];
+            let mut next = Vec::new();
+            for (end, spelling) in ends.iter().flat_map(|end| spellings.map(|spelling| (*end, spelling))) {
+                let rest = &text[end..];
+                let read = rest.len().min(spelling.len());
+                if !is_spelled(&rest[..read], &spelling[..read]) {
+                    continue;
+                }
+                if read == spelling.len() {
+                    next.push(end + read);
+                } else if index >= SHORTEST {
+                    // The text ends here, perhaps within an escape.
+                    return Some(text.len());
+                }
+            }
+            next.sort_unstable();
+            next.dedup();
+            ends = next;
+        }
+        ends.pop()
+    }
+}
+
+/// Whether a text is what it should be; the digits of an escape may be of either case.
+fn is_spelled(text: &[u8], expected: &[u8]) -> bool {
+    if expected.len() == 1 { text == expected } else { text.eq_ignore_ascii_case(expected) }
+}

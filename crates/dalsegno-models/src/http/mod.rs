@@ -1,0 +1,354 @@
+//! Models behind an HTTP endpoint: three wires, any address.
+//!
+//! | wire | `provider` | address |
+//! |---|---|---|
+//! | OpenAI Chat Completions | `openai` | `{base_url}/chat/completions` |
+//! | OpenAI Responses | `openai-responses` | `{base_url}/responses` |
+//! | Anthropic Messages | `anthropic` | `{base_url}/v1/messages` |
+//!
+//! A request always streams. One call is one attempt; nothing is repeated in here. The endpoint is another party: its
+//! answer is bounded before it is kept, a redirect is refused, and no proxy is taken from the environment. What a wire
+//! needs back untouched, such as signed thinking, is an opaque part of the reply; it is left out when the next
+//! request goes over another wire.
+//!
+//! The bodies are our own on `reqwest` and `sse-stream` rather than those of the crate `genai`: version 0.7.2 gathers
+//! an event of any length in memory before anyone can refuse it (and copies it again for each chunk), reads an error's
+//! body whole, and trims what it reads. It also switches on `serde_json/preserve_order` for the whole build.
+
+mod address;
+mod anthropic;
+mod body;
+mod chat;
+mod client;
+mod extra;
+mod failure;
+mod key;
+mod reply;
+mod responses;
+
+use std::error::Error;
+use std::fmt;
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dalsegno_core::ModelReply;
+use futures::StreamExt;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use serde_json::{Map, Value};
+
+use self::anthropic::AnthropicReader;
+use self::chat::ChatReader;
+use self::client::Endpoint;
+pub use self::key::ApiKey;
+use self::key::{Hidden, Revealed};
+use self::reply::{Output, Reader};
+use self::responses::ResponsesReader;
+use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
+
+/// Most bytes of a request's body: more than any provider takes.
+const MAX_REQUEST_BYTES: usize = 64 << 20;
+
+/// A wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// OpenAI Chat Completions, which every compatible server speaks.
+    OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Anthropic Messages.
+    Anthropic,
+}
+
+impl Wire {
+    /// All wires.
+    pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
+
+    /// The name that a workspace gives as `provider`, and that opaque parts carry.
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => chat::PROVIDER,
+            Self::OpenaiResponses => responses::PROVIDER,
+            Self::Anthropic => anthropic::PROVIDER,
+        }
+    }
+
+    /// The address of the provider itself.
+    pub const fn default_base_url(self) -> &'static str {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => "https://api.openai.com/v1",
+            Self::Anthropic => "https://api.anthropic.com",
+        }
+    }
+
+    /// The fields of a request's body that [`extra`](HttpModelSettings::extra) cannot set, since they make up the request
+    /// itself. `text.format` stands for the member `format` of the object `text`, to which `extra` can only add.
+    pub fn reserved(self) -> impl Iterator<Item = &'static str> {
+        extra::reserved(self)
+    }
+
+    fn path(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenaiChat => &["chat", "completions"],
+            Self::OpenaiResponses => &["responses"],
+            Self::Anthropic => &["v1", "messages"],
+        }
+    }
+
+    fn marker(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => chat::MARKER,
+            Self::OpenaiResponses => responses::MARKER,
+            Self::Anthropic => anthropic::MARKER,
+        }
+    }
+
+    fn reader(self) -> Box<dyn Reader> {
+        match self {
+            Self::OpenaiChat => Box::<ChatReader>::default(),
+            Self::OpenaiResponses => Box::<ResponsesReader>::default(),
+            Self::Anthropic => Box::<AnthropicReader>::default(),
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.provider())
+    }
+}
+
+/// A name that belongs to no wire.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no provider `{0}`: expected `openai`, `openai-responses` or `anthropic`")]
+pub struct UnknownWire(pub String);
+
+impl FromStr for Wire {
+    type Err = UnknownWire;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWire> {
+        Self::ALL.into_iter().find(|wire| wire.provider() == name).ok_or_else(|| UnknownWire(name.to_owned()))
+    }
+}
+
+/// Which model, where, and in what bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpModelSettings {
+    /// The wire format.
+    pub wire: Wire,
+    /// The endpoint's address, without the wire's own path; [`Wire::default_base_url`] when absent.
+    ///
+    /// Those of OpenAI's wires end in `/v1` as a rule; Anthropic's may, and need not. A query is kept.
+    pub base_url: Option<String>,
+    /// The model, as the endpoint calls it.
+    pub model: String,
+    /// Whether an address beyond this machine may be `http`; `false` by default, since the key and all that is asked
+    /// would travel unencrypted.
+    pub allow_http: bool,
+    /// Fields of the request's body besides those that this crate sets, such as `reasoning` or `thinking`.
+    ///
+    /// What a request says wins: its `temperature` and its limit of tokens replace those in here. The objects
+    /// `stream_options` (Chat Completions), `text` (Responses) and `output_config` (Anthropic) are merged member by
+    /// member; of Responses, `include` replaces ours as a whole. [`HttpModel::new`] refuses what makes up the request
+    /// itself:
+    ///
+    /// - over each wire `model`, `messages`, `input`, `instructions`, `system`, `tools`, `tool_choice` and `stream`;
+    /// - over Chat Completions `response_format`, `functions`, `function_call`, `n` and `stream_options.include_usage`;
+    /// - over Responses `store`, `background`, `conversation`, `previous_response_id`, `prompt` and `text.format`;
+    /// - over Anthropic Messages `output_format` and `output_config.format`.
+    pub extra: Map<String, Value>,
+    /// Longest silence within a stream; 60 seconds by default, since endpoints send a sign of life more often.
+    pub idle_timeout: Duration,
+    /// Most bytes of what is kept of a reply: its text, the ids, names and arguments of its calls, and its opaque parts
+    /// as JSON; 8 MiB by default, far above any model's limit.
+    pub max_reply_bytes: usize,
+    /// Most bytes of a response on the wire, where each word is wrapped in an event; 32 MiB by default. It bounds what
+    /// is held while a reply arrives.
+    pub max_response_bytes: usize,
+}
+
+impl HttpModelSettings {
+    /// A model of the wire's own provider, all else by default.
+    pub fn new(wire: Wire, model: impl Into<String>) -> Self {
+        Self {
+            wire,
+            base_url: None,
+            model: model.into(),
+            allow_http: false,
+            extra: Map::new(),
+            idle_timeout: Duration::from_secs(60),
+            max_reply_bytes: 8 << 20,
+            max_response_bytes: 32 << 20,
+        }
+    }
+}
+
+/// Why a model cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpModelError {
+    /// The address is none, or holds what it must not.
+    #[error("`base_url` is `{url}`: {message}")]
+    BaseUrl {
+        /// The address as it was given, without a user's name or password.
+        url: String,
+        /// What is wrong and what is expected.
+        message: String,
+    },
+    /// The address is beyond this machine, and not encrypted.
+    #[error(
+        "`base_url` is `{url}`, which would send the key and what is asked unencrypted beyond this machine; write \
+         `https://…`, or set `allow_http` for a network that is yours"
+    )]
+    Insecure {
+        /// The address, without a query.
+        url: String,
+    },
+    /// `extra` names a field that it cannot set.
+    #[error("`extra` cannot set `{name}`, which makes up the request itself")]
+    Reserved {
+        /// The field, or the path to it: `text.format`.
+        name: String,
+    },
+    /// `extra` replaces an object to which it can only add.
+    #[error(
+        "`extra` sets `{name}` to {found}, expected an object: its members are merged with those of the request"
+    )]
+    NotAnObject {
+        /// The field.
+        name: String,
+        /// What it is set to.
+        found: &'static str,
+    },
+    /// The system's certificates or the TLS library cannot be used.
+    #[error("cannot set up a connection: {source}; install the system's certificates (`ca-certificates`)")]
+    Client {
+        /// What is wrong.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// A model behind an HTTP endpoint.
+pub struct HttpModel {
+    settings: HttpModelSettings,
+    endpoint: Endpoint,
+    /// Whether the endpoint belongs to OpenAI or Azure, which have the newer name of the reply's limit.
+    completion_tokens: bool,
+    /// Whether encrypted reasoning is asked for; over OpenAI Responses alone.
+    encrypted_reasoning: bool,
+    key: Option<Arc<dyn ApiKey>>,
+}
+
+impl HttpModel {
+    /// Sets up a model. Nothing is sent yet; `key` is asked when a request is.
+    ///
+    /// # Errors
+    /// Fails if the address or `extra` cannot be used, or the system has no certificates.
+    pub fn new(settings: HttpModelSettings, key: Option<Arc<dyn ApiKey>>) -> Result<Self, HttpModelError> {
+        extra::check(settings.wire, &settings.extra)?;
+        let url = address::read(settings.wire, settings.base_url.as_deref(), settings.allow_http)?;
+        let is_at = |domain: &str| {
+            let host = url.host_str().unwrap_or_default();
+            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let completion_tokens = is_at("openai.com") || is_at("azure.com");
+        let extra = &settings.extra;
+        let reasons = extra.contains_key("reasoning")
+            || (is_at("openai.com") && responses::is_reasoning(&settings.model));
+        let encrypted_reasoning = reasons && !extra.contains_key("include");
+        let endpoint = Endpoint::new(url, settings.idle_timeout, settings.max_response_bytes)
+            .map_err(|source| HttpModelError::Client { source })?;
+        Ok(Self { settings, endpoint, completion_tokens, encrypted_reasoning, key })
+    }
+
+    fn body(&self, request: &CompletionRequest) -> Result<Vec<u8>, ModelError> {
+        let HttpModelSettings { wire, model, extra, .. } = &self.settings;
+        let mut body = match wire {
+            Wire::OpenaiChat => chat::body(request, model, self.completion_tokens)?,
+            Wire::OpenaiResponses => responses::body(request, model, self.encrypted_reasoning)?,
+            Wire::Anthropic => anthropic::body(request, model, extra)?,
+        };
+        extra::merge(*wire, extra, &mut body);
+        let body = body.to_string().into_bytes();
+        if body.len() > MAX_REQUEST_BYTES {
+            let message = format!(
+                "the request has {} bytes, at most {MAX_REQUEST_BYTES} are sent; attach less, or let the transcript \
+                 be compacted earlier",
+                body.len()
+            );
+            return Err(ModelError::new(ModelErrorKind::LimitExceeded, message));
+        }
+        Ok(body)
+    }
+
+    fn headers(&self, key: Option<&Revealed>) -> Result<HeaderMap, ModelError> {
+        let mut headers = HeaderMap::new();
+        match self.settings.wire {
+            Wire::OpenaiChat | Wire::OpenaiResponses => {
+                if let Some(key) = key {
+                    headers.insert(AUTHORIZATION, key.header("Bearer ")?);
+                }
+            }
+            Wire::Anthropic => {
+                headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+                if let Some(key) = key {
+                    headers.insert("x-api-key", key.header("")?);
+                }
+            }
+        }
+        Ok(headers)
+    }
+
+    async fn exchange(
+        &self,
+        request: &CompletionRequest,
+        key: Option<&Revealed>,
+        sink: &dyn DeltaSink,
+    ) -> Result<ModelReply, ModelError> {
+        let wire = self.settings.wire;
+        let hidden = Hidden::new(key);
+        let response = self.endpoint.open(self.headers(key)?, self.body(request)?, hidden).await?;
+        let mut events = pin!(self.endpoint.events(response, wire.marker()));
+        let mut reader = wire.reader();
+        let mut output = Output::new(sink, hidden, self.settings.max_reply_bytes);
+        while let Some(data) = events.next().await {
+            match data {
+                Ok(data) if reader.read(&data, &mut output)? => {
+                    client::drain(&mut events).await;
+                    break;
+                }
+                Ok(_) => {}
+                // What was paid for and is whole is not thrown away because the connection is.
+                Err(_) if reader.is_complete() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        reader.finish(hidden)?.into_reply(request, wire.provider(), self.settings.max_reply_bytes)
+    }
+}
+
+impl fmt::Debug for HttpModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpModel")
+            .field("wire", &self.settings.wire)
+            .field("model", &self.settings.model)
+            .field("endpoint", &self.endpoint.shown())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Model for HttpModel {
+    async fn complete(
+        &self,
+        request: &CompletionRequest,
+        sink: &dyn DeltaSink,
+    ) -> Result<ModelReply, ModelError> {
+        let key = self.key.as_deref().map(Revealed::ask).transpose()?;
+        let hidden = Hidden::new(key.as_ref());
+        let reply = self.exchange(request, key.as_ref(), sink).await;
+        reply.map(|reply| hidden.reply(reply)).map_err(|error| hidden.error(error))
+    }
+}

@@ -1,0 +1,167 @@
+//! From what a wire delivered to a reply of the core: bounds, and calls judged.
+//!
+//! A reply that is complete is one, even if it says nothing: the provider counted and charged for it, so its tokens must
+//! reach the run, and asking again would be paid for again without a reason to expect more. What an empty reply means
+//! the core decides, which goes on with another model or ends the run; at the length limit it says so.
+
+use dalsegno_core::{CallRequest, ModelReply, ReplyPart, StopReason};
+use serde_json::Value;
+
+use super::key::Hidden;
+use crate::model::{CompletionRequest, DeltaSink, ModelError, ModelErrorKind};
+use crate::output::judge_reply;
+use crate::verdict::judge_call;
+
+/// Reads the events of one stream.
+pub(super) trait Reader: Send {
+    /// Takes the data of one event, and says whether it was the last.
+    fn read(&mut self, data: &str, output: &mut Output<'_>) -> Result<bool, ModelError>;
+
+    /// Says whether nothing is missing any more, although the event that ends the stream has not come.
+    /// By default no other event can be the last.
+    fn is_complete(&self) -> bool {
+        false
+    }
+
+    /// What the stream amounts to, after its last event or at the end of the body.
+    ///
+    /// # Errors
+    /// Fails if the stream ended before it was complete.
+    fn finish(self: Box<Self>, hidden: Hidden<'_>) -> Result<Draft, ModelError>;
+}
+
+/// Where the text of a reply goes while it arrives, and how much of it may still come.
+pub(super) struct Output<'s> {
+    sink: &'s dyn DeltaSink,
+    /// What errors must not tell.
+    pub(super) hidden: Hidden<'s>,
+    max: usize,
+    taken: usize,
+}
+
+impl<'s> Output<'s> {
+    pub(super) fn new(sink: &'s dyn DeltaSink, hidden: Hidden<'s>, max: usize) -> Self {
+        Self { sink, hidden, max, taken: 0 }
+    }
+
+    /// Passes text on.
+    pub(super) fn text(&mut self, delta: &str) -> Result<(), ModelError> {
+        self.count(delta)?;
+        if !delta.is_empty() {
+            self.sink.text(delta);
+        }
+        Ok(())
+    }
+
+    /// Counts what is kept but not shown: arguments, reasoning.
+    pub(super) fn count(&mut self, delta: &str) -> Result<(), ModelError> {
+        self.add(delta.len())
+    }
+
+    /// Counts what is kept as it came.
+    pub(super) fn opaque(&mut self, data: &Value) -> Result<(), ModelError> {
+        self.add(json_bytes(data))
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.taken = self.taken.saturating_add(bytes);
+        if self.taken > self.max { Err(too_long(self.max)) } else { Ok(()) }
+    }
+}
+
+fn too_long(max: usize) -> ModelError {
+    let message = format!(
+        "the reply has more than {max} bytes of text, arguments and opaque parts; ask for less at once"
+    );
+    ModelError::new(ModelErrorKind::LimitExceeded, message)
+}
+
+/// The bytes of a value as it is kept.
+fn json_bytes(value: &Value) -> usize {
+    value.to_string().len()
+}
+
+/// Tokens as a provider counts them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tokens {
+    /// All that the request took, cached ones included.
+    pub(super) input: u64,
+    /// Those of the input that came from the provider's cache.
+    pub(super) cached: u64,
+    /// Those of the reply, with its reasoning.
+    pub(super) output: u64,
+}
+
+/// A count in a provider's usage; what is no number counts as none.
+pub(super) fn count(usage: &Value, pointer: &str) -> u64 {
+    usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// One part of a reply, not judged yet.
+#[derive(Debug)]
+pub(super) enum Part {
+    Text(String),
+    Call { id: String, name: String, arguments: String },
+    Opaque(Value),
+}
+
+/// A reply, not judged yet.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) parts: Vec<Part>,
+    pub(super) stop: StopReason,
+    pub(super) tokens: Tokens,
+}
+
+impl Draft {
+    /// Judges the reply.
+    pub(super) fn into_reply(
+        self,
+        request: &CompletionRequest,
+        provider: &str,
+        max: usize,
+    ) -> Result<ModelReply, ModelError> {
+        let Self { mut parts, stop, tokens } = self;
+        parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+        let sizes = parts.iter().map(|part| match part {
+            Part::Text(text) => text.len(),
+            Part::Call { id, name, arguments } => id.len() + name.len() + arguments.len(),
+            Part::Opaque(data) => json_bytes(data),
+        });
+        if sizes.sum::<usize>() > max {
+            return Err(too_long(max));
+        }
+        let calls = parts.iter().any(|part| matches!(part, Part::Call { .. }));
+        let stop = match stop {
+            // Compatible servers disagree about the stop of a reply with calls; the calls themselves decide.
+            StopReason::End | StopReason::ToolCalls if calls => StopReason::ToolCalls,
+            StopReason::ToolCalls => StopReason::End,
+            StopReason::End | StopReason::Length | StopReason::Refusal => stop,
+        };
+        let last = parts.len().saturating_sub(1);
+        let replies = request.transcript.replies();
+        let judged = parts.into_iter().enumerate().map(|(index, part)| match part {
+            Part::Text(text) => ReplyPart::Text(text),
+            Part::Opaque(data) => ReplyPart::Opaque { provider: provider.to_owned(), data },
+            Part::Call { id, name, arguments } => {
+                let truncated = stop == StopReason::Length && index == last;
+                let verdict = judge_call(&request.tools, &name, &arguments, truncated);
+                // Results find their calls by the id, so a server that leaves it out gets one.
+                let call_id = if id.is_empty() { format!("call_{replies}_{index}") } else { id };
+                ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
+            }
+        });
+        let mut reply = ModelReply::new(judged.collect(), stop);
+        reply.input_tokens = tokens.input;
+        reply.output_tokens = tokens.output;
+        reply.output = judge_reply(request, &reply);
+        tracing::debug!(
+            provider,
+            input = tokens.input,
+            cached = tokens.cached,
+            output = tokens.output,
+            "model replied"
+        );
+        Ok(reply)
+    }
+}

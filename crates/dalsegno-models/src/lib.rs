@@ -1,0 +1,32 @@
+//! The model trait, three wires of providers, scripted and recorded replies, and the verdict on each tool call.
+//!
+//! A [`Model`] turns a [`CompletionRequest`] into a reply of `dalsegno-core`. It translates between a provider's wire
+//! format and the core's types, and it judges each call in the reply: the core holds no JSON Schema engine, so a
+//! [`Verdict`](dalsegno_core::Verdict) is part of what the shell records and a replay needs no validator.
+//!
+//! - [`judge_call`] judges a call as a model wrote it; [`Schemas::judge_arguments`] judges arguments that come from a
+//!   plan or a person. Both coerce only where nothing is lost, and report every violation at once.
+//! - [`judge_output`] judges the text of a structured answer, [`judge_result`] what a tool answered.
+//! - [`Schema`] is one compiled JSON Schema, for whatever else must fit one.
+//! - [`HttpModel`] asks an endpoint over one of three [`Wire`]s.
+//! - [`Recorder`] and [`Cassette`] keep what a model replied and replay it.
+//! - [`ScriptModel`] replies from a TOML file: offline, deterministic, without a token.
+//!
+//! A schema comes from another party. It never reaches the network or a file, its patterns run in linear time, and
+//! one that would take too long or too much stack to apply is refused when it is compiled; see [`SchemaError`].
+
+mod cassette;
+mod http;
+mod model;
+mod output;
+mod schema;
+mod script;
+mod verdict;
+
+pub use cassette::{Cassette, CassetteError, Recorder, Recording};
+pub use http::{ApiKey, HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire};
+pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
+pub use output::{judge_output, judge_result};
+pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
+pub use script::{ScriptError, ScriptModel};
+pub use verdict::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

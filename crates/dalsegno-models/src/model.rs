@@ -1,0 +1,134 @@
+//! What a model is asked, and what it may answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dalsegno_core::{
+    Digest, FailureCode, ModelReply, ModelSettings, OperationId, ToolChoice, Toolbox, Transcript,
+};
+use serde_json::Value;
+
+/// What a model is asked.
+#[derive(Debug, Clone)]
+pub struct CompletionRequest {
+    /// Which model, and how it is asked.
+    pub settings: ModelSettings,
+    /// All that the model reads, as [`Transcript::view`] gives it. A clone shares the entries.
+    pub transcript: Transcript,
+    /// The bytes of the attachments that the transcript names.
+    pub attachments: Arc<BTreeMap<Digest, Arc<[u8]>>>,
+    /// The tools that the model is told of, and the schemas by which its calls are judged.
+    pub tools: Arc<Toolbox>,
+    /// Whether the model may call tools.
+    pub tool_choice: ToolChoice,
+    /// JSON Schema of the answer, where a structured one is wanted. The reply's text is judged by it.
+    pub output_schema: Option<Arc<Value>>,
+    /// The operation that this request performs; the same for all its attempts.
+    pub operation: OperationId,
+    /// The number of this attempt, counted from 1.
+    pub attempt: u32,
+}
+
+/// Takes the text of a reply while it arrives.
+///
+/// Deltas are ephemeral: a failed attempt may have sent some, and the reply stands on its own. `()` ignores them.
+pub trait DeltaSink: Send + Sync {
+    /// Takes the next piece of text.
+    fn text(&self, delta: &str);
+}
+
+impl DeltaSink for () {
+    fn text(&self, _delta: &str) {}
+}
+
+/// A model of some provider.
+///
+/// One call is one attempt: repeats, backoff and the time limit of an attempt belong to the caller, which may drop
+/// the future at any await point.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Asks for a reply and judges it: each call, and the text where an `output_schema` is given. Text goes to `sink` while it arrives.
+    ///
+    /// # Errors
+    /// Fails if there is no usable reply; [`ModelError::retry`] says whether asking again makes sense.
+    async fn complete(
+        &self,
+        request: &CompletionRequest,
+        sink: &dyn DeltaSink,
+    ) -> Result<ModelReply, ModelError>;
+}
+
+/// Why a model gave no usable reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// The kind of failure.
+    pub kind: ModelErrorKind,
+    /// What went wrong and what to do next, in words for whoever reads the trace.
+    pub message: String,
+    /// Whether asking again makes sense.
+    pub retry: Retry,
+}
+
+impl ModelError {
+    /// An error of a kind, with what usually follows from that kind.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry: kind.retry() }
+    }
+
+    /// The same error with another answer to whether asking again makes sense.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+}
+
+/// The kinds of failure of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// It could not be reached, or it said at once that it cannot reply now: nothing was worked on.
+    Unavailable,
+    /// It was asked too often.
+    RateLimited,
+    /// It refused the request as such: wrong credentials, an unknown model, a request that it does not understand.
+    Refused,
+    /// It took the request, and what came of it cannot be used: no reply at all, half of one, or an error in its middle.
+    /// It may have worked on it, so the attempt counts as paid for.
+    Protocol,
+    /// The request or the reply is larger than allowed.
+    LimitExceeded,
+}
+
+impl ModelErrorKind {
+    /// What usually follows: a condition that passes is worth another attempt, a wrong request is not.
+    pub const fn retry(self) -> Retry {
+        match self {
+            Self::Unavailable | Self::RateLimited | Self::Protocol => Retry::Now,
+            Self::Refused | Self::LimitExceeded => Retry::Never,
+        }
+    }
+
+    /// The code under which a run records the failure.
+    pub const fn code(self) -> FailureCode {
+        match self {
+            Self::Unavailable | Self::RateLimited => FailureCode::Unavailable,
+            Self::Refused | Self::Protocol => FailureCode::Protocol,
+            Self::LimitExceeded => FailureCode::LimitExceeded,
+        }
+    }
+}
+
+/// Whether asking again makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The same request fails again.
+    Never,
+    /// Yes, after the caller's own backoff.
+    Now,
+    /// Yes, but not before this time has passed: the provider asked for it.
+    After(Duration),
+}

@@ -1,0 +1,251 @@
+//! Addresses, names and additional fields.
+
+use dalsegno_models::{HttpModel, HttpModelError, HttpModelSettings, Model, Wire};
+use serde_json::{Map, Value, json};
+
+use crate::double::{Answer, Double};
+use crate::requests::{hello, key, plain, settings};
+
+#[test]
+fn a_wire_has_the_name_that_a_workspace_gives() {
+    for (name, wire) in [
+        ("openai", Wire::OpenaiChat),
+        ("openai-responses", Wire::OpenaiResponses),
+        ("anthropic", Wire::Anthropic),
+    ] {
+        assert_eq!(name.parse::<Wire>().unwrap(), wire);
+        assert_eq!(wire.to_string(), name);
+    }
+    let error = "gemini".parse::<Wire>().unwrap_err().to_string();
+    assert_eq!(error, "there is no provider `gemini`: expected `openai`, `openai-responses` or `anthropic`");
+}
+
+#[test]
+fn an_address_goes_on_with_the_path_of_its_wire() {
+    let cases = [
+        (Wire::OpenaiChat, None, "https://api.openai.com/v1/chat/completions"),
+        (Wire::OpenaiResponses, None, "https://api.openai.com/v1/responses"),
+        (Wire::Anthropic, None, "https://api.anthropic.com/v1/messages"),
+        (Wire::OpenaiChat, Some("http://localhost:11434/v1/"), "http://localhost:11434/v1/chat/completions"),
+        (Wire::OpenaiChat, Some("http://localhost:8080"), "http://localhost:8080/chat/completions"),
+        (Wire::Anthropic, Some("http://localhost:8080/"), "http://localhost:8080/v1/messages"),
+        (Wire::Anthropic, Some("http://localhost:8080/proxy/v1/"), "http://localhost:8080/proxy/v1/messages"),
+    ];
+    for (wire, base, expected) in cases {
+        let mut settings = HttpModelSettings::new(wire, "m");
+        settings.base_url = base.map(str::to_owned);
+        let shown = format!("{:?}", HttpModel::new(settings, None).unwrap());
+        assert!(shown.contains(&format!("\"{expected}\"")), "{shown}");
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_used_is_refused() {
+    let cases = [
+        ("api.openai.com/v1", "expected `https://…`"),
+        ("ftp://example.com", "expected `https://…`, or `http://…` for a local server"),
+        ("https://user:canary@example.com/v1", "give the key as a secret instead"),
+        ("", "expected `https://…`"),
+    ];
+    for (base, words) in cases {
+        let mut settings = HttpModelSettings::new(Wire::OpenaiChat, "m");
+        settings.base_url = Some(base.to_owned());
+        let error = HttpModel::new(settings, None).unwrap_err();
+        assert!(matches!(error, HttpModelError::BaseUrl { .. }), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_read_is_shown_without_its_secrets() {
+    for base in [
+        "https://user:canary@example.com:port/v1",
+        "https://user:can/canary@exa mple.com/v1",
+        "https://user:p?canary@[::1/v1",
+        "https://user:p#canary@:1",
+        "user:canary@example.com/v1",
+        "https:/user:canary@example.com:99999",
+        "ftp://canary@example.com",
+        "ftp://example.com/v1?token=canary",
+        "https://example.com:port/v1?token=canary",
+        "https://example.com:port/v1#canary",
+        "https://canary@example.com:444/a@b?canary#canary",
+        "other://user:canary@example.com/v1?canary",
+    ] {
+        let mut settings = HttpModelSettings::new(Wire::OpenaiChat, "m");
+        settings.base_url = Some(base.to_owned());
+        let error = HttpModel::new(settings, None).unwrap_err();
+        assert!(matches!(error, HttpModelError::BaseUrl { .. }), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+        assert!(!base.contains("example") || error.to_string().contains("example"), "{error}");
+    }
+}
+
+#[test]
+fn an_address_beyond_this_machine_is_encrypted() {
+    for (base, allow, refused) in [
+        ("http://example.com/v1", false, true),
+        ("http://10.0.0.1:11434/v1", false, true),
+        ("http://localhost.example.com", false, true),
+        ("http://127.0.0.1.example.com", false, true),
+        ("http://0.0.0.0:1", false, true),
+        ("http://[fe80::1]/v1", false, true),
+        ("http://example.com/v1", true, false),
+        ("https://example.com/v1", false, false),
+        ("http://LOCALHOST:1/v1", false, false),
+        ("http://127.1.2.3/v1", false, false),
+        ("http://[::1]:1/v1", false, false),
+    ] {
+        for key in [key(), None] {
+            let mut settings = HttpModelSettings::new(Wire::OpenaiChat, "m");
+            settings.base_url = Some(base.to_owned());
+            settings.allow_http = allow;
+            let model = HttpModel::new(settings, key);
+            assert_eq!(model.is_err(), refused, "{base}: {model:?}");
+            if let Err(error) = model {
+                assert!(matches!(error, HttpModelError::Insecure { .. }), "{error:?}");
+                assert!(
+                    error.to_string().ends_with("set `allow_http` for a network that is yours"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+#[tokio::test]
+async fn extra_fields_are_merged_at_the_top() {
+    let double = Double::start([Answer::events(hello(Wire::OpenaiResponses), 64)]).await;
+    let mut settings = settings(Wire::OpenaiResponses, &double);
+    settings.base_url = Some(double.url("/v1?api-version=7"));
+    settings.extra = object(json!({"reasoning": {"effort": "low"}, "include": [], "temperature": 1}));
+    let model = HttpModel::new(settings, None).unwrap();
+    model.complete(&plain(json!([])), &()).await.unwrap();
+    let received = double.only();
+    let expected = json!({
+        "model": "some-model",
+        "input": [],
+        "stream": true,
+        "store": false,
+        "include": [],
+        "temperature": 1,
+        "reasoning": {"effort": "low"},
+    });
+    assert_eq!(received.body, expected);
+    assert_eq!(received.line, "POST /v1/responses?api-version=7 HTTP/1.1");
+    assert!(!received.headers.contains_key("authorization"), "there is no key");
+}
+
+#[test]
+fn extra_fields_cannot_replace_the_request() {
+    let all = ["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];
+    let own: [(Wire, &[&str]); 3] = [
+        (Wire::OpenaiChat, &["response_format", "functions", "function_call", "n"]),
+        (Wire::OpenaiResponses, &["store", "background", "conversation", "previous_response_id", "prompt"]),
+        (Wire::Anthropic, &["output_format"]),
+    ];
+    for (wire, own) in own {
+        let members: Vec<&str> = wire.reserved().filter(|name| name.contains('.')).collect();
+        let fields: Vec<&str> = wire.reserved().filter(|name| !name.contains('.')).collect();
+        assert_eq!((members.len() <= 1, fields), (true, all.iter().chain(own).copied().collect()));
+        for name in all.iter().chain(own) {
+            let error = refused(wire, json!({"top_p": 1, *name: 1}));
+            let words = format!("`extra` cannot set `{name}`, which makes up the request itself");
+            assert_eq!(error.to_string(), words);
+        }
+    }
+}
+
+#[test]
+fn an_object_of_ours_takes_members_but_not_our_own() {
+    for (wire, name, own) in [
+        (Wire::OpenaiChat, "stream_options", "include_usage"),
+        (Wire::OpenaiResponses, "text", "format"),
+        (Wire::Anthropic, "output_config", "format"),
+    ] {
+        assert!(wire.reserved().any(|path| path == format!("{name}.{own}")), "{wire}");
+        let error = refused(wire, json!({name: {own: 1}}));
+        let words = format!("`extra` cannot set `{name}.{own}`, which makes up the request itself");
+        assert_eq!(error.to_string(), words);
+        for value in [json!(null), json!(7), json!([])] {
+            let error = refused(wire, json!({name: value}));
+            assert!(matches!(error, HttpModelError::NotAnObject { .. }), "{error:?}");
+            assert!(error.to_string().starts_with(&format!("`extra` sets `{name}` to ")), "{error}");
+        }
+    }
+}
+
+fn refused(wire: Wire, extra: Value) -> HttpModelError {
+    let mut settings = HttpModelSettings::new(wire, "m");
+    settings.extra = object(extra);
+    HttpModel::new(settings, key()).unwrap_err()
+}
+
+/// What is sent of a request with a schema, and with limits or without.
+async fn sent_with(wire: Wire, extra: Value, set: bool) -> Value {
+    let double = Double::start([Answer::events(hello(wire), 64)]).await;
+    let mut settings = settings(wire, &double);
+    settings.extra = object(extra);
+    let mut request = plain(json!([{"user": "hi"}]));
+    let mut closed = crate::requests::schema();
+    closed["additionalProperties"] = json!(false);
+    request.output_schema = Some(std::sync::Arc::new(closed));
+    if set {
+        request.settings.temperature = Some(0.25);
+        request.settings.max_output_tokens = Some(300);
+    }
+    HttpModel::new(settings, None).unwrap().complete(&request, &()).await.unwrap();
+    double.only().body
+}
+
+#[tokio::test]
+async fn what_a_request_says_wins_over_extra_fields() {
+    let chat = json!({
+        "temperature": 1, "max_tokens": 9, "max_completion_tokens": 9, "stream_options": {"include_obfuscation": false},
+    });
+    let body = sent_with(Wire::OpenaiChat, chat.clone(), true).await;
+    assert_eq!((&body["temperature"], &body["max_tokens"]), (&json!(0.25), &json!(300)));
+    assert!(body.get("max_completion_tokens").is_none(), "one limit: {body}");
+    assert_eq!(body["stream_options"], json!({"include_usage": true, "include_obfuscation": false}));
+    assert_eq!(body["response_format"]["type"], "json_schema");
+    let body = sent_with(Wire::OpenaiChat, chat, false).await;
+    assert_eq!((&body["temperature"], &body["max_completion_tokens"]), (&json!(1), &json!(9)));
+
+    let responses = json!({"temperature": 1, "max_output_tokens": 9, "text": {"verbosity": "low"}});
+    let body = sent_with(Wire::OpenaiResponses, responses.clone(), true).await;
+    assert_eq!((&body["temperature"], &body["max_output_tokens"]), (&json!(0.25), &json!(300)));
+    assert_eq!(
+        (&body["text"]["verbosity"], &body["text"]["format"]["type"]),
+        (&json!("low"), &json!("json_schema"))
+    );
+    let body = sent_with(Wire::OpenaiResponses, responses, false).await;
+    assert_eq!((&body["temperature"], &body["max_output_tokens"]), (&json!(1), &json!(9)));
+
+    let anthropic = json!({"temperature": 1, "max_tokens": 9, "output_config": {"effort": "low"}});
+    let body = sent_with(Wire::Anthropic, anthropic.clone(), true).await;
+    assert_eq!((&body["temperature"], &body["max_tokens"]), (&json!(0.25), &json!(300)));
+    let format = &body["output_config"]["format"]["type"];
+    assert_eq!((&body["output_config"]["effort"], format), (&json!("low"), &json!("json_schema")));
+    let body = sent_with(Wire::Anthropic, anthropic, false).await;
+    assert_eq!(body["max_tokens"], 9, "our default is only a default");
+}
+
+/// Models that do not reason refuse it.
+#[tokio::test]
+async fn encrypted_reasoning_is_asked_of_models_that_reason() {
+    let encrypted = json!(["reasoning.encrypted_content"]);
+    for (extra, expected) in [
+        (json!({}), None),
+        (json!({"reasoning": {"effort": "low"}}), Some(encrypted.clone())),
+        (json!({"reasoning": {}, "include": []}), Some(json!([]))),
+        (json!({"include": ["file_search_call.results"]}), Some(json!(["file_search_call.results"]))),
+    ] {
+        let body = sent_with(Wire::OpenaiResponses, extra, true).await;
+        assert_eq!(body.get("include"), expected.as_ref());
+    }
+}

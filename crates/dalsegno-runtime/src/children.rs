@@ -1,0 +1,130 @@
+//! Child runs: an operation that is a run of its own.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use dalsegno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Session, Timestamp, Usage};
+
+use crate::attempt::{RunContext, certain};
+use crate::bindings::describe;
+use crate::error::EngineError;
+use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
+use crate::policy::AttemptError;
+use crate::start::child_run;
+
+/// What came of performing a child run.
+pub(crate) enum Below {
+    /// It is over, or it could not be performed.
+    Done(Result<Outcome, AttemptError>),
+    /// It waits for somebody or for a time, and holds no process.
+    Suspended { waiting: Vec<WaitingOperation>, wake_at: Option<Timestamp> },
+    /// It was left as it is.
+    Interrupted,
+    /// It has begun, and cannot be performed here now: another process has it, or something that it needs is not as it
+    /// was. It may still act, so that nothing can be said of its end.
+    Trouble(EngineError),
+}
+
+/// What the parent gives its child runs besides what it asks of them.
+pub(crate) struct Within {
+    /// Whether effects that cannot be repeated ask first.
+    pub(crate) ask_effects: bool,
+    /// The context of the session, as the parent's step found it.
+    pub(crate) context: Session,
+}
+
+/// Tells a child run to let go when nobody waits for it any more.
+struct Leash(watch::Sender<Stop>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|stop| {
+            let goes = *stop == Stop::Go;
+            if goes {
+                *stop = Stop::Interrupt;
+            }
+            goes
+        });
+    }
+}
+
+/// Performs a child run until it is over, suspended or interrupted, and passes on what its parent is told.
+pub(crate) async fn perform(
+    context: Arc<RunContext>,
+    operation: OperationId,
+    call: Arc<AgentCall>,
+    within: Within,
+    mut stop: watch::Receiver<Stop>,
+) -> Below {
+    let answers = context.take_answers(operation);
+    let start = |answers| context.engine.start_child(&context, operation, &call, &within, answers);
+    let mut child = start(answers).await;
+    if let Err(EngineError::Answer { message }) = &child
+        && has_ended(&context, operation).await
+    {
+        // Something else ended it meanwhile, and its end is what its parent waits for.
+        tracing::info!(run = %context.run, %operation, message, "an answer came too late");
+        child = start(Vec::new()).await;
+    }
+    let child = match child {
+        Ok(child) => child,
+        // One that has not begun has done nothing, and never will under this operation's name.
+        Err(error) => {
+            return match context.engine.known(child_run(operation)).await {
+                Ok(None) => Below::Done(Err(unavailable(&error))),
+                Ok(Some(_)) | Err(_) => Below::Trouble(error),
+            };
+        }
+    };
+    let leash = Leash(child.stop.clone());
+    let stopping = &leash.0;
+    let mut finished = Box::pin(child.finish());
+    let report = loop {
+        tokio::select! {
+            biased;
+            report = &mut finished => break report,
+            Ok(stop) = stop.wait_for(|stop| *stop != *stopping.borrow()) => {
+                stopping.send_replace(*stop);
+            }
+        }
+    };
+    match report {
+        Ok(report) => match context.engine.used_before(child_run(operation), &report).await {
+            Ok(before) => over(report, before),
+            Err(error) => Below::Trouble(error),
+        },
+        Err(error) => Below::Trouble(error.into()),
+    }
+}
+
+async fn has_ended(context: &RunContext, operation: OperationId) -> bool {
+    let summary = context.engine.last_in_line(child_run(operation)).await;
+    summary.is_ok_and(|summary| summary.status.is_end())
+}
+
+fn over(report: RunReport, before: Usage) -> Below {
+    let mut usage = before;
+    usage.add(&report.usage);
+    match report.end {
+        RunEnd::Ended(response) => Below::Done(Ok(Outcome::AgentReturned(AgentReturn {
+            run: report.run,
+            status: response.status,
+            answer: response.answer,
+            output: response.output,
+            error: response.error,
+            usage,
+            writes: response.writes,
+        }))),
+        RunEnd::Suspended { waiting, wake_at } => Below::Suspended { waiting, wake_at },
+        RunEnd::Interrupted => Below::Interrupted,
+    }
+}
+
+fn unavailable(error: &EngineError) -> AttemptError {
+    let code = match error {
+        EngineError::TooDeep { .. } => FailureCode::LimitExceeded,
+        _ => FailureCode::Unavailable,
+    };
+    certain(code, describe(error))
+}

@@ -1,0 +1,144 @@
+//! Whether an operation may start: its queue, its circuit breaker, and results that stand for further calls.
+
+use std::time::Duration;
+
+use dalsegno_core::{EffectClass, Operation, OperationId, Outcome, Request, ToolReturn};
+use dalsegno_store::AttemptCause;
+use tokio::task::AbortHandle;
+
+use super::{Driver, Input, Running};
+use crate::dispatch::{self, Admission, CacheKey, Permit};
+use crate::error::RunFailure;
+use crate::policy::AttemptError;
+
+/// What a request is told before it is written down.
+pub(super) enum Ask {
+    /// It starts with the commit that writes it down; whatever is limited has its permit.
+    Start,
+    /// It waits for its turn.
+    Wait(dispatch::Wait),
+    /// It is refused, and nothing was sent.
+    Refused(AttemptError),
+}
+
+impl Driver {
+    /// Asks whether an operation may start now; keeps its permit.
+    pub(super) fn ask(&mut self, operation: &Operation) -> Ask {
+        let model = match &operation.request {
+            Request::ModelCompletion(completion) => {
+                completion.settings(&self.context.config).ok().map(|settings| settings.name.as_str())
+            }
+            _ => None,
+        };
+        let in_process = match &operation.request {
+            Request::ToolCall(call) => self.context.bindings.tool(&call.tool_name).is_some(),
+            _ => false,
+        };
+        let Some(target) = dispatch::target(&operation.request, model, in_process) else {
+            return Ask::Start;
+        };
+        match self.context.engine.dispatcher().admit(&target, &self.context.tenant) {
+            Admission::Now(permit) => {
+                self.permits.insert(operation.id, permit);
+                Ask::Start
+            }
+            Admission::Later(wait) => Ask::Wait(wait),
+            Admission::Refused(error) => Ask::Refused(error),
+        }
+    }
+
+    /// Starts an attempt, or lets it wait for its turn. While the run stops it is put off.
+    pub(super) fn admit(
+        &mut self,
+        id: OperationId,
+        attempt: u32,
+        cause: AttemptCause,
+    ) -> Result<(), RunFailure> {
+        let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
+            return Ok(());
+        };
+        if self.stopping {
+            self.attempt(id, attempt, cause);
+            return Ok(());
+        }
+        match self.ask(&operation) {
+            Ask::Start => {
+                self.attempt(id, attempt, cause);
+                Ok(())
+            }
+            Ask::Wait(wait) => {
+                self.wait(id, attempt, cause, wait);
+                Ok(())
+            }
+            Ask::Refused(error) => self.decide(id, attempt, Some(cause), error),
+        }
+    }
+
+    /// Lets an attempt wait for its turn.
+    pub(super) fn wait(
+        &mut self,
+        operation: OperationId,
+        attempt: u32,
+        cause: AttemptCause,
+        wait: dispatch::Wait,
+    ) {
+        self.admitting.insert(operation);
+        let running = move |abort: AbortHandle| Running {
+            pause: Some(cause),
+            ..Running::busy(operation, attempt, true)(abort)
+        };
+        self.spawn(running, async move {
+            let result = wait.admitted().await;
+            Input::Admitted { operation, attempt, cause, result }
+        });
+    }
+
+    /// Takes an attempt's turn.
+    pub(super) fn admitted(
+        &mut self,
+        operation: OperationId,
+        attempt: u32,
+        cause: AttemptCause,
+        result: Result<Permit, AttemptError>,
+    ) -> Result<(), RunFailure> {
+        self.admitting.remove(&operation);
+        if self.ended.is_some() || !self.is_missing(operation) {
+            return Ok(());
+        }
+        match result {
+            Ok(permit) => {
+                self.permits.insert(operation, permit);
+                self.attempt(operation, attempt, cause);
+                Ok(())
+            }
+            Err(error) => self.unanswered(operation, attempt, Some(cause), error),
+        }
+    }
+
+    /// A kept result of the same call, where the agent's file lets one stand for it.
+    pub(super) fn kept(&self, operation: &Operation) -> Option<ToolReturn> {
+        let (key, age) = self.cache_key(operation)?;
+        self.context.engine.dispatcher().cache.get(&key, age)
+    }
+
+    /// Keeps a result for further calls, where the agent's file lets it stand for them.
+    pub(super) fn keep(&self, operation: OperationId, outcome: &Outcome) {
+        let Outcome::ToolReturned(result) = outcome else { return };
+        let operation = self.missing().find(|missing| missing.id == operation);
+        if let Some((key, _)) = operation.and_then(|operation| self.cache_key(operation)) {
+            self.context.engine.dispatcher().cache.put(key, result);
+        }
+    }
+
+    fn cache_key(&self, operation: &Operation) -> Option<(CacheKey, Duration)> {
+        let Request::ToolCall(call) = &operation.request else { return None };
+        let age = self.context.config.tools.tools.get(&call.tool_name)?.cache_ms?;
+        if operation.terms.class != EffectClass::Read {
+            return None;
+        }
+        let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
+        let module = self.modules.get(server);
+        let key = CacheKey::new(&self.context.tenant, &call.tool_name, module, &call.parameters);
+        Some((key, Duration::from_millis(age)))
+    }
+}

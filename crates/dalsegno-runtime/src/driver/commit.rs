@@ -1,0 +1,171 @@
+//! Commits: records, handoffs, suspensions, snapshots.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use dalsegno_core::{AgentState, Handoff};
+use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
+
+use super::{Driver, SNAPSHOT_EVERY, is_waiting};
+use crate::error::{EngineError, RunFailure};
+use crate::fold::{Fold, Suspension};
+use crate::handle::RunEvent;
+use crate::lineage;
+use crate::progress::Progress;
+use crate::start::{Prepared, Successor};
+
+impl Driver {
+    /// Commits what is in the outbox, all or nothing.
+    pub(super) async fn commit(&mut self) -> Result<(), RunFailure> {
+        if let Some(handoff) = self.handing.take() {
+            return self.hand_over(handoff).await;
+        }
+        self.commit_outbox().await
+    }
+
+    async fn commit_outbox(&mut self) -> Result<(), RunFailure> {
+        if self.outbox.is_empty() && self.consumed.is_empty() {
+            return Ok(());
+        }
+        if !self.outbox.is_empty() {
+            self.suspension = None;
+        }
+        let records = std::mem::take(&mut self.outbox);
+        let consumed = std::mem::take(&mut self.consumed);
+        let copies = self.copies(&records);
+        let run = self.context.run;
+        let (count, since) = (records.len(), Instant::now());
+        let seqs = self
+            .store
+            .append_with(&mut self.lease, records, consumed)
+            .await
+            .map_err(|source| RunFailure::Append { run, source })?;
+        for observer in self.context.engine.observers() {
+            observer.committed(count, since.elapsed());
+        }
+        self.tell(seqs, copies);
+        Ok(())
+    }
+
+    /// Ends the run with a handoff, in one commit with the start of the run that goes on. When that run cannot be started,
+    /// what was to be recorded is recorded without the handoff, and the run can be resumed.
+    pub(super) async fn hand_over(&mut self, handoff: Handoff) -> Result<(), RunFailure> {
+        let (prepared, origin) = match self.prepare(&handoff).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.commit_outbox().await?;
+                return Err(self.no_handoff(&handoff, error));
+            }
+        };
+        let Prepared { new, config, modules, context, reader: _reader, mut watches } = prepared;
+        let next = new.run;
+        let beginning = self.copies(&new.records);
+        let before = self.outbox.clone();
+        let body = Body::HandedOff {
+            target: handoff.target.clone(),
+            run: next,
+            response: None,
+            message: handoff.message.clone(),
+        };
+        self.outbox.push(NewRecord::new(self.now(), body));
+        let records = std::mem::take(&mut self.outbox);
+        let copies = self.copies(&records);
+        let first = self.lease.next_seq();
+        // What still waits in the inbox moves on: whoever wants this run to end means the one that goes on.
+        let consumed = self.consumed.clone();
+        let created = match self.store.hand_off_with(&mut self.lease, records, consumed, new).await {
+            Ok(created) => created,
+            Err(error) => {
+                self.outbox = before;
+                self.commit_outbox().await?;
+                return Err(self.no_handoff(&handoff, error.into()));
+            }
+        };
+        self.consumed.clear();
+        self.tell((first..).take(copies.len()).collect(), copies);
+        let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
+        if let Created::New(lease) = created {
+            for (record, seq) in beginning.iter().zip(0..) {
+                watches.began(seq, record);
+            }
+            let mut fold = Fold::at(config, next, origin);
+            fold.carry(0, modules);
+            self.successor = Some(Successor { context, lease, fold, watches });
+        }
+        Ok(())
+    }
+
+    async fn prepare(&self, handoff: &Handoff) -> Result<(Prepared, AgentState), EngineError> {
+        let state = self.machine.state();
+        let engine = &self.context.engine;
+        let prepared = engine.prepare_successor(&self.context, handoff, &state.usage()).await?;
+        let origin = lineage::successor(&prepared.new, state)?;
+        Ok((prepared, origin))
+    }
+
+    fn no_handoff(&self, handoff: &Handoff, source: EngineError) -> RunFailure {
+        let (run, target) = (self.context.run, handoff.target.clone());
+        RunFailure::Handoff { run, target, source: Box::new(source) }
+    }
+
+    /// Copies for whoever listens.
+    pub(super) fn copies(&self, records: &[NewRecord]) -> Vec<NewRecord> {
+        let anybody = self.context.events.receiver_count() > 0 || !self.watches.is_empty();
+        if anybody { records.to_vec() } else { Vec::new() }
+    }
+
+    pub(super) fn tell(&mut self, seqs: Vec<u64>, copies: Vec<NewRecord>) {
+        for (seq, record) in seqs.into_iter().zip(copies) {
+            self.watches.recorded(seq, &record, self.machine.state());
+            // Whoever listened may have gone meanwhile.
+            let _ = self.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
+        }
+    }
+
+    /// Writes down that the run waits, unless that is the last thing the journal says already.
+    pub(super) fn suspend(&mut self) {
+        let waiting_for = self.waiting().into_iter().map(|waiting| WaitingFor {
+            kind: waiting.kind().to_owned(),
+            operation: waiting.operation,
+            question: waiting.question,
+        });
+        let suspension = Suspension { waiting_for: waiting_for.collect(), wake_at: self.wake_at() };
+        if self.suspension.as_ref() == Some(&suspension) {
+            return;
+        }
+        let at = self.now();
+        self.progress.values_mut().for_each(|progress| progress.pause(at));
+        let Suspension { waiting_for, wake_at } = suspension;
+        self.outbox.push(NewRecord::new(at, Body::Suspended { waiting_for, wake_at }));
+    }
+
+    /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.
+    pub(super) async fn snapshot(&mut self) {
+        let state = self.machine.state();
+        if state.step() < self.snapshot_step + SNAPSHOT_EVERY {
+            return;
+        }
+        let fresh = self.queue.is_empty()
+            && self.tasked.is_empty()
+            && state.pending().iter().all(|pending| {
+                let first = |one: &Progress| one.started && one.attempts == 1;
+                let started = self.progress.get(&pending.operation.id).is_some_and(first);
+                pending.outcome.is_none() && (started || is_waiting(&pending.operation))
+            });
+        if !fresh {
+            return;
+        }
+        self.snapshot_step = state.step();
+        let active = self.active_before.saturating_add(self.began.elapsed());
+        let snapshot = Snapshot {
+            seq: self.lease.next_seq(),
+            state: state.clone(),
+            active_ms: u64::try_from(active.as_millis()).unwrap_or(u64::MAX),
+            modules: self.modules.clone(),
+        };
+        if let Err(error) = self.store.save_snapshot(&self.lease, snapshot).await {
+            // A snapshot is only a cache: without it a resume folds more of the journal.
+            tracing::warn!(run = %self.context.run, %error, "the snapshot was not saved");
+        }
+    }
+}

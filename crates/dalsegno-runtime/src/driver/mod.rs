@@ -1,0 +1,586 @@
+//! The loop of one run: step, write down, perform, write down.
+//!
+//! One task owns the run. Every intent is committed before its effect starts and rides with the outcome before it, so
+//! that a sequential step costs one commit; outcomes that are there at the same time share one. Attempts are decided
+//! here and nowhere else.
+
+mod admit;
+mod commit;
+mod perform;
+mod request;
+mod tasks;
+mod wait;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_core::{
+    Answer, EffectClass, Event, GateState, Handoff, Operation, OperationId, Outcome, Request, RunId, Signal,
+    Status, Timestamp,
+};
+use dalsegno_models::Schemas;
+use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::Instant;
+
+use crate::attempt::RunContext;
+use crate::dispatch::Permit;
+use crate::error::{EngineError, RunFailure};
+use crate::fold::{Advance, End, Fold, Machine, Moved, Suspension};
+use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
+use crate::observer::Watches;
+use crate::policy;
+use crate::policy::{AttemptError, Situation};
+use crate::progress::Progress;
+use crate::start::{Successor, child_run};
+use crate::tasks::{Tasks, Written};
+
+use self::tasks::{Release, Wished};
+pub(crate) use self::wait::waiting;
+
+/// Steps between snapshots: a resume folds at most so many.
+const SNAPSHOT_EVERY: u64 = 1_000;
+
+/// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
+const HOLD: Duration = Duration::from_secs(30);
+
+/// How often a run looks for messages of other processes.
+const INBOX_EVERY: Duration = Duration::from_millis(200);
+
+/// A run that this process owns.
+pub(crate) struct Driver {
+    context: Arc<RunContext>,
+    store: Arc<dyn Store>,
+    lease: Lease,
+    watches: Watches,
+    schemas: Schemas,
+    machine: Machine,
+    progress: BTreeMap<OperationId, Progress>,
+    /// The tasks that open operations have at their servers.
+    tasked: Tasks,
+    /// Attempts that go on when the next commit has written their tasks down.
+    announced: Vec<Written>,
+    /// What is to become of the tasks of attempts under way.
+    wishes: BTreeMap<OperationId, Wished>,
+    /// Tasks to be ended at their servers after the next commit.
+    releasing: Vec<Release>,
+    /// Records of the next commit.
+    outbox: Vec<NewRecord>,
+    /// Messages that the next commit answers.
+    consumed: Vec<u64>,
+    /// Operations to start after the next commit, with the number of the attempt.
+    starting: Vec<(OperationId, u32)>,
+    /// Operations that wait until fewer of their step are under way, in their order.
+    queue: VecDeque<(OperationId, AttemptCause)>,
+    /// What the operations in `starting` may use until they are over.
+    permits: BTreeMap<OperationId, Permit>,
+    /// Operations that wait until there is room for them in this process.
+    admitting: BTreeSet<OperationId>,
+    /// Operations of the current step that were given up while an attempt of them was under way.
+    given_up: BTreeSet<OperationId>,
+    /// Child runs under way here of which there was news: how they stand now may not be what their task will say.
+    news: BTreeSet<OperationId>,
+    /// Child runs that are suspended, by their operation.
+    paused: BTreeMap<OperationId, Paused>,
+    tasks: JoinSet<Input>,
+    /// What the tasks are for, so that a panic finds its operation and a stop finds its tasks.
+    running: BTreeMap<Id, Running>,
+    ended: Option<End>,
+    /// Who wants the run to end, and why.
+    pub(crate) why: Why,
+    /// Child runs that the end of this one leaves behind.
+    orphans: Vec<RunId>,
+    /// Why the run cannot go on here.
+    trouble: Option<EngineError>,
+    /// Somebody says that there is something new: a secret may be there that was missing.
+    told: bool,
+    /// When to look for messages of other processes again.
+    next_look: Instant,
+    /// The end is a handoff that the next commit makes, together with the run that goes on.
+    handing: Option<Handoff>,
+    successor: Option<Successor>,
+    stop: watch::Receiver<Stop>,
+    /// What child runs are told.
+    below: watch::Sender<Stop>,
+    /// The run is to be left as it is: nothing new starts.
+    stopping: bool,
+    began: Instant,
+    active_before: Duration,
+    /// The modules of tool servers; a snapshot carries them.
+    modules: BTreeMap<String, String>,
+    /// What the journal says last that the run waits for, if that is what it says last.
+    suspension: Option<Suspension>,
+    snapshot_step: u64,
+}
+
+/// Who wants a run to end, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Why {
+    pub(crate) by: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+/// A child run that is suspended.
+struct Paused {
+    waiting: Vec<WaitingOperation>,
+    wake_at: Option<Timestamp>,
+}
+
+/// A task under way: an attempt, or the pause before one.
+struct Running {
+    operation: OperationId,
+    attempt: u32,
+    abort: AbortHandle,
+    /// Why there will be another attempt, when this is the pause before it.
+    pause: Option<AttemptCause>,
+    /// It may be given up at any time, since it may be repeated.
+    free: bool,
+    /// It only waits for a time, which is no active time.
+    idle: bool,
+}
+
+impl Running {
+    /// It is the pause after an attempt that may have been acted on.
+    fn may_be_lost(&self) -> bool {
+        matches!(
+            self.pause,
+            Some(AttemptCause::Failed { possibly_received: true, .. } | AttemptCause::Recovered)
+        )
+    }
+
+    fn busy(operation: OperationId, attempt: u32, free: bool) -> impl FnOnce(AbortHandle) -> Self {
+        move |abort| Self { operation, attempt, abort, pause: None, free, idle: false }
+    }
+
+    fn idle(operation: OperationId, attempt: u32) -> impl FnOnce(AbortHandle) -> Self {
+        move |abort| Self { operation, attempt, abort, pause: None, free: true, idle: true }
+    }
+}
+
+/// What the loop waits for.
+enum Input {
+    /// An attempt has ended.
+    Attempted { operation: OperationId, attempt: u32, result: Result<Outcome, AttemptError> },
+    /// The pause before an attempt is over, or was given up.
+    Due { operation: OperationId, attempt: u32, cause: AttemptCause },
+    /// There is room for an attempt, or there will be none.
+    Admitted {
+        operation: OperationId,
+        attempt: u32,
+        cause: AttemptCause,
+        result: Result<Permit, AttemptError>,
+    },
+    /// A child run was ended, and its parent may take notice.
+    ChildEnded { operation: OperationId, attempt: u32 },
+    /// A child run is suspended.
+    Paused { operation: OperationId, paused: Paused },
+    /// A child run cannot be performed here now.
+    Trouble(EngineError),
+    /// An attempt was told of a task.
+    Tasked,
+    /// Messages of other processes.
+    Inbox(Vec<(u64, Message)>),
+    /// It is time to look for such.
+    Look,
+    /// Somebody wants the run to end.
+    Cancelled,
+    /// An attempt was given up because the run stops.
+    GivenUp,
+    /// The run is to be left as it is.
+    Interrupted,
+    /// The run's active time is used up.
+    Deadline,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        context: Arc<RunContext>,
+        store: Arc<dyn Store>,
+        lease: Lease,
+        fold: Fold,
+        watches: Watches,
+        stop: watch::Receiver<Stop>,
+    ) -> Self {
+        let schemas = Schemas::compile(&context.toolbox);
+        let step = fold.state().step();
+        let active_before = Duration::from_millis(fold.active_ms());
+        Self {
+            context,
+            store,
+            lease,
+            watches,
+            schemas,
+            progress: fold.progress,
+            tasked: fold.tasked,
+            announced: Vec::new(),
+            wishes: BTreeMap::new(),
+            releasing: Vec::new(),
+            outbox: Vec::new(),
+            consumed: Vec::new(),
+            starting: Vec::new(),
+            queue: VecDeque::new(),
+            permits: BTreeMap::new(),
+            admitting: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            news: BTreeSet::new(),
+            paused: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            ended: if fold.closed { fold.ended } else { None },
+            why: Why::default(),
+            orphans: Vec::new(),
+            trouble: None,
+            told: true,
+            next_look: Instant::now() + INBOX_EVERY,
+            handing: None,
+            successor: None,
+            stop,
+            below: watch::channel(Stop::Go).0,
+            stopping: false,
+            began: Instant::now(),
+            active_before,
+            modules: fold.modules,
+            suspension: fold.suspended,
+            snapshot_step: step,
+            machine: fold.machine,
+        }
+    }
+
+    /// Settles what a crash left in doubt, and starts what had not started.
+    pub(crate) fn take_up(&mut self) -> Result<(), RunFailure> {
+        let open: Vec<Operation> =
+            self.missing().filter(|operation| !is_waiting(operation)).cloned().collect();
+        for operation in open {
+            if operation.is_declarative() {
+                // Only what it asks for is attempted.
+                continue;
+            }
+            let progress = self.progress.get(&operation.id).copied().unwrap_or_default();
+            // An attempt that was put off has its number already, and did not begin.
+            let (begun, next) = match progress.started {
+                true => (progress.attempts, progress.attempts + 1),
+                false => (progress.attempts.saturating_sub(1), progress.attempts.max(1)),
+            };
+            if matches!(operation.request, Request::Timer(_)) {
+                // A time that comes is no attempt.
+                self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
+            if matches!(operation.request, Request::AgentCall(_)) && progress.started {
+                // The same child run goes on: that is no attempt either.
+                self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
+            if progress.started && self.tasked.get(operation.id).is_some() {
+                // Its server works on it: the same attempt goes on.
+                let at = self.now();
+                self.progress.entry(operation.id).or_default().taken_up(at);
+                self.starting.push((operation.id, progress.attempts.max(1)));
+                continue;
+            }
+            if !progress.started && !progress.doubtful && operation.gate == GateState::Answered {
+                self.queue.push_back((operation.id, AttemptCause::Answered));
+                continue;
+            }
+            if !progress.started && progress.attempts == 0 && self.machine.state().concurrency().is_some() {
+                self.queue.push_back((operation.id, AttemptCause::Queued));
+                continue;
+            }
+            if !progress.started && !progress.doubtful {
+                self.admit(operation.id, next, AttemptCause::Recovered)?;
+                continue;
+            }
+            match policy::recover(operation.id, &operation.terms, situation(self.now(), &progress, begun)) {
+                policy::Verdict::Again(_) => self.admit(operation.id, next, AttemptCause::Recovered)?,
+                policy::Verdict::Fail(failure) => {
+                    self.record_outcome(operation.id, Outcome::Failed(failure))?;
+                }
+                policy::Verdict::Ask(reason) => self.open_doubt(operation.id, reason)?,
+            }
+        }
+        self.fill()?;
+        Ok(())
+    }
+
+    /// Writes down which tool servers have another module than before.
+    pub(crate) fn rebind(&mut self, modules: BTreeMap<String, String>) {
+        for (server, digest) in modules {
+            self.outbox.push(NewRecord::new(
+                self.now(),
+                Body::Rebound { server: server.clone(), digest: digest.clone() },
+            ));
+            self.modules.insert(server, digest);
+        }
+    }
+
+    /// Records an answer; the caller has checked that the operation waits for it.
+    pub(crate) fn answer(&mut self, operation: OperationId, mut answer: Answer) -> Result<(), RunFailure> {
+        self.context.bindings.secrets().scrub_answer(&mut answer);
+        let at = self.now();
+        let task = self.idle_task(operation);
+        self.outbox.push(NewRecord::of(at, operation, Body::Answered { answer: answer.clone() }));
+        self.resume(Event::answer(at, operation, answer))?;
+        if let Some(task) = task.filter(|_| !self.is_missing(operation)) {
+            // A no is the outcome, and nobody waits for the task any more.
+            self.release(task, false);
+        }
+        if let Some(progress) = self.progress.get_mut(&operation) {
+            progress.settled();
+        }
+        let goes_on = self.missing().any(|missing| missing.id == operation && !missing.is_declarative());
+        if goes_on && !self.time_left().is_zero() {
+            self.queue.push_back((operation, AttemptCause::Answered));
+            self.fill()?;
+        }
+        Ok(())
+    }
+
+    /// Runs until the end, a suspension or an interruption.
+    pub(crate) async fn drive(mut self) -> Result<(RunReport, Option<Successor>), RunFailure> {
+        if *self.stop.borrow() == Stop::Cancel {
+            self.cancel()?;
+        }
+        let messages = self.look().await;
+        self.handle(Input::Inbox(messages))?;
+        if self.time_left().is_zero() {
+            self.end_by_deadline()?;
+        }
+        self.go_on()?;
+        loop {
+            if std::mem::take(&mut self.told) && self.ended.is_none() {
+                self.look_for_secrets().await?;
+            }
+            self.commit().await?;
+            self.launch();
+            if self.stopping || self.ended.is_some() {
+                self.give_up();
+            } else {
+                self.snapshot().await;
+            }
+            if self.tasks.is_empty() {
+                if !self.stopping && self.ended.is_none() {
+                    let messages = self.look().await;
+                    self.handle(Input::Inbox(messages))?;
+                    if self.ended.is_some()
+                        || !self.outbox.is_empty()
+                        || !self.consumed.is_empty()
+                        || !self.starting.is_empty()
+                        || !self.releasing.is_empty()
+                        || self.told
+                        || self.wake()
+                    {
+                        continue;
+                    }
+                    self.suspend();
+                    self.commit().await?;
+                }
+                break;
+            }
+            let input = self.next_input().await;
+            self.handle(input)?;
+            while let Some(joined) = self.tasks.try_join_next_with_id() {
+                let input = self.joined(joined);
+                self.handle(input)?;
+            }
+        }
+        self.leave().await
+    }
+
+    /// Steps while nothing is missing, unless the run is to stop.
+    fn go_on(&mut self) -> Result<(), RunFailure> {
+        while self.ended.is_none() && self.machine.state().is_ready() {
+            let stop = *self.stop.borrow();
+            match stop {
+                Stop::Go => {}
+                Stop::Interrupt => self.stopping = true,
+                Stop::Cancel => return self.cancel(),
+            }
+            if self.stopping {
+                return Ok(());
+            }
+            if self.time_left().is_zero() {
+                return self.end_by_deadline();
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run because somebody wants it to end.
+    fn cancel(&mut self) -> Result<(), RunFailure> {
+        if self.ended.is_some() || self.machine.state().is_over() {
+            return Ok(());
+        }
+        self.signal(Signal::Cancel)
+    }
+
+    /// Ends the run. What is under way and may not be repeated finishes, and is recorded as late; what a crash or a lost
+    /// attempt left under way is recorded as in doubt.
+    fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
+        let at = self.now();
+        self.starting.clear();
+        self.permits.clear();
+        self.queue.clear();
+        let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
+        self.orphans = children.map(|operation| child_run(operation.id)).collect();
+        let idle: Vec<Operation> =
+            self.missing().filter_map(|operation| self.idle_task(operation.id)).collect();
+        // Its server will say what became of it.
+        for operation in idle {
+            self.release(operation, true);
+        }
+        let released: BTreeSet<OperationId> = self.released();
+        let in_doubt: Vec<OperationId> = self
+            .missing()
+            .filter(|operation| {
+                !is_free(operation.terms.class) && operation.terms.class != EffectClass::Composite
+            })
+            .map(|operation| operation.id)
+            .filter(|id| !released.contains(id))
+            // One that was put off after an attempt in doubt is in doubt still.
+            .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started || progress.doubtful))
+            .filter(|id| {
+                let doubtful = self.progress.get(id).is_some_and(|progress| progress.doubtful);
+                !self.running.values().any(|running| {
+                    let paused = running.pause.is_some() && (doubtful || running.may_be_lost());
+                    running.operation == *id && !paused
+                })
+            })
+            .collect();
+        let Why { mut by, mut reason } = std::mem::take(&mut self.why);
+        for text in [&mut by, &mut reason].into_iter().flatten() {
+            self.context.bindings.secrets().text(text);
+        }
+        self.outbox.push(NewRecord::new(at, Body::Signalled { signal, by, reason }));
+        self.resume(Event::signal(at, signal))?;
+        self.step()?;
+        for operation in in_doubt {
+            let failure = policy::indeterminate("the run ended before an outcome was recorded");
+            self.record_late(operation, Outcome::Failed(failure));
+        }
+        Ok(())
+    }
+
+    /// Ends the run because its time is used up.
+    fn end_by_deadline(&mut self) -> Result<(), RunFailure> {
+        if self.ended.is_some() || self.machine.state().is_over() {
+            return Ok(());
+        }
+        self.signal(Signal::Deadline)
+    }
+
+    fn time_left(&self) -> Duration {
+        let limit = Duration::from_millis(self.context.config.limits.timeout_ms);
+        limit.saturating_sub(self.active_before).saturating_sub(self.began.elapsed())
+    }
+
+    fn step(&mut self) -> Result<(), RunFailure> {
+        match self.machine.advance().map_err(|error| self.defect(&error.to_string()))? {
+            Advance::Asked(operations) => {
+                self.progress.clear();
+                self.tasked.clear();
+                self.queue.clear();
+                self.paused.clear();
+                self.given_up.clear();
+                self.news.clear();
+                self.request(operations)
+            }
+            Advance::Moved(Moved { concluded, asked }) => {
+                let at = self.now();
+                for (operation, outcome) in concluded {
+                    let elapsed_ms = self.progress.get(&operation).map_or(0, |progress| progress.age_ms(at));
+                    let body = Body::Resolved { outcome, attempts: 1, elapsed_ms };
+                    self.outbox.push(NewRecord::of(at, operation, body));
+                }
+                self.request(asked)
+            }
+            Advance::Ended(end) => {
+                self.end(end);
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        match &end {
+            End::Response(response) => {
+                let body = match response.status {
+                    Status::Completed => Body::Completed { response: response.clone() },
+                    Status::Failed => Body::Failed { response: response.clone() },
+                    Status::Cancelled | Status::HandedOff => Body::Cancelled { response: response.clone() },
+                };
+                self.outbox.push(NewRecord::new(self.now(), body));
+            }
+            End::Handoff(handoff) => self.handing = Some(handoff.clone()),
+        }
+        self.ended = Some(end);
+    }
+
+    async fn leave(self) -> Result<(RunReport, Option<Successor>), RunFailure> {
+        let run = self.context.run;
+        let end = match self.ended.clone() {
+            Some(End::Response(response)) => RunEnd::Ended(response),
+            // The run that goes on says how it ends.
+            Some(End::Handoff(_)) => RunEnd::Interrupted,
+            None if self.stopping => RunEnd::Interrupted,
+            None => RunEnd::Suspended { waiting: self.waiting(), wake_at: self.wake_at() },
+        };
+        let state = self.machine.state();
+        let (steps, usage) = (state.step(), state.usage());
+        self.context.sessions.close().await;
+        for orphan in self.orphans {
+            let reason = Some("its parent has ended".to_owned());
+            if let Err(error) = self.context.engine.cancel(orphan, None, reason).await {
+                tracing::debug!(%run, %orphan, %error, "a child run is over, or could not be ended");
+            }
+        }
+        self.store.release(self.lease).await.map_err(|source| RunFailure::Append { run, source })?;
+        if let Some(source) = self.trouble {
+            return Err(RunFailure::Child { run, source: Box::new(source) });
+        }
+        let agent = self.context.config.name.clone();
+        Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.successor))
+    }
+
+    /// What tells the run to stop.
+    pub(crate) fn stop(&self) -> watch::Receiver<Stop> {
+        self.stop.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.context.engine.now()
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Operation> {
+        let pending = self.machine.state().pending().iter();
+        pending.filter(|pending| pending.outcome.is_none()).map(|pending| &pending.operation)
+    }
+
+    fn is_missing(&self, id: OperationId) -> bool {
+        self.missing().any(|operation| operation.id == id)
+    }
+
+    fn defect(&self, message: &str) -> RunFailure {
+        RunFailure::Defect { run: self.context.run, message: message.to_owned() }
+    }
+}
+
+fn is_waiting(operation: &Operation) -> bool {
+    matches!(operation.gate, GateState::Waiting(_))
+}
+
+/// What is known of an operation when one of its attempts has ended.
+fn situation(now: Timestamp, progress: &Progress, attempt: u32) -> Situation {
+    let age = now.as_millis().saturating_sub(progress.first);
+    Situation { attempt, doubtful: progress.doubtful, age: Duration::from_millis(age) }
+}
+
+/// Says whether an attempt may be given up at any time, since it may be repeated.
+pub(crate) fn is_free(class: EffectClass) -> bool {
+    match class {
+        EffectClass::Read | EffectClass::Idempotent => true,
+        EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => false,
+    }
+}

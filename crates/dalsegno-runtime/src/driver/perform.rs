@@ -1,0 +1,354 @@
+//! Tasks: attempts, timers, child runs, and what the loop waits for.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolName};
+use dalsegno_sandbox::Received;
+use dalsegno_store::{Message, NewRecord};
+use serde_json::Value;
+use tokio::task::{AbortHandle, Id, JoinError};
+use tokio::time::Instant;
+
+use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, Why, is_free};
+use crate::attempt::Attempt;
+use crate::children::{Below, Within};
+use crate::error::RunFailure;
+use crate::handle::Stop;
+use crate::policy::AttemptError;
+use crate::tasks::Tasking;
+use crate::{children, policy};
+
+impl Driver {
+    /// Starts what the last commit announced, and lets go on what waited for it.
+    pub(super) fn launch(&mut self) {
+        self.acknowledge();
+        self.end_released();
+        for (id, attempt) in std::mem::take(&mut self.starting) {
+            let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
+                continue;
+            };
+            tracing::debug!(run = %self.context.run, operation = %id, attempt, request = %operation.request.label(), "attempt");
+            match &operation.request {
+                Request::Timer(timer) => {
+                    let left =
+                        Duration::from_millis(timer.until.as_millis().saturating_sub(self.now().as_millis()));
+                    // A longer one wakes the run when it is suspended.
+                    if left <= HOLD {
+                        self.spawn(Running::idle(id, attempt), async move {
+                            tokio::time::sleep(left).await;
+                            Input::Attempted { operation: id, attempt, result: Ok(Outcome::TimerFired) }
+                        });
+                    }
+                }
+                Request::AgentCall(call) => {
+                    let (context, call) = (Arc::clone(&self.context), Arc::clone(call));
+                    let (state, stop) = (self.machine.state(), self.below.subscribe());
+                    let within =
+                        Within { ask_effects: state.asks_effects(), context: state.session().clone().own() };
+                    self.spawn(Running::busy(id, attempt, false), async move {
+                        match children::perform(context, id, call, within, stop).await {
+                            Below::Done(result) => Input::Attempted { operation: id, attempt, result },
+                            Below::Suspended { waiting, wake_at } => {
+                                Input::Paused { operation: id, paused: Paused { waiting, wake_at } }
+                            }
+                            Below::Interrupted => Input::GivenUp,
+                            Below::Trouble(error) => Input::Trouble(error),
+                        }
+                    });
+                }
+                Request::ModelCompletion(_)
+                | Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::ToolCall(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
+                | Request::Input(_) => {
+                    let tasking = self.tasking(id);
+                    let task = self.task(&operation, attempt, tasking);
+                    let free = is_free(operation.terms.class);
+                    let permit = self.permits.remove(&id);
+                    self.spawn(Running::busy(id, attempt, free), async move {
+                        let result = task.perform().await;
+                        if let Some(permit) = permit {
+                            permit.settle(&result);
+                        }
+                        Input::Attempted { operation: id, attempt, result }
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn task(&self, operation: &Operation, attempt: u32, tasking: Tasking) -> Attempt {
+        let state = self.machine.state();
+        Attempt {
+            context: Arc::clone(&self.context),
+            step: state.step(),
+            at: state.now().as_millis(),
+            operation: operation.id,
+            attempt,
+            terms: operation.terms,
+            request: operation.request.clone(),
+            tool: self.tool_above(operation.id),
+            tasking,
+            user: match &operation.request {
+                Request::ApiCall(_) | Request::Email(_) => state.request().user.clone(),
+                _ => Value::Null,
+            },
+            reading: match &operation.request {
+                Request::ModelCompletion(completion) => state.reading(&self.context.config, completion).ok(),
+                Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::ToolCall(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
+                | Request::AgentCall(_)
+                | Request::Input(_)
+                | Request::Timer(_) => None,
+            },
+        }
+    }
+
+    /// The declarative tool that asks for an operation.
+    fn tool_above(&self, id: OperationId) -> Option<ToolName> {
+        let state = self.machine.state();
+        let above = state.parent_of(id)?;
+        let mut pending = state.pending().iter();
+        match &pending.find(|pending| pending.operation.id == above)?.operation.request {
+            Request::ToolCall(call) => Some(call.tool_name.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        running: impl FnOnce(AbortHandle) -> Running,
+        task: impl Future<Output = Input> + Send + 'static,
+    ) {
+        let abort = self.tasks.spawn(task);
+        self.running.insert(abort.id(), running(abort));
+    }
+
+    /// Gives up what may be given up: pauses, and attempts that may be repeated. The task of an attempt goes on at its server
+    /// until the run goes on; after its end it is cancelled there, which the attempt waits for.
+    pub(super) fn give_up(&self) {
+        let has_ended = self.ended.is_some();
+        for running in self.running.values() {
+            let is_task = running.pause.is_none() && self.tasked.get(running.operation).is_some();
+            let ends = match is_task {
+                true => !has_ended,
+                false => running.free || running.pause.is_some(),
+            };
+            if ends {
+                running.abort.abort();
+            }
+        }
+        if has_ended {
+            self.unwish_all();
+        }
+        // Child runs let go by themselves.
+        self.below.send_replace(if self.ended.is_some() { Stop::Cancel } else { Stop::Interrupt });
+    }
+
+    pub(super) async fn next_input(&mut self) -> Input {
+        let left = self.time_left();
+        let goes = self.ended.is_none();
+        let may_stop = !self.stopping && goes;
+        // Waiting for a time is no active time.
+        let idle = self.running.values().all(|running| running.idle);
+        let since = Instant::now();
+        let told = |stop: &Stop| *stop == Stop::Cancel || (may_stop && *stop == Stop::Interrupt);
+        let joined = tokio::select! {
+            biased;
+            Some(joined) = self.tasks.join_next_with_id() => Ok(joined),
+            Ok(stop) = self.stop.wait_for(told), if goes => {
+                Err(if *stop == Stop::Cancel { Input::Cancelled } else { Input::Interrupted })
+            }
+            () = tokio::time::sleep(left), if may_stop && !idle => Err(Input::Deadline),
+            () = self.context.tasked.news() => Err(Input::Tasked),
+            () = tokio::time::sleep_until(self.next_look), if goes => Err(Input::Look),
+        };
+        if idle {
+            self.began += since.elapsed();
+        }
+        match joined {
+            Ok(joined) => self.joined(joined),
+            Err(Input::Look) => {
+                self.next_look = Instant::now() + INBOX_EVERY;
+                Input::Inbox(self.look().await)
+            }
+            Err(input) => input,
+        }
+    }
+
+    /// Messages of other processes; trouble with them is no trouble of the run.
+    pub(super) async fn look(&self) -> Vec<(u64, Message)> {
+        self.store.inbox(self.context.run).await.unwrap_or_else(|error| {
+            tracing::warn!(run = %self.context.run, %error, "the messages for the run cannot be read");
+            Vec::new()
+        })
+    }
+
+    /// What a task came to; a panic is an attempt that was possibly received.
+    pub(super) fn joined(&mut self, joined: Result<(Id, Input), JoinError>) -> Input {
+        match joined {
+            Ok((id, input)) => {
+                self.running.remove(&id);
+                input
+            }
+            Err(error) => {
+                let Running { operation, attempt, pause, .. } =
+                    self.running.remove(&error.id()).expect("every task is entered when it is spawned");
+                if error.is_cancelled() {
+                    return match pause {
+                        Some(cause) => Input::Due { operation, attempt, cause },
+                        None => {
+                            self.was_given_up(operation);
+                            Input::GivenUp
+                        }
+                    };
+                }
+                let message = format!("the tool panicked: {}", words_of(error));
+                let failure = Failure::new(FailureCode::Internal, message);
+                let error = AttemptError {
+                    failure,
+                    received: Received::Possibly,
+                    transient: false,
+                    after: None,
+                    gate: None,
+                };
+                Input::Attempted { operation, attempt, result: Err(error) }
+            }
+        }
+    }
+
+    pub(super) fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
+        self.record_denials();
+        self.record_tasks();
+        let given_up = match &input {
+            Input::Attempted { operation, .. } => self.was_given_up(*operation),
+            _ => None,
+        };
+        match input {
+            // Its answer was on the way to this loop, and it has that for its outcome.
+            Input::Attempted { operation, .. } if self.given_up.contains(&operation) => Ok(()),
+            Input::Attempted { operation, result: Ok(outcome), .. } if self.ended.is_some() => {
+                self.record_late(operation, outcome);
+                Ok(())
+            }
+            Input::Attempted { operation, attempt, result: Err(error) } if self.ended.is_some() => {
+                let message = format!("attempt {attempt} had no answer ({})", error.failure.message);
+                // What this attempt did not do, one before it may have done.
+                let doubtful = self.progress.get(&operation).is_some_and(|progress| progress.doubtful);
+                let failure = match error.received {
+                    Received::No if !doubtful => error.failure,
+                    Received::No | Received::Possibly => policy::indeterminate(&message),
+                };
+                self.record_late(operation, Outcome::Failed(failure));
+                Ok(())
+            }
+            // Somebody has settled it meanwhile.
+            Input::Attempted { operation, .. } if !self.is_missing(operation) => Ok(()),
+            Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
+            Input::Attempted { operation, result: Err(error), .. } if given_up.is_some() => {
+                self.given_up_task(operation, given_up.unwrap_or_default(), error)
+            }
+            Input::Attempted { operation, attempt, result: Err(error) } => {
+                self.unanswered(operation, attempt, None, error)
+            }
+            Input::Due { operation, attempt, cause } => {
+                self.admitting.remove(&operation);
+                if self.ended.is_some() {
+                    return Ok(());
+                }
+                self.admit(operation, attempt, cause)?;
+                self.fill()?;
+                self.go_on()
+            }
+            Input::Admitted { operation, attempt, cause, result } => {
+                self.admitted(operation, attempt, cause, result)
+            }
+            Input::ChildEnded { operation, attempt } => {
+                self.look_at_child(operation, attempt);
+                Ok(())
+            }
+            Input::Paused { operation, paused } => {
+                self.paused.insert(operation, paused);
+                if self.news.remove(&operation) {
+                    let attempt = self.progress.get(&operation).map_or(1, |progress| progress.attempts);
+                    self.look_at_child(operation, attempt);
+                }
+                Ok(())
+            }
+            Input::Inbox(messages) => {
+                for (id, message) in messages {
+                    self.consumed.push(id);
+                    match message {
+                        Message::Cancel { by, reason } => {
+                            self.why = Why { by, reason };
+                            self.cancel()?;
+                        }
+                        Message::Look => {
+                            self.told = true;
+                            self.look_at_children();
+                        }
+                        Message::Answer { operation, attempts, answer } => {
+                            self.take_answer(operation, attempts, answer)?;
+                        }
+                        Message::GiveUp { operations, by, reason } => {
+                            self.give_up_operations(&operations, by.as_ref(), reason.as_ref())?;
+                        }
+                        // Told by a newer release: it is left for one.
+                        _ => {
+                            self.consumed.pop();
+                        }
+                    }
+                }
+                if self.ended.is_some() {
+                    return Ok(());
+                }
+                self.expire()?;
+                self.go_on()
+            }
+            Input::Trouble(error) => {
+                self.trouble.get_or_insert(error);
+                self.stopping = true;
+                Ok(())
+            }
+            Input::Cancelled => self.cancel(),
+            Input::Look | Input::GivenUp | Input::Tasked => Ok(()),
+            Input::Interrupted => {
+                self.stopping = true;
+                Ok(())
+            }
+            Input::Deadline => self.end_by_deadline(),
+        }
+    }
+}
+
+impl Driver {
+    /// Records what tool servers were refused, before what came of their calls. After its end a run takes no more of it.
+    fn record_denials(&mut self) {
+        let noted = std::mem::take(&mut *self.context.denied.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.ended.is_none() {
+            let at = self.now();
+            let records = noted.into_iter().filter(|(operation, _)| self.is_missing(*operation));
+            let records: Vec<_> = records.map(|(id, body)| NewRecord::of(at, id, body)).collect();
+            self.outbox.extend(records);
+        }
+    }
+}
+
+/// What a panic said. Nothing else of it is the same in another process.
+fn words_of(error: JoinError) -> String {
+    let panic = error.try_into_panic().unwrap_or_else(|_| Box::new("its task ended"));
+    match panic.downcast::<String>() {
+        Ok(words) => *words,
+        Err(panic) => panic
+            .downcast::<&'static str>()
+            .map_or_else(|_| "no words".to_owned(), |words| (*words).to_owned()),
+    }
+}

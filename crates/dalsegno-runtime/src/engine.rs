@@ -1,0 +1,471 @@
+//! The door of the library: an engine for one workspace.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OnceCell, broadcast};
+
+use dalsegno_core::{
+    AgentConfig, AgentName, AgentRequest, AgentResponse, Digest, MemoryScope, RunId, Timestamp, ToolName,
+};
+use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver};
+use dalsegno_models::Model;
+use dalsegno_secrets::SecretStore;
+use dalsegno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
+use dalsegno_workspace::{AgentFile, Loaded, ModelBinding, Workspace};
+
+use crate::attempt::RunContext;
+use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder};
+use crate::clock::{Clock, SystemClock};
+use crate::declared::Endpoints;
+use crate::dispatch::{Dispatcher, Load, Target};
+use crate::error::{EngineError, OpenError};
+use crate::handle::{RunEnd, RunEvent};
+use crate::oauth::Refreshes;
+use crate::observer::{Observer, Watched, Watches};
+use crate::secret_source::SecretSource;
+use crate::start::StartOptions;
+use crate::tasks::Announcements;
+use crate::tool::{Tool, ToolDescription};
+
+/// Events that a slow reader may fall behind before it misses some.
+const EVENTS: usize = 1_024;
+
+/// An engine for one workspace. Clones share everything.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    workspace: Workspace,
+    bindings: Arc<Bindings>,
+    store: Arc<dyn Store>,
+    owners: Owners,
+    dispatcher: Dispatcher,
+    endpoints: Endpoints,
+    refreshes: Refreshes,
+    clock: Arc<dyn Clock>,
+    observers: Vec<Arc<dyn Observer>>,
+}
+
+impl Inner {
+    fn new(
+        workspace: Workspace,
+        bindings: Arc<Bindings>,
+        store: Arc<dyn Store>,
+        owners: Owners,
+        clock: Arc<dyn Clock>,
+        observers: Vec<Arc<dyn Observer>>,
+    ) -> Self {
+        let settings = &workspace.settings;
+        let servers = settings
+            .servers
+            .iter()
+            .filter_map(|(name, server)| Some((Target::Server(name.clone()), server.limits.concurrency?)));
+        let models = settings.models.iter().filter_map(|(name, model)| match model {
+            ModelBinding::Http(http) => Some((Target::Model(name.clone()), http.concurrency?)),
+            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+        });
+        let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
+        let (endpoints, refreshes) = (Endpoints::default(), Refreshes::default());
+        Self { workspace, bindings, store, owners, dispatcher, endpoints, refreshes, clock, observers }
+    }
+}
+
+/// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.
+enum Owners {
+    Folder {
+        dir: PathBuf,
+        claimed: OnceCell<Owner>,
+    },
+    Given(Owner),
+    /// An engine that only reads owns nothing.
+    None,
+}
+
+/// Builds an engine with parts of one's own.
+#[derive(Default)]
+pub struct EngineBuilder {
+    tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
+    models: BTreeMap<String, Arc<dyn Model>>,
+    store: Option<(Arc<dyn Store>, Owner)>,
+    memory: Option<Arc<dyn Memory>>,
+    record: Option<PathBuf>,
+    clock: Option<Arc<dyn Clock>>,
+    observers: Vec<Arc<dyn Observer>>,
+    secret_store: Option<Arc<dyn SecretStore>>,
+}
+
+impl EngineBuilder {
+    /// Registers a tool written in Rust.
+    #[must_use]
+    pub fn tool(mut self, name: ToolName, tool: impl Tool) -> Self {
+        let description = tool.describe();
+        self.tools.insert(name, (description, Arc::new(tool)));
+        self
+    }
+
+    /// Puts a model in the place of the one that dalsegno.toml has under this name.
+    #[must_use]
+    pub fn model(mut self, name: &str, model: impl Model + 'static) -> Self {
+        self.models.insert(name.to_owned(), Arc::new(model));
+        self
+    }
+
+    /// Keeps journals in this store instead of the one that dalsegno.toml names.
+    #[must_use]
+    pub fn store(mut self, store: impl Store + 'static, owner: Owner) -> Self {
+        self.store = Some((Arc::new(store), owner));
+        self
+    }
+
+    /// Uses this memory instead of the one that dalsegno.toml names.
+    #[must_use]
+    pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
+        self.memory = Some(Arc::new(memory));
+        self
+    }
+
+    /// Keeps every exchange with a model in this file, from which a model with `provider = "cassette"` plays it back.
+    #[must_use]
+    pub fn record(mut self, file: &Path) -> Self {
+        self.record = Some(file.to_owned());
+        self
+    }
+
+    /// Shows every record that is written down to this observer.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Keeps secrets in this store instead of the one that dalsegno.toml names.
+    #[must_use]
+    pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
+        self.secret_store = Some(Arc::new(store));
+        self
+    }
+
+    /// Takes the time of day from this clock instead of the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Opens a workspace folder.
+    ///
+    /// # Errors
+    /// When its files have errors, or the journal cannot be opened.
+    pub async fn open(self, root: &Path) -> Result<Engine, OpenError> {
+        match Workspace::load(root).sound() {
+            Ok(workspace) => self.build(workspace).await,
+            Err(diagnostics) => Err(OpenError::Workspace { root: root.to_owned(), diagnostics }),
+        }
+    }
+
+    /// Builds the engine for a workspace that is loaded already.
+    ///
+    /// # Errors
+    /// When a secret cannot be read, or the journal cannot be opened.
+    pub async fn build(self, workspace: Workspace) -> Result<Engine, OpenError> {
+        let (store, owners) = match self.store {
+            Some((store, owner)) => (store, Owners::Given(owner)),
+            None => {
+                let (store, folder) = open_store(&workspace).await?;
+                (store, Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() })
+            }
+        };
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let bindings = Bindings::new(
+            workspace.root.clone(),
+            workspace.settings.clone(),
+            self.tools,
+            self.models,
+            self.memory,
+            self.secret_store,
+            clock.now(),
+        )
+        .await?;
+        let bindings = match self.record {
+            Some(file) => bindings.recording(file)?,
+            None => bindings,
+        };
+        Ok(Engine {
+            inner: Arc::new(Inner::new(workspace, Arc::new(bindings), store, owners, clock, self.observers)),
+        })
+    }
+}
+
+impl Engine {
+    /// Opens a workspace folder. Models and tool servers are opened when they are first needed.
+    ///
+    /// # Errors
+    /// When the workspace's files have errors, a secret cannot be read, or the journal cannot be opened.
+    pub async fn open(root: &Path) -> Result<Self, OpenError> {
+        Self::builder().open(root).await
+    }
+
+    /// Opens the journals of a workspace folder, whatever errors its agents, tool servers or secrets have.
+    ///
+    /// The engine can list, inspect and replay runs. It has no agents, so that starting a run finds none, and it
+    /// refuses to go on with one.
+    ///
+    /// # Errors
+    /// When dalsegno.toml does not say where the journal is, or the journal cannot be opened.
+    pub async fn journal(root: &Path) -> Result<Self, OpenError> {
+        let Loaded { settings, diagnostics, .. } = Workspace::load(root);
+        let Some(mut settings) = settings else {
+            return Err(OpenError::Workspace { root: root.to_owned(), diagnostics });
+        };
+        // Nothing is performed, so that there is nothing to authorise, and nothing to scrub from a record.
+        // Nothing is asked of anybody, so that no key is needed.
+        settings.secrets.clear();
+        settings.models.clear();
+        settings.telemetry = None;
+        let workspace = Workspace {
+            root: root.to_owned(),
+            settings,
+            toolkits: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            names: BTreeMap::new(),
+        };
+        let (store, _) = open_store(&workspace).await?;
+        let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
+        let bindings = Arc::new(
+            Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, SystemClock.now())
+                .await?,
+        );
+        let clock = Arc::new(SystemClock);
+        Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, Owners::None, clock, Vec::new())) })
+    }
+
+    /// Builds an engine with tools, models, a store or a memory of one's own.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// The workspace as it was loaded.
+    pub fn workspace(&self) -> &Workspace {
+        &self.inner.workspace
+    }
+
+    /// Runs an agent to its end.
+    ///
+    /// # Errors
+    /// When the run cannot be started or written down, or waits for a person: then it can be resumed by its id.
+    pub async fn execute_agent_request(
+        &self,
+        agent: &AgentName,
+        request: AgentRequest,
+    ) -> Result<AgentResponse, EngineError> {
+        let report = self.start(agent, request, StartOptions::default()).await?.finish().await?;
+        match report.end {
+            RunEnd::Ended(response) => Ok(response),
+            RunEnd::Suspended { waiting, .. } => Err(EngineError::Suspended { run: report.run, waiting }),
+            RunEnd::Interrupted => Err(EngineError::Interrupted { run: report.run }),
+        }
+    }
+
+    /// Lists runs, the newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, EngineError> {
+        Ok(self.inner.store.runs(filter).await?)
+    }
+
+    /// The run before this one in its session, if there is one.
+    ///
+    /// # Errors
+    /// When there is no such run, or the store cannot be read.
+    pub async fn predecessor(&self, run: RunId) -> Result<Option<RunId>, EngineError> {
+        Ok(self.started(run).await?.predecessor)
+    }
+
+    /// Finds the runs whose ids begin with these hexadecimal digits.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, EngineError> {
+        Ok(self.inner.store.find_runs(prefix).await?)
+    }
+
+    /// An agent's configuration, with what its tool servers offer now.
+    ///
+    /// # Errors
+    /// When there is no such agent, or its tools are not what its file expects.
+    pub async fn agent_config(&self, agent: &AgentName) -> Result<AgentConfig, EngineError> {
+        Ok(self.resolve(self.agent(agent)?, DEFAULT_TENANT).await?.0)
+    }
+
+    /// What the effects of this process are up against, as of now.
+    pub fn load(&self) -> Load {
+        self.inner.dispatcher.load()
+    }
+
+    /// Where the secrets of the workspace are found.
+    pub fn secret_source(&self) -> &SecretSource {
+        self.inner.bindings.secret_source()
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
+        &self.inner.observers
+    }
+
+    /// Those who watch a run that this engine is about to perform.
+    pub(crate) async fn watches(
+        &self,
+        run: RunId,
+        parent: Option<RunId>,
+        config: &Arc<AgentConfig>,
+    ) -> Result<Watches, EngineError> {
+        if self.observers().is_empty() {
+            return Ok(Watches::default());
+        }
+        let root = self.root(run, parent).await?;
+        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
+    }
+
+    /// The run above this one and all others above that; itself where there is none.
+    pub(crate) async fn root(&self, run: RunId, parent: Option<RunId>) -> Result<RunId, EngineError> {
+        let (mut root, mut above) = (run, parent);
+        while let Some(parent) = above {
+            root = parent;
+            above = self.store().summary(parent).await?.parent;
+        }
+        Ok(root)
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.inner.dispatcher
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// A run's configuration, as the store keeps it.
+    pub(crate) async fn config(&self, run: RunId, digest: Digest) -> Result<Arc<AgentConfig>, EngineError> {
+        let failed = |message: String| EngineError::Config { run, message };
+        let json = self.inner.store.config(digest).await.map_err(|error| failed(error.to_string()))?;
+        let config: AgentConfig = serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
+        if config.digest() == digest {
+            Ok(Arc::new(config))
+        } else {
+            Err(failed("it does not have its digest".into()))
+        }
+    }
+
+    pub(crate) fn bindings(&self) -> &Arc<Bindings> {
+        &self.inner.bindings
+    }
+
+    pub(crate) fn agent(&self, name: &AgentName) -> Result<&AgentFile, EngineError> {
+        self.inner.workspace.agents.get(name).ok_or_else(|| EngineError::UnknownAgent {
+            name: name.clone(),
+            known: self.inner.workspace.agents.keys().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// An agent with what its servers offer now and the declarative tools of a tenant, and the digests of their modules.
+    pub(crate) async fn resolve(
+        &self,
+        file: &AgentFile,
+        tenant: &str,
+    ) -> Result<(AgentConfig, BTreeMap<String, String>), EngineError> {
+        let bindings = &self.inner.bindings;
+        let servers = file.servers(bindings.settings());
+        let mut digests = BTreeMap::new();
+        for server in &servers {
+            digests.insert(server.clone(), bindings.digest(server).await?);
+        }
+        let mut catalogue = bindings.catalogue(servers).await?;
+        catalogue.extend(self.workspace().declared_tools(tenant));
+        let mut config = file
+            .resolve(&catalogue)
+            .map_err(|diagnostics| EngineError::Agent { name: file.name.clone(), diagnostics })?;
+        self.admit_handoffs(&mut config);
+        Ok((config, digests))
+    }
+
+    /// The clients of declarative tools.
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.inner.endpoints
+    }
+
+    /// Who refreshes access in this process.
+    pub(crate) fn refreshes(&self) -> &Refreshes {
+        &self.inner.refreshes
+    }
+
+    /// Who this process is, to own a run.
+    pub(crate) async fn owner(&self, run: RunId) -> Result<&Owner, EngineError> {
+        match &self.inner.owners {
+            Owners::None => Err(EngineError::ReadOnly { run }),
+            Owners::Given(owner) => Ok(owner),
+            Owners::Folder { dir, claimed } => {
+                let owner =
+                    claimed.get_or_try_init(|| async { Owner::claim(dir).map_err(OpenError::Owner) }).await?;
+                Ok(owner)
+            }
+        }
+    }
+
+    /// What the attempts of a run share, and the first reader of its events.
+    pub(crate) fn context(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        session: &str,
+        tenant: &str,
+        events: Option<broadcast::Sender<RunEvent>>,
+    ) -> Result<(Arc<RunContext>, broadcast::Receiver<RunEvent>), EngineError> {
+        let scope = match config.memory_scope {
+            MemoryScope::Session => Scope::Session,
+            MemoryScope::Agent => Scope::Agent,
+            MemoryScope::Workspace => Scope::Workspace,
+            MemoryScope::Tenant => Scope::Tenant,
+        };
+        let principal = Principal::new(tenant, WORKSPACE, config.name.as_str(), session)
+            .map_err(|error| EngineError::Principal { message: error.to_string() })?;
+        let events = events.unwrap_or_else(|| broadcast::channel(EVENTS).0);
+        let reader = events.subscribe();
+        let context = RunContext {
+            run,
+            tenant: tenant.to_owned(),
+            engine: self.clone(),
+            child_answers: Mutex::default(),
+            bindings: Arc::clone(&self.inner.bindings),
+            sessions: Sessions::default(),
+            toolbox: Arc::new(config.tools.clone()),
+            config,
+            scopes: ScopeResolver.resolve(&principal, scope),
+            events,
+            denied: Mutex::default(),
+            tasked: Announcements::default(),
+            heritage: OnceCell::new(),
+            root: OnceCell::new(),
+        };
+        Ok((Arc::new(context), reader))
+    }
+}
+
+/// Opens the store that dalsegno.toml names; returns the folder that it is in as well.
+async fn open_store(workspace: &Workspace) -> Result<(Arc<dyn Store>, PathBuf), OpenError> {
+    let path = workspace.settings.store.clone();
+    let folder = path.parent().unwrap_or(&workspace.root).to_owned();
+    make_folder(&folder)?;
+    let store = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
+    let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })??;
+    Ok((Arc::new(store), folder))
+}

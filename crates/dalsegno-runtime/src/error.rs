@@ -1,0 +1,352 @@
+//! What can go wrong around a run. Trouble inside a run is its outcome, not an error.
+
+use std::path::PathBuf;
+
+use dalsegno_core::{AgentName, OperationId, RunId, Violation};
+use dalsegno_workspace::Diagnostic;
+
+use crate::fold::FoldError;
+
+/// Why a workspace could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The workspace's files have errors; each is a diagnostic.
+    #[error("the workspace `{}` has errors", root.display())]
+    Workspace {
+        /// The folder.
+        root: PathBuf,
+        /// What is wrong, and where.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// A folder that the engine needs could not be made.
+    #[error("cannot make the folder `{}`", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The journal could not be opened.
+    #[error(transparent)]
+    Store(#[from] dalsegno_store::OpenError),
+    /// This process could not show that it lives.
+    #[error(transparent)]
+    Owner(dalsegno_store::OwnerError),
+    /// The memory could not be opened.
+    #[error(transparent)]
+    Memory(#[from] dalsegno_memory::OpenError),
+    /// A seed file of the memory could not be loaded.
+    #[error("cannot load the seeds `{}`: {message}", path.display())]
+    Seeds {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// A tool belongs to a server that dalsegno.toml does not have.
+    #[error("dalsegno.toml has no tool server `{server}`: it has {}", known.join(", "))]
+    UnknownServer {
+        /// The name.
+        server: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The digest of a module in dalsegno.toml is not one.
+    #[error("tool server `{server}`: {message}")]
+    Digest {
+        /// The server.
+        server: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A permission of a tool server in dalsegno.toml cannot be granted.
+    #[error("tool server `{server}`: {message}")]
+    Grant {
+        /// The server.
+        server: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The work was given up because the program is shutting down.
+    #[error("opening was given up: {message}: try again")]
+    Stopped {
+        /// What ended it.
+        message: String,
+    },
+    /// A tool server could not be loaded.
+    #[error("tool server `{server}`: {source}")]
+    Server {
+        /// Its name in dalsegno.toml.
+        server: String,
+        /// Why.
+        source: dalsegno_sandbox::LoadError,
+    },
+    /// A model could not be opened.
+    #[error("model `{model}`: {message}")]
+    Model {
+        /// Its name in dalsegno.toml.
+        model: String,
+        /// Why.
+        message: String,
+    },
+    /// The file for exchanges with models could not be opened.
+    #[error("cannot record to `{}`: {message}", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// A secret could not be read.
+    #[error("secret `{name}`: {message}")]
+    Secret {
+        /// Its name in dalsegno.toml.
+        name: String,
+        /// Why; never the value.
+        message: String,
+    },
+}
+
+/// Why a run could not be started, resumed, replayed or inspected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A secret came with the request, and there is no place to keep it.
+    #[error("`{path}` came with the request and cannot be kept in the secret store: {message}")]
+    UserSecret {
+        /// Where it stands.
+        path: String,
+        /// Why not.
+        message: String,
+    },
+    /// The workspace has no such agent.
+    #[error("there is no agent `{name}`: {}", agents(known))]
+    UnknownAgent {
+        /// The name that was asked for.
+        name: AgentName,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The agent's file does not fit what its tool servers offer.
+    #[error("the agent `{name}` has errors")]
+    Agent {
+        /// The agent.
+        name: AgentName,
+        /// What is wrong, and where.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// Something that the agent needs could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A tool server did not say what it offers.
+    #[error(transparent)]
+    Catalogue(#[from] dalsegno_sandbox::CallError),
+    /// The run could not be written down.
+    #[error(transparent)]
+    Create(#[from] dalsegno_store::CreateError),
+    /// The run could not be taken over.
+    #[error(transparent)]
+    Acquire(#[from] dalsegno_store::AcquireError),
+    /// The journal could not be read, or is damaged.
+    #[error(transparent)]
+    Read(#[from] dalsegno_store::ReadError),
+    /// The journal and the core do not agree.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// The run's configuration in the store cannot be read.
+    #[error("the configuration of run {run} cannot be read: {message}: restore the store from a backup")]
+    Config {
+        /// The run.
+        run: RunId,
+        /// What is wrong.
+        message: String,
+    },
+    /// A tool server offers something else than when the run started.
+    #[error(
+        "tool server `{server}` no longer offers `{tool}` as it was when run {run} started: put the earlier module back, \
+         or start a new run"
+    )]
+    Rebind {
+        /// The run.
+        run: RunId,
+        /// The server.
+        server: String,
+        /// The tool that changed.
+        tool: String,
+    },
+    /// The tenant or session is not a name that the memory can keep.
+    #[error("{message}")]
+    Principal {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The run waits for answers.
+    #[error("run {run} waits for an answer: {}", waiting.first().map_or("", |one| one.question.as_str()))]
+    Suspended {
+        /// The run.
+        run: RunId,
+        /// What it waits for.
+        waiting: Vec<crate::handle::WaitingOperation>,
+    },
+    /// The start key belongs to a run that a process performs at this moment.
+    #[error(
+        "the start key belongs to run {run}, which is under way: nothing new was started; look at it with `dalsegno show {run}`"
+    )]
+    AlreadyRunning {
+        /// The run.
+        run: RunId,
+    },
+    /// The run has ended already.
+    #[error("run {run} has ended already ({status}): look at it with `dalsegno show {run}`")]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// How.
+        status: dalsegno_store::RunStatus,
+    },
+    /// A run cannot go on from another.
+    #[error(
+        "run {run} has not ended, or belongs to another tenant: go on from a run of the same tenant that has ended"
+    )]
+    After {
+        /// The other run.
+        run: RunId,
+    },
+    /// Runs start runs too deep.
+    #[error("the agent `{agent}` would be {depth} runs deep: let agents call each other less deep")]
+    TooDeep {
+        /// The agent that was to be started.
+        agent: AgentName,
+        /// How deep it would be.
+        depth: u32,
+    },
+    /// More runs came before a run than the engine follows.
+    #[error("too many runs came before run {run} in its session: begin a new session")]
+    Lineage {
+        /// The run.
+        run: RunId,
+    },
+    /// The agent cannot be given another model.
+    #[error("the agent `{agent}` cannot be given another model: {message}")]
+    Model {
+        /// The agent.
+        agent: AgentName,
+        /// Why.
+        message: String,
+    },
+    /// The run cannot be forked as asked.
+    #[error("run {run} cannot be forked: {message}")]
+    Fork {
+        /// The run.
+        run: RunId,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+    /// The file's runs could not be imported.
+    #[error(transparent)]
+    Import(#[from] dalsegno_store::ImportError),
+    /// Old runs could not be deleted.
+    #[error(transparent)]
+    Gc(#[from] dalsegno_store::GcError),
+    /// Content could not be erased.
+    #[error(transparent)]
+    Erase(#[from] dalsegno_store::EraseError),
+    /// Another process could not be told.
+    #[error(transparent)]
+    Post(#[from] dalsegno_store::PostError),
+    /// The run was interrupted.
+    #[error("run {run} was interrupted: resume it")]
+    Interrupted {
+        /// The run.
+        run: RunId,
+    },
+    /// The engine was opened to read journals only.
+    #[error("this engine only reads: open the workspace with `Engine::open` to go on with run {run}")]
+    ReadOnly {
+        /// The run.
+        run: RunId,
+    },
+    /// The answer does not fit what the run waits for.
+    #[error("{message}")]
+    Answer {
+        /// What is wrong, what was expected, what to do next.
+        message: String,
+    },
+    /// The edited arguments do not fit the tool's schema; nothing was recorded.
+    #[error(
+        "the edited arguments of operation {operation} do not fit the schema of `{tool}`: {}",
+        list(violations)
+    )]
+    Edit {
+        /// The operation.
+        operation: OperationId,
+        /// Its tool.
+        tool: String,
+        /// Each place that does not fit.
+        violations: Vec<Violation>,
+    },
+    /// Performing the run failed.
+    #[error(transparent)]
+    Run(#[from] RunFailure),
+}
+
+fn agents(known: &[String]) -> String {
+    match known {
+        [] => "the workspace has none; write one in `agents/`".to_owned(),
+        known => format!("the agents are {}", known.join(", ")),
+    }
+}
+
+fn list(violations: &[Violation]) -> String {
+    let words = violations.iter().map(|violation| format!("`{}` {}", violation.path, violation.message));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// Why this process had to let go of a run. Nothing that was recorded is lost; the run can be resumed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunFailure {
+    /// The journal could not be written: the disk is full, or another process took the run over.
+    #[error("run {run} cannot be written down")]
+    Append {
+        /// The run.
+        run: RunId,
+        /// Why.
+        source: dalsegno_store::AppendError,
+    },
+    /// The agent that was to go on could not be started.
+    #[error("run {run} cannot hand over to `{target}`: correct what is wrong and resume it")]
+    Handoff {
+        /// The run.
+        run: RunId,
+        /// The agent.
+        target: AgentName,
+        /// Why.
+        source: Box<EngineError>,
+    },
+    /// A child run cannot be performed here now. It may still act elsewhere, so that its parent waits.
+    #[error("run {run} waits for a child run that cannot go on here: resume it when that is settled")]
+    Child {
+        /// The run.
+        run: RunId,
+        /// Why the child cannot go on.
+        source: Box<EngineError>,
+    },
+    /// The core refused its own state: a defect.
+    #[error("run {run} cannot go on: {message}: this is a defect of the engine, please report it")]
+    Defect {
+        /// The run.
+        run: RunId,
+        /// What the core said.
+        message: String,
+    },
+    /// The task that performed the run panicked: a defect.
+    #[error("run {run} stopped: {message}: resume it, and report this defect of the engine")]
+    Panicked {
+        /// The run.
+        run: RunId,
+        /// What the task said.
+        message: String,
+    },
+}

@@ -1,0 +1,219 @@
+//! What callers hold of a run: its events, its end, its questions.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp, ToolName};
+use dalsegno_store::NewRecord;
+
+use crate::error::RunFailure;
+
+/// Whether a run is to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It goes on.
+    Go,
+    /// It is to be left as it is.
+    Interrupt,
+    /// It is to end.
+    Cancel,
+}
+
+/// A run that this process performs.
+#[derive(Debug)]
+pub struct RunHandle {
+    pub(crate) run: RunId,
+    pub(crate) events: broadcast::Receiver<RunEvent>,
+    pub(crate) stop: watch::Sender<Stop>,
+    pub(crate) task: JoinHandle<Result<RunReport, RunFailure>>,
+}
+
+impl RunHandle {
+    /// The run's id.
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// The next event, or `None` after the last one. A reader that falls far behind misses events; a gap in the sequence
+    /// numbers shows it, and journal events can be read again by them.
+    pub async fn next_event(&mut self) -> Option<RunEvent> {
+        loop {
+            match self.events.recv().await {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// Stops the run without ending it: nothing new starts, an attempt that may not be repeated finishes and is recorded,
+    /// the rest is given up and repeated when the run is resumed.
+    pub fn interrupt(&self) {
+        self.stop.send_if_modified(|stop| {
+            let goes = *stop == Stop::Go;
+            if goes {
+                *stop = Stop::Interrupt;
+            }
+            goes
+        });
+    }
+
+    /// Ends the run and its child runs: nothing new starts, and what may not be repeated and is under way finishes and
+    /// is recorded.
+    pub fn cancel(&self) {
+        self.stop.send_replace(Stop::Cancel);
+    }
+
+    /// Waits until the run has ended, is suspended or was interrupted.
+    ///
+    /// # Errors
+    /// When the journal could not be written or read, or another process took the run over.
+    pub async fn finish(self) -> Result<RunReport, RunFailure> {
+        drop(self.events);
+        match self.task.await {
+            Ok(report) => report,
+            Err(error) => Err(RunFailure::Panicked { run: self.run, message: error.to_string() }),
+        }
+    }
+}
+
+/// One event of a run.
+#[derive(Debug, Clone)]
+pub enum RunEvent {
+    /// A record is in the journal. Durable: it can be read again by its sequence number.
+    Recorded {
+        /// Its place in the journal.
+        seq: u64,
+        /// The record.
+        record: Arc<NewRecord>,
+    },
+    /// The run handed over, and another one goes on; its events follow.
+    HandedOff {
+        /// The agent that goes on.
+        target: AgentName,
+        /// Its run.
+        run: RunId,
+    },
+    /// A part of a model's reply, as it streams. Ephemeral: the record of the reply stands on its own.
+    Delta {
+        /// The model call.
+        operation: OperationId,
+        /// The attempt, from 1; a later attempt of the same operation voids the deltas of earlier ones.
+        attempt: u32,
+        /// The text.
+        text: String,
+    },
+}
+
+/// How a run stands when its process lets go of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The run.
+    pub run: RunId,
+    /// The agent.
+    pub agent: AgentName,
+    /// How it stands.
+    pub end: RunEnd,
+    /// Steps so far.
+    pub steps: u64,
+    /// What it used so far; with the runs that handed over to it.
+    pub usage: dalsegno_core::Usage,
+    /// The runs that handed over to it while this process performed them, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<RunId>,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEnd {
+    /// It is over, whatever the end.
+    Ended(AgentResponse),
+    /// It waits for answers or for a time.
+    Suspended {
+        /// What it waits for, its child runs included; nothing when it only waits for a time.
+        waiting: Vec<WaitingOperation>,
+        /// When it can go on by itself.
+        wake_at: Option<Timestamp>,
+    },
+    /// It was interrupted and can be resumed.
+    Interrupted,
+}
+
+/// An operation that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WaitingOperation {
+    /// The run that it belongs to: the one that was asked about, or a child run of it.
+    pub run: RunId,
+    /// The operation.
+    pub operation: OperationId,
+    /// What kind of answer it waits for.
+    pub gate: Gate,
+    /// The question, in words.
+    pub question: String,
+    /// The tool, if it is a tool call.
+    pub tool: Option<ToolName>,
+    /// What is to be done: a tool's arguments, what is to be remembered, what an agent is asked.
+    pub arguments: Option<Value>,
+    /// JSON Schema of the answer, if it is a question with one.
+    pub schema: Option<Value>,
+}
+
+impl WaitingOperation {
+    /// The kind of answer as a word: `approval`, `input`, `in_doubt` or `secret`.
+    pub fn kind(&self) -> &'static str {
+        match self.gate {
+            Gate::Approval => "approval",
+            Gate::Input | Gate::Elicitation { .. } => "input",
+            Gate::InDoubt { .. } => "in_doubt",
+            Gate::Secret { .. } => "secret",
+        }
+    }
+}
+
+/// What somebody answers to a run's questions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GateInput {
+    /// Which operation; `None` when the run waits for one only.
+    pub operation: Option<OperationId>,
+    /// What it waited for when whoever answers looked; an answer to anything else is refused. Meanwhile somebody else may
+    /// have answered, and the same operation be in doubt anew: what was true of one attempt says nothing of the next.
+    pub seen: Option<Gate>,
+    /// The answer.
+    pub settlement: Settlement,
+    /// Who answers; recorded.
+    pub by: Option<String>,
+}
+
+/// An answer to a waiting operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Settlement {
+    /// Go on, with edited arguments if there are any; they are checked before anything is recorded.
+    Approve {
+        /// The arguments that replace the tool's own.
+        edited: Option<Value>,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Do not.
+    Deny {
+        /// Why.
+        reason: Option<String>,
+    },
+    /// The answer to a question; checked against its schema before anything is recorded.
+    Give {
+        /// The answer. Text is read as JSON where the schema does not ask for text.
+        value: Value,
+    },
+    /// In doubt: it took place, with this result if that is known.
+    Done {
+        /// What it returned.
+        result: Option<Value>,
+    },
+    /// In doubt: it did not take place; it starts again.
+    NotDone,
+}

@@ -1,0 +1,135 @@
+//! What happened in a run, what the agent knew, and why it did what it did.
+
+use serde::Serialize;
+
+use dalsegno_core::{AgentResponse, AgentState, OperationId, Outcome, Pending, Request, RunId};
+use dalsegno_store::{Body, Record, RunSummary};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::fold::{Divergence, End, FoldError};
+use crate::handle::WaitingOperation;
+
+/// A run, seen from its journal.
+#[derive(Debug, Clone)]
+pub struct Inspection {
+    /// Its line in the listing.
+    pub summary: RunSummary,
+    /// Its journal.
+    pub records: Vec<Record>,
+    /// The state when the step that was asked for was requested, else the latest.
+    pub state: AgentState,
+    /// How it ended, if it did.
+    pub response: Option<AgentResponse>,
+    /// What it waits for.
+    pub waiting: Vec<WaitingOperation>,
+    /// Its steps.
+    pub steps: Vec<StepView>,
+    /// Where the journal and the core part, if they do; the rest is as of there.
+    pub divergence: Option<Divergence>,
+}
+
+/// One step of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepView {
+    /// Its number, from 1. The last view of a run that ended has the number of its last step once more.
+    pub step: u64,
+    /// Why the core asked for what it asked.
+    pub decisions: Vec<String>,
+    /// What it asked for.
+    pub operations: Vec<OperationView>,
+}
+
+/// One operation of a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OperationView {
+    /// The operation.
+    pub operation: OperationId,
+    /// The call of a declarative tool that asks for it; none for an operation of the step itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<OperationId>,
+    /// What it is, such as ``tool `risk.score` ``.
+    pub label: String,
+    /// What was asked for.
+    pub request: Request,
+    /// What came of it, if that is known.
+    pub outcome: Option<Outcome>,
+}
+
+impl Engine {
+    /// Shows a run; with `step`, the state when that step was requested.
+    ///
+    /// # Errors
+    /// When the run is unknown or its journal is damaged.
+    pub async fn inspect(&self, run: RunId, step: Option<u64>) -> Result<Inspection, EngineError> {
+        let summary = self.store().summary(run).await?;
+        let records = self.store().read(run, 0).await?;
+        let config = self.config(run, summary.config).await?;
+        let mut fold = self.begin(run, config, &records).await?;
+        let mut steps = Vec::new();
+        let mut chosen = None;
+        let mut divergence = None;
+        for record in &records[1..] {
+            let before = fold.state().step();
+            let outcome = match &record.body {
+                Body::Resolved { outcome, .. } => Some(outcome.clone()),
+                Body::Answered { answer } => answer.outcome(),
+                _ => None,
+            };
+            if let Some(outcome) = outcome {
+                settle(record.operation, &outcome, &mut steps);
+            }
+            let had_ended = fold.ended.is_some();
+            match fold.apply(record) {
+                Ok(()) => {}
+                Err(FoldError::Diverged { divergence: found, .. }) => {
+                    divergence = Some(found);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if fold.state().step() != before || fold.ended.is_some() != had_ended {
+                view(fold.state(), &mut steps);
+            } else if matches!(record.body, Body::Requested { .. }) && record.parent.is_some() {
+                let asked = fold.state().pending().iter();
+                let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
+                if let Some(step) = steps.last_mut() {
+                    step.operations.extend(asked.map(operation));
+                }
+            }
+            if chosen.is_none() && step.is_some_and(|step| fold.state().step() >= step) {
+                chosen = Some(fold.state().clone());
+            }
+        }
+        let waiting = self.all_waiting(run, fold.state()).await?;
+        let response = fold.ended.as_ref().and_then(End::response).cloned();
+        let state = chosen.unwrap_or_else(|| fold.machine.into_state());
+        Ok(Inspection { summary, records, state, response, waiting, steps, divergence })
+    }
+}
+
+/// Adds a view of the step that a state has just asked for.
+fn view(state: &AgentState, steps: &mut Vec<StepView>) {
+    steps.push(StepView {
+        step: state.step(),
+        decisions: state.decisions().iter().map(ToString::to_string).collect(),
+        operations: state.pending().iter().map(operation).collect(),
+    });
+}
+
+fn operation(pending: &Pending) -> OperationView {
+    OperationView {
+        operation: pending.operation.id,
+        parent: pending.parent,
+        label: pending.operation.request.label(),
+        request: pending.operation.request.clone(),
+        outcome: pending.outcome.clone(),
+    }
+}
+
+fn settle(operation: Option<OperationId>, outcome: &Outcome, steps: &mut [StepView]) {
+    let operations = steps.last_mut().into_iter().flat_map(|step| &mut step.operations);
+    for view in operations.filter(|view| Some(view.operation) == operation) {
+        view.outcome = Some(outcome.clone());
+    }
+}

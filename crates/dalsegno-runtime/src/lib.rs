@@ -1,0 +1,89 @@
+//! Performs what the core asks for, journals it, and survives a kill.
+//!
+//! [`Engine`] is the door: it opens a workspace, starts runs, goes on with them, replays and inspects them. Everything
+//! a run asks for goes through one loop, which writes every intent before its effect and every outcome before the
+//! next step.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use dalsegno_core::AgentRequest;
+//! use dalsegno_runtime::Engine;
+//!
+//! let engine = Engine::open(std::path::Path::new(".")).await?;
+//! let response = engine.execute_agent_request(&"triage".parse()?, AgentRequest::text("disk full on db-1")).await?;
+//! println!("{}", response.answer.unwrap_or_default());
+//! # Ok(())
+//! # }
+//! ```
+
+mod access;
+mod answers;
+mod archive;
+mod attempt;
+mod bindings;
+mod children;
+mod clock;
+mod compare;
+mod declared;
+mod diff;
+mod dispatch;
+mod driver;
+mod elicitation;
+mod endpoint;
+mod engine;
+mod error;
+mod fold;
+mod fork;
+mod handle;
+mod hidden;
+mod inspect;
+mod lineage;
+mod mail;
+mod oauth;
+mod observer;
+mod policy;
+mod progress;
+mod replay;
+mod resume;
+mod secret;
+mod secret_source;
+mod server_config;
+mod servers;
+mod start;
+mod tasks;
+mod tool;
+mod tool_server;
+mod toolbox;
+mod trial;
+mod upkeep;
+mod with_config;
+mod worker;
+
+pub use access::{ServerAccessError, ServerConsent};
+pub use clock::{Clock, SystemClock};
+pub use compare::Change;
+pub use dalsegno_sandbox::{Denial, DenialKind, Received, ServerState, ServerStats};
+pub use dalsegno_secrets::Secret;
+pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
+pub use dispatch::Load;
+pub use engine::{Engine, EngineBuilder};
+pub use error::{EngineError, OpenError, RunFailure};
+pub use fold::{Divergence, FoldError};
+pub use fork::ForkOptions;
+pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation};
+pub use inspect::{Inspection, OperationView, StepView};
+pub use oauth::{Consent, ConsentError, Consented, SecretGiver};
+pub use observer::{Observer, Watch, Watched};
+pub use replay::{ReplayReport, ReplayVerdict};
+pub use resume::Cancelled;
+pub use secret::{Secrets, ShortSecret};
+pub use secret_source::{SecretSource, SecretUnavailable};
+pub use servers::{ServerHealth, ServerInfo, ServerReach, ToolHealth};
+pub use start::{NewAttachment, StartOptions};
+pub use tool::{Invocation, Tool, ToolDescription, ToolError};
+pub use toolbox::{
+    ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
+};
+pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};
+pub use with_config::{ChangedRequest, ConfigReport};
+pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -1,0 +1,87 @@
+//! Access by OAuth 2: consent is given once by a person, and the tokens that it brings are kept, refreshed and used here.
+//!
+//! All that belongs to one access is one secret of the secret store, a [`Grant`], so that a refresh replaces it as a whole
+//! or not at all. Its name says whose it is: `oauth.TENANT.TOOLKIT`.
+
+mod access;
+mod client;
+mod consent;
+mod grant;
+
+pub use self::consent::{Consent, ConsentError, Consented};
+
+pub(crate) use self::access::Refreshes;
+
+use std::fmt;
+
+/// How the names of such secrets begin.
+const PREFIX: &str = "oauth.";
+
+/// What gives a secret that a run waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretGiver {
+    /// A value that a person puts into the secret store.
+    Value {
+        /// Its name there.
+        name: String,
+    },
+    /// The consent of a person, for a toolkit.
+    Toolkit {
+        /// The toolkit.
+        toolkit: String,
+        /// For which tenant.
+        tenant: String,
+    },
+    /// The consent of a person, for a tool server.
+    Server {
+        /// The server.
+        server: String,
+    },
+}
+
+impl SecretGiver {
+    /// Tells from a secret's name what gives it.
+    pub fn of(name: &str) -> Self {
+        let Some(consent) = name.strip_prefix(PREFIX) else { return Self::Value { name: name.to_owned() } };
+        match consent.rsplit_once('.') {
+            Some((tenant, toolkit)) => {
+                Self::Toolkit { toolkit: toolkit.to_owned(), tenant: tenant.to_owned() }
+            }
+            None => Self::Server { server: consent.to_owned() },
+        }
+    }
+}
+
+/// The command that a person types.
+impl fmt::Display for SecretGiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value { name } => write!(f, "dalsegno secret put {name}"),
+            Self::Server { server } => write!(f, "dalsegno auth {server}"),
+            Self::Toolkit { toolkit, tenant } if tenant == crate::bindings::DEFAULT_TENANT => {
+                write!(f, "dalsegno auth {toolkit}")
+            }
+            Self::Toolkit { toolkit, tenant } => write!(f, "dalsegno auth {toolkit} --tenant {tenant}"),
+        }
+    }
+}
+
+/// The name under which the access of a tenant to a toolkit is kept. A toolkit's name has no dot, so that two tenants never
+/// share one.
+fn secret_name(tenant: &str, toolkit: &str) -> String {
+    format!("{PREFIX}{tenant}.{toolkit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_secret_tells_what_gives_it() {
+        let command = |name: &str| SecretGiver::of(name).to_string();
+        assert_eq!(command("crm.token"), "dalsegno secret put crm.token");
+        assert_eq!(command(&secret_name("default", "google_calendar")), "dalsegno auth google_calendar");
+        assert_eq!(command(&crate::access::secret_name("tickets")), "dalsegno auth tickets");
+        assert_eq!(command(&secret_name("a.b", "crm")), "dalsegno auth crm --tenant a.b");
+    }
+}

@@ -1,0 +1,576 @@
+//! A run goes on: after an interruption or a crash, with answers, or to be ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::{broadcast, watch};
+
+use dalsegno_core::{
+    AgentConfig, AgentState, Answer, Gate, GateState, OperationId, Request, RunId, ToolKind, Usage,
+};
+use dalsegno_store::{AcquireError, Lease, Message, PostError, ReadError, RunFilter, RunStatus, RunSummary};
+
+use crate::answers;
+use crate::attempt::RunContext;
+use crate::driver::{Driver, Why, waiting};
+use crate::engine::Engine;
+use crate::error::{EngineError, RunFailure};
+use crate::fold::{End, Fold, FoldError};
+use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop, WaitingOperation};
+use crate::observer::Watches;
+use crate::start::{child_run, successor_run};
+
+/// A child run that has not ended, or a child of one, as of the run that was asked about.
+pub(crate) struct Descendant {
+    /// The operation of the run that was asked about, below which it runs.
+    pub(crate) via: OperationId,
+    pub(crate) run: RunId,
+    pub(crate) config: Arc<AgentConfig>,
+    pub(crate) state: AgentState,
+    /// How many attempts its pending operations had.
+    attempts: BTreeMap<OperationId, u32>,
+}
+
+/// What came of asking for a run's end.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancelled {
+    /// The run has ended.
+    Ended(Box<RunReport>),
+    /// Another process performs the run; it was told.
+    Requested {
+        /// The run.
+        run: RunId,
+    },
+}
+
+impl Engine {
+    /// Goes on with a run: after an interruption or a crash, when its time has come, or with answers to what it waits for.
+    /// Answers to child runs are passed on. A run that has ended reports its end again; one that handed over goes on
+    /// with the run after it.
+    ///
+    /// # Errors
+    /// When there is no such run, another process owns it, its journal is damaged, or an answer does not fit. Nothing
+    /// is recorded then.
+    pub async fn resume(&self, run: RunId, answers: Vec<GateInput>) -> Result<RunHandle, EngineError> {
+        self.take_up(run, answers, true).await
+    }
+
+    /// Goes on with a run. The parent of a child run is told of its end, unless it performs the run itself and sees it.
+    pub(crate) async fn take_up(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+    ) -> Result<RunHandle, EngineError> {
+        loop {
+            if let Some(handle) = self.take_open(run, answers.clone(), tell).await? {
+                return Ok(handle);
+            }
+            let summary = self.last_in_line(run).await?;
+            // Where another process handed it over meanwhile, the run after it goes on.
+            if summary.status.is_end() {
+                let config = self.config(summary.run, summary.config).await?;
+                return self.report_end(summary.run, config, &answers).await;
+            }
+        }
+    }
+
+    /// Goes on with a run; none when it has ended, also by another process meanwhile.
+    pub(crate) async fn take_open(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+    ) -> Result<Option<RunHandle>, EngineError> {
+        let summary = self.last_in_line(run).await?;
+        if summary.status.is_end() {
+            return Ok(None);
+        }
+        let run = summary.run;
+        let config = self.config(run, summary.config).await?;
+        let owner = self.owner(run).await?;
+        let mut lease = self.store().acquire(run, owner).await?;
+        if lease.next_seq() > summary.records && self.store().summary(run).await?.status.is_end() {
+            // Whoever gave it back has ended it.
+            self.store().release(lease).await.map_err(|source| RunFailure::Append { run, source })?;
+            return Ok(None);
+        }
+        if let Some(parent) = summary.parent {
+            lease = if tell { lease.telling(parent) } else { lease.telling_sleeper(parent) };
+        }
+        match self.take_over(run, config, &summary, &lease, answers).await {
+            Ok(taken) => self.go_on(run, taken, lease).map(Some),
+            Err(error) => {
+                // The error that stopped us matters more than one while giving the run back.
+                let _ = self.store().release(lease).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a run and its child runs: here, or through the process that performs it. What may not be repeated and is under
+    /// way finishes, and is recorded.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, its journal is damaged, or it cannot be written down.
+    pub fn cancel<'a>(
+        &'a self,
+        run: RunId,
+        by: Option<String>,
+        reason: Option<String>,
+    ) -> Pin<Box<dyn Future<Output = Result<Cancelled, EngineError>> + Send + 'a>> {
+        // Boxed, since its child runs are ended first.
+        Box::pin(async move {
+            let summary = self.last_in_line(run).await?;
+            let run = summary.run;
+            if summary.status.is_end() {
+                // A process that ended with it may have left child runs behind.
+                let children = RunFilter { parent: Some(run), limit: u32::MAX, ..RunFilter::default() };
+                for child in self.store().runs(&children).await? {
+                    if !child.status.is_end() {
+                        self.end_child(child.run, by.as_ref(), reason.as_ref()).await?;
+                    }
+                }
+                return Err(EngineError::Ended { run, status: summary.status });
+            }
+            let (mut by, mut reason) = (by, reason);
+            for text in [&mut by, &mut reason].into_iter().flatten() {
+                self.bindings().secrets().text(text);
+            }
+            let config = self.config(run, summary.config).await?;
+            let owner = self.owner(run).await?;
+            let lease = match self.store().acquire(run, owner).await {
+                Ok(lease) => match summary.parent {
+                    Some(parent) => lease.telling(parent),
+                    None => lease,
+                },
+                Err(AcquireError::Owned { .. }) => {
+                    self.store().post(run, Message::Cancel { by, reason }).await?;
+                    return Ok(Cancelled::Requested { run });
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let prepared = async {
+                let fold = self.fold_from_snapshot(run, &config).await?;
+                for below in self.children(fold.state()).await? {
+                    if !below.state.is_over() {
+                        self.end_child(below.run, by.as_ref(), reason.as_ref()).await?;
+                    }
+                }
+                let watches = self.watches_of(&summary, &config, fold.state()).await?;
+                let (context, _) = self.context(run, config, &summary.session, &summary.tenant, None)?;
+                Ok::<_, EngineError>((fold, watches, context))
+            };
+            let (fold, watches, context) = match prepared.await {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    let _ = self.store().release(lease).await;
+                    return Err(error);
+                }
+            };
+            let (_stop, stopped) = watch::channel(Stop::Cancel);
+            let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
+            driver.why = Why { by, reason };
+            let task = self.perform(driver);
+            match task.await {
+                Ok(report) => Ok(Cancelled::Ended(Box::new(report?))),
+                Err(error) => Err(RunFailure::Panicked { run, message: error.to_string() }.into()),
+            }
+        })
+    }
+
+    /// Ends a child run, unless it has ended by itself meanwhile.
+    async fn end_child(
+        &self,
+        run: RunId,
+        by: Option<&String>,
+        reason: Option<&String>,
+    ) -> Result<(), EngineError> {
+        match self.cancel(run, by.cloned(), reason.cloned()).await {
+            Ok(_) | Err(EngineError::Ended { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Passes answers on to the process that performs a run, or to whoever goes on with it.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or an answer does not fit. Nothing is passed on then.
+    pub async fn pass_on(&self, run: RunId, answers: Vec<GateInput>) -> Result<(), EngineError> {
+        let summary = self.last_in_line(run).await?;
+        let run = summary.run;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        let config = self.config(run, summary.config).await?;
+        let fold = self.fold_from_snapshot(run, &config).await?;
+        let (own, below) = self.sort(run, fold.state(), answers).await?;
+        let own = answers::check(run, &config, fold.state(), own)?;
+        let mut messages: Vec<(RunId, Message)> = Vec::new();
+        let secrets = self.bindings().secrets();
+        let mut add = |to, attempts: &BTreeMap<OperationId, u32>, answers: Vec<(OperationId, Answer)>| {
+            for (operation, mut answer) in answers {
+                secrets.scrub_answer(&mut answer);
+                let attempts = attempts.get(&operation).copied().unwrap_or_default();
+                messages.push((to, Message::Answer { operation, attempts, answer }));
+            }
+        };
+        add(run, &attempts(&fold), own);
+        let descendants = self.descendants(fold.state()).await?;
+        for input in below.into_values().flatten() {
+            let waits = |one: &&Descendant| {
+                waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
+            };
+            let Some(child) = descendants.iter().find(waits) else { continue };
+            let answers = answers::check(child.run, &child.config, &child.state, vec![input])?;
+            add(child.run, &child.attempts, answers);
+        }
+        let below = messages.iter().any(|(to, _)| *to != run);
+        for (to, message) in messages {
+            self.store().post(to, message).await?;
+        }
+        if below {
+            self.store().post(run, Message::Look).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets a run look whether there is now what it waits for, such as a secret: at once where it is performed, else when a
+    /// worker or somebody else goes on with it.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or the journal cannot be written.
+    pub async fn tell_to_look(&self, run: RunId) -> Result<(), PostError> {
+        self.store().post(run, Message::Look).await
+    }
+
+    /// Gives up operations that a run waits for: a question is answered with a no, a child run is ended, and what has
+    /// not started or may be repeated fails as cancelled. An effect that may not be repeated and is under way
+    /// finishes, and its outcome is kept.
+    ///
+    /// The run goes on here, unless another process performs it: that one is told, and nothing is returned.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, it does not wait for one of the operations, one may have taken place
+    /// (somebody must say whether it did), or the run cannot be read or written.
+    pub async fn give_up(
+        &self,
+        run: RunId,
+        operations: Vec<OperationId>,
+        by: Option<String>,
+        reason: Option<String>,
+    ) -> Result<Option<RunHandle>, EngineError> {
+        let summary = self.last_in_line(run).await?;
+        let run = summary.run;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        let config = self.config(run, summary.config).await?;
+        let fold = self.fold_from_snapshot(run, &config).await?;
+        let open = fold.state().pending().iter().filter(|pending| pending.outcome.is_none());
+        let open: BTreeMap<OperationId, &GateState> =
+            open.map(|pending| (pending.operation.id, &pending.operation.gate)).collect();
+        for id in &operations {
+            let message = match open.get(id) {
+                Some(GateState::Waiting(Gate::InDoubt { .. })) => {
+                    format!("operation {id} may have taken place: say `--answer done` or `--answer not-done`")
+                }
+                Some(_) => continue,
+                None => format!("run {run} does not wait for an operation {id}"),
+            };
+            return Err(EngineError::Answer { message });
+        }
+        let (mut by, mut reason) = (by, reason);
+        for text in [&mut by, &mut reason].into_iter().flatten() {
+            self.bindings().secrets().text(text);
+        }
+        self.store().post(run, Message::GiveUp { operations, by, reason }).await?;
+        match self.resume(run, Vec::new()).await {
+            Ok(handle) => Ok(Some(handle)),
+            Err(EngineError::Acquire(AcquireError::Owned { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A run's entry; after handoffs that of the last run.
+    pub(crate) async fn last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
+        let mut summary = self.store().summary(run).await?;
+        while summary.status == RunStatus::HandedOff {
+            summary = self.store().summary(successor_run(summary.run)).await?;
+        }
+        Ok(summary)
+    }
+
+    /// What the runs of a line used that a report of its last one does not count: those that handed over in earlier
+    /// processes.
+    pub(crate) async fn used_before(&self, first: RunId, report: &RunReport) -> Result<Usage, EngineError> {
+        let counted = report.before.first().copied().unwrap_or(report.run);
+        let mut usage = Usage::default();
+        let mut run = first;
+        while run != counted {
+            let (config, records) = self.journal_of(run).await?;
+            usage.add(&self.fold_all(run, config, &records).await?.state().usage());
+            run = successor_run(run);
+        }
+        Ok(usage)
+    }
+
+    /// A run's entry, if there is such a run.
+    pub(crate) async fn known(&self, run: RunId) -> Result<Option<RunSummary>, EngineError> {
+        match self.store().summary(run).await {
+            Ok(summary) => Ok(Some(summary)),
+            Err(ReadError::UnknownRun { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The child runs of a state's pending operations that have not ended, with theirs.
+    pub(crate) fn descendants<'a>(
+        &'a self,
+        state: &'a AgentState,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Descendant>, EngineError>> + Send + 'a>> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for child in self.children(state).await? {
+                let below = self.descendants(&child.state).await?;
+                let via = child.via;
+                all.push(child);
+                all.extend(below.into_iter().map(|one| Descendant { via, ..one }));
+            }
+            Ok(all)
+        })
+    }
+
+    async fn children(&self, state: &AgentState) -> Result<Vec<Descendant>, EngineError> {
+        let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
+        let calls = pending.filter(|pending| matches!(pending.operation.request, Request::AgentCall(_)));
+        let mut children = Vec::new();
+        for via in calls.map(|pending| pending.operation.id) {
+            let Some(known) = self.known(child_run(via)).await? else { continue };
+            let summary = self.last_in_line(known.run).await?;
+            if summary.status.is_end() {
+                continue;
+            }
+            let config = self.config(summary.run, summary.config).await?;
+            let fold = self.fold_from_snapshot(summary.run, &config).await?;
+            let (run, attempts) = (summary.run, attempts(&fold));
+            let state = fold.machine.into_state();
+            children.push(Descendant { via, run, config, state, attempts });
+        }
+        Ok(children)
+    }
+
+    /// All that a run waits for, its child runs included.
+    pub(crate) async fn all_waiting(
+        &self,
+        run: RunId,
+        state: &AgentState,
+    ) -> Result<Vec<WaitingOperation>, EngineError> {
+        let mut all = waiting(run, state);
+        for below in self.descendants(state).await? {
+            all.extend(waiting(below.run, &below.state));
+        }
+        Ok(all)
+    }
+
+    async fn report_end(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        answers: &[GateInput],
+    ) -> Result<RunHandle, EngineError> {
+        if !answers.is_empty() {
+            return Err(EngineError::Answer {
+                message: format!(
+                    "run {run} has ended and waits for no answer: look at it with `dalsegno show {run}`"
+                ),
+            });
+        }
+        let agent = config.name.clone();
+        let records = self.store().read(run, 0).await?;
+        let fold = self.fold_all(run, config, &records).await?;
+        let state = fold.state();
+        let (steps, usage) = (state.step(), state.usage());
+        let Some(End::Response(response)) = fold.ended else {
+            return Err(FoldError::NoStart { run }.into());
+        };
+        let report = RunReport { run, agent, end: RunEnd::Ended(response), steps, usage, before: Vec::new() };
+        let (_, events) = broadcast::channel(1);
+        let (stop, _) = watch::channel(Stop::Go);
+        Ok(RunHandle { run, events, stop, task: tokio::spawn(async { Ok(report) }) })
+    }
+
+    /// Reads where an owned run stands, and checks that it can go on here.
+    async fn take_over(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        summary: &RunSummary,
+        lease: &Lease,
+        inputs: Vec<GateInput>,
+    ) -> Result<Taken, EngineError> {
+        let fold = self.fold_from_snapshot(run, &config).await?;
+        let rebound = self.rebind(run, &config, &fold.modules).await?;
+        let (own, below) = self.sort(run, fold.state(), inputs).await?;
+        let answers = answers::check(run, &config, fold.state(), own)?;
+        let watches = self.watches_of(summary, &config, fold.state()).await?;
+        let (context, events) = self.context(run, config, &summary.session, &summary.tenant, None)?;
+        context.answer_children(below);
+        tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
+        Ok(Taken { context, events, fold, watches, rebound, answers })
+    }
+
+    /// Those who watch a run that was taken over, after they have seen what is open in it.
+    async fn watches_of(
+        &self,
+        summary: &RunSummary,
+        config: &Arc<AgentConfig>,
+        state: &AgentState,
+    ) -> Result<Watches, EngineError> {
+        let run = summary.run;
+        let mut watches = self.watches(run, summary.parent, config).await?;
+        if watches.is_empty() {
+            return Ok(watches);
+        }
+        // Snapshots are taken right after a step was requested, so what is open now began no earlier.
+        let from = self.store().snapshot(run).await?.map_or(0, |snapshot| snapshot.seq);
+        if from > 0 {
+            watches.found(&self.store().first(run).await?, state);
+        }
+        for record in self.store().read(run, from).await? {
+            watches.found(&record, state);
+        }
+        Ok(watches)
+    }
+
+    /// Sorts answers into the run's own and those of its child runs, by the operation below which these run. The latter
+    /// are checked here, before anything is recorded.
+    async fn sort(
+        &self,
+        run: RunId,
+        state: &AgentState,
+        inputs: Vec<GateInput>,
+    ) -> Result<(Vec<GateInput>, BTreeMap<OperationId, Vec<GateInput>>), EngineError> {
+        let mut own = Vec::new();
+        let mut below: BTreeMap<OperationId, Vec<GateInput>> = BTreeMap::new();
+        if inputs.is_empty() {
+            return Ok((own, below));
+        }
+        let descendants = self.descendants(state).await?;
+        let theirs: Vec<(&Descendant, OperationId)> = descendants
+            .iter()
+            .flat_map(|one| waiting(one.run, &one.state).into_iter().map(move |waits| (one, waits.operation)))
+            .collect();
+        let mine = waiting(run, state);
+        let mut by_run: BTreeMap<RunId, (&Descendant, Vec<GateInput>)> = BTreeMap::new();
+        for mut input in inputs {
+            let found = match input.operation {
+                Some(id) => theirs.iter().find(|(_, operation)| *operation == id),
+                None if mine.is_empty() && theirs.len() == 1 => theirs.first(),
+                None if !mine.is_empty() && !theirs.is_empty() => {
+                    let all = mine.iter().map(|one| one.operation).chain(theirs.iter().map(|(_, id)| *id));
+                    return Err(EngineError::Answer { message: answers::which(run, all) });
+                }
+                None => None,
+            };
+            match found {
+                Some((descendant, operation)) => {
+                    input.operation = Some(*operation);
+                    below.entry(descendant.via).or_default().push(input.clone());
+                    by_run.entry(descendant.run).or_insert((*descendant, Vec::new())).1.push(input);
+                }
+                None => own.push(input),
+            }
+        }
+        for (descendant, inputs) in by_run.into_values() {
+            answers::check(descendant.run, &descendant.config, &descendant.state, inputs)?;
+        }
+        Ok((own, below))
+    }
+
+    fn go_on(&self, run: RunId, taken: Taken, lease: Lease) -> Result<RunHandle, EngineError> {
+        let Taken { context, events, fold, watches, rebound, answers } = taken;
+        let (stop, stopped) = watch::channel(Stop::Go);
+        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
+        driver.rebind(rebound);
+        driver.take_up()?;
+        for (operation, answer) in answers {
+            driver.answer(operation, answer)?;
+        }
+        Ok(RunHandle { run, events, stop, task: self.perform(driver) })
+    }
+
+    /// Folds the journal from the latest snapshot on; from the beginning when there is none.
+    pub(crate) async fn fold_from_snapshot(
+        &self,
+        run: RunId,
+        config: &Arc<AgentConfig>,
+    ) -> Result<Fold, EngineError> {
+        let Some(snapshot) = self.store().snapshot(run).await? else {
+            let records = self.store().read(run, 0).await?;
+            return self.fold_all(run, Arc::clone(config), &records).await;
+        };
+        let records = self.store().read(run, snapshot.seq).await?;
+        let mut fold = Fold::at(Arc::clone(config), run, snapshot.state);
+        fold.carry(snapshot.active_ms, snapshot.modules);
+        records.iter().try_for_each(|record| fold.apply(record))?;
+        Ok(fold)
+    }
+
+    /// Compares the tool servers with those that the run has used: another module is fine as long as it offers the
+    /// same tools, and is written down.
+    pub(crate) async fn rebind(
+        &self,
+        run: RunId,
+        config: &AgentConfig,
+        modules: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, EngineError> {
+        let mut rebound = BTreeMap::new();
+        for (server, known) in modules {
+            let digest = self.bindings().digest(server).await?;
+            if digest != *known {
+                rebound.insert(server.clone(), digest);
+            }
+        }
+        if rebound.is_empty() {
+            return Ok(rebound);
+        }
+        let servers: BTreeSet<String> = rebound.keys().cloned().collect();
+        let offered = self.bindings().catalogue(servers.clone()).await?;
+        for (name, tool) in config.tools.tools.iter().filter(|(_, tool)| tool.kind == ToolKind::External) {
+            let Some((server, _)) =
+                name.as_str().split_once('.').filter(|(server, _)| servers.contains(*server))
+            else {
+                continue;
+            };
+            let same = offered.get(name).is_some_and(|now| {
+                now.input_schema == tool.input_schema
+                    && now.output_schema == tool.output_schema
+                    && now.description == tool.description
+            });
+            if !same {
+                let (server, tool) = (server.to_owned(), name.to_string());
+                return Err(EngineError::Rebind { run, server, tool });
+            }
+        }
+        Ok(rebound)
+    }
+}
+
+/// How many attempts the operations of a run had.
+fn attempts(fold: &Fold) -> BTreeMap<OperationId, u32> {
+    fold.progress.iter().map(|(operation, progress)| (*operation, progress.attempts)).collect()
+}
+
+/// A run that was taken over.
+struct Taken {
+    context: Arc<RunContext>,
+    events: broadcast::Receiver<RunEvent>,
+    fold: Fold,
+    watches: Watches,
+    /// The modules that are others now, to be recorded before it goes on.
+    rebound: BTreeMap<String, String>,
+    /// The answers to be recorded then.
+    answers: Vec<(OperationId, Answer)>,
+}

@@ -1,0 +1,343 @@
+//! Tests of the scrubbing. Encoded texts are literal or made by the few lines below, never by the code under test.
+
+use std::fmt::Write as _;
+
+use dalsegno_core::{CallRequest, FailureCode, MemoryCreated, MemoryHit, StopReason};
+use serde_json::json;
+
+use super::*;
+
+fn secrets(values: &[&str]) -> Secrets {
+    let named = values.iter().enumerate().map(|(index, value)| (index.to_string(), Secret::new(value)));
+    Secrets::new(named.collect()).unwrap()
+}
+
+fn echoed(text: &str) -> Outcome {
+    Outcome::ToolReturned(ToolReturn {
+        structured: Some(json!({ "deep": [text], text: 1 })),
+        text: text.to_owned(),
+        is_error: false,
+        ..ToolReturn::default()
+    })
+}
+
+fn scrubbed(secret: &str, mut outcome: Outcome) -> String {
+    secrets(&[secret]).scrub(&mut outcome);
+    serde_json::to_string(&outcome).unwrap()
+}
+
+/// Checks that of an echo nothing is left but the words around it.
+#[track_caller]
+fn check(secret: &str, echo: &str) {
+    let mut text = format!("<{echo}>");
+    secrets(&[secret]).text(&mut text);
+    assert_eq!(text, "<[secret]>", "`{secret}` echoed as `{echo}`");
+    let returned = json!({ "tool_returned": {
+        "structured": { "deep": ["[secret]"], "[secret]": 1 }, "text": "[secret]",
+    } });
+    let found: Value = serde_json::from_str(&scrubbed(secret, echoed(echo))).unwrap();
+    assert_eq!(found, returned, "`{secret}` echoed as `{echo}`");
+}
+
+#[test]
+fn a_percent_encoded_secret_is_scrubbed_whatever_the_encoder_leaves_alone() {
+    for echo in [
+        "a-b_c.d~e/f ü",
+        "a-b_c.d~e%2Ff%20%C3%BC",
+        "a-b_c.d~e%2ff%20%c3%bc",
+        "a-b_c.d%7Ee%2Ff+%C3%BC",
+        "a-b_c.d%7ee%2ff+%c3%bc",
+        "a-b_c.d~e/f%20%C3%BC",
+        "a%2Db%5Fc%2Ed%7Ee%2Ff%20%C3%BC",
+        "%61%2d%62%5f%63%2e%64%7e%65%2f%66%20%c3%bc",
+    ] {
+        check("a-b_c.d~e/f ü", echo);
+    }
+    check("abc-def/ghi", "abc-def%2Fghi");
+}
+
+#[test]
+fn a_secret_inside_json_text_is_scrubbed() {
+    for echo in [
+        "a\"b/c\\d\u{e4}\n",
+        r#"a\"b/c\\dä\n"#,
+        r#"a\"b\/c\\d\u00e4\n"#,
+        r"a\u0022b\u002Fc\u005Cd\u00E4\u000A",
+    ] {
+        check("a\"b/c\\d\u{e4}\n", echo);
+    }
+    check("wave \u{1f30a}!", r"wave \ud83c\udf0a!");
+}
+
+#[test]
+fn a_hexadecimal_secret_is_scrubbed_in_either_case() {
+    for echo in ["6b6f6a6d6e6c2b", "6B6F6A6D6E6C2B", "6b6F6a6D6e6C2b"] {
+        check("kojmnl+", echo);
+    }
+}
+
+#[test]
+fn a_secret_inside_longer_base64_is_scrubbed() {
+    // `hunter2?>` after no, one and two other bytes, then after `user:`; the alphabets differ in the last characters.
+    for echo in ["aHVudGVyMj8+", "aHVudGVyMj8-", "aHVudGVyMj8%2B", "aHVudGVyMj8%2b"] {
+        check("hunter2?>", echo);
+    }
+    for (echo, left) in [
+        ("eGh1bnRlcjI/Pg==", "eG[secret]g=="),
+        ("eHhodW50ZXIyPz4=", "eHh[secret]4="),
+        ("dXNlcjpodW50ZXIyPz4=", "dXNlcjp[secret]4="),
+    ] {
+        let mut text = echo.to_owned();
+        secrets(&["hunter2?>"]).text(&mut text);
+        assert_eq!(text, left);
+    }
+}
+
+#[test]
+fn a_secret_that_is_a_number_is_scrubbed_from_json_numbers() {
+    let cases = [
+        ("123456789", "123456789"),
+        ("123456789", "-123456789"),
+        ("123456789", "123456789.0"),
+        ("0123456789", "123456789"),
+        ("1234567.50", "1234567.5"),
+        ("12345678901234567890123", "12345678901234567890123"),
+        ("1.5e10", "15000000000"),
+        // `abcdef` in hexadecimal.
+        ("abcdef", "616263646566"),
+    ];
+    for (secret, number) in cases {
+        let mut value: Value = serde_json::from_str(&format!(r#"{{"pin":[{number},1,2.5]}}"#)).unwrap();
+        secrets(&[secret]).value(&mut value);
+        assert_eq!(value, json!({ "pin": ["[secret]", 1, 2.5] }), "`{secret}` echoed as {number}");
+    }
+    let mut value = json!([1, 0, 12345]);
+    secrets(&["000001", "000000"]).value(&mut value);
+    assert_eq!(value, json!([1, 0, 12345]), "small numbers are no secrets");
+}
+
+#[test]
+fn every_text_of_every_outcome_is_scrubbed() {
+    let bad = || "a hunter2 b".to_owned();
+    let violations = || vec![Violation { path: bad(), message: bad() }];
+    let call = |verdict| {
+        ReplyPart::Call(CallRequest { call_id: bad(), name: bad(), arguments: bad(), verdict: Some(verdict) })
+    };
+    let verdicts = [
+        Verdict::Valid { arguments: json!({ "a": bad(), "hunter2": { "hunter2": 1 } }) },
+        Verdict::Invalid { violations: violations() },
+        Verdict::Malformed { message: bad() },
+        Verdict::Truncated,
+    ];
+    let mut parts: Vec<ReplyPart> = verdicts.into_iter().map(call).collect();
+    parts.push(ReplyPart::Text(bad()));
+    let reply = ModelReply::new(parts, StopReason::End);
+    let hit =
+        MemoryHit { entity: bad(), entity_type: bad(), text: bad(), score: 1.0, metadata: json!([bad()]) };
+    let created = MemoryCreated { entity: bad(), observation: bad(), duplicate: false };
+    let failure = Failure { violations: violations(), ..Failure::new(FailureCode::Internal, bad()) };
+    let outcomes = [
+        (Outcome::ModelReplied(reply), 4 * 3 + 3 + 2 + 1 + 1),
+        (Outcome::MemoryFound(vec![hit]), 4),
+        (Outcome::MemoryCreated(created), 2),
+        (echoed(&bad()), 3),
+        (Outcome::Failed(failure), 3),
+    ];
+    for (outcome, texts) in outcomes {
+        let json = scrubbed("hunter2", outcome);
+        assert!(!json.contains("hunter2"), "{json}");
+        assert_eq!(json.matches(SCRUBBED).count(), texts, "{json}");
+    }
+}
+
+#[test]
+fn every_text_of_every_answer_is_scrubbed() {
+    let bad = || Some("a hunter2 b".to_owned());
+    let edited = Some(Verdict::Valid { arguments: json!({ "hunter2": "hunter2" }) });
+    let answers = [
+        (Answer::Approved { edited, reason: bad(), by: bad() }, 4),
+        (Answer::Denied { reason: bad(), by: bad() }, 2),
+        (Answer::Done { result: Some(json!([bad(), { "x": bad() }])), by: bad() }, 3),
+        (Answer::NotDone { by: bad() }, 1),
+    ];
+    for (mut answer, texts) in answers {
+        secrets(&["hunter2"]).scrub_answer(&mut answer);
+        let json = serde_json::to_string(&answer).unwrap();
+        assert!(!json.contains("hunter2"), "{json}");
+        assert_eq!(json.matches(SCRUBBED).count(), texts, "{json}");
+    }
+}
+
+#[test]
+fn keys_that_become_the_same_keep_both_values() {
+    let mut value = json!({ "abc/def": 1, "abc%2Fdef": 2, "[secret]": 3 });
+    secrets(&["abc/def"]).value(&mut value);
+    let values: BTreeSet<u64> = value.as_object().unwrap().values().filter_map(Value::as_u64).collect();
+    assert_eq!(values, BTreeSet::from([1, 2, 3]), "{value}");
+    assert!(!value.to_string().contains("abc"), "{value}");
+}
+
+#[test]
+fn secrets_that_overlap_are_taken_out_together() {
+    let mut text = "-abcdefghijkl-".to_owned();
+    secrets(&["abcdefgh", "efghijkl"]).text(&mut text);
+    assert_eq!(text, "-[secret]-");
+}
+
+#[test]
+fn a_secret_of_backslashes_is_found_in_reasonable_time() {
+    let mut text = format!("{}x", "\\".repeat(99));
+    secrets(&[&"\\".repeat(100)]).text(&mut text);
+    assert_eq!(text.len(), 100);
+}
+
+#[test]
+fn innocent_text_is_left_as_it_is() {
+    for text in ["", "nothing to see", "hunter", "hunter%32", "%", "\\u00", "Hunter2x"] {
+        let secrets = secrets(&["hunter2x", "a-b_c.d~e"]);
+        let mut found = text.to_owned();
+        secrets.text(&mut found);
+        assert_eq!(found, text);
+        let mut stream = secrets.stream();
+        assert_eq!(stream.push(text) + &stream.finish(), text);
+    }
+}
+
+#[test]
+fn a_short_secret_is_refused_by_name() {
+    let values = BTreeMap::from([
+        ("good".to_owned(), Secret::new("hunter2")),
+        ("pin".to_owned(), Secret::new("12345")),
+    ]);
+    let error = Secrets::new(values).unwrap_err();
+    assert_eq!(error, ShortSecret { name: "pin".to_owned() });
+    assert!(error.to_string().contains("shorter than 6 bytes"), "{error}");
+    assert!(!error.to_string().contains("12345"), "{error}");
+    assert!(Secrets::new(BTreeMap::from([("six".to_owned(), Secret::new("abcdef"))])).is_ok());
+}
+
+#[test]
+fn a_secret_cannot_be_printed() {
+    assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
+    assert_eq!(format!("{:?}", secrets(&["hunter2"])), r#"{"0": Secret(…)}"#);
+}
+
+#[test]
+fn a_stream_shows_what_the_whole_text_would_show() {
+    let secrets = secrets(&["abc/def ghi", "ghijkl", "aaaaaa"]);
+    let text = "abc abc%2Fdef+ghijkl, ab\u{e4}aaaaaaaaaaa and c2VjcmV0YWJjL2RlZiBnaGk= abc/def gh";
+    let mut whole = text.to_owned();
+    secrets.text(&mut whole);
+    assert_eq!(whole.matches(SCRUBBED).count(), 3, "{whole}");
+    for size in 1..text.chars().count() {
+        let letters: Vec<char> = text.chars().collect();
+        let mut stream = secrets.stream();
+        let mut shown = String::new();
+        for part in letters.chunks(size) {
+            shown.push_str(&stream.push(&part.iter().collect::<String>()));
+        }
+        shown.push_str(&stream.finish());
+        assert_eq!(shown, whole, "in parts of {size}");
+    }
+}
+
+#[test]
+fn a_stream_holds_back_only_what_may_become_a_secret() {
+    let mut stream = secrets(&["hunter2"]).stream();
+    assert_eq!(stream.push("I say hunt"), "I say ");
+    assert_eq!(stream.push("ing. And hunter2"), "hunting. And [secret]");
+    assert_eq!(stream.push("!"), "!");
+    assert_eq!(stream.finish(), "");
+}
+
+/// A small generator of numbers (splitmix64), so that a failure can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+
+    fn text(&mut self, least: usize, spread: usize) -> String {
+        const UNUSUAL: [char; 6] = ['ä', '€', '\u{1f30a}', '\n', '\t', '\u{7f}'];
+        let length = least + self.below(spread);
+        let mut letter = || match self.below(12) {
+            0 => UNUSUAL[self.below(UNUSUAL.len())],
+            _ => char::from(u8::try_from(32 + self.below(95)).unwrap()),
+        };
+        (0..length).map(|_| letter()).collect()
+    }
+}
+
+fn percent(text: &str, left: &str, upper: bool, plus: bool) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match char::from(byte) {
+            ' ' if plus => encoded.push('+'),
+            letter if letter.is_ascii_alphanumeric() || left.contains(letter) => encoded.push(letter),
+            _ if upper => write!(encoded, "%{byte:02X}").unwrap(),
+            _ => write!(encoded, "%{byte:02x}").unwrap(),
+        }
+    }
+    encoded
+}
+
+fn hexadecimal(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn base64(bytes: &[u8], last: [char; 2]) -> String {
+    let alphabet: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(last).collect();
+    let bits: Vec<u8> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
+    let sextet = |bits: &[u8]| (0..6).fold(0, |sum, bit| sum * 2 + usize::from(*bits.get(bit).unwrap_or(&0)));
+    bits.chunks(6).map(|bits| alphabet[sextet(bits)]).collect()
+}
+
+#[test]
+fn of_a_random_secret_nothing_is_left_in_any_encoding() {
+    let mut dice = Dice(20);
+    for round in 0..300 {
+        let secret = dice.text(6, 24);
+        let (before, after) = (dice.text(0, 20), dice.text(0, 20));
+        let json = Value::from(secret.as_str()).to_string();
+        let json = json[1..json.len() - 1].to_owned();
+        let mut echoes = vec![secret.clone(), json.clone(), json.replace('/', "\\/")];
+        for upper in [false, true] {
+            for (left, plus) in [("-_.~", false), ("-_.*", true), ("-_.!~*'()", false), ("", false)] {
+                echoes.push(percent(&secret, left, upper, plus));
+            }
+        }
+        echoes.push(hexadecimal(&secret));
+        echoes.push(hexadecimal(&secret).to_uppercase());
+        // Each with the text that surrounds it, and the part of it that depends on the secret.
+        let mut cases: Vec<(String, String)> =
+            echoes.into_iter().map(|echo| (format!("{before}{echo}{after}"), echo)).collect();
+        for prefix in 0..3 {
+            for last in [['+', '/'], ['-', '_']] {
+                let (prefix, suffix) = (dice.text(prefix, 1), dice.text(0, 4));
+                let encoded = base64(format!("{prefix}{secret}{suffix}").as_bytes(), last);
+                let own = (prefix.len() * 8).div_ceil(6)..(prefix.len() + secret.len()) * 8 / 6;
+                cases.push((format!("{before} {encoded} {after}"), encoded[own].to_owned()));
+            }
+        }
+        for (text, echo) in cases {
+            let mut outcome = echoed(&text);
+            secrets(&[&secret]).scrub(&mut outcome);
+            let Outcome::ToolReturned(returned) = &outcome else { unreachable!() };
+            let result = serde_json::to_string(&outcome).unwrap();
+            let told = format!("round {round}: {secret:?} echoed as {echo:?} left {result}");
+            for left in [returned.text.as_str(), &result] {
+                assert!(!left.contains(&secret) && !left.contains(&json) && !left.contains(&echo), "{told}");
+            }
+            assert!(returned.text.contains(SCRUBBED), "{told}");
+            let letters: Vec<char> = echo.chars().collect();
+            for window in letters.windows(6.max(letters.len() / 2)) {
+                assert!(!returned.text.contains(&window.iter().collect::<String>()), "{told}");
+            }
+        }
+    }
+}

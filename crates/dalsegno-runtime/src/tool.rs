@@ -1,0 +1,63 @@
+//! Tools written in Rust, registered in process.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use dalsegno_core::{EffectClass, OperationId, RunId, ToolReturn};
+use dalsegno_sandbox::Received;
+
+use crate::secret::Secrets;
+
+/// A tool written in Rust.
+#[async_trait]
+pub trait Tool: Send + Sync + 'static {
+    /// What the tool does, takes and may repeat. Read once, when the engine is built.
+    fn describe(&self) -> ToolDescription;
+
+    /// Performs one attempt of a call. The arguments fit the schema.
+    ///
+    /// # Errors
+    /// When there is no answer. The error says whether the receiver may have acted: the engine's care for the effect
+    /// depends on that.
+    async fn call(&self, invocation: Invocation) -> Result<ToolReturn, ToolError>;
+}
+
+/// What a tool does, takes and may repeat.
+#[derive(Debug, Clone)]
+pub struct ToolDescription {
+    /// What it does, for a model.
+    pub description: String,
+    /// JSON Schema of its arguments; an object.
+    pub input_schema: Value,
+    /// JSON Schema of its structured result, if it has one.
+    pub output_schema: Option<Value>,
+    /// What may repeat.
+    pub class: EffectClass,
+}
+
+/// One attempt of a call.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The run.
+    pub run: RunId,
+    /// The operation: the same for all attempts, so it can serve the receiver as an idempotency key.
+    pub operation: OperationId,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The arguments.
+    pub arguments: Value,
+    /// The workspace's secrets, by name.
+    pub secrets: Secrets,
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// What went wrong.
+    pub message: String,
+    /// Whether the receiver may have acted.
+    pub received: Received,
+    /// Whether another attempt could help.
+    pub transient: bool,
+}

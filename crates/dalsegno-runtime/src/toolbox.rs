@@ -1,0 +1,634 @@
+//! What agents use, without an agent: the tools of a workspace, listed and called outside of any run, and its memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_core::{
+    AgentName, AgentRequest, EffectClass, MemoryScope, OperationId, Outcome, RunId, Tool, ToolKind, ToolName,
+    ToolReturn, Toolbox, Verdict, Violation,
+};
+use dalsegno_memory::{
+    DEPTH_DEFAULT, LIMIT_DEFAULT, Memory, MemoryError, NewObservation, Principal, RelationTo, Scope,
+    ScopeResolver, ScopeSet, SearchQuery, Source, Traverse,
+};
+use dalsegno_models::Schemas;
+use dalsegno_sandbox::{CallContext, Received};
+use dalsegno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
+use serde_json::{Value, json};
+
+use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
+use crate::engine::Engine;
+use crate::error::{EngineError, OpenError};
+use crate::tool::Invocation;
+use crate::tool_server::{Answered, Following, returned};
+use crate::trial::{self, TrialOptions};
+
+/// A tool of the workspace: what it is, and who may use it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolInfo {
+    /// Its name, as agents' files write it.
+    pub name: ToolName,
+    /// The name by which models see it.
+    pub model_name: String,
+    /// What it does, for a model.
+    pub description: String,
+    /// Who performs it.
+    pub offered_by: OfferedBy,
+    /// JSON Schema of the arguments; an object.
+    pub input_schema: Value,
+    /// JSON Schema of the structured result, if there is one.
+    pub output_schema: Option<Value>,
+    /// What may repeat, unless an agent's own setting says otherwise.
+    pub class: EffectClass,
+    /// Why that class.
+    pub class_from: ClassFrom,
+    /// What the server that performs it may do, each in words that go on after "it may"; nothing for everybody else.
+    pub grants: Vec<String>,
+    /// The agents that may use it, in the order of their names.
+    pub users: Vec<ToolUser>,
+}
+
+/// Who performs a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OfferedBy {
+    /// The engine itself.
+    Engine,
+    /// The program that the engine is part of.
+    Process,
+    /// An agent of the workspace: a call is a run of it.
+    Agent(AgentName),
+    /// A tool server of dalsegno.toml.
+    Server(String),
+    /// A document of the workspace, `tools/*.json`, by its name: the core performs it.
+    Document(String),
+}
+
+/// Why a tool has its effect class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassFrom {
+    /// Whoever wrote the tool said it in code.
+    Declared,
+    /// Its server said so, and dalsegno.toml trusts the server's annotations.
+    Annotations,
+    /// Its server says nothing about it, so that the most careful class holds.
+    Unsaid,
+    /// Its server says something, and dalsegno.toml does not trust it.
+    Untrusted,
+    /// Its server contradicts itself.
+    Contradiction,
+}
+
+/// An agent that may use a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolUser {
+    /// The agent.
+    pub agent: AgentName,
+    /// What may repeat when this agent calls it.
+    pub class: EffectClass,
+    /// Whether a person must agree first.
+    pub approve: bool,
+}
+
+/// The tools that exist, as far as they could be learned.
+#[derive(Debug)]
+pub struct ToolListing {
+    /// The tools, in the order of their names.
+    pub tools: Vec<ToolInfo>,
+    /// The servers that did not say what they offer, and why.
+    pub unreachable: Vec<(String, EngineError)>,
+}
+
+/// How a tool is called outside of a run.
+#[derive(Debug, Clone)]
+pub struct ToolCallOptions {
+    /// The longest that the call may take. 30 seconds by default, as in a run; a server's own limit counts as well.
+    pub timeout: Duration,
+    /// Whose memory the memory tools use, and for which tenant the call is.
+    pub place: MemoryPlace,
+    /// What a declarative tool reads as `user`, an object; empty by default.
+    pub user: Value,
+}
+
+impl Default for ToolCallOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default(), user: json!({}) }
+    }
+}
+
+/// Whose memory is meant. By default that of the workspace, for the tenant of a run that names none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryPlace {
+    /// How far it is shared; as the agent's file says when absent, else within the workspace.
+    pub scope: Option<Scope>,
+    /// The tenant.
+    pub tenant: Option<String>,
+    /// The agent; the scopes `agent` and `session` need it.
+    pub agent: Option<AgentName>,
+    /// The session; the scope `session` needs it.
+    pub session: Option<String>,
+}
+
+/// Why a tool was not listed or called.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolboxError {
+    /// Nobody offers such a tool.
+    #[error("nobody offers a tool `{name}`")]
+    UnknownTool {
+        /// The name.
+        name: ToolName,
+        /// The names that there are, as far as they are known without starting every server.
+        known: Vec<String>,
+    },
+    /// The arguments do not fit the tool's schema; nothing was called.
+    #[error("the arguments do not fit the schema of `{tool}`")]
+    Arguments {
+        /// The tool.
+        tool: ToolName,
+        /// Each place that does not fit.
+        violations: Vec<Violation>,
+    },
+    /// The tool is an agent: to call it is a run.
+    #[error("`{tool}` is the agent `{agent}`: a call of it is a run")]
+    IsAgent {
+        /// The tool.
+        tool: ToolName,
+        /// The agent.
+        agent: AgentName,
+    },
+    /// There was no answer.
+    #[error("`{tool}` gave no answer: {message}")]
+    NoAnswer {
+        /// The tool.
+        tool: ToolName,
+        /// What happened.
+        message: String,
+        /// Whether it may have acted.
+        received: Received,
+    },
+    /// The memory refused, or failed.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Something that the call needs could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The tool's server did not say what it offers, or the memory's place is not one.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl ToolInfo {
+    /// Checks arguments against the tool's schema; text that stands for a number or the like is taken as one.
+    ///
+    /// # Errors
+    /// All places that do not fit.
+    pub fn check_arguments(&self, arguments: Value) -> Result<Value, ToolboxError> {
+        let tool = Tool::new(self.description.clone(), self.input_schema.clone());
+        let tools = BTreeMap::from([(self.name.clone(), tool)]);
+        let toolbox = Toolbox { tools, ..Toolbox::default() };
+        let problem = |message: String| vec![Violation { path: String::new(), message }];
+        let violations = match Schemas::compile(&toolbox).judge_arguments(&self.name, arguments) {
+            Verdict::Valid { arguments } => return Ok(arguments),
+            Verdict::Invalid { violations } => violations,
+            Verdict::Malformed { message } => problem(message),
+            Verdict::Truncated => problem("is incomplete".to_owned()),
+        };
+        Err(ToolboxError::Arguments { tool: self.name.clone(), violations })
+    }
+}
+
+impl Engine {
+    /// Asks every tool server what it offers, to be pinned; the servers that did not say are named, with the reason, and
+    /// keep what `before` has of them. Names by which models see actions of toolkits stay as `before` has them, and
+    /// those that have become possible are added.
+    pub async fn pin(&self, before: &Lock) -> (Lock, Vec<(String, EngineError)>) {
+        let mut lock = Lock::default();
+        let mut unreachable = Vec::new();
+        for server in self.workspace().settings.servers.keys() {
+            match self.bindings().catalogue([server.clone()]).await {
+                Ok(offered) => lock.servers.extend(Lock::from_catalogue(&offered, [server.as_str()]).servers),
+                Err(error) => {
+                    let pinned = before.servers.get(server).map(|pinned| (server.clone(), pinned.clone()));
+                    lock.servers.extend(pinned);
+                    unreachable.push((server.clone(), error));
+                }
+            }
+        }
+        match self.bindings().catalogue([]).await {
+            Ok(own) => lock.names = self.workspace().pin_names(&lock, &own, &before.names),
+            Err(error) => unreachable.push(("dalsegno".to_owned(), error)),
+        }
+        (lock, unreachable)
+    }
+
+    /// Lists every tool that exists: it opens all tool servers. A server that fails hides no other.
+    pub async fn tools(&self) -> ToolListing {
+        let mut listing = ToolListing { tools: Vec::new(), unreachable: Vec::new() };
+        let mut catalogue = Catalogue::new();
+        match self.bindings().catalogue([]).await {
+            Ok(own) => catalogue.extend(own),
+            Err(error) => listing.unreachable.push(("dalsegno".to_owned(), error)),
+        }
+        catalogue.extend(self.workspace().declared_tools(DEFAULT_TENANT));
+        for server in self.workspace().settings.servers.keys() {
+            match self.bindings().catalogue([server.clone()]).await {
+                Ok(offered) => catalogue.extend(offered),
+                Err(error) => listing.unreachable.push((server.clone(), error)),
+            }
+        }
+        let mut tools: BTreeMap<ToolName, ToolInfo> = BTreeMap::new();
+        for file in self.workspace().agents.values() {
+            // An agent whose tools are not all there is what `check` tells about.
+            let Ok(config) = file.resolve(&catalogue) else { continue };
+            for (name, tool) in config.tools.tools.into_iter().filter(|(_, tool)| is_agent(&tool.kind)) {
+                let info = self.agent_info(name.clone(), tool);
+                tools.entry(name).or_insert(info);
+            }
+        }
+        tools.extend(catalogue.into_iter().map(|(name, tool)| (name.clone(), self.info(name, tool))));
+        listing.tools = tools.into_values().collect();
+        listing
+    }
+
+    /// Describes one tool; opens no server but its own.
+    ///
+    /// # Errors
+    /// When nobody offers it, or its server cannot be opened.
+    pub async fn tool(&self, name: &ToolName) -> Result<ToolInfo, ToolboxError> {
+        let server = self.server_of(name);
+        let mut catalogue = self.bindings().catalogue(server.clone()).await?;
+        catalogue.extend(self.workspace().declared_tools(DEFAULT_TENANT));
+        if let Some(tool) = catalogue.remove(name) {
+            return Ok(self.info(name.clone(), tool));
+        }
+        match self.agent_tool(name).await? {
+            Some(tool) => Ok(self.agent_info(name.clone(), tool)),
+            None => {
+                let mut known: Vec<String> = catalogue.keys().map(ToString::to_string).collect();
+                if let Some(server) = server {
+                    // Whoever names a server means a tool of that server.
+                    let prefix = format!("{server}.");
+                    known.retain(|name| name.starts_with(&prefix));
+                }
+                Err(ToolboxError::UnknownTool { name: name.clone(), known })
+            }
+        }
+    }
+
+    /// Calls a tool once, outside of any run: nothing is journaled, nothing is repeated. A tool that reports its own
+    /// failure has answered.
+    ///
+    /// # Errors
+    /// When nobody offers the tool, the arguments do not fit its schema, or there is no answer.
+    pub async fn call_tool(
+        &self,
+        name: &ToolName,
+        arguments: Value,
+        options: &ToolCallOptions,
+    ) -> Result<ToolReturn, ToolboxError> {
+        let info = self.tool(name).await?;
+        let arguments = info.check_arguments(arguments)?;
+        let schema = info.output_schema.as_ref();
+        let call = Call { engine: self, name, arguments, schema, options };
+        let kind = self.kind(name, &info);
+        let performed = tokio::time::timeout(options.timeout, call.perform(kind)).await;
+        let mut outcome = Outcome::ToolReturned(performed.unwrap_or_else(|_| {
+            Err(ToolboxError::NoAnswer {
+                tool: name.clone(),
+                message: format!("it took longer than {} s", options.timeout.as_secs_f64()),
+                received: Received::Possibly,
+            })
+        })?);
+        self.bindings().secrets().scrub(&mut outcome);
+        match outcome {
+            Outcome::ToolReturned(returned) => Ok(returned),
+            _ => unreachable!("scrubbing keeps the kind of an outcome"),
+        }
+    }
+
+    /// The memory, with its seeds, for whoever reads or writes it without an agent.
+    ///
+    /// # Errors
+    /// When its file cannot be opened, or a seed file cannot be read.
+    pub async fn memory(&self) -> Result<Arc<dyn Memory>, OpenError> {
+        self.bindings().memory().await
+    }
+
+    /// The scopes that a place reads and writes.
+    ///
+    /// # Errors
+    /// When there is no such agent, a scope lacks its agent or session, or a part is not a name.
+    pub fn memory_scopes(&self, place: &MemoryPlace) -> Result<ScopeSet, EngineError> {
+        let principal = |message: String| EngineError::Principal { message };
+        let scope = match (place.scope, &place.agent) {
+            (Some(scope), _) => scope,
+            (None, None) => Scope::Workspace,
+            (None, Some(name)) => match self.agent(name)?.memory_scope {
+                MemoryScope::Session => Scope::Session,
+                MemoryScope::Agent => Scope::Agent,
+                MemoryScope::Workspace => Scope::Workspace,
+                MemoryScope::Tenant => Scope::Tenant,
+            },
+        };
+        if scope <= Scope::Agent && place.agent.is_none() {
+            return Err(principal(format!("the scope `{scope}` belongs to an agent: say which")));
+        }
+        if scope == Scope::Session && place.session.is_none() {
+            return Err(principal(format!("the scope `{scope}` belongs to a session: say which")));
+        }
+        let tenant = place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
+        let agent = place.agent.as_ref().map_or(NOBODY, AgentName::as_str);
+        let session = place.session.as_deref().unwrap_or(NOBODY);
+        let who = Principal::new(&tenant, WORKSPACE, agent, session);
+        let who = who.map_err(|error| principal(error.to_string()))?;
+        Ok(ScopeResolver.resolve(&who, scope))
+    }
+
+    /// The tool of this name that is an agent, as the first agent that may call it sees it.
+    async fn agent_tool(&self, name: &ToolName) -> Result<Option<Tool>, EngineError> {
+        for file in self.workspace().agents.values().filter(|file| file.tools.allows(name)) {
+            let (mut config, _) = self.resolve(file, DEFAULT_TENANT).await?;
+            let tool = config.tools.tools.remove(name).filter(|tool| is_agent(&tool.kind));
+            if tool.is_some() {
+                return Ok(tool);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The tool server that a name belongs to, if there is one of that name.
+    fn server_of(&self, name: &ToolName) -> Option<String> {
+        let (server, _) = name.as_str().split_once('.')?;
+        (self.bindings().tool(name).is_none() && self.workspace().settings.servers.contains_key(server))
+            .then(|| server.to_owned())
+    }
+
+    /// Who performs a tool, in the words of the core.
+    fn kind(&self, name: &ToolName, info: &ToolInfo) -> ToolKind {
+        match &info.offered_by {
+            OfferedBy::Process | OfferedBy::Server(_) => ToolKind::External,
+            OfferedBy::Document(toolkit) => {
+                ToolKind::Declarative { toolkit: toolkit.clone(), tool: name.as_str().to_owned() }
+            }
+            OfferedBy::Agent(agent) => ToolKind::Agent { agent: agent.clone() },
+            OfferedBy::Engine => match name.as_str() {
+                "memory.create" => ToolKind::MemoryCreate,
+                "memory.traverse" => ToolKind::MemoryTraverse,
+                _ => ToolKind::MemorySearch,
+            },
+        }
+    }
+
+    /// An agent as a tool.
+    fn agent_info(&self, name: ToolName, tool: Tool) -> ToolInfo {
+        let offered = CatalogueTool {
+            output_schema: tool.output_schema,
+            kind: tool.kind,
+            declared: Some(tool.class),
+            ..CatalogueTool::new(tool.description, tool.input_schema)
+        };
+        self.info(name, offered)
+    }
+
+    fn info(&self, name: ToolName, tool: CatalogueTool) -> ToolInfo {
+        let server = self.server_of(&name);
+        let offered_by = match &tool.kind {
+            ToolKind::MemorySearch | ToolKind::MemoryCreate | ToolKind::MemoryTraverse => OfferedBy::Engine,
+            ToolKind::Agent { agent } | ToolKind::Handoff { agent } => OfferedBy::Agent(agent.clone()),
+            ToolKind::Declarative { toolkit, .. } => OfferedBy::Document(toolkit.clone()),
+            ToolKind::External => server.clone().map_or(OfferedBy::Process, OfferedBy::Server),
+        };
+        let binding = server.and_then(|server| self.workspace().settings.servers.get(&server));
+        let grants = binding.map(ServerBinding::grants).unwrap_or_default();
+        let (class, class_from) = class(&tool);
+        let users = self.workspace().agents.values().filter_map(|file| user(file, &name, class));
+        ToolInfo {
+            offered_by,
+            class,
+            class_from,
+            grants,
+            users: users.collect(),
+            model_name: self.workspace().model_name(&name),
+            name,
+            description: tool.description,
+            input_schema: tool.input_schema,
+            output_schema: tool.output_schema,
+        }
+    }
+}
+
+/// One call outside of a run.
+struct Call<'c> {
+    engine: &'c Engine,
+    name: &'c ToolName,
+    arguments: Value,
+    /// What the tool promises of its result.
+    schema: Option<&'c Value>,
+    options: &'c ToolCallOptions,
+}
+
+impl Call<'_> {
+    async fn perform(self, kind: ToolKind) -> Result<ToolReturn, ToolboxError> {
+        match kind {
+            ToolKind::Declarative { toolkit, .. } => self.declared(&toolkit).await,
+            ToolKind::External => self.external().await,
+            ToolKind::MemorySearch => {
+                let (memory, scopes) = self.memory().await?;
+                let limit = self.number("limit").unwrap_or(LIMIT_DEFAULT);
+                let query = SearchQuery { limit, ..SearchQuery::new(self.text("query")) };
+                Ok(structured(json!({ "hits": memory.search(&scopes, &query).await? })))
+            }
+            ToolKind::MemoryCreate => {
+                let (memory, scopes) = self.memory().await?;
+                let kind = self.arguments["type"].as_str().unwrap_or("note").to_owned();
+                let observation = NewObservation {
+                    operation: *fresh().as_bytes(),
+                    entity: self.text("entity"),
+                    entity_type: kind,
+                    text: self.text("content"),
+                    metadata: json!({}),
+                    // No run does this.
+                    source: Source::Seed,
+                    recorded_at: self.engine.now().as_millis(),
+                };
+                let created = memory.create_related(&scopes, observation, self.relations()).await?;
+                Ok(structured(json!({ "created": created })))
+            }
+            ToolKind::MemoryTraverse => {
+                let (memory, scopes) = self.memory().await?;
+                let mut walk = Traverse::new(self.text("from"));
+                walk.relation = self.arguments["relation"].as_str().map(str::to_owned);
+                walk.depth = self.number("depth").unwrap_or(DEPTH_DEFAULT);
+                walk.limit = self.number("limit").unwrap_or(walk.limit);
+                if let Some(Ok(direction)) = self.arguments["direction"].as_str().map(str::parse) {
+                    walk.direction = direction;
+                }
+                Ok(structured(json!(memory.traverse(&scopes, &walk).await?)))
+            }
+            ToolKind::Agent { agent } | ToolKind::Handoff { agent } => {
+                Err(ToolboxError::IsAgent { tool: self.name.clone(), agent })
+            }
+        }
+    }
+
+    /// Calls a tool that is a document.
+    async fn declared(self, toolkit: &str) -> Result<ToolReturn, ToolboxError> {
+        let Self { engine, name, arguments, options, .. } = self;
+        let unknown = || ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() };
+        let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
+        let file = engine.workspace().toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;
+        let trial = TrialOptions { tenant, user: options.user.clone() };
+        let tried = engine.try_tool(&file.toolkit, name.as_str(), &arguments, &trial).await;
+        Ok(trial::returned(&tried.map_err(|_| unknown())?.finished))
+    }
+
+    async fn external(self) -> Result<ToolReturn, ToolboxError> {
+        let Self { engine, name, arguments, schema, options } = self;
+        let no_answer = |message, received| ToolboxError::NoAnswer { tool: name.clone(), message, received };
+        let bindings = engine.bindings();
+        let operation = fresh();
+        if let Some(tool) = bindings.tool(name) {
+            let secrets = bindings.secrets();
+            let run = RunId::from_bytes(*fresh().as_bytes());
+            let invocation = Invocation { run, operation, attempt: 1, arguments, secrets };
+            return tool.call(invocation).await.map_err(|error| no_answer(error.message, error.received));
+        }
+        let Some((server, tool)) = name.as_str().split_once('.') else {
+            return Err(ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() });
+        };
+        let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
+        let session = bindings.server(server).await?.open(&tenant, false);
+        let context =
+            CallContext { operation: operation.to_string(), timeout: options.timeout, traceparent: None };
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let answered = session.call(tool, arguments, None, context, Following::default()).await;
+        session.close().await;
+        let output = match answered.map_err(|error| no_answer(describe(&error), error.received))? {
+            Answered::Done(answer) => answer.output,
+            Answered::Asks(input) => {
+                let names: Vec<&str> = input.requests.keys().map(String::as_str).collect();
+                let message = format!(
+                    "its server asks for input first ({}), which only a run can wait for: give the tool to an agent",
+                    names.join(", ").escape_debug()
+                );
+                return Err(no_answer(message, Received::No));
+            }
+        };
+        Ok(returned(name, schema, output))
+    }
+
+    async fn memory(&self) -> Result<(Arc<dyn Memory>, ScopeSet), ToolboxError> {
+        let scopes = self.engine.memory_scopes(&self.options.place)?;
+        Ok((self.engine.memory().await?, scopes))
+    }
+
+    /// A text among the arguments; the schema has checked that it is there.
+    fn text(&self, key: &str) -> String {
+        self.arguments[key].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn number(&self, key: &str) -> Option<u32> {
+        self.arguments[key].as_u64().and_then(|number| u32::try_from(number).ok())
+    }
+
+    fn relations(&self) -> Vec<RelationTo> {
+        let given = self.arguments["relations"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let relation = |one: &Value| {
+            let part = |key: &str| one[key].as_str().map(str::to_owned);
+            Some(RelationTo { relation: part("relation")?, to: part("to")? })
+        };
+        given.iter().filter_map(relation).collect()
+    }
+}
+
+fn structured(value: Value) -> ToolReturn {
+    ToolReturn::structured(value)
+}
+
+/// An id that nothing else has.
+fn fresh() -> OperationId {
+    OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
+}
+
+fn is_agent(kind: &ToolKind) -> bool {
+    match kind {
+        ToolKind::Agent { .. } | ToolKind::Handoff { .. } => true,
+        ToolKind::External
+        | ToolKind::Declarative { .. }
+        | ToolKind::MemorySearch
+        | ToolKind::MemoryCreate
+        | ToolKind::MemoryTraverse => false,
+    }
+}
+
+/// The agent as a user of the tool, if it may use it.
+fn user(file: &AgentFile, name: &ToolName, class: EffectClass) -> Option<ToolUser> {
+    file.tools.allows(name).then(|| ToolUser {
+        agent: file.name.clone(),
+        class: file.tools.settings.get(name).and_then(|settings| settings.value.effect).unwrap_or(class),
+        approve: file.tools.approve.iter().any(|pattern| pattern.value.matches(name)),
+    })
+}
+
+/// What may repeat before an agent's own setting, and why: the same rule by which an agent's tools get their class.
+fn class(tool: &CatalogueTool) -> (EffectClass, ClassFrom) {
+    if let Some(declared) = tool.declared {
+        return (declared, ClassFrom::Declared);
+    }
+    let says = |word: Option<bool>| word == Some(true);
+    let from = if tool.read_only.is_none() && tool.idempotent.is_none() {
+        ClassFrom::Unsaid
+    } else if !tool.trusted {
+        ClassFrom::Untrusted
+    } else if says(tool.read_only) && says(tool.destructive) {
+        ClassFrom::Contradiction
+    } else {
+        ClassFrom::Annotations
+    };
+    let class = match from {
+        ClassFrom::Annotations if says(tool.read_only) => EffectClass::Read,
+        ClassFrom::Annotations if says(tool.idempotent) => EffectClass::Idempotent,
+        ClassFrom::Annotations
+        | ClassFrom::Declared
+        | ClassFrom::Unsaid
+        | ClassFrom::Untrusted
+        | ClassFrom::Contradiction => EffectClass::Unsafe,
+    };
+    (class, from)
+}
+
+/// The part of a principal that nobody named. No agent can have this name, so that nobody's memory is read by it.
+const NOBODY: &str = "(nobody)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotated(trusted: bool, read_only: Option<bool>, idempotent: Option<bool>) -> CatalogueTool {
+        CatalogueTool {
+            trusted,
+            read_only,
+            idempotent,
+            ..CatalogueTool::new("", json!({ "type": "object" }))
+        }
+    }
+
+    #[test]
+    fn a_tool_says_why_it_has_its_class() {
+        let contradiction = CatalogueTool { destructive: Some(true), ..annotated(true, Some(true), None) };
+        let declared = CatalogueTool { declared: Some(EffectClass::Keyed), ..annotated(true, None, None) };
+        let cases = [
+            (annotated(false, Some(true), None), EffectClass::Unsafe, ClassFrom::Untrusted),
+            (annotated(true, Some(true), None), EffectClass::Read, ClassFrom::Annotations),
+            (annotated(true, Some(false), Some(true)), EffectClass::Idempotent, ClassFrom::Annotations),
+            (annotated(true, Some(false), Some(false)), EffectClass::Unsafe, ClassFrom::Annotations),
+            (annotated(true, None, None), EffectClass::Unsafe, ClassFrom::Unsaid),
+            (contradiction, EffectClass::Unsafe, ClassFrom::Contradiction),
+            (declared, EffectClass::Keyed, ClassFrom::Declared),
+        ];
+        for (tool, expected, from) in cases {
+            assert_eq!(class(&tool), (expected, from), "{tool:?}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Declarative tools outside of runs: one call, performed or played back from a recording. Nothing is journaled.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use dalsegno_core::{Failure, FailureCode, OnIndeterminate, OperationId, Outcome, Terms, ToolReturn};
+use dalsegno_tools::{
+    Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
+    Session, Toolkit,
+};
+
+use crate::attempt::certain;
+use crate::bindings::DEFAULT_TENANT;
+use crate::declared::{OfUser, Part};
+use crate::engine::Engine;
+use crate::policy::{self, AttemptError, Situation, Verdict};
+use crate::toolbox::{MemoryPlace, ToolCallOptions};
+
+/// How deep tools may call tools, as in a run.
+const DEPTH_MAX: usize = 8;
+
+/// On whose behalf a declarative tool is tried.
+#[derive(Debug, Clone)]
+pub struct TrialOptions {
+    /// The tenant; `default` by default.
+    pub tenant: String,
+    /// What the caller says of the user, an object. A secret in it is used and kept nowhere.
+    pub user: Value,
+}
+
+impl Default for TrialOptions {
+    fn default() -> Self {
+        Self { tenant: DEFAULT_TENANT.to_owned(), user: json!({}) }
+    }
+}
+
+/// What a call of a declarative tool asked for, and what came of it. Without secrets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecording {
+    /// The tool.
+    pub tool: String,
+    /// The id of the call, from which the keys of its requests follow.
+    pub operation: OperationId,
+    /// The time of the call, in milliseconds since the epoch.
+    pub now_ms: u64,
+    /// The requests in their order, each with what came of it.
+    pub exchanges: Vec<Exchanged>,
+}
+
+impl TrialRecording {
+    /// A recording of a call that asked for nothing.
+    pub fn empty(tool: &str) -> Self {
+        let operation = OperationId::from_bytes([0; 16]);
+        Self { tool: tool.to_owned(), operation, now_ms: 0, exchanges: Vec::new() }
+    }
+}
+
+/// A request, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exchanged {
+    /// The request, with references in the place of secrets.
+    pub request: EffectRequest,
+    /// What came of it.
+    pub outcome: EffectOutcome,
+}
+
+/// A call that was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// How it ended, with what each action did.
+    pub finished: Finished,
+    /// What it asked for.
+    pub recording: TrialRecording,
+}
+
+/// Why a call was not tried to its end.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrialError {
+    /// The document has no such tool.
+    #[error("`{toolkit}` has no tool `{tool}`: it has {}", known.join(", "))]
+    UnknownTool {
+        /// The document.
+        toolkit: String,
+        /// The name that was given.
+        tool: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// The call asks for something that the recording does not have.
+    #[error("the recording has no answer to `{request}`, which `{action}` asks for: {hint}")]
+    NotRecorded {
+        /// The request in a few words.
+        request: String,
+        /// The action that asks for it.
+        action: String,
+        /// What is there in its place.
+        hint: String,
+        /// The whole request.
+        whole: Box<EffectRequest>,
+    },
+}
+
+/// Where outcomes come from.
+enum Answers<'r> {
+    /// They are asked for.
+    World,
+    /// They were recorded; each is used once.
+    Recording(Vec<Option<&'r Exchanged>>),
+}
+
+impl Engine {
+    /// Performs one call of a declarative tool: it reaches whom the tenant may reach, with the tenant's secrets. The
+    /// document need not be one of the workspace.
+    ///
+    /// # Errors
+    /// When the document has no such tool.
+    pub async fn try_tool(
+        &self,
+        toolkit: &Toolkit,
+        tool: &str,
+        arguments: &Value,
+        options: &TrialOptions,
+    ) -> Result<Trial, TrialError> {
+        let recording = TrialRecording {
+            tool: tool.to_owned(),
+            operation: OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes()),
+            now_ms: self.now().as_millis(),
+            exchanges: Vec::new(),
+        };
+        self.trial(toolkit, arguments, options, recording, Answers::World, 1).await
+    }
+
+    /// Plays one call of a declarative tool back: every request that it makes is looked for in the recording, and nothing
+    /// is performed.
+    ///
+    /// # Errors
+    /// When the document has no such tool, or the call asks for something that the recording does not have.
+    pub async fn play_tool(
+        &self,
+        toolkit: &Toolkit,
+        arguments: &Value,
+        options: &TrialOptions,
+        recording: &TrialRecording,
+    ) -> Result<Trial, TrialError> {
+        let empty = TrialRecording { exchanges: Vec::new(), ..recording.clone() };
+        let recorded = Answers::Recording(recording.exchanges.iter().map(Some).collect());
+        self.trial(toolkit, arguments, options, empty, recorded, 1).await
+    }
+
+    async fn trial(
+        &self,
+        toolkit: &Toolkit,
+        arguments: &Value,
+        options: &TrialOptions,
+        mut recording: TrialRecording,
+        mut answers: Answers<'_>,
+        depth: usize,
+    ) -> Result<Trial, TrialError> {
+        let unknown = || TrialError::UnknownTool {
+            toolkit: toolkit.name().to_owned(),
+            tool: recording.tool.clone(),
+            known: toolkit.tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        };
+        let tool = toolkit.tool(&recording.tool).ok_or_else(unknown)?;
+        let tenant = self.workspace().tenants.get(&options.tenant);
+        let own = tenant.and_then(|tenant| tenant.toolkits.get(toolkit.name()));
+        let config = toolkit.config_with(&own.map(|own| own.config.clone()).unwrap_or_default()).into();
+        let settings: Value = tenant.map(|tenant| tenant.settings.clone()).unwrap_or_default().into();
+        let info = CallInfo {
+            id: recording.operation.to_string(),
+            session: recording.operation.to_string(),
+            operation: recording.operation.to_string(),
+        };
+        let context = Context {
+            user: &options.user,
+            tenant: &json!({ "name": options.tenant, "settings": settings }),
+            config: &config,
+            session: &Session::default(),
+            agent: TRIAL,
+            call: &info,
+            now_ms: recording.now_ms,
+            zone: tenant.and_then(|tenant| tenant.time_zone.as_deref()),
+        };
+        let mut call = Call::begin(tool, arguments, &context);
+        loop {
+            let effect = match call.advance(tool, &context) {
+                Next::Done(finished) => return Ok(Trial { finished: *finished, recording }),
+                Next::Effect(effect) => effect,
+            };
+            let outcome = match &mut answers {
+                Answers::Recording(left) => played(left, &effect)?,
+                Answers::World => self.performed(toolkit, options, &effect, recording.operation, depth).await,
+            };
+            recording.exchanges.push(Exchanged { request: effect.request.clone(), outcome: outcome.clone() });
+            if call.resume(outcome).is_err() {
+                // A recording can hold an answer of another kind.
+                let failure =
+                    failure(ErrorCode::Internal, "what came of it does not answer what was asked for");
+                let _ = call.resume(EffectOutcome::Failed(failure));
+            }
+        }
+    }
+
+    /// Performs one request with its attempts, by the rules of runs. Who would be asked in a run is not asked here.
+    async fn performed(
+        &self,
+        toolkit: &Toolkit,
+        options: &TrialOptions,
+        effect: &Effect,
+        operation: OperationId,
+        depth: usize,
+    ) -> EffectOutcome {
+        let terms = match &effect.request {
+            EffectRequest::ApiCall(call) => Terms::of_api_call(call, OnIndeterminate::Report),
+            EffectRequest::Email(mail) => Terms::of_email(mail, OnIndeterminate::Report),
+            EffectRequest::Tool(tool) => {
+                return self.called(&tool.name, &tool.arguments, options, depth).await;
+            }
+        };
+        let began = Instant::now();
+        let (mut attempt, mut doubtful) = (1, false);
+        loop {
+            let part = Part {
+                engine: self,
+                tenant: &options.tenant,
+                toolkit: Some(toolkit),
+                user: &options.user,
+                of_user: OfUser::Given,
+                terms: &terms,
+                attempt,
+                operation: effect.key.clone(),
+            };
+            let answer = match &effect.request {
+                EffectRequest::ApiCall(call) => within(&terms, part.call_endpoint(call)).await,
+                EffectRequest::Email(mail) => within(&terms, part.send_mail(mail)).await,
+                EffectRequest::Tool(_) => unreachable!("it is called above"),
+            };
+            let error = match answer {
+                Ok(mut outcome) => {
+                    self.bindings().secrets().scrub(&mut outcome);
+                    return told(outcome);
+                }
+                Err(error) => error,
+            };
+            let now = Situation { attempt, doubtful, age: began.elapsed() };
+            doubtful |= error.received == crate::Received::Possibly;
+            let failure = match policy::after(operation, &terms, now, error) {
+                Verdict::Again(pause) => {
+                    tokio::time::sleep(pause).await;
+                    attempt += 1;
+                    continue;
+                }
+                Verdict::Fail(failure) => failure,
+                Verdict::Ask(reason) => policy::indeterminate(&reason),
+            };
+            let mut outcome = Outcome::Failed(failure);
+            self.bindings().secrets().scrub(&mut outcome);
+            return told(outcome);
+        }
+    }
+
+    /// Calls the tool that a document names, which may be a document, too.
+    fn called<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: &'a Value,
+        options: &'a TrialOptions,
+        depth: usize,
+    ) -> Pin<Box<dyn Future<Output = EffectOutcome> + Send + 'a>> {
+        Box::pin(async move {
+            let failed = |code, message: String| EffectOutcome::Failed(failure(code, &message));
+            if depth >= DEPTH_MAX {
+                let message = format!("tools call tools more than {DEPTH_MAX} deep");
+                return failed(ErrorCode::LimitExceeded, message);
+            }
+            let toolkits = self.workspace().toolkits_for(&options.tenant);
+            let plain = name.replace('-', "_");
+            let declared = toolkits.values().find(|file| file.toolkit.tool(&plain).is_some());
+            if let Some(file) = declared {
+                let recording = TrialRecording {
+                    tool: plain,
+                    operation: OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes()),
+                    now_ms: self.now().as_millis(),
+                    exchanges: Vec::new(),
+                };
+                let trial =
+                    self.trial(&file.toolkit, arguments, options, recording, Answers::World, depth + 1).await;
+                return match trial.map(|trial| trial.finished.outcome) {
+                    Ok(outcome) => match outcome.error {
+                        None => EffectOutcome::Returned { output: outcome.output },
+                        Some(error) => failed(error.code, error.message),
+                    },
+                    Err(error) => failed(ErrorCode::ToolNotFound, error.to_string()),
+                };
+            }
+            let Ok(parsed) = name.parse() else {
+                return failed(ErrorCode::ToolNotFound, format!("there is no tool `{name}`"));
+            };
+            let place = MemoryPlace { tenant: Some(options.tenant.clone()), ..MemoryPlace::default() };
+            let call = ToolCallOptions { place, ..ToolCallOptions::default() };
+            match self.call_tool(&parsed, arguments.clone(), &call).await {
+                Ok(ToolReturn { is_error: true, text, .. }) => failed(ErrorCode::ActionFailed, text),
+                Ok(ToolReturn { structured, text, .. }) => {
+                    let output = structured.unwrap_or_else(|| {
+                        serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()))
+                    });
+                    EffectOutcome::Returned { output }
+                }
+                Err(error) => failed(ErrorCode::ActionFailed, error.to_string()),
+            }
+        })
+    }
+}
+
+/// What a plan and a model would read of the end of a call.
+pub(crate) fn returned(finished: &Finished) -> ToolReturn {
+    let outcome = &finished.outcome;
+    ToolReturn {
+        structured: outcome.ok.then(|| outcome.output.clone()),
+        text: outcome.model_text(),
+        is_error: !outcome.ok,
+        actions: outcome.actions.clone(),
+        violations: Vec::new(),
+    }
+}
+
+/// The name of the agent that a tool reads in a trial.
+const TRIAL: &str = "trial";
+
+/// Cuts an attempt off at its time.
+async fn within(
+    terms: &Terms,
+    work: impl Future<Output = Result<Outcome, AttemptError>>,
+) -> Result<Outcome, AttemptError> {
+    let limit = Duration::from_millis(terms.timeout_ms);
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        let message = format!("no answer within {} ms", terms.timeout_ms);
+        let received = crate::Received::Possibly;
+        Err(AttemptError { received, transient: true, ..certain(FailureCode::Timeout, message) })
+    })
+}
+
+/// The recorded outcome of a request: the first one of the same request that was not used yet.
+fn played(left: &mut [Option<&Exchanged>], effect: &Effect) -> Result<EffectOutcome, TrialError> {
+    let same = |one: &&mut Option<&Exchanged>| one.is_some_and(|one| one.request == effect.request);
+    if let Some(found) = left.iter_mut().find(same).and_then(Option::take) {
+        return Ok(found.outcome.clone());
+    }
+    let hint = match left.iter().flatten().next() {
+        Some(next) if next.request.label() == effect.request.label() => {
+            "it has one to the same address, with other content".to_owned()
+        }
+        Some(next) => format!("the next one that it has is to `{}`", next.request.label()),
+        None => "it has no more of them".to_owned(),
+    };
+    Err(TrialError::NotRecorded {
+        request: effect.request.label(),
+        action: effect.place.action.clone(),
+        hint,
+        whole: Box::new(effect.request.clone()),
+    })
+}
+
+fn told(outcome: Outcome) -> EffectOutcome {
+    match outcome {
+        Outcome::ApiAnswered(response) => EffectOutcome::Response(response),
+        Outcome::EmailSent(receipt) => EffectOutcome::Sent { message_id: receipt.message_id },
+        Outcome::Failed(failure) => EffectOutcome::Failed(failure.into()),
+        _ => {
+            let failure = Failure::new(FailureCode::Internal, "it is no answer to a part of a tool");
+            EffectOutcome::Failed(failure.into())
+        }
+    }
+}
+
+fn failure(code: ErrorCode, message: &str) -> EffectFailure {
+    EffectFailure { code, message: message.to_owned(), reason: None, attempts: 0 }
+}

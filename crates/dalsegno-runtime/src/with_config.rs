@@ -1,0 +1,273 @@
+//! A run's journal under another configuration: which requests would have been others, and whether the run would have
+//! taken another course.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use dalsegno_core::Gate;
+use dalsegno_core::{AgentConfig, AgentState, Event, Operation, OperationId, Reading, Request, RunId};
+use dalsegno_store::{Body, Record};
+
+use crate::compare::{self, Change};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::fold::{Advance, Divergence, FoldError, Machine, Moved, difference, needs_step};
+
+/// What a run would have been under another configuration, with the outcomes that it had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigReport {
+    /// The run.
+    #[serde(rename = "run_id")]
+    pub run: RunId,
+    /// Whether nothing would have been different.
+    pub identical: bool,
+    /// Steps that were compared.
+    pub steps: u64,
+    /// Requests at the same place that ask for the same kind of thing in other words.
+    pub changed_requests: Vec<ChangedRequest>,
+    /// Where the run would have taken another course: another action, another end. Nothing after that is compared.
+    pub divergence: Option<Divergence>,
+}
+
+/// A request that is another one under the other configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangedRequest {
+    /// The step.
+    pub step: u64,
+    /// The place within the step.
+    pub ordinal: Vec<u32>,
+    /// What it is, such as `model completion`.
+    pub label: String,
+    /// What differs: on the left what the run asked for, on the right what it would ask for.
+    pub changes: Vec<Change>,
+}
+
+/// One course of the two that are compared.
+struct Course {
+    config: Arc<AgentConfig>,
+    machine: Machine,
+    /// The operations of the current step, by their place.
+    asked: BTreeMap<Vec<u32>, Operation>,
+    /// The places of those that came last.
+    new: Vec<Vec<u32>>,
+    /// Records of the last step that are still to come.
+    awaited: usize,
+}
+
+impl Course {
+    fn new(config: Arc<AgentConfig>, origin: AgentState) -> Self {
+        Self {
+            machine: Machine::new(Arc::clone(&config), origin),
+            config,
+            asked: BTreeMap::new(),
+            new: Vec::new(),
+            awaited: 0,
+        }
+    }
+
+    fn advance(&mut self, run: RunId) -> Result<Option<crate::fold::End>, FoldError> {
+        self.new.clear();
+        match self.machine.advance().map_err(|source| FoldError::Execution { run, source })? {
+            Advance::Asked(operations) => {
+                self.asked.clear();
+                self.ask(operations);
+                Ok(None)
+            }
+            Advance::Moved(Moved { asked, concluded }) => {
+                self.ask(asked);
+                self.awaited += concluded.len();
+                Ok(None)
+            }
+            Advance::Ended(end) => Ok(Some(end)),
+        }
+    }
+
+    fn ask(&mut self, operations: Vec<Operation>) {
+        self.awaited = operations.len();
+        self.new = operations.iter().map(|operation| operation.ordinal.clone()).collect();
+        self.asked.extend(operations.into_iter().map(|operation| (operation.ordinal.clone(), operation)));
+    }
+
+    fn reading(&self, operation: &Operation) -> Option<Reading> {
+        match &operation.request {
+            Request::ModelCompletion(completion) => {
+                self.machine.state().reading(&self.config, completion).ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Replays a run under another configuration. Outcomes are matched by step and place; nothing is performed.
+    ///
+    /// # Errors
+    /// When the run is unknown, its journal is damaged, or it does not replay under its own configuration.
+    pub async fn replay_with(&self, run: RunId, config: AgentConfig) -> Result<ConfigReport, EngineError> {
+        let (own, records) = self.journal_of(run).await?;
+        // A journal that does not fit its own configuration says nothing about another one.
+        self.fold_all(run, Arc::clone(&own), &records).await?;
+        let origin = self.origin(run, &records).await?;
+        let mut was = Course::new(own, origin.clone());
+        let mut now = Course::new(Arc::new(config), origin);
+        let mut report =
+            ConfigReport { run, identical: true, steps: 0, changed_requests: Vec::new(), divergence: None };
+        let mut place_of: BTreeMap<OperationId, Vec<u32>> = BTreeMap::new();
+        for record in &records[1..] {
+            let stepped = needs_step(record, was.machine.state());
+            let state = was.machine.state();
+            if stepped && was.awaited == 0 && state.is_ready() && !state.is_over() {
+                if let Some(divergence) = both(run, record, &mut was, &mut now, &mut report)? {
+                    report.divergence = Some(divergence);
+                    break;
+                }
+                place_of = was.asked.values().map(|one| (one.id, one.ordinal.clone())).collect();
+            }
+            was.awaited = was.awaited.saturating_sub(usize::from(stepped));
+            if stepped && matches!(record.body, Body::Resolved { .. }) {
+                // What a declarative tool came to, which both courses have found by themselves.
+                continue;
+            }
+            let Some((place, event)) = event_of(record, &place_of) else { continue };
+            let step = was.machine.state().step();
+            let refused = |error: dalsegno_core::ResumeError| Divergence {
+                step,
+                seq: record.seq,
+                expected: format!("`{}`", record.body.kind()),
+                got: format!("refuses it: {error}"),
+            };
+            let under = |course: &Course| {
+                let operation = place.as_ref().and_then(|place| course.asked.get(place));
+                event.under(operation.map(|operation| operation.id))
+            };
+            let (event_was, event_now) = (under(&was), under(&now));
+            if let Err(error) = now.machine.resume(event_now) {
+                report.divergence = Some(refused(error));
+                break;
+            }
+            let resumed = was.machine.resume(event_was);
+            resumed.map_err(|error| FoldError::Diverged { run, divergence: refused(error) })?;
+        }
+        report.identical = report.changed_requests.is_empty() && report.divergence.is_none();
+        Ok(report)
+    }
+}
+
+/// Steps both courses, and says where they part.
+fn both(
+    run: RunId,
+    record: &Record,
+    was: &mut Course,
+    now: &mut Course,
+    report: &mut ConfigReport,
+) -> Result<Option<Divergence>, EngineError> {
+    let (left, right) = (was.advance(run)?, now.advance(run)?);
+    let step = was.machine.state().step();
+    report.steps = step;
+    let parts = |expected: String, got: String| Some(Divergence { step, seq: record.seq, expected, got });
+    match (left, right) {
+        (Some(left), Some(right)) if left == right => return Ok(None),
+        (Some(left), Some(right)) => {
+            let (expected, got) = ends(&left, &right);
+            return Ok(parts(expected, got));
+        }
+        (Some(_), None) => return Ok(parts("the end".to_owned(), format!("asks for {}", labels(now)))),
+        (None, Some(right)) => {
+            return Ok(parts(format!("a request, {}", labels(was)), in_words(&right)));
+        }
+        (None, None) => {}
+    }
+    let same_course = was.asked.len() == now.asked.len()
+        && was.asked.iter().all(|(place, left)| {
+            now.asked.get(place).is_some_and(|right| {
+                left.request.label() == right.request.label()
+                    && std::mem::discriminant(&left.gate) == std::mem::discriminant(&right.gate)
+            })
+        });
+    if !same_course {
+        return Ok(parts(format!("a request, {}", labels(was)), format!("asks for {}", labels(now))));
+    }
+    for place in &was.new {
+        let (left, right) = (&was.asked[place], &now.asked[place]);
+        if left.digest == right.digest {
+            continue;
+        }
+        let readings = (was.reading(left), now.reading(right));
+        report.changed_requests.push(ChangedRequest {
+            step,
+            ordinal: place.clone(),
+            label: left.request.label(),
+            changes: compare::requests(left, right, readings.0.as_ref(), readings.1.as_ref()),
+        });
+    }
+    Ok(None)
+}
+
+fn labels(course: &Course) -> String {
+    let labels = course.asked.values().map(|operation| match &operation.gate {
+        dalsegno_core::GateState::Waiting(_) => format!("{} after an answer", operation.request.label()),
+        _ => operation.request.label(),
+    });
+    labels.collect::<Vec<_>>().join(", ")
+}
+
+fn in_words(end: &crate::fold::End) -> String {
+    match end {
+        crate::fold::End::Response(response) => match &response.error {
+            Some(error) => format!("ends with {}: {}", error.code.as_str(), error.message),
+            None => "ends with an answer".to_owned(),
+        },
+        crate::fold::End::Handoff(handoff) => format!("hands over to `{}`", handoff.target),
+    }
+}
+
+fn ends(left: &crate::fold::End, right: &crate::fold::End) -> (String, String) {
+    match (left, right) {
+        (crate::fold::End::Response(left), crate::fold::End::Response(right)) => {
+            let (expected, got) = difference(left, right);
+            (format!("the end {expected}"), format!("ends {got}"))
+        }
+        (left, right) => (in_words(left), in_words(right)),
+    }
+}
+
+/// An event whose operation has another id in each course.
+enum Recorded {
+    Event(Event),
+    Outcome(dalsegno_core::Timestamp, dalsegno_core::Outcome),
+    Gate(dalsegno_core::Timestamp, Gate),
+    Answer(dalsegno_core::Timestamp, dalsegno_core::Answer),
+}
+
+impl Recorded {
+    fn under(&self, id: Option<OperationId>) -> Event {
+        // No operation has this id: the state refuses it, which is the difference.
+        let id = id.unwrap_or(OperationId::from_bytes([0; 16]));
+        match self {
+            Self::Event(event) => event.clone(),
+            Self::Outcome(at, outcome) => Event::outcome(*at, id, outcome.clone()),
+            Self::Gate(at, gate) => Event::gated(*at, id, gate.clone()),
+            Self::Answer(at, answer) => Event::answer(*at, id, answer.clone()),
+        }
+    }
+}
+
+/// What a record brings, and the place of the operation that it is about.
+fn event_of(
+    record: &Record,
+    place_of: &BTreeMap<OperationId, Vec<u32>>,
+) -> Option<(Option<Vec<u32>>, Recorded)> {
+    let at = record.at;
+    let recorded = match &record.body {
+        Body::Resolved { outcome, .. } => Recorded::Outcome(at, outcome.clone()),
+        Body::Answered { answer } => Recorded::Answer(at, answer.clone()),
+        Body::Waiting {
+            gate: gate @ (Gate::InDoubt { .. } | Gate::Secret { .. } | Gate::Elicitation { .. }),
+        } => Recorded::Gate(at, gate.clone()),
+        Body::Signalled { signal, .. } => return Some((None, Recorded::Event(Event::signal(at, *signal)))),
+        _ => return None,
+    };
+    Some((Some(place_of.get(&record.operation?)?.clone()), recorded))
+}

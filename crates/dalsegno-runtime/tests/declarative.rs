@@ -1,0 +1,362 @@
+//! Declarative tools, from their files to the endpoints that they call.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use dalsegno_core::{AgentRequest, RunErrorCode, Status};
+use dalsegno_runtime::{RunEnd, RunReport, Settlement, StartOptions};
+use dalsegno_store::Body;
+use serde_json::{Value, json};
+
+use support::{World, answer, waits};
+
+/// A request as an endpoint got it.
+#[derive(Debug, Clone)]
+struct Got {
+    line: String,
+    headers: String,
+    body: Value,
+}
+
+impl Got {
+    fn header(&self, name: &str) -> Option<&str> {
+        let found =
+            self.headers.lines().find_map(|line| line.split_once(": ").filter(|(key, _)| key == &name));
+        found.map(|(_, value)| value)
+    }
+}
+
+/// What an endpoint does with a request.
+#[derive(Clone)]
+enum Course {
+    /// Answers with this status, further headers and body.
+    Answer(u16, &'static str, Value),
+    /// Closes the connection when it has read the request.
+    HangUp,
+}
+
+/// An endpoint that does one thing after the other, the last one for ever.
+struct Endpoint {
+    origin: String,
+    got: Arc<Mutex<Vec<Got>>>,
+}
+
+impl Endpoint {
+    fn start(courses: Vec<Course>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let got: Arc<Mutex<Vec<Got>>> = Arc::default();
+        let log = Arc::clone(&got);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), &log, &courses);
+            }
+        });
+        Self { origin, got }
+    }
+
+    fn got(&self) -> Vec<Got> {
+        self.got.lock().unwrap().clone()
+    }
+
+    /// A workspace whose agent logs a meal through this endpoint.
+    fn world(&self, agent: &str, document: &Value) -> World {
+        let world = World::new(agent);
+        self.tenant(&world, "default", &[&self.origin]);
+        std::fs::create_dir(world.path().join("tools")).unwrap();
+        std::fs::write(world.path().join("tools/save_meal.json"), document.to_string()).unwrap();
+        world
+    }
+
+    fn tenant(&self, world: &World, name: &str, egress: &[&str]) {
+        let _ = std::fs::create_dir(world.path().join("tenants"));
+        let file = format!(
+            "name = \"{name}\"\negress = {}\n[settings.endpoints]\nmeal_log = \"{}/meals\"\n",
+            json!(egress),
+            self.origin
+        );
+        std::fs::write(world.path().join(format!("tenants/{name}.toml")), file).unwrap();
+    }
+}
+
+fn serve(mut stream: TcpStream, log: &Mutex<Vec<Got>>, courses: &[Course]) {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let head = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        if let Some(head) = head {
+            let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
+            let (line, headers) = text.split_once("\r\n").unwrap();
+            let headers = headers.to_ascii_lowercase().replace("\r\n", "\n");
+            let length: usize = headers
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "))
+                .map_or(0, |length| length.parse().unwrap());
+            let body = &bytes[head + 4..];
+            if body.len() >= length {
+                let body = serde_json::from_slice(&body[..length]).unwrap_or(Value::Null);
+                let mut log = log.lock().unwrap();
+                let course = courses[log.len().min(courses.len() - 1)].clone();
+                log.push(Got { line: line.to_owned(), headers, body });
+                drop(log);
+                let Course::Answer(status, more, body) = course else { return };
+                let body = body.to_string();
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n",
+                    body.len()
+                );
+                let _ = stream.write_all((head + &body).as_bytes());
+                return;
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(read) => bytes.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+/// The tool of the examples: it keeps a meal, and sends it away.
+fn save_meal() -> Value {
+    json!({
+        "name": "save_meal",
+        "description": "Log a meal the user consumed.",
+        "parameters": [
+            {"name": "meal_type", "type": "string", "enum": ["breakfast", "lunch", "dinner"], "required": true},
+            {"name": "dishes", "type": "array", "items": {"type": "string"}, "required": true}
+        ],
+        "actions": [
+            {"type": "context.set", "path": "logged_meals[+]", "value": "params.meal_type"},
+            {"type": "api_call", "id": "log", "url": "{{tenant.settings.endpoints.meal_log}}",
+             "headers": {"Authorization": "Bearer {{user.auth_token}}"}, "retry_delay": 0.01, "effect": "keyed",
+             "body": {"user_id": "{{user.id}}", "meal": "{{params}}"}}
+        ],
+        "on_success": [{"type": "respond", "message": "I logged your {{params.meal_type}} as {{result.log.id}}."}],
+        "on_failure": [{"type": "respond", "message": "I could not log it: {{error.code}}."}]
+    })
+}
+
+const AGENT: &str = "[tools]\nallow = [\"save_meal\"]\n\
+    [[steps]]\nid = \"meal\"\ntool = \"save_meal\"\nwith = { meal_type = \"lunch\", dishes = [\"soup\", \"pie\"] }\n\
+    [[steps]]\nrespond = \"{{steps.meal.id}} {{workflow.logged_meals}}\"\n";
+
+async fn run(world: &World, request: AgentRequest) -> RunReport {
+    let engine = world.engine().await;
+    let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    handle.finish().await.unwrap()
+}
+
+fn of_user() -> AgentRequest {
+    let user = json!({"id": "u-7", "auth_token": "canary-4711-token"});
+    AgentRequest { user, ..AgentRequest::text("lunch") }
+}
+
+/// Every byte that a run leaves behind in its workspace, but for the secret store.
+fn bytes_of(world: &World) -> Vec<(String, Vec<u8>)> {
+    let folder = world.path().join(".dalsegno");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.is_file() && !path.to_string_lossy().contains("secret"));
+    files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
+}
+
+#[tokio::test]
+async fn a_tool_calls_its_endpoint_and_answers() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let report = run(&world, of_user()).await;
+    assert_eq!(answer(&report), "I logged your lunch as 7.\n\n7 [\"lunch\"]");
+    let got = endpoint.got();
+    assert_eq!(got.len(), 1);
+    assert_eq!(got[0].line, "POST /meals HTTP/1.1");
+    assert_eq!(got[0].header("authorization"), Some("bearer canary-4711-token"));
+    assert_eq!(
+        got[0].body,
+        json!({"user_id": "u-7", "meal": {"meal_type": "lunch", "dishes": ["soup", "pie"]}})
+    );
+}
+
+#[tokio::test]
+async fn a_replay_calls_nobody() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let report = run(&world, of_user()).await;
+    let replayed = world.engine().await.replay(report.run).await.unwrap();
+    assert!(replayed.identical, "{:?}", replayed.divergence);
+    assert_eq!(endpoint.got().len(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_that_came_with_the_request_is_nowhere_on_the_disk() {
+    let echo = Course::Answer(201, "x-request-id: canary-4711-token\r\n", json!({"id": "canary-4711-token"}));
+    let endpoint = Endpoint::start(vec![echo]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let report = run(&world, of_user()).await;
+    assert_eq!(answer(&report), "I logged your lunch as [secret].\n\n[secret] [\"lunch\"]");
+    for (file, bytes) in bytes_of(&world) {
+        let found = bytes.windows(11).any(|window| window == b"canary-4711");
+        assert!(!found, "{file} holds the secret");
+    }
+}
+
+#[tokio::test]
+async fn the_same_start_with_the_same_secret_is_the_same_run() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let engine = world.engine().await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let options = StartOptions { key: Some("meal 1".to_owned()), ..StartOptions::default() };
+        let handle = engine.start(&"a".parse().unwrap(), of_user(), options).await.unwrap();
+        runs.push(handle.finish().await.unwrap().run);
+    }
+    assert_eq!(runs[0], runs[1]);
+    assert_eq!(endpoint.got().len(), 1);
+}
+
+#[tokio::test]
+async fn a_caller_cannot_point_to_a_secret_of_somebody_else() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let engine = world.engine().await;
+    let user = json!({"id": "u-7", "auth_token": {"dalsegno_secret": "model.key"}});
+    let request = AgentRequest { user, ..AgentRequest::text("lunch") };
+    let error = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("`user.auth_token`"), "{error}");
+    assert!(endpoint.got().is_empty());
+}
+
+#[tokio::test]
+async fn an_endpoint_is_tried_again_with_the_same_key() {
+    let courses = vec![
+        Course::Answer(503, "retry-after: 0\r\n", json!({})),
+        Course::HangUp,
+        Course::Answer(500, "", json!({})),
+        Course::Answer(201, "", json!({"id": 8})),
+    ];
+    let endpoint = Endpoint::start(courses);
+    let world = endpoint.world(AGENT, &save_meal());
+    let report = run(&world, of_user()).await;
+    assert_eq!(answer(&report), "I logged your lunch as 8.\n\n8 [\"lunch\"]");
+    let got = endpoint.got();
+    assert_eq!(got.len(), 4);
+    let key = got[0].header("idempotency-key").unwrap().to_owned();
+    assert!(got.iter().all(|got| got.header("idempotency-key") == Some(&key)), "{got:?}");
+}
+
+#[tokio::test]
+async fn an_unsafe_call_without_an_answer_asks_and_goes_on_with_what_a_person_says() {
+    let endpoint = Endpoint::start(vec![Course::HangUp]);
+    let mut document = save_meal();
+    document["actions"][1]["effect"] = json!("unsafe");
+    let world = endpoint.world(AGENT, &document);
+    let report = run(&world, of_user()).await;
+    let waiting = waits(&report);
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].kind(), "in_doubt");
+    let done = Settlement::Done { result: Some(json!({"id": 9})) };
+    let report = world.resume(report.run, Some(done)).await;
+    assert_eq!(answer(&report), "I logged your lunch as 9.\n\n9 [\"lunch\"]");
+    assert_eq!(endpoint.got().len(), 1);
+}
+
+#[tokio::test]
+async fn whom_the_tenant_may_not_reach_is_not_reached() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    // Nothing is said about whom its tools may reach, so that nobody may be.
+    let file = format!("name = \"default\"\n[settings]\nhost = \"{}\"\n", endpoint.origin);
+    std::fs::write(world.path().join("tenants/default.toml"), file).unwrap();
+    let mut document = save_meal();
+    document["actions"][1]["url"] = json!("{{tenant.settings.host}}/meals");
+    std::fs::write(world.path().join("tools/save_meal.json"), document.to_string()).unwrap();
+    let report = run(&world, of_user()).await;
+    let RunEnd::Ended(response) = &report.end else { panic!("{:?}", report.end) };
+    assert_eq!(response.status, Status::Failed);
+    let error = response.error.as_ref().unwrap();
+    assert_eq!(error.code, RunErrorCode::ToolFailed);
+    assert!(error.message.contains("egress_denied"), "{}", error.message);
+    assert_eq!(response.answer.as_deref(), Some("I could not log it: egress_denied."));
+    assert!(endpoint.got().is_empty());
+}
+
+#[tokio::test]
+async fn a_redirect_to_somebody_who_is_not_granted_is_not_followed() {
+    let inner = Endpoint::start(vec![Course::Answer(200, "", json!({"secret": true}))]);
+    let location = format!("location: {}/inner\r\n", inner.origin);
+    let outer = Endpoint::start(vec![Course::Answer(307, location.leak(), json!({}))]);
+    let mut document = save_meal();
+    document["actions"][1]["method"] = json!("GET");
+    for key in ["body", "effect"] {
+        document["actions"][1].as_object_mut().unwrap().remove(key);
+    }
+    let world = outer.world(AGENT, &document);
+    let report = run(&world, of_user()).await;
+    let RunEnd::Ended(response) = &report.end else { panic!("{:?}", report.end) };
+    assert!(response.error.as_ref().unwrap().message.contains("egress_denied"), "{response:?}");
+    assert!(inner.got().is_empty());
+}
+
+#[tokio::test]
+async fn a_tenant_has_its_own_endpoints_and_nothing_of_another() {
+    let (ours, theirs) = (
+        Endpoint::start(vec![Course::Answer(201, "", json!({"id": 1}))]),
+        Endpoint::start(vec![Course::Answer(201, "", json!({"id": 2}))]),
+    );
+    let world = ours.world(AGENT, &save_meal());
+    theirs.tenant(&world, "acme", &[&theirs.origin]);
+    let report = run(&world, AgentRequest { tenant: "acme".to_owned(), ..of_user() }).await;
+    assert_eq!(answer(&report), "I logged your lunch as 2.\n\n2 [\"lunch\"]");
+    assert_eq!((ours.got().len(), theirs.got().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn the_journal_has_every_part_under_its_tool() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let report = run(&world, of_user()).await;
+    let inspection = world.engine().await.inspect(report.run, None).await.unwrap();
+    let requested: Vec<_> =
+        inspection.records.iter().filter(|record| matches!(record.body, Body::Requested { .. })).collect();
+    let [tool, part] = requested.as_slice() else { panic!("{requested:?}") };
+    assert_eq!(part.parent, tool.operation);
+    let resolved = inspection.records.iter().filter(|record| matches!(record.body, Body::Resolved { .. }));
+    let resolved: Vec<_> = resolved.map(|record| record.operation).collect();
+    assert_eq!(resolved, [part.operation, tool.operation]);
+}
+
+#[tokio::test]
+async fn the_next_run_of_a_session_reads_what_the_one_before_it_wrote() {
+    let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
+    let world = endpoint.world(AGENT, &save_meal());
+    let engine = world.engine().await;
+    for expected in ["7 [\"lunch\"]", "7 [\"lunch\",\"lunch\"]"] {
+        let options = StartOptions { session: Some("day".to_owned()), ..StartOptions::default() };
+        let handle = engine.start(&"a".parse().unwrap(), of_user(), options).await.unwrap();
+        let report = handle.finish().await.unwrap();
+        assert!(answer(&report).ends_with(expected), "{}", answer(&report));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_found_whether_its_name_is_written_with_a_hyphen_or_an_underscore() {
+    let agent = "[tools]\nallow = [\"local.*\", \"relay\"]\n\
+        [[steps]]\nid = \"it\"\ntool = \"relay\"\n[[steps]]\nrespond = \"{{steps.it}}\"\n";
+    for (name, called) in [("local.do-it", "local.do_it"), ("local.do_it", "local.do-it")] {
+        let world = World::new(agent).tool(
+            name,
+            dalsegno_core::EffectClass::Read,
+            support::Behaviour::Answer(json!(7)),
+        );
+        std::fs::create_dir(world.path().join("tools")).unwrap();
+        let document = json!({
+            "name": "relay", "description": "Calls another tool.",
+            "actions": [{"type": "tool", "id": "it", "name": called, "arguments": {"n": 1}}],
+            "output": "result.it"
+        });
+        std::fs::write(world.path().join("tools/relay.json"), document.to_string()).unwrap();
+        assert_eq!(answer(&world.run("go").await), "7", "{called}");
+    }
+}

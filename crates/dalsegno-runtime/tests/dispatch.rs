@@ -1,0 +1,270 @@
+//! What a process lets start, and when: limits, queues, circuit breakers, kept results, answers that never come,
+//! operations that are given up.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dalsegno_core::{AgentRequest, EffectClass, RunId, Status, Timestamp};
+use dalsegno_runtime::{
+    Clock, EngineError, Inspection, Received, RunEnd, RunEvent, Settlement, StartOptions,
+};
+use dalsegno_store::{AttemptCause, Body, Start};
+
+use support::{Behaviour, World, answer, waits};
+
+/// Three calls at once, in a process that performs so many.
+fn three(settings: &str, class: EffectClass) -> World {
+    let call =
+        |id: &str| format!(r#"{{ id = "{id}", tool = "local.it", with = {{ n = 1, note = "{id}" }} }}"#);
+    let agent = format!(
+        "[tools]\nallow = [\"*\"]\nsettings = {{ \"local.it\" = {{ retries = 0 }} }}\n[[steps]]\nparallel = [{}, {}, {}]\n\
+         [[steps]]\nrespond = \"{{{{steps.a.n}}}}{{{{steps.b.n}}}}{{{{steps.c.n}}}}\"\n",
+        call("a"),
+        call("b"),
+        call("c"),
+    );
+    World::new(&agent).settings(settings).tool("local.it", class, Behaviour::Slow(20))
+}
+
+async fn inspected(world: &World, run: RunId) -> Inspection {
+    world.engine().await.inspect(run, None).await.unwrap()
+}
+
+#[tokio::test]
+async fn effects_beyond_a_limit_wait_and_say_so_in_the_journal_before_they_start() {
+    let world = three("[dispatch]\nconcurrency = 1\n", EffectClass::Unsafe);
+    let report = world.run("go").await;
+    assert_eq!(answer(&report), "111");
+    assert_eq!((world.count("local.it"), world.tools["local.it"].most()), (3, 1));
+    let journal = inspected(&world, report.run).await.records;
+    let now = |start: &Start| *start == Start::Now;
+    let requested: Vec<bool> = journal
+        .iter()
+        .filter_map(|record| match &record.body {
+            Body::Requested { start, .. } => Some(now(start)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(requested, [true, false, false]);
+    let queued = journal.iter().filter(|record| {
+        matches!(&record.body, Body::Attempted { attempt: 1, cause: AttemptCause::Queued, start } if now(start))
+    });
+    assert_eq!(queued.count(), 2);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn runs_of_one_process_share_its_limits() {
+    let world = three("[dispatch]\ntenant_concurrency = 2\n", EffectClass::Read);
+    let engine = world.engine().await;
+    let mut runs = Vec::new();
+    for tenant in ["acme", "acme", "other"] {
+        let request = AgentRequest { tenant: tenant.to_owned(), ..AgentRequest::text("go") };
+        runs.push(engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap());
+    }
+    for run in runs {
+        assert_eq!(answer(&run.finish().await.unwrap()), "111");
+    }
+    assert_eq!(world.count("local.it"), 9);
+    // Two of the one tenant, two of the other.
+    let most = world.tools["local.it"].most();
+    assert!((2..=4).contains(&most), "{most}");
+    assert_eq!(engine.load(), dalsegno_runtime::Load::default());
+}
+
+#[tokio::test]
+async fn a_full_queue_is_an_outcome_and_nothing_is_sent() {
+    let world = three("[dispatch]\nconcurrency = 1\nqueue = 1\n", EffectClass::Unsafe);
+    let report = world.run("go").await;
+    let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
+    assert_eq!(response.status, Status::Failed);
+    let error = response.error.as_ref().unwrap();
+    assert!(
+        error
+            .message
+            .contains("overloaded: the tool `local.it` is overloaded: 1 effects wait for it already"),
+        "{}",
+        error.message
+    );
+    // The third was never sent; whether the second was depends on whether it waited when the run ended.
+    assert!((1..=2).contains(&world.count("local.it")));
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_in_a_row_is_left_alone_and_the_next_run_fails_fast() {
+    let agent = "[tools]\nallow = [\"*\"]\nsettings = { \"local.it\" = { retries = 0 } }\n\
+                 [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 1 }\n[[steps]]\nrespond = \"{{steps.it.n}}\"\n";
+    let world = World::new(agent)
+        .settings("[dispatch]\nbreaker_failures = 3\nbreaker_cool_down = \"200ms\"\n")
+        .tool("local.it", EffectClass::Read, Behaviour::LostFirst(3, Received::No));
+    let engine = world.engine().await;
+    let run = async || {
+        let handle =
+            engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await;
+        let report = handle.unwrap().finish().await.unwrap();
+        match report.end {
+            RunEnd::Ended(response) => response,
+            end => panic!("{end:?}"),
+        }
+    };
+    for _ in 0..3 {
+        assert!(run().await.error.unwrap().message.contains("the line went dead"));
+    }
+    assert_eq!(engine.load().open, ["the tool `local.it`"]);
+    let refused = run().await.error.unwrap().message;
+    assert!(refused.contains("it failed 3 times in a row"), "{refused}");
+    assert_eq!(world.count("local.it"), 3);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert_eq!(run().await.status, Status::Completed);
+    assert!(engine.load().open.is_empty());
+}
+
+#[tokio::test]
+async fn a_result_stands_for_the_same_call_of_a_later_run_and_is_recorded_like_any_other() {
+    let agent = "[tools]\nallow = [\"*\"]\nsettings = { \"local.it\" = { effect = \"read\", cache = \"1h\" } }\n\
+                 [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { note = \"{{request.text}}\" }\n\
+                 [[steps]]\nrespond = \"{{steps.it.note}}\"\n";
+    let world = World::new(agent).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let engine = world.engine().await;
+    let mut runs = Vec::new();
+    for (text, tenant) in [("one", "acme"), ("one", "acme"), ("two", "acme"), ("one", "other")] {
+        let request = AgentRequest { tenant: tenant.to_owned(), ..AgentRequest::text(text) };
+        let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+        let report = handle.finish().await.unwrap();
+        assert_eq!(answer(&report), text);
+        runs.push(report.run);
+    }
+    assert_eq!(world.count("local.it"), 3);
+    let journal = inspected(&world, runs[1]).await.records;
+    assert!(journal.iter().any(|record| matches!(record.body, Body::Resolved { attempts: 0, .. })));
+    for run in runs {
+        assert!(engine.replay(run).await.unwrap().identical);
+    }
+}
+
+/// A clock that a test moves.
+#[derive(Clone)]
+struct Watch(Arc<AtomicU64>);
+
+impl Clock for Watch {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+const APPROVED: &str = "[tools]\nallow = [\"*\"]\n[limits]\nanswer_timeout = \"1h\"\n\
+    [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 1 }\napprove = true\non_failure = \"report\"\n\
+    [[steps]]\nrespond = \"{{steps.it}}\"\n";
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_in_time_is_answered_with_a_no() {
+    let world = World::new(APPROVED).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let hour = 3_600_000;
+    let watch = Watch(Arc::new(AtomicU64::new(1_000 * hour)));
+    let open = async || world.builder().clock(watch.clone()).open(world.path()).await.unwrap();
+    let request = AgentRequest::text("go");
+    let handle = open().await.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    let report = handle.finish().await.unwrap();
+    let RunEnd::Suspended { wake_at, .. } = report.end else { panic!("{report:?}") };
+    assert_eq!(wake_at, Some(Timestamp::from_millis(1_001 * hour)));
+    // Too early: it still waits. A clock that went back does not matter either.
+    for time in [1_001 * hour - 1, 999 * hour] {
+        watch.0.store(time, Ordering::SeqCst);
+        let report = open().await.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
+        assert_eq!(waits(&report).len(), 1);
+    }
+    watch.0.store(1_001 * hour, Ordering::SeqCst);
+    let report = open().await.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&report), r#"{"error":{"code":"denied","message":"nobody answered within 3600 s"}}"#);
+    assert_eq!(world.count("local.it"), 0);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn an_answer_in_time_counts() {
+    let world = World::new(APPROVED).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let run = world.run("go").await.run;
+    let report = world.resume(run, Some(Settlement::Approve { edited: None, reason: None })).await;
+    assert_eq!(answer(&report), r#"{"n":1}"#);
+}
+
+fn given_up(class: EffectClass, behaviour: Behaviour) -> World {
+    let agent = "[tools]\nallow = [\"*\"]\n[[steps]]\n\
+                 parallel = [\n  { id = \"it\", tool = \"local.it\", with = { n = 1 }, on_failure = \"report\" },\n\
+                 { id = \"other\", tool = \"local.other\", with = { n = 2 } },\n]\n\
+                 [[steps]]\nrespond = \"{{steps.it}} and {{steps.other.n}}\"\n";
+    World::new(agent).tool("local.it", class, behaviour).tool(
+        "local.other",
+        EffectClass::Read,
+        Behaviour::Slow(400),
+    )
+}
+
+/// Starts a run, and gives its first operation up from another engine on the same store as soon as it is called.
+async fn give_up_from_elsewhere(world: &World) -> dalsegno_runtime::RunReport {
+    let engine = world.engine().await;
+    let mut handle =
+        engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await.unwrap();
+    let operation = loop {
+        match handle.next_event().await.unwrap() {
+            RunEvent::Recorded { record, .. } if matches!(record.body, Body::Requested { .. }) => {
+                break record.operation.unwrap();
+            }
+            _ => {}
+        }
+    };
+    while world.count("local.it") == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (by, reason) = (Some("eve".to_owned()), Some("not needed any more".to_owned()));
+    let other = world.engine().await;
+    let told = other.give_up(handle.run(), vec![operation], by, reason).await.unwrap();
+    assert!(told.is_none());
+    handle.finish().await.unwrap()
+}
+
+#[tokio::test]
+async fn one_operation_of_a_step_can_be_given_up_from_another_process() {
+    let world = given_up(EffectClass::Read, Behaviour::Hang);
+    let report = give_up_from_elsewhere(&world).await;
+    assert_eq!(
+        answer(&report),
+        r#"{"error":{"code":"cancelled","message":"it was given up: not needed any more"}} and 2"#
+    );
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn an_effect_that_has_started_and_may_not_be_repeated_finishes_and_is_kept() {
+    let world = given_up(EffectClass::Unsafe, Behaviour::Slow(600));
+    let report = give_up_from_elsewhere(&world).await;
+    assert_eq!(answer(&report), r#"{"n":1} and 2"#);
+}
+
+#[tokio::test]
+async fn a_question_can_be_given_up_and_what_may_have_taken_place_cannot() {
+    let world = World::new(APPROVED).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let report = world.run("go").await;
+    let operation = waits(&report)[0].operation;
+    let engine = world.engine().await;
+    let handle = engine.give_up(report.run, vec![operation], None, None).await.unwrap().unwrap();
+    let report = handle.finish().await.unwrap();
+    assert_eq!(answer(&report), r#"{"error":{"code":"denied","message":"it was given up"}}"#);
+    let error = engine.give_up(report.run, vec![operation], None, None).await.unwrap_err();
+    assert!(matches!(error, EngineError::Ended { .. }), "{error}");
+
+    let doubt = World::new(&APPROVED.replace("approve = true\n", "")).tool(
+        "local.it",
+        EffectClass::Unsafe,
+        Behaviour::Lost(Received::Possibly),
+    );
+    let report = doubt.run("go").await;
+    let operation = waits(&report)[0].operation;
+    let error = doubt.engine().await.give_up(report.run, vec![operation], None, None).await.unwrap_err();
+    assert!(error.to_string().contains("may have taken place"), "{error}");
+}

@@ -1,0 +1,151 @@
+//! Forks, comparisons, replays under another configuration, and runs that travel.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use dalsegno_core::{EffectClass, OperationId, RunId};
+use dalsegno_runtime::{Engine, ForkOptions, RunReport, Settlement};
+use serde_json::json;
+
+use support::{Behaviour, World, answer, waits};
+
+const TWO: &str = r#"
+[tools]
+allow = ["*"]
+[[steps]]
+id = "first"
+tool = "local.read"
+with = { n = 1 }
+[[steps]]
+when = "steps.first.n < 5"
+id = "second"
+tool = "local.write"
+with = { n = "{{steps.first.n}}" }
+[[steps]]
+respond = "first {{steps.first.n}}, second {{steps.second}}"
+"#;
+
+fn two() -> World {
+    World::new(TWO).tool("local.read", EffectClass::Read, Behaviour::Echo).tool(
+        "local.write",
+        EffectClass::Unsafe,
+        Behaviour::Echo,
+    )
+}
+
+async fn operations(engine: &Engine, run: RunId) -> Vec<(u64, OperationId)> {
+    let inspection = engine.inspect(run, None).await.unwrap();
+    let steps = inspection.steps.iter();
+    steps.flat_map(|step| step.operations.iter().map(|one| (step.step, one.operation))).collect()
+}
+
+async fn fork(world: &World, run: RunId, options: ForkOptions) -> RunReport {
+    world.engine().await.fork(run, options).await.unwrap().finish().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_replaced_outcome_leads_to_another_end_under_new_ids() {
+    let world = two();
+    let original = world.run("go").await;
+    assert_eq!(answer(&original), r#"first 1, second {"n":1}"#);
+    let engine = world.engine().await;
+    let before = operations(&engine, original.run).await;
+    let set = vec![(before[0].1, json!({ "n": 2 }))];
+    let forked = fork(&world, original.run, ForkOptions { set, ..ForkOptions::default() }).await;
+    // An unsafe effect asks first in a fork.
+    assert_eq!(waits(&forked)[0].tool.as_ref().unwrap().as_str(), "local.write");
+    assert_eq!(world.count("local.write"), 1);
+    let forked = world.resume(forked.run, Some(Settlement::Approve { edited: None, reason: None })).await;
+    assert_eq!(answer(&forked), r#"first 2, second {"n":2}"#);
+    assert_eq!((world.count("local.read"), world.count("local.write")), (1, 2), "the prefix is shared");
+    let after = operations(&engine, forked.run).await;
+    assert!(after.iter().all(|one| !before.contains(one)), "{before:?} {after:?}");
+    assert!(engine.replay(forked.run).await.unwrap().identical);
+
+    let diff = engine.diff(original.run, forked.run).await.unwrap();
+    let first = diff.first.as_ref().unwrap();
+    assert_eq!((first.step, first.kind), (1, "outcome"), "{diff:?}");
+    assert!(diff.state.iter().any(|change| change.path == "/steps/first/n"), "{diff:?}");
+    assert!(diff.arguments.as_ref().unwrap().changes.iter().any(|change| change.path == "/n"), "{diff:?}");
+}
+
+#[tokio::test]
+async fn a_replaced_outcome_may_change_the_course() {
+    let world = two();
+    let original = world.run("go").await;
+    let engine = world.engine().await;
+    let first = operations(&engine, original.run).await[0].1;
+    let set = vec![(first, json!({ "n": 7 }))];
+    let forked = fork(&world, original.run, ForkOptions { set, ..ForkOptions::default() }).await;
+    assert_eq!(answer(&forked), "first 7, second ");
+    assert!(engine.replay(forked.run).await.unwrap().identical);
+    // A fork of the fork shares the prefix of the first run.
+    let again =
+        fork(&world, forked.run, ForkOptions { at: Some(1), live_effects: true, ..ForkOptions::default() })
+            .await;
+    assert_eq!(answer(&again), r#"first 1, second {"n":1}"#);
+    assert!(engine.replay(again.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn a_fork_that_cannot_be_is_refused_in_words() {
+    let world = two();
+    let run = world.run("go").await.run;
+    let engine = world.engine().await;
+    let first = operations(&engine, run).await[0].1;
+    let wrong = [
+        ForkOptions::default(),
+        ForkOptions { at: Some(9), ..ForkOptions::default() },
+        ForkOptions { at: Some(1), set: vec![(first, json!(1))], ..ForkOptions::default() },
+        ForkOptions { set: vec![(OperationId::from_bytes([7; 16]), json!(1))], ..ForkOptions::default() },
+        ForkOptions { at: Some(1), model: Some("x".to_owned()), ..ForkOptions::default() },
+    ];
+    for options in wrong {
+        let error = engine.fork(run, options).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be forked"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn another_configuration_shows_changed_requests_apart_from_a_changed_course() {
+    let world = two();
+    let run = world.run("go").await.run;
+    let engine = world.engine().await;
+    let under = async |file: String| {
+        let changed = World::new(&file).tool("local.read", EffectClass::Read, Behaviour::Echo).tool(
+            "local.write",
+            EffectClass::Unsafe,
+            Behaviour::Echo,
+        );
+        let config = changed.engine().await.agent_config(&"a".parse().unwrap()).await.unwrap();
+        engine.replay_with(run, config).await.unwrap()
+    };
+    let same = under(TWO.to_owned()).await;
+    assert!(same.identical, "{same:?}");
+    let neither = under(format!("[limits]\nmax_steps = 9\n{TWO}")).await;
+    assert!(neither.identical, "{neither:?}");
+    let reworded = under(TWO.replace("with = { n = 1 }", "with = { n = 1, note = \"please\" }")).await;
+    assert!(!reworded.identical && reworded.divergence.is_none(), "{reworded:?}");
+    assert_eq!(reworded.changed_requests[0].changes[0].path, "/note");
+    let course = under(TWO.replace("< 5", "< 1")).await;
+    assert_eq!(course.divergence.as_ref().unwrap().step, 2, "{course:?}");
+    assert!(course.changed_requests.is_empty());
+}
+
+#[tokio::test]
+async fn a_run_travels_with_all_that_a_replay_reads() {
+    let world = two();
+    let original = world.run("go").await.run;
+    let engine = world.engine().await;
+    let first = operations(&engine, original).await[0].1;
+    let set = vec![(first, json!({ "n": 7 }))];
+    let forked = fork(&world, original, ForkOptions { set, ..ForkOptions::default() }).await.run;
+    let bytes = engine.export(forked).await.unwrap().encode();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("dalsegno.toml"), "").unwrap();
+    let other = Engine::journal(elsewhere.path()).await.unwrap();
+    let archive = dalsegno_store::Archive::decode(&bytes).unwrap();
+    assert_eq!(other.import(archive.clone()).await.unwrap().added.len(), 2);
+    assert!(other.replay(forked).await.unwrap().identical);
+    assert_eq!(other.import(archive).await.unwrap().known.len(), 2);
+}

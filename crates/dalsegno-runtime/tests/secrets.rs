@@ -1,0 +1,198 @@
+//! Secrets from the store: read when they are needed, missed without harm, and in no journal.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use dalsegno_core::{AgentRequest, Gate, Status};
+use dalsegno_runtime::{Engine, RunEnd, RunReport, Secret, Settlement, StartOptions, WorkerOptions};
+use dalsegno_secrets::{Put, Rotation};
+use dalsegno_store::{RunFilter, Waiting};
+use serde_json::json;
+
+use support::{World, answer, waits};
+
+/// A model behind HTTP that answers with the key that it was asked with, which no provider should.
+struct Provider {
+    address: String,
+    keys: Arc<Mutex<Vec<String>>>,
+}
+
+impl Provider {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/v1", listener.local_addr().unwrap());
+        let keys = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&keys);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                reply(stream.unwrap(), &log);
+            }
+        });
+        Self { address, keys }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.keys.lock().unwrap().clone()
+    }
+
+    /// A workspace whose agent asks it, with a key from the store.
+    fn world(&self) -> World {
+        World::new("prompt = \"{{request.text}}\"\n[model]\nuse = \"default\"\n").settings(&format!(
+            "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\n\
+             api_key = {{ store = \"model.key\" }}\n",
+            self.address
+        ))
+    }
+}
+
+fn reply(mut stream: TcpStream, keys: &Mutex<Vec<String>>) {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    let (head, length) = loop {
+        let read = stream.read(&mut buffer).unwrap();
+        if read == 0 {
+            return;
+        }
+        bytes.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some(end) = text.find("\r\n\r\n") else { continue };
+        let head = text[..end].to_owned();
+        let length =
+            head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        break (head, end + 4 + length.unwrap_or(0));
+    };
+    while bytes.len() < length {
+        let read = stream.read(&mut buffer).unwrap();
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+    let bearer = |line: &str| line.split_once("Bearer ").map(|(_, key)| key.to_owned());
+    let key = head.lines().find_map(bearer).unwrap_or_default();
+    keys.lock().unwrap().push(key);
+    let all = keys.lock().unwrap().join(" and ");
+    let event = json!({
+        "id": "r", "object": "chat.completion.chunk", "created": 0, "model": "m",
+        "choices": [{ "index": 0, "delta": { "role": "assistant", "content": format!("you sent {all}") }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7 },
+    });
+    let body = format!("data: {event}\n\ndata: [DONE]\n\n");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+}
+
+async fn put(engine: &Engine, value: &str) {
+    let source = engine.secret_source();
+    let store = source.make().await.unwrap();
+    store.put(source.tenant(), &"model.key".parse().unwrap(), Put::new(Secret::new(value), 1)).await.unwrap();
+}
+
+async fn work(engine: &Engine) -> u64 {
+    let options = WorkerOptions { until_idle: true, ..WorkerOptions::default() };
+    engine.work(&options, std::future::pending(), |_| {}).await.unwrap().taken
+}
+
+fn assert_missing(report: &RunReport) {
+    let [waiting] = waits(report) else { panic!("{report:?}") };
+    assert_eq!(waiting.gate, Gate::Secret { name: "model.key".into() });
+    assert!(waiting.question.contains("the secret `model.key` is missing"), "{waiting:?}");
+}
+
+#[tokio::test]
+async fn a_run_waits_for_a_secret_that_is_missing_and_a_worker_goes_on_when_it_is_there() {
+    let provider = Provider::start();
+    let world = provider.world();
+    let report = world.run("hello").await;
+    assert_missing(&report);
+    assert_eq!(provider.keys(), [] as [&str; 0], "nothing is sent without the key");
+    let engine = world.engine().await;
+    let filter = RunFilter { waiting: Some(Waiting::Secret), ..RunFilter::default() };
+    assert_eq!(engine.runs(&filter).await.unwrap().len(), 1);
+    assert_eq!(work(&engine).await, 0);
+
+    // Somebody looks too early: the run waits on, and nothing is written twice.
+    let before = engine.inspect(report.run, None).await.unwrap().records.len();
+    engine.tell_to_look(report.run).await.unwrap();
+    assert_eq!(work(&engine).await, 1);
+    assert_eq!(engine.inspect(report.run, None).await.unwrap().records.len(), before);
+
+    put(&engine, "first-k3y").await;
+    engine.tell_to_look(report.run).await.unwrap();
+    assert_eq!(work(&engine).await, 1);
+    let inspection = engine.inspect(report.run, None).await.unwrap();
+    assert_eq!(inspection.response.unwrap().answer.as_deref(), Some("you sent [secret]"));
+    assert_eq!(provider.keys(), ["first-k3y"]);
+    assert!(engine.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn a_key_that_changes_is_the_new_one_at_once_and_both_are_scrubbed() {
+    let provider = Provider::start();
+    let world = provider.world();
+    let engine = world.engine().await;
+    put(&engine, "first-k3y").await;
+    let run = async || {
+        let agent = "a".parse().unwrap();
+        let start = engine.start(&agent, AgentRequest::text("hi"), StartOptions::default());
+        start.await.unwrap().finish().await.unwrap()
+    };
+    assert_eq!(answer(&run().await), "you sent [secret]");
+    // Another process changes it.
+    put(&world.engine().await, "second-k3y\n").await;
+    assert_eq!(answer(&run().await), "you sent [secret] and [secret]");
+    assert_eq!(provider.keys(), ["first-k3y", "second-k3y"]);
+    // No byte of it stands in the journal.
+    for file in std::fs::read_dir(world.path().join(".dalsegno")).unwrap() {
+        let path = file.unwrap().path();
+        let is_journal = path.file_name().unwrap().to_string_lossy().starts_with("dalsegno.db");
+        let bytes = if is_journal { std::fs::read(&path).unwrap() } else { Vec::new() };
+        let contains = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(!contains("first-k3y") && !contains("second-k3y"), "{path:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_person_may_deny_what_waits_for_a_secret_and_an_approval_looks_again() {
+    let provider = Provider::start();
+    let world = provider.world();
+    let report = world.run("hello").await;
+    assert_missing(&report);
+    // Approved, and still not there: it waits again.
+    let report = world.resume(report.run, Some(Settlement::Approve { edited: None, reason: None })).await;
+    assert_missing(&report);
+    let report = world.resume(report.run, Some(Settlement::Deny { reason: Some("no money".into()) })).await;
+    let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
+    assert_eq!(response.status, Status::Failed, "{response:?}");
+    assert!(format!("{response:?}").contains("no money"), "{response:?}");
+    assert_eq!(provider.keys(), [] as [&str; 0]);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn a_key_that_rotates_opens_the_store_even_if_the_process_dies_between_its_steps() {
+    let provider = Provider::start();
+    let world = provider.world();
+    let engine = world.engine().await;
+    put(&engine, "first-k3y").await;
+    let key = world.path().join(".dalsegno/secrets.key");
+    let before = std::fs::read_to_string(&key).unwrap();
+    engine.secret_source().rotate_key(None, Rotation::Everything).await.unwrap();
+    let after = std::fs::read_to_string(&key).unwrap();
+    assert_ne!(before, after);
+    drop(engine);
+    assert_eq!(answer(&world.run("hi").await), "you sent [secret]");
+    // The rotation was killed before the new key was in its place.
+    let next = world.path().join(".dalsegno/secrets.key.next");
+    std::fs::rename(&key, &next).unwrap();
+    std::fs::write(&key, &before).unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(answer(&world.run("hi").await).starts_with("you sent [secret]"));
+    assert_eq!(std::fs::read_to_string(&key).unwrap(), after);
+    assert!(!next.exists());
+}

@@ -1,0 +1,144 @@
+//! Agents whose tools come from a child process: a server in a few lines of shell.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_core::{AgentRequest, EffectClass, OperationId, Request, RunId};
+use dalsegno_runtime::{Observer, OfferedBy, StartOptions, ToolCallOptions, Watch, Watched};
+use dalsegno_store::NewRecord;
+use serde_json::json;
+
+use support::{World, answer, waits};
+
+/// A server of the old era that uses nothing but what the shell has built in.
+const PRINTER: &str = r#"
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}\n' "$id" "$1"; }
+while IFS= read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+  *'"method":"server/discover"'*)
+    printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id" ;;
+  *'"method":"initialize"'*)
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"printer","version":"1"}}}\n' "$id" ;;
+  *'"method":"tools/list"'*)
+    schema='"inputSchema":{"type":"object"}'
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"look",%s,"annotations":{"readOnlyHint":true}},{"name":"print",%s},{"name":"token",%s},{"name":"trace",%s}]}}\n' "$id" "$schema" "$schema" "$schema" "$schema" ;;
+  *'"name":"look"'*) say "seen $REGION by $$" ;;
+  *'"name":"token"'*) say "it is $TOKEN" ;;
+  *'"name":"trace"'*) case $line in
+    *'"traceparent":"'*) of=${line#*\"traceparent\":\"}; say "${of%%\"*}" ;;
+    *) say none ;;
+    esac ;;
+  *'"name":"print"'*) echo 'out of paper' >&2; exit 4 ;;
+  esac
+done
+"#;
+
+const SETTINGS: &str = r#"
+[servers.printer]
+command = ["/bin/sh", "printer.sh"]
+env = { REGION = "eu", TOKEN = { file = "token" } }
+"#;
+
+fn world(tool: &str, settings: &str) -> World {
+    let agent = format!(
+        "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"it\"\ntool = \"{tool}\"\n[[steps]]\nrespond = \"{{{{steps.it}}}}\"\n"
+    );
+    let world = World::new(&agent).settings(settings);
+    std::fs::write(world.path().join("printer.sh"), PRINTER).unwrap();
+    std::fs::write(world.path().join("token"), "tell-nobody-4711\n").unwrap();
+    world
+}
+
+#[tokio::test]
+async fn an_agent_calls_a_tool_of_a_child_process_and_its_run_replays_without_it() {
+    let world = world("printer.look", SETTINGS);
+    let report = world.run("go").await;
+    assert!(answer(&report).starts_with("seen eu by "), "{}", answer(&report));
+    std::fs::remove_file(world.path().join("printer.sh")).unwrap();
+    let replay = world.engine().await.replay(report.run).await.unwrap();
+    assert!(replay.identical, "{replay:?}");
+}
+
+/// Traces every operation, with the run as its trace.
+struct Tracing;
+
+impl Observer for Tracing {
+    fn watch(&self, _run: &Watched) -> Box<dyn Watch> {
+        Box::new(Self)
+    }
+
+    fn traceparent(&self, root: RunId, run: RunId, operation: OperationId) -> Option<String> {
+        assert_ne!(operation.as_bytes(), &[0; 16]);
+        (root == run).then(|| format!("00-{run}-01"))
+    }
+}
+
+impl Watch for Tracing {
+    fn recorded(&mut self, _seq: u64, _record: &NewRecord, _request: Option<&Request>) {}
+}
+
+#[tokio::test]
+async fn a_call_carries_the_trace_that_it_belongs_to_where_somebody_traces() {
+    let world = world("printer.trace", SETTINGS);
+    assert_eq!(answer(&world.run("go").await), "none");
+    let engine = world.builder().observer(Arc::new(Tracing)).open(world.path()).await.unwrap();
+    let started =
+        engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await;
+    let report = started.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&report), format!("00-{}-01", report.run));
+}
+
+#[tokio::test]
+async fn a_secret_that_a_child_process_gives_away_is_scrubbed() {
+    let report = world("printer.token", SETTINGS).run("go").await;
+    let said = answer(&report);
+    assert!(said.starts_with("it is ") && !said.contains("4711"), "{said}");
+}
+
+#[tokio::test]
+async fn a_child_process_that_exits_in_the_middle_of_an_unsafe_call_leaves_a_doubt_for_a_person() {
+    let report = world("printer.print", SETTINGS).run("go").await;
+    let [waiting] = waits(&report) else { panic!("{report:?}") };
+    assert!(waiting.question.contains("printer.print"), "{}", waiting.question);
+}
+
+#[tokio::test]
+async fn the_tools_of_a_child_process_are_listed_pinned_and_called_like_all_others() {
+    let settings = format!("{SETTINGS}tools = [\"look\", \"print\"]\ntrust_annotations = true\n");
+    let world = world("printer.look", &settings);
+    let engine = world.engine().await;
+    let listing = engine.tools().await;
+    assert!(listing.unreachable.is_empty(), "{:?}", listing.unreachable);
+    let printer: Vec<(&str, EffectClass)> = listing
+        .tools
+        .iter()
+        .filter(|tool| matches!(&tool.offered_by, OfferedBy::Server(server) if server == "printer"))
+        .map(|tool| (tool.name.as_str(), tool.class))
+        .collect();
+    assert_eq!(printer, [("printer.look", EffectClass::Read), ("printer.print", EffectClass::Unsafe)]);
+
+    let (lock, unreachable) = engine.pin(&dalsegno_workspace::Lock::default()).await;
+    assert!(unreachable.is_empty(), "{unreachable:?}");
+    assert_eq!(lock.servers["printer"].tools.len(), 2);
+
+    let options = ToolCallOptions { timeout: Duration::from_secs(20), ..ToolCallOptions::default() };
+    let name = "printer.look".parse().unwrap();
+    let first = engine.call_tool(&name, json!({}), &options).await.unwrap();
+    let second = engine.call_tool(&name, json!({}), &options).await.unwrap();
+    assert_eq!(first.text, second.text, "the process stays for the next call");
+}
+
+#[tokio::test]
+async fn a_server_that_offers_something_else_than_when_the_run_began_has_another_digest() {
+    let world = world("printer.look", SETTINGS);
+    let engine = world.engine().await;
+    let before = engine.pin(&dalsegno_workspace::Lock::default()).await.0;
+    std::fs::write(world.path().join("printer.sh"), PRINTER.replace("\"print\"", "\"plot\"")).unwrap();
+    let after = world.engine().await.pin(&dalsegno_workspace::Lock::default()).await.0;
+    assert_ne!(before.servers["printer"].digest(), after.servers["printer"].digest());
+}

@@ -1,0 +1,132 @@
+//! What can go wrong: while a module is loaded, and while a tool is called.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use dalsegno_protocol::{CallErrorKind, Received};
+
+use crate::config::ModuleDigest;
+use crate::denial::Denial;
+
+/// Why a module could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The engine could not be built.
+    #[error("cannot build the WebAssembly engine: {reason}")]
+    Engine {
+        /// What the engine said.
+        reason: String,
+    },
+    /// There is no such file.
+    #[error("there is no module at `{}`: build it, or correct the path", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The file is there and cannot be read.
+    #[error("cannot read the module `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is larger than any sensible module.
+    #[error("the module `{}` has {bytes} bytes, expected at most {limit}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The file is not WebAssembly.
+    #[error("`{}` is not a WebAssembly module: it begins with {found}, expected the bytes 00 61 73 6d", path.display())]
+    NotWasm {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes, in words.
+        found: String,
+    },
+    /// The file is not the one that was pinned.
+    #[error("`{}` has the digest `{found}`, expected `{expected}`: it was changed since it was pinned", path.display())]
+    DigestMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The pinned digest.
+        expected: ModuleDigest,
+        /// The digest of the file.
+        found: ModuleDigest,
+    },
+    /// The file is damaged, or uses a feature that the engine does not have.
+    #[error("cannot compile `{}`: {reason}", path.display())]
+    Compile {
+        /// The file.
+        path: PathBuf,
+        /// What the compiler said.
+        reason: String,
+    },
+    /// The module is not a command, or needs an import that this host does not offer.
+    #[error("`{}` cannot run here: {reason}; expected a `wasi:cli/command` component or a WASI 0.1 command", path.display())]
+    Link {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// The folder for compiled modules cannot be trusted or used.
+    #[error("cannot keep compiled modules in `{}`: {reason}", path.display())]
+    Cache {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A grant contradicts itself or another one.
+    #[error("the permissions of the server `{server}` make no sense: {reason}")]
+    Permission {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A granted folder cannot be opened.
+    #[error("cannot grant the folder `{}` to the server as `{guest}`: {source}", host.display())]
+    Preopen {
+        /// The folder on the host.
+        host: PathBuf,
+        /// The name it would have had.
+        guest: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Why a call was not answered with a result.
+#[derive(Clone, Debug)]
+pub struct CallError {
+    /// What happened.
+    pub kind: CallErrorKind,
+    /// Whether the server may have acted on the request.
+    pub received: Received,
+    /// The server, as its configuration names it.
+    pub server: String,
+    /// What happened, in words.
+    pub message: String,
+    /// What the server wrote last to its standard error, at most 4 KiB, without control characters.
+    pub stderr: String,
+    /// What the server was refused meanwhile, the latest 32. Other calls that the same instance worked on at the same
+    /// time may have caused some of it.
+    pub denials: Vec<Denial>,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "tool server `{}`: {}", self.server, self.message)
+    }
+}
+
+impl std::error::Error for CallError {}

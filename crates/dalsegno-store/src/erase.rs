@@ -1,0 +1,87 @@
+//! Erasure: the content of a run goes, and the proof that it was there stays.
+
+use dalsegno_core::{OperationId, RunId};
+
+use crate::error::{ReadError, StorageError};
+use crate::record::RecordKind;
+use crate::run::RunStatus;
+
+/// What an erasure did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Erased {
+    /// The records whose content is gone now. Those that had lost it before are not counted.
+    pub records: u64,
+    /// The files, and the long texts that are kept like files, that are gone.
+    pub files: u64,
+    /// The same, of those that stay because other records use them too.
+    pub shared_files: u64,
+}
+
+/// An erasure that was not done, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EraseError {
+    /// There is no such run.
+    #[error("no run {run} in the journal")]
+    UnknownRun {
+        /// The run.
+        run: RunId,
+    },
+    /// The run goes on and needs its content.
+    #[error("run {run} has not ended ({status}): cancel it first")]
+    NotEnded {
+        /// The run.
+        run: RunId,
+        /// Where it stands.
+        status: RunStatus,
+    },
+    /// The run has no record of this operation.
+    #[error("run {run} has no operation {operation}")]
+    UnknownOperation {
+        /// The run.
+        run: RunId,
+        /// The operation.
+        operation: OperationId,
+    },
+    /// Nothing can read the content any more, but its bytes may still be in the log beside the file, because somebody
+    /// reads an older state of the journal.
+    #[error(
+        "the content of run {run} is erased, but a reader of an older state keeps its bytes in the log of the journal: \
+         stop what reads the journal and erase again"
+    )]
+    Busy {
+        /// The run.
+        run: RunId,
+    },
+    /// The run's entry is damaged.
+    #[error(transparent)]
+    Unreadable(ReadError),
+    /// The storage failed. Unless the content can be read still, erase again to be sure that its bytes are gone.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Says whether records of this kind hold what people or tools said. Of the others the journal keeps all.
+pub(crate) const fn has_content(kind: RecordKind) -> bool {
+    match kind {
+        RecordKind::Started
+        | RecordKind::Answered
+        | RecordKind::Resolved
+        | RecordKind::Late
+        | RecordKind::Signalled
+        | RecordKind::Forked
+        | RecordKind::Suspended
+        | RecordKind::Completed
+        | RecordKind::Failed
+        | RecordKind::Cancelled
+        | RecordKind::HandedOff => true,
+        // A guest may ask for an address that holds what it was given.
+        RecordKind::Denied => true,
+        // An id is the server's word, and may hold anything.
+        RecordKind::Tasked => true,
+        // A gate's reason is what a tool's failure said.
+        RecordKind::Waiting => true,
+        RecordKind::Requested | RecordKind::Attempted | RecordKind::Rebound => false,
+    }
+}

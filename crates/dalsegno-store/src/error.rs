@@ -1,0 +1,594 @@
+//! What can go wrong: one enum for each family of operations.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dalsegno_core::{Digest, RunId};
+
+use crate::blob::MAX_BLOB;
+use crate::chain::MAX_BODY;
+use crate::codec::{DecodeError, EncodeError};
+use crate::owner::OwnerId;
+
+/// A store that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The path is a folder.
+    #[error("`{}` is a folder, not a journal: name a file, such as `journal.db` in that folder", path.display())]
+    Folder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is something else than a SQLite database.
+    #[error(
+        "`{}` is not a journal: it is no SQLite database, or its beginning is damaged; restore it from a backup, or \
+         move it away to begin a new journal", path.display()
+    )]
+    NotADatabase {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is the SQLite database of another program.
+    #[error("`{}` is the database of another program, not a journal: name another file", path.display())]
+    NotAJournal {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file was written by a newer release.
+    #[error(
+        "the journal `{}` has version {found}, and this release reads up to {supported}: use the newer release that \
+         wrote it", path.display()
+    )]
+    NewerVersion {
+        /// The path.
+        path: PathBuf,
+        /// The file's version.
+        found: i64,
+        /// The newest version that this release knows.
+        supported: i64,
+    },
+    /// The file cannot be written.
+    #[error("the journal `{}` is read-only: give this user the right to write it and its folder", path.display())]
+    ReadOnly {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file cannot be opened or created.
+    #[error(
+        "cannot open the journal `{}`: check that its folder exists and that this user may read and write it",
+        path.display()
+    )]
+    Inaccessible {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: StorageError,
+    },
+    /// The thread that writes could not be started.
+    #[error("cannot start the thread that writes the journal `{}`", path.display())]
+    Thread {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+/// An owner that cannot be claimed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make and lock an owner file in `{}`: check that it is a folder that may be written, on a local disk", dir.display())]
+pub struct OwnerError {
+    /// The folder.
+    pub(crate) dir: PathBuf,
+    /// The cause.
+    pub(crate) source: io::Error,
+}
+
+/// A run that cannot be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The tenant used the key for something else.
+    #[error("the key `{key}` belongs to run {run}, which has another agent or input: use a new key")]
+    KeyConflict {
+        /// The key.
+        key: String,
+        /// The run that has it.
+        run: RunId,
+    },
+    /// The id belongs to a run with another agent or input.
+    #[error("the run {run} exists, with another agent or input: use a new id")]
+    RunConflict {
+        /// The run.
+        run: RunId,
+    },
+    /// The records do not begin with `started`, or it disagrees with the run.
+    #[error(
+        "the first record of run {run} must be `started`, with the run's agent, tenant, configuration and key"
+    )]
+    NotStarted {
+        /// The run.
+        run: RunId,
+    },
+    /// Another root run of the session goes on.
+    #[error(
+        "run {run} of the session `{session}` has not ended: resume it or cancel it first, or use another session"
+    )]
+    SessionBusy {
+        /// The session.
+        session: String,
+        /// The run that goes on.
+        run: RunId,
+    },
+    /// The handover does not fit: the last record is not `handed_off` to the successor, or the successor does not
+    /// begin where the run ends.
+    #[error(
+        "run {run} cannot hand over to run {successor}: the {field} does not fit; a successor has its predecessor's \
+         tenant, session and parent, and is named in its last record"
+    )]
+    NotSuccessor {
+        /// The run that ends.
+        run: RunId,
+        /// The run that is to go on.
+        successor: RunId,
+        /// What does not fit.
+        field: &'static str,
+    },
+    /// The run that hands over could not be written to.
+    #[error(transparent)]
+    Append(AppendError),
+    /// The entry of the run that hands over is damaged.
+    #[error(transparent)]
+    Predecessor(ReadError),
+    /// A file is not what its digest says, or too long.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// A record cannot be stored.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl From<AppendError> for CreateError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Record(error) => Self::Record(error),
+            AppendError::Storage(error) => Self::Storage(error),
+            error @ (AppendError::Fenced { .. }
+            | AppendError::SeqMismatch { .. }
+            | AppendError::UnknownRun { .. }
+            | AppendError::UnknownMessage { .. }) => Self::Append(error),
+        }
+    }
+}
+
+/// A file that is not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlobError {
+    /// The bytes have another digest.
+    #[error("the file {digest} has the digest {found}: state the digest of the bytes that are stored")]
+    Digest {
+        /// The digest that was stated.
+        digest: Digest,
+        /// The digest of the bytes.
+        found: Digest,
+    },
+    /// It is too long.
+    #[error("the file {digest} has {found} bytes, and at most {MAX_BLOB} are stored: send a smaller one")]
+    TooLong {
+        /// Its digest.
+        digest: Digest,
+        /// Its length in bytes.
+        found: usize,
+    },
+}
+
+/// A record that cannot be stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The body has no stored form.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The body is too long.
+    #[error(
+        "a record's body has {found} bytes, and at most {MAX_BODY} are stored: keep large results elsewhere"
+    )]
+    TooLong {
+        /// Its length in bytes.
+        found: usize,
+    },
+}
+
+/// An append, or a release, that was refused whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// Somebody else owns the run now. The lease is of no more use.
+    #[error(
+        "run {run} was taken over by another owner (epoch {current}, this lease has {epoch}): stop working on it"
+    )]
+    Fenced {
+        /// The run.
+        run: RunId,
+        /// The lease's epoch.
+        epoch: u64,
+        /// The run's epoch.
+        current: u64,
+    },
+    /// The run has another number of records, as after an append that was given up half-way.
+    #[error("run {run} has {found} records, and the append expected {expected}: acquire the run again")]
+    SeqMismatch {
+        /// The run.
+        run: RunId,
+        /// What the lease expected.
+        expected: u64,
+        /// What there is.
+        found: u64,
+    },
+    /// The run is gone from the store.
+    #[error("no run {run} in the journal")]
+    UnknownRun {
+        /// The run.
+        run: RunId,
+    },
+    /// A message that the append was to consume is not in the run's inbox.
+    #[error(
+        "message {number} is not in the inbox of run {run}: it was consumed already, so read the inbox again"
+    )]
+    UnknownMessage {
+        /// The run.
+        run: RunId,
+        /// The message's number.
+        number: u64,
+    },
+    /// A record cannot be stored.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The storage failed. The records were not acknowledged; if a flush failed they may still appear later, so the
+    /// run has to be acquired and read again.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// A run that cannot be acquired.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Somebody works on it.
+    #[error("run {run} is owned by {by}, which lives: wait until it is done, or stop it")]
+    Owned {
+        /// The run.
+        run: RunId,
+        /// Its owner.
+        by: OwnerId,
+    },
+    /// There is no such run.
+    #[error("no run {run} in the journal")]
+    UnknownRun {
+        /// The run.
+        run: RunId,
+    },
+    /// The run's entry or the records that prove it are damaged or of a newer release: nobody may go on from them.
+    #[error(transparent)]
+    Unreadable(ReadError),
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl From<ReadError> for AcquireError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::UnknownRun { run } => Self::UnknownRun { run },
+            ReadError::Storage(error) => Self::Storage(error),
+            error @ (ReadError::Damaged(_)
+            | ReadError::NewerVersion { .. }
+            | ReadError::Erased { .. }
+            | ReadError::UnknownConfig { .. }
+            | ReadError::DamagedConfig { .. }
+            | ReadError::DamagedBlob { .. }
+            | ReadError::DamagedMessage { .. }
+            | ReadError::NewerMessage { .. }) => Self::Unreadable(error),
+        }
+    }
+}
+
+/// A run, or what belongs to one, that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// There is no such run.
+    #[error("no run {run} in the journal")]
+    UnknownRun {
+        /// The run.
+        run: RunId,
+    },
+    /// A record, or the entry of the run, is not what was written.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// A record is intact and this release cannot read it.
+    #[error("record {seq} of run {run} was written by a newer release: use that release")]
+    NewerVersion {
+        /// The run.
+        run: RunId,
+        /// The record.
+        seq: u64,
+        /// Why it cannot be read.
+        source: DecodeError,
+    },
+    /// The content of a record was erased on purpose. The record itself and the chain are intact.
+    #[error("the content of record {seq} of run {run} was erased: only that it was there is known")]
+    Erased {
+        /// The run.
+        run: RunId,
+        /// The first such record that the read came to.
+        seq: u64,
+    },
+    /// There is no such configuration.
+    #[error("no configuration {digest} in the journal")]
+    UnknownConfig {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// The configuration is not what was written.
+    #[error("the configuration {digest} is damaged: restore the journal from a backup")]
+    DamagedConfig {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// The file is not what was written.
+    #[error("the file {digest} is damaged: restore the journal from a backup")]
+    DamagedBlob {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// A message in a run's inbox is not what was posted.
+    #[error("message {number} in the inbox of run {run} is damaged: restore the journal from a backup")]
+    DamagedMessage {
+        /// The run.
+        run: RunId,
+        /// The message's number.
+        number: u64,
+    },
+    /// A message is intact and this release cannot read it.
+    #[error("message {number} in the inbox of run {run} was posted by a newer release: use that release")]
+    NewerMessage {
+        /// The run.
+        run: RunId,
+        /// The message's number.
+        number: u64,
+        /// Why it cannot be read.
+        source: DecodeError,
+    },
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// A snapshot that cannot be saved. The run can go on without it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// Somebody else owns the run now.
+    #[error("run {run} was taken over by another owner (this lease has epoch {epoch}): stop working on it")]
+    Fenced {
+        /// The run.
+        run: RunId,
+        /// The lease's epoch.
+        epoch: u64,
+    },
+    /// The state includes more records than there are.
+    #[error("a snapshot of {found} records of run {run}, which has {records}")]
+    Ahead {
+        /// The run.
+        run: RunId,
+        /// The records that the state includes.
+        found: u64,
+        /// The records that there are.
+        records: u64,
+    },
+    /// The state has no stored form.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// A record, or the entry of a run, that is not what was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
+pub struct Damage {
+    /// The run.
+    pub run: RunId,
+    /// The record; for [`Flaw::Copy`] the one that the entry contradicts, for [`Flaw::Row`] 0.
+    pub seq: u64,
+    /// What is wrong.
+    pub what: Flaw,
+    /// The number of records from the beginning that verify: what can be saved. When only the entry is wrong, that is
+    /// all of them.
+    pub intact: u64,
+}
+
+impl Damage {
+    fn message(&self) -> String {
+        let Self { run, seq, what, intact } = self;
+        match what {
+            Flaw::Row | Flaw::Seal => format!("the entry of run {run} is damaged: {what}"),
+            Flaw::Copy { .. } => {
+                format!(
+                    "the entry of run {run} is damaged: {what} (record {seq}); all {intact} records are intact"
+                )
+            }
+            Flaw::Checksum
+            | Flaw::Link
+            | Flaw::Kind
+            | Flaw::Form
+            | Flaw::Missing
+            | Flaw::Unknown
+            | Flaw::Head
+            | Flaw::NotStarted => {
+                format!(
+                    "record {seq} of run {run} is damaged: {what}; the {intact} records before it are intact"
+                )
+            }
+        }
+    }
+}
+
+/// What is wrong with a damaged record or entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// The body does not have its checksum.
+    Checksum,
+    /// The record does not follow from the one before it.
+    Link,
+    /// The kind is not the body's.
+    Kind,
+    /// A field has the wrong form.
+    Form,
+    /// The record is missing.
+    Missing,
+    /// The run ended before it.
+    Unknown,
+    /// The run's last record is another one.
+    Head,
+    /// The first record is not the one with which every run begins.
+    NotStarted,
+    /// A field in the entry of the run has the wrong form.
+    Row,
+    /// The entry's own fields, which no record repeats, are not what was written: the digest of what the run was asked,
+    /// its owner, its epoch, the number of its messages.
+    Seal,
+    /// A field in the entry of the run is not what the records say.
+    Copy {
+        /// The field.
+        field: &'static str,
+    },
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Checksum => "its content does not have its checksum",
+            Self::Link => "it does not follow from the record before it",
+            Self::Kind => "its kind is not that of its content",
+            Self::Form => "one of its fields has the wrong form",
+            Self::Missing => "it is missing",
+            Self::Unknown => "the run ended before it",
+            Self::Head => "it is not the record that the run ended with",
+            Self::NotStarted => "it is not the `started` with which every run begins",
+            Self::Row => "one of its fields has the wrong form",
+            Self::Seal => "its fields do not have their checksum",
+            Self::Copy { field } => {
+                return write!(f, "its `{field}` is not what the records say");
+            }
+        };
+        f.write_str(text)
+    }
+}
+
+/// The storage below a journal failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{}", self.message())]
+pub struct StorageError {
+    kind: StorageKind,
+    path: Option<PathBuf>,
+    #[source]
+    cause: Option<Arc<rusqlite::Error>>,
+}
+
+/// The kinds of storage failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StorageKind {
+    /// No room on the disk.
+    Full,
+    /// The file may not be written.
+    ReadOnly,
+    /// Another process kept the file locked.
+    Busy,
+    /// The file itself is damaged.
+    Corrupt,
+    /// The disk failed.
+    Io,
+    /// The store was closed, or its writer stopped.
+    Closed,
+    /// This kind of store cannot do it.
+    Unsupported,
+    /// Something else.
+    Other,
+}
+
+impl StorageError {
+    pub(crate) fn new(path: Option<&str>, cause: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode as Code;
+        let kind = match cause.sqlite_error_code() {
+            Some(Code::DiskFull) => StorageKind::Full,
+            Some(Code::ReadOnly | Code::PermissionDenied) => StorageKind::ReadOnly,
+            Some(Code::DatabaseBusy | Code::DatabaseLocked) => StorageKind::Busy,
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => StorageKind::Corrupt,
+            Some(Code::SystemIoFailure | Code::CannotOpen) => StorageKind::Io,
+            _ => StorageKind::Other,
+        };
+        Self { kind, path: path.map(PathBuf::from), cause: Some(Arc::new(cause)) }
+    }
+
+    pub(crate) const fn closed() -> Self {
+        Self { kind: StorageKind::Closed, path: None, cause: None }
+    }
+
+    /// What a store answers that lacks an operation.
+    pub(crate) const fn unsupported() -> Self {
+        Self { kind: StorageKind::Unsupported, path: None, cause: None }
+    }
+
+    /// Says whether SQLite could not open a file.
+    pub(crate) fn is_unopenable(&self) -> bool {
+        let code = self.cause.as_ref().and_then(|cause| cause.sqlite_error_code());
+        code == Some(rusqlite::ErrorCode::CannotOpen)
+    }
+
+    /// The kind of failure.
+    pub const fn kind(&self) -> StorageKind {
+        self.kind
+    }
+
+    fn message(&self) -> String {
+        let place = self.path.as_ref().map(|path| format!(" `{}`", path.display())).unwrap_or_default();
+        match self.kind {
+            StorageKind::Full => {
+                format!("no room on the disk for the journal{place}: free some, then resume the run")
+            }
+            StorageKind::ReadOnly => {
+                format!(
+                    "the journal{place} is read-only: give this user the right to write it and its folder"
+                )
+            }
+            StorageKind::Busy => {
+                format!(
+                    "another process kept the journal{place} locked: look for one that is stuck, then try again"
+                )
+            }
+            StorageKind::Corrupt => {
+                format!("the file of the journal{place} is damaged: restore it from a backup")
+            }
+            StorageKind::Io => {
+                format!("the disk failed under the journal{place}: check the disk, then resume the run")
+            }
+            StorageKind::Closed => "the journal is closed: open it again".into(),
+            StorageKind::Unsupported => "this kind of store cannot do that: use the journal itself".into(),
+            StorageKind::Other => {
+                format!("the database of the journal{place} failed: examine the journal with `doctor`")
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Proof that a run is owned.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dalsegno_core::RunId;
+
+use crate::bytes::Link;
+
+/// Proof of ownership of a run, needed for every write.
+///
+/// It knows the next sequence number and the owner's epoch, and every write states both. Dropping it without a release
+/// leaves the run to its owner, who may acquire it again; others may when the owner is gone.
+#[derive(Debug)]
+pub struct Lease {
+    pub(crate) run: RunId,
+    pub(crate) epoch: u64,
+    pub(crate) next_seq: u64,
+    /// The link of the last record.
+    pub(crate) head: Link,
+    /// The run that is told when this one ends.
+    pub(crate) tells: Option<Tells>,
+    /// The run's row in a store that numbers its rows; else 0.
+    pub(crate) row: i64,
+    pub(crate) _hold: Hold,
+}
+
+impl Lease {
+    /// The run.
+    pub const fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// The owner's epoch: it goes up with each acquisition.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The sequence number of the next record, which is also the number of records so far.
+    pub const fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The link of the last record.
+    pub const fn head(&self) -> Link {
+        self.head
+    }
+
+    /// The same lease, with which the commit that ends the run tells this one to [look](crate::Message::Look), unless it
+    /// has ended: a parent that waits for a child run wakes, whenever the child's process dies. The lease of a run that goes
+    /// on after a handoff tells it too.
+    #[must_use]
+    pub fn telling(self, parent: RunId) -> Self {
+        Self { tells: Some(Tells { run: parent, sleepers_only: false }), ..self }
+    }
+
+    /// The same for a parent that performs this run itself, and sees its end: it is told only where the journal has it as
+    /// suspended still. If its process dies before it has written down what it saw, nobody else would wake it.
+    #[must_use]
+    pub fn telling_sleeper(self, parent: RunId) -> Self {
+        Self { tells: Some(Tells { run: parent, sleepers_only: true }), ..self }
+    }
+}
+
+/// Whom the end of a run is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tells {
+    pub(crate) run: RunId,
+    /// Only if it is suspended, as far as the journal says.
+    pub(crate) sleepers_only: bool,
+}
+
+/// The leases that a store has given out and that still live.
+///
+/// It tells a second task of the same owner (refused) from an owner that takes up again what it dropped (allowed).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Holds(Arc<Mutex<BTreeSet<(RunId, u64)>>>);
+
+impl Holds {
+    pub(crate) fn hold(&self, run: RunId, epoch: u64) -> Hold {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((run, epoch));
+        Hold { holds: self.clone(), key: (run, epoch) }
+    }
+
+    pub(crate) fn holds(&self, run: RunId, epoch: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(run, epoch))
+    }
+}
+
+/// One lease's entry among the holds, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    holds: Holds,
+    key: (RunId, u64),
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.holds.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}

@@ -1,0 +1,560 @@
+//! A journal in memory: the twin of the SQLite store for tests, plain enough to be read as its specification.
+//!
+//! It keeps encoded rows rather than values, so that what it returns went through the same encoding and verification.
+
+mod keep;
+mod transfer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use dalsegno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
+
+use crate::archive::{Archive, ImportError, Imported};
+use crate::bytes::Link;
+use crate::chain::{Head, Row, Verifier, seal};
+use crate::copies::Copies;
+use crate::erase::{EraseError, Erased};
+use crate::error::{AcquireError, AppendError, CreateError, Flaw, ReadError, SnapshotError};
+use crate::gc::{GcError, GcOptions, GcReport};
+use crate::inbox::{Message, PostError, StoredMessage, Told};
+use crate::lease::{Holds, Lease};
+use crate::owner::{Owner, OwnerId};
+use crate::record::{NewRecord, Record, RecordKind};
+use crate::run::{
+    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunSummary, Snapshot, prefix_range,
+};
+use crate::shares::Turn;
+use crate::snapshot::StoredSnapshot;
+use crate::store::Store;
+
+/// A journal in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    shelf: Mutex<Shelf>,
+    holds: Holds,
+    told: Told,
+    turn: Turn,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// The number of runs that were ever created.
+    created: usize,
+    runs: BTreeMap<RunId, Run>,
+    keys: BTreeMap<(String, String), RunId>,
+    /// The root runs of each tenant's session, of which at most one goes on.
+    roots: BTreeMap<(String, String), Vec<RunId>>,
+    configs: BTreeMap<Digest, String>,
+    blobs: BTreeMap<Digest, Vec<u8>>,
+}
+
+#[derive(Debug, Clone)]
+struct Run {
+    /// Its place in the order of creation.
+    number: usize,
+    agent: AgentName,
+    copies: Copies,
+    request_digest: Digest,
+    epoch: u64,
+    owner: Option<OwnerId>,
+    rows: Vec<Row>,
+    snapshot: Option<StoredSnapshot>,
+    /// The number of messages that were ever posted.
+    posted: u64,
+    inbox: Vec<StoredMessage>,
+    /// The files that came with it or that it refers to.
+    files: BTreeSet<Digest>,
+}
+
+impl MemoryStore {
+    /// An empty journal.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Run {
+    fn head(&self) -> Head {
+        Head {
+            next_seq: self.rows.len() as u64,
+            link: self.rows.last().map(|row| row.link).unwrap_or_default(),
+        }
+    }
+
+    /// The condition of every write.
+    fn check(&self, lease: &Lease) -> Result<(), AppendError> {
+        let Lease { run, epoch, next_seq, .. } = *lease;
+        if self.epoch != epoch {
+            return Err(AppendError::Fenced { run, epoch, current: self.epoch });
+        }
+        let found = self.head().next_seq;
+        if found == next_seq {
+            Ok(())
+        } else {
+            Err(AppendError::SeqMismatch { run, expected: next_seq, found })
+        }
+    }
+
+    /// Reads and verifies the records from `from` on, and the copies.
+    fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(self.rows.len());
+        match self.verified(run, from) {
+            // Only what verifies from the beginning says what can be saved, and whether an end explains the status.
+            Err(ReadError::Damaged(_)) if from > 0 => {
+                self.verified(run, 0).map(|mut records| records.split_off(from))
+            }
+            result => result,
+        }
+    }
+
+    /// Reads the first record, and verifies the copies.
+    fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.read(run, self.rows.len() as u64)?;
+        let first =
+            self.rows.first().ok_or_else(|| Verifier::new(run, 0, Link::default()).damage(Flaw::Missing))?;
+        Verifier::check_first(run, first)
+    }
+
+    fn verified(&self, run: RunId, from: usize) -> Result<Vec<Record>, ReadError> {
+        let decides = self.rows.iter().rposition(|row| row.kind != RecordKind::Late as u8);
+        let start = from.min(decides.unwrap_or(0));
+        let (before, rest) = self.rows.split_at(start);
+        let previous = before.last().map(|row| row.link).unwrap_or_default();
+        let mut verifier = Verifier::new(run, start as u64, previous);
+        let mut records: Vec<Record> =
+            rest.iter().map(|row| verifier.check(row)).collect::<Result<_, _>>()?;
+        verifier.finish(self.head())?;
+        let first =
+            self.rows.first().ok_or_else(|| Verifier::new(run, 0, Link::default()).damage(Flaw::Missing))?;
+        self.copies.check(run, &Verifier::check_first(run, first)?, &records)?;
+        Ok(records.split_off(from - start))
+    }
+
+    fn summary(&self, run: RunId) -> RunSummary {
+        let copies = &self.copies;
+        RunSummary {
+            run,
+            agent: self.agent.clone(),
+            tenant: copies.tenant.clone(),
+            session: copies.session.clone(),
+            status: copies.progress.status,
+            started_at: copies.started_at,
+            updated_at: copies.updated_at,
+            records: self.head().next_seq,
+            config: copies.config,
+            wake_at: copies.progress.wake_at,
+            owner: self.owner,
+            parent: copies.parent,
+            waiting: copies.progress.waiting.kinds(),
+        }
+    }
+}
+
+impl Shelf {
+    fn is_suspended(&self, run: RunId) -> bool {
+        self.runs.get(&run).is_some_and(|run| run.copies.progress.status == crate::RunStatus::Suspended)
+    }
+
+    fn run(&self, run: RunId) -> Result<&Run, ReadError> {
+        self.runs.get(&run).ok_or(ReadError::UnknownRun { run })
+    }
+
+    fn existing(&self, new: &NewRun) -> Option<Existing> {
+        let key = new.key.as_ref().and_then(|key| self.keys.get(&(new.tenant.clone(), key.clone())));
+        let id = key.copied().unwrap_or(new.run);
+        self.runs.get(&id).map(|run| Existing {
+            run: id,
+            agent: run.agent.to_string(),
+            request_digest: *run.request_digest.as_bytes(),
+            by_key: key.is_some(),
+        })
+    }
+
+    /// The root run that goes on in the session of another one.
+    fn open_root(&self, copies: &Copies) -> Option<RunId> {
+        let roots = self.roots.get(&(copies.tenant.clone(), copies.session.clone()))?;
+        roots.iter().copied().find(|id| self.runs.get(id).is_some_and(|run| run.copies.is_open_root()))
+    }
+
+    /// The number of the next run.
+    const fn next(&mut self) -> usize {
+        self.created += 1;
+        self.created
+    }
+
+    /// Puts a run in its place.
+    fn insert(&mut self, id: RunId, run: Run) {
+        let Copies { tenant, session, start_key, parent, .. } = &run.copies;
+        if let Some(key) = start_key {
+            self.keys.insert((tenant.clone(), key.clone()), id);
+        }
+        if parent.is_none() {
+            self.roots.entry((tenant.clone(), session.clone())).or_default().push(id);
+        }
+        self.runs.insert(id, run);
+    }
+
+    fn create(&mut self, new: NewRun, holds: &Holds) -> Result<Created, CreateError> {
+        let (started_at, started) = new.started()?;
+        new.check_blobs()?;
+        let rows = seal(new.run, 0, Link::default(), &new.records)?;
+        if let Some(existing) = self.existing(&new) {
+            return new.is_start_of(&existing).map(Created::Existing);
+        }
+        let copies = new.copies(started_at, started);
+        if copies.is_open_root()
+            && let Some(run) = self.open_root(&copies)
+        {
+            return Err(CreateError::SessionBusy { session: copies.session, run });
+        }
+        let files: Vec<Digest> =
+            started.request.attachments.iter().map(|attachment| attachment.digest).collect();
+        let run = Run {
+            number: self.next(),
+            agent: new.agent,
+            copies,
+            request_digest: new.request_digest,
+            epoch: 1,
+            owner: Some(new.owner),
+            rows,
+            snapshot: None,
+            posted: 0,
+            inbox: Vec::new(),
+            files: new.blobs.iter().map(|(digest, _)| *digest).chain(files).collect(),
+        };
+        let Head { next_seq, link: head } = run.head();
+        self.configs.entry(new.config).or_insert(new.config_json);
+        for (digest, bytes) in new.blobs {
+            self.blobs.entry(digest).or_insert(bytes);
+        }
+        self.insert(new.run, run);
+        Ok(Created::New(Lease {
+            run: new.run,
+            epoch: 1,
+            next_seq,
+            head,
+            tells: None,
+            row: 0,
+            _hold: holds.hold(new.run, 1),
+        }))
+    }
+
+    /// Appends records and returns the head after them.
+    fn append(
+        &mut self,
+        lease: &Lease,
+        records: &[NewRecord],
+        consumed: &[u64],
+    ) -> Result<Head, AppendError> {
+        let rows = seal(lease.run, lease.next_seq, lease.head, records)?;
+        if rows.is_empty() && consumed.is_empty() {
+            return Ok(Head { next_seq: lease.next_seq, link: lease.head });
+        }
+        let run = self.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
+        run.check(lease)?;
+        let mut inbox = run.inbox.clone();
+        for number in consumed {
+            let place = inbox.iter().position(|message| message.number == *number);
+            let place = place.ok_or(AppendError::UnknownMessage { run: lease.run, number: *number })?;
+            inbox.remove(place);
+        }
+        let updated_at = records.last().map_or(run.copies.updated_at, |record| record.at);
+        run.copies = run.copies.clone().after(records.iter().map(|record| &record.body), updated_at);
+        if run.copies.progress.status.is_end() {
+            inbox.clear();
+        }
+        run.inbox = inbox;
+        run.rows.extend(rows);
+        Ok(run.head())
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn create(&self, run: NewRun) -> Result<Created, CreateError> {
+        self.shelf().create(run, &self.holds)
+    }
+
+    async fn hand_off_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        successor.is_handed_off_by(lease.run, &records)?;
+        let mut shelf = self.shelf();
+        let before = shelf.runs.get(&lease.run).cloned();
+        let head = shelf.append(lease, &records, &consumed)?;
+        let created = match shelf.runs.get(&lease.run) {
+            Some(ended) => successor.goes_on_from(lease.run, &ended.copies),
+            None => Err(AppendError::UnknownRun { run: lease.run }.into()),
+        };
+        let next = successor.run;
+        let created = created.and_then(|()| shelf.create(successor, &self.holds));
+        match created {
+            Ok(mut created) => {
+                let messages = before.map(|run| run.inbox).unwrap_or_default();
+                shelf.pass_on(
+                    lease.run,
+                    messages.into_iter().filter(|message| !consumed.contains(&message.number)),
+                    next,
+                );
+                lease.next_seq = head.next_seq;
+                lease.head = head.link;
+                if let Created::New(next) = &mut created {
+                    next.tells = lease.tells;
+                }
+                Ok(created)
+            }
+            Err(error) => {
+                shelf.runs.extend(before.map(|run| (lease.run, run)));
+                Err(error)
+            }
+        }
+    }
+
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError> {
+        let first = lease.next_seq;
+        let mut shelf = self.shelf();
+        let head = shelf.append(lease, &records, &consumed)?;
+        let progress = Progress::of(records.iter().map(|record| &record.body));
+        let ends = progress.is_some_and(|progress| progress.status.is_end());
+        if let (Some(tells), true) = (lease.tells, ends)
+            && (!tells.sleepers_only || shelf.is_suspended(tells.run))
+        {
+            // One that has ended, or for which messages wait already, needs no word.
+            let _ = shelf.post(tells.run, &Message::Look);
+        }
+        drop(shelf);
+        lease.next_seq = head.next_seq;
+        lease.head = head.link;
+        Ok((first..head.next_seq).collect())
+    }
+
+    async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
+        let mut shelf = self.shelf();
+        let entry = shelf.runs.get_mut(&run).ok_or(AcquireError::UnknownRun { run })?;
+        if let Some(by) = entry.owner {
+            let lives =
+                if by == owner.id() { self.holds.holds(run, entry.epoch) } else { owner.sees_alive(by) };
+            if lives {
+                return Err(AcquireError::Owned { run, by });
+            }
+        }
+        entry.read(run, u64::MAX)?;
+        entry.epoch += 1;
+        let adopted = entry.owner.replace(owner.id()).filter(|by| *by != owner.id());
+        let Head { next_seq, link: head } = entry.head();
+        let epoch = entry.epoch;
+        drop(shelf);
+        if let Some(dead) = adopted {
+            owner.bury(dead);
+        }
+        Ok(Lease { run, epoch, next_seq, head, tells: None, row: 0, _hold: self.holds.hold(run, epoch) })
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), AppendError> {
+        let mut shelf = self.shelf();
+        let run = shelf.runs.get_mut(&lease.run).ok_or(AppendError::UnknownRun { run: lease.run })?;
+        if run.epoch != lease.epoch {
+            return Err(AppendError::Fenced { run: lease.run, epoch: lease.epoch, current: run.epoch });
+        }
+        run.owner = None;
+        Ok(())
+    }
+
+    async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.shelf().run(run)?.read(run, from)
+    }
+
+    async fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.shelf().run(run)?.first(run)
+    }
+
+    async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
+        Ok(self.shelf().run(run)?.summary(run))
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
+        let shelf = self.shelf();
+        let mut found: Vec<(usize, RunSummary)> = shelf
+            .runs
+            .iter()
+            .map(|(id, run)| (run.number, run.summary(*id)))
+            .filter(|(_, run)| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
+            .filter(|(_, run)| filter.status.is_none_or(|status| run.status == status))
+            .filter(|(_, run)| filter.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant))
+            .filter(|(_, run)| filter.wake_by.is_none_or(|by| run.wake_at.is_some_and(|at| at <= by)))
+            .filter(|(_, run)| filter.session.as_ref().is_none_or(|session| run.session == *session))
+            .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
+            .filter(|(_, run)| filter.waiting.is_none_or(|kind| run.waiting.contains(&kind)))
+            .filter(|(_, run)| !filter.roots_only || run.parent.is_none())
+            .collect();
+        found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        found.truncate(filter.limit as usize);
+        Ok(found.into_iter().map(|(_, run)| run).collect())
+    }
+
+    async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {
+        let Some((first, last)) = prefix_range(prefix) else { return Ok(Vec::new()) };
+        Ok(self.shelf().runs.range(first..=last).map(|(id, _)| *id).take(FOUND_MAX).collect())
+    }
+
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
+        Ok(self.shelf().takeable(owner, now, self.turn.next(), limit))
+    }
+
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError> {
+        Ok(self.shelf().next_wake(after))
+    }
+
+    async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        self.shelf().erase(run, operation)
+    }
+
+    async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {
+        Ok(self.shelf().gc(options))
+    }
+
+    async fn config(&self, digest: Digest) -> Result<String, ReadError> {
+        self.shelf().configs.get(&digest).cloned().ok_or(ReadError::UnknownConfig { digest })
+    }
+
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError> {
+        self.shelf().blob(digest)
+    }
+
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError> {
+        self.shelf().post(run, &message)
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
+        let shelf = self.shelf();
+        let opened = shelf.run(run)?.inbox.iter().map(|message| message.open(run));
+        Ok(self.told.readable(run, opened))
+    }
+
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
+        self.shelf().export(runs)
+    }
+
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
+        let verified = archive.verify()?;
+        self.shelf().import(verified)
+    }
+
+    async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
+        let Lease { run, epoch, next_seq: records, .. } = *lease;
+        if snapshot.seq > records {
+            return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
+        }
+        let stored = StoredSnapshot::seal(run, snapshot)?;
+        match self.shelf().runs.get_mut(&run) {
+            Some(entry) if entry.epoch == epoch => {
+                entry.snapshot = Some(stored);
+                Ok(())
+            }
+            _ => Err(SnapshotError::Fenced { run, epoch }),
+        }
+    }
+
+    async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
+        let shelf = self.shelf();
+        let entry = shelf.run(run)?;
+        Ok(entry.snapshot.as_ref().and_then(|stored| stored.open(run, entry.head().next_seq)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dalsegno_core::Timestamp;
+
+    use super::*;
+    use crate::error::Damage;
+    use crate::record::{Body, Started};
+    use crate::run::RunStatus;
+
+    const RUN: RunId = RunId::from_bytes([7; 16]);
+
+    type Change = Box<dyn Fn(&mut Copies)>;
+
+    /// A store with one suspended run, and what damage is found when an entry was changed: by a read and by a claim.
+    async fn damage(change: impl FnOnce(&mut Run)) -> Damage {
+        let store = MemoryStore::new();
+        let owner = Owner::in_process();
+        let started = Started {
+            agent: "triage".parse().unwrap(),
+            config: Digest::from_bytes([1; 32]),
+            semantics: 1,
+            request: dalsegno_core::AgentRequest::text("disk full"),
+            session: "s1".into(),
+            predecessor: None,
+            start_key: Some("k".into()),
+            modules: BTreeMap::new(),
+            parent: None,
+            depth: 0,
+            budget: None,
+            context: None,
+            by_handoff: false,
+            ask_effects: false,
+        };
+        let at = Timestamp::from_millis;
+        let new = NewRun::new(RUN, "{}", Digest::from_bytes([2; 32]), owner.id(), at(1), started);
+        let Created::New(mut lease) = store.create(new).await.unwrap() else { panic!("the run exists") };
+        let suspended = Body::Suspended { waiting_for: Vec::new(), wake_at: Some(at(9)) };
+        store.append(&mut lease, vec![NewRecord::new(at(2), suspended)]).await.unwrap();
+        store.release(lease).await.unwrap();
+        change(store.shelf().runs.get_mut(&RUN).unwrap());
+        let Err(ReadError::Damaged(damage)) = store.read(RUN, 0).await else { panic!("not found from 0") };
+        for from in [1, 2] {
+            let error = store.read(RUN, from).await.unwrap_err();
+            assert!(matches!(error, ReadError::Damaged(found) if found == damage), "from {from}");
+        }
+        let error = store.acquire(RUN, &owner).await.unwrap_err();
+        assert!(
+            matches!(&error, AcquireError::Unreadable(ReadError::Damaged(found)) if *found == damage),
+            "{error}"
+        );
+        assert_eq!(store.shelf().runs[&RUN].epoch, 1, "the refused claim left a trace");
+        damage
+    }
+
+    #[tokio::test]
+    async fn an_entry_that_contradicts_the_records_is_damage() {
+        let later = Timestamp::from_millis(77);
+        let changes: [(&str, u64, Change); 10] = [
+            ("agent", 0, Box::new(|copies| copies.agent.push('x'))),
+            ("tenant", 0, Box::new(|copies| copies.tenant.push('x'))),
+            ("session", 0, Box::new(|copies| copies.session.push('x'))),
+            ("parent", 0, Box::new(|copies| copies.parent = Some(RunId::from_bytes([9; 16])))),
+            ("config", 0, Box::new(|copies| copies.config = Digest::from_bytes([3; 32]))),
+            ("start_key", 0, Box::new(|copies| copies.start_key = None)),
+            ("started_at", 0, Box::new(move |copies| copies.started_at = later)),
+            ("status", 1, Box::new(|copies| copies.progress.status = RunStatus::Completed)),
+            ("wake_at", 1, Box::new(|copies| copies.progress.wake_at = None)),
+            ("updated_at", 1, Box::new(move |copies| copies.updated_at = later)),
+        ];
+        for (field, seq, change) in changes {
+            let found = damage(|run| change(&mut run.copies)).await;
+            assert_eq!(found, Damage { run: RUN, seq, what: Flaw::Copy { field }, intact: 2 });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_first_record_is_found_wherever_the_read_begins() {
+        let found = damage(|run| run.rows[0].body.as_mut().unwrap()[5] ^= 1).await;
+        assert_eq!(found, Damage { run: RUN, seq: 0, what: Flaw::Checksum, intact: 0 });
+    }
+}

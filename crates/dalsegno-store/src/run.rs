@@ -1,0 +1,349 @@
+//! A run as a whole: how it is created, what a listing shows, its snapshot.
+
+use std::collections::BTreeMap;
+
+use dalsegno_core::{AgentName, AgentState, Digest, RunId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::blob;
+use crate::copies::Copies;
+use crate::error::CreateError;
+use crate::lease::Lease;
+use crate::owner::OwnerId;
+use crate::record::{Body, NewRecord, Started};
+use crate::waiting::{Waiting, WaitingSet};
+
+/// A run that is to be created.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Its id.
+    pub run: RunId,
+    /// The agent.
+    pub agent: AgentName,
+    /// The tenant on whose behalf it works.
+    pub tenant: String,
+    /// The digest of the agent's configuration.
+    pub config: Digest,
+    /// The configuration as JSON, kept once for each digest.
+    pub config_json: String,
+    /// The caller's key for this start, unique for the tenant.
+    pub key: Option<String>,
+    /// The digest of what the run is asked. The same key with another one is a conflict.
+    pub request_digest: Digest,
+    /// Who owns the run from the start.
+    pub owner: OwnerId,
+    /// The first records. The very first is [`Body::Started`].
+    pub records: Vec<NewRecord>,
+    /// Files that the first records refer to, by the digests of their bytes ([`digest_bytes`](crate::digest_bytes));
+    /// at most 32 MiB each. What the store has already need not be here.
+    pub blobs: Vec<(Digest, Vec<u8>)>,
+}
+
+impl NewRun {
+    /// A run that begins with `started`, which also says the agent, the tenant, the configuration and the key.
+    pub fn new(
+        run: RunId,
+        config_json: impl Into<String>,
+        request_digest: Digest,
+        owner: OwnerId,
+        at: Timestamp,
+        started: Started,
+    ) -> Self {
+        Self {
+            run,
+            agent: started.agent.clone(),
+            tenant: started.request.tenant.clone(),
+            config: started.config,
+            config_json: config_json.into(),
+            key: started.start_key.clone(),
+            request_digest,
+            owner,
+            records: vec![NewRecord::new(at, Body::Started(started))],
+            blobs: Vec::new(),
+        }
+    }
+
+    /// The first record, if it is what it must be.
+    pub(crate) fn started(&self) -> Result<(Timestamp, &Started), CreateError> {
+        if let Some(NewRecord { at, body: Body::Started(started), .. }) = self.records.first()
+            && started.agent == self.agent
+            && started.request.tenant == self.tenant
+            && started.config == self.config
+            && started.start_key == self.key
+        {
+            return Ok((*at, started));
+        }
+        Err(CreateError::NotStarted { run: self.run })
+    }
+
+    /// What the run's entry repeats of its first records.
+    pub(crate) fn copies(&self, started_at: Timestamp, started: &Started) -> Copies {
+        let updated_at = self.records.last().map_or(started_at, |record| record.at);
+        Copies::begun(started_at, started).after(self.records.iter().map(|record| &record.body), updated_at)
+    }
+
+    /// Checks that the run goes on from another one with these copies, whose last record says so.
+    pub(crate) fn goes_on_from(&self, run: RunId, ended: &Copies) -> Result<(), CreateError> {
+        let (at, started) = self.started()?;
+        let copies = Copies::begun(at, started);
+        let comparisons = [
+            // A run that had ended otherwise stays so, whatever is appended.
+            (ended.progress.status == RunStatus::HandedOff, "status"),
+            (copies.tenant == ended.tenant, "tenant"),
+            (copies.session == ended.session, "session"),
+            (copies.parent == ended.parent, "parent"),
+            (started.predecessor == Some(run), "predecessor"),
+        ];
+        match comparisons.into_iter().find(|(agrees, _)| !agrees) {
+            None => Ok(()),
+            Some((_, field)) => Err(CreateError::NotSuccessor { run, successor: self.run, field }),
+        }
+    }
+
+    /// Checks that these records of a run end with a handover to this one.
+    pub(crate) fn is_handed_off_by(&self, run: RunId, records: &[NewRecord]) -> Result<(), CreateError> {
+        match records.last().map(|record| &record.body) {
+            Some(Body::HandedOff { run: next, target, .. }) if *next == self.run && *target == self.agent => {
+                Ok(())
+            }
+            _ => Err(CreateError::NotSuccessor { run, successor: self.run, field: "last record" }),
+        }
+    }
+
+    /// Checks the files.
+    pub(crate) fn check_blobs(&self) -> Result<(), CreateError> {
+        self.blobs
+            .iter()
+            .try_for_each(|(digest, bytes)| blob::check(*digest, bytes))
+            .map_err(CreateError::Blob)
+    }
+
+    /// Says whether an existing run came of the same start; else, what is wrong.
+    pub(crate) fn is_start_of(&self, existing: &Existing) -> Result<RunId, CreateError> {
+        if existing.agent == self.agent.as_str() && existing.request_digest == *self.request_digest.as_bytes()
+        {
+            return Ok(existing.run);
+        }
+        match &self.key {
+            Some(key) if existing.by_key => {
+                Err(CreateError::KeyConflict { key: key.clone(), run: existing.run })
+            }
+            _ => Err(CreateError::RunConflict { run: existing.run }),
+        }
+    }
+}
+
+/// A run that has the key or the id of one that is to be created.
+pub(crate) struct Existing {
+    pub(crate) run: RunId,
+    pub(crate) agent: String,
+    pub(crate) request_digest: [u8; 32],
+    /// It has the key; else the id.
+    pub(crate) by_key: bool,
+}
+
+/// What came of creating a run.
+#[derive(Debug)]
+pub enum Created {
+    /// The run is new, and the caller owns it.
+    New(Lease),
+    /// This start happened already: the tenant's key, or the run's id, with the same agent and request.
+    Existing(RunId),
+}
+
+/// Where a run stands. Derived from its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum RunStatus {
+    /// It goes on, or was interrupted and is to go on.
+    Running = 0,
+    /// It waits for people or time.
+    Suspended = 1,
+    /// It ended with an answer.
+    Completed = 2,
+    /// It ended with an error.
+    Failed = 3,
+    /// Somebody ended it.
+    Cancelled = 4,
+    /// Another agent went on.
+    HandedOff = 5,
+}
+
+impl RunStatus {
+    /// Every status, in the order of the numbers, which are part of the stored form.
+    pub const ALL: &[Self] =
+        &[Self::Running, Self::Suspended, Self::Completed, Self::Failed, Self::Cancelled, Self::HandedOff];
+
+    /// The status as text, such as `handed_off`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Suspended => "suspended",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::HandedOff => "handed_off",
+        }
+    }
+
+    /// Says whether the run is over.
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::Running | Self::Suspended => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::HandedOff => true,
+        }
+    }
+}
+
+impl std::fmt::Display for RunStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The latest time at which a run wakes by itself.
+const LATEST: Timestamp = Timestamp::from_millis(i64::MAX.cast_unsigned());
+
+/// What some records change about a run's status. An end is final: what comes after it changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) status: RunStatus,
+    pub(crate) wake_at: Option<Timestamp>,
+    pub(crate) waiting: WaitingSet,
+}
+
+impl Progress {
+    /// That of a run that has only begun.
+    pub(crate) const BEGUN: Self =
+        Self { status: RunStatus::Running, wake_at: None, waiting: WaitingSet::EMPTY };
+
+    /// Folds bodies; none when they change nothing.
+    pub(crate) fn of<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Option<Self> {
+        bodies.into_iter().fold(None, |progress: Option<Self>, body| {
+            if progress.is_some_and(|progress| progress.status.is_end()) {
+                return progress;
+            }
+            let status = match body {
+                Body::Late { .. } => return progress,
+                Body::Suspended { waiting_for, wake_at } => {
+                    let waiting = WaitingSet::of(waiting_for, *wake_at);
+                    // The file numbers times up to there. Nobody waits as long, and beyond it a time would come first.
+                    let wake_at = wake_at.map(|at| at.min(LATEST));
+                    return Some(Self { status: RunStatus::Suspended, wake_at, waiting });
+                }
+                Body::Completed { .. } => RunStatus::Completed,
+                Body::Failed { .. } => RunStatus::Failed,
+                Body::Cancelled { .. } => RunStatus::Cancelled,
+                Body::HandedOff { .. } => RunStatus::HandedOff,
+                Body::Started(_)
+                | Body::Requested { .. }
+                | Body::Attempted { .. }
+                | Body::Waiting { .. }
+                | Body::Answered { .. }
+                | Body::Denied { .. }
+                | Body::Tasked { .. }
+                | Body::Resolved { .. }
+                | Body::Signalled { .. }
+                | Body::Forked { .. }
+                | Body::Rebound { .. } => RunStatus::Running,
+            };
+            Some(Self { status, ..Self::BEGUN })
+        })
+    }
+}
+
+/// One line of a listing: the run's entry, which only a read or an acquisition compares with the records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// Its agent.
+    pub agent: AgentName,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its session.
+    pub session: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// The time of its last record.
+    pub updated_at: Timestamp,
+    /// The number of its records.
+    pub records: u64,
+    /// The digest of its configuration.
+    pub config: Digest,
+    /// When it wakes by itself.
+    pub wake_at: Option<Timestamp>,
+    /// Who owns it, dead or alive; none after a release.
+    pub owner: Option<OwnerId>,
+    /// The run that it is a child of; none for a root run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+    /// What it waits for while it is suspended; a [`Waiting::Timer`] when it wakes by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+}
+
+/// Which runs a listing shows. The default shows the newest 100 of all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only this agent's.
+    pub agent: Option<AgentName>,
+    /// Only those that stand here.
+    pub status: Option<RunStatus>,
+    /// Only this tenant's.
+    pub tenant: Option<String>,
+    /// Only suspended ones that wake at this time or before.
+    pub wake_by: Option<Timestamp>,
+    /// Only those of this session.
+    pub session: Option<String>,
+    /// Only children of this run.
+    pub parent: Option<RunId>,
+    /// Only runs that are nobody's children.
+    pub roots_only: bool,
+    /// Only suspended ones that wait for this, among others. Found by an index.
+    pub waiting: Option<Waiting>,
+    /// Most lines. 100 by default: more than anybody reads, and cheap.
+    pub limit: u32,
+}
+
+impl Default for RunFilter {
+    fn default() -> Self {
+        Self {
+            agent: None,
+            status: None,
+            tenant: None,
+            wake_by: None,
+            session: None,
+            parent: None,
+            roots_only: false,
+            waiting: None,
+            limit: 100,
+        }
+    }
+}
+
+/// A run's state after its first `seq` records. A cache: the journal alone is the truth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// The number of records that the state includes.
+    pub seq: u64,
+    /// The state.
+    pub state: AgentState,
+    /// The run's active time so far, in milliseconds.
+    pub active_ms: u64,
+    /// The modules that tool servers were bound to last: server and digest.
+    pub modules: BTreeMap<String, String>,
+}
+
+/// Most runs that a search by prefix returns: enough to say that it is ambiguous, and to show some.
+pub(crate) const FOUND_MAX: usize = 16;
+
+/// The first and the last id that begin with these hexadecimal digits.
+pub(crate) fn prefix_range(prefix: &str) -> Option<(RunId, RunId)> {
+    let missing = 32usize.checked_sub(prefix.len())?;
+    let bound = |fill: &str| format!("{prefix}{}", fill.repeat(missing)).parse().ok();
+    Some((bound("0")?, bound("f")?))
+}

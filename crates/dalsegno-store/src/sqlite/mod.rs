@@ -1,0 +1,388 @@
+//! The journal in one SQLite file.
+//!
+//! One thread writes and commits for many runs at once; reads go through a few connections of their own. Other
+//! processes may use the same file: each write checks its own condition inside its transaction.
+
+mod backup;
+mod convert;
+mod doctor;
+mod erase;
+mod gc;
+mod inbox;
+mod open;
+mod read;
+mod rows;
+mod take;
+mod transfer;
+mod write;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::archive::{Archive, ImportError, Imported};
+use crate::backup::BackupError;
+use crate::bytes::Link;
+use crate::chain::seal;
+use crate::doctor::Checkup;
+use crate::erase::{EraseError, Erased};
+use crate::error::{
+    AcquireError, AppendError, CreateError, OpenError, ReadError, SnapshotError, StorageError,
+};
+use crate::gc::{GcError, GcOptions, GcReport};
+use crate::inbox::{Message, PostError, Told, encode_message};
+use crate::lease::{Holds, Lease};
+use crate::owner::Owner;
+use crate::progress::Progress;
+use crate::record::{NewRecord, Record};
+use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::shares::Turn;
+use crate::snapshot::StoredSnapshot;
+use crate::store::Store;
+
+pub(crate) use self::rows::Stored;
+#[cfg(feature = "conformance")]
+pub(crate) use self::rows::{COLUMNS, keys, load, replace};
+use self::write::{Acquired, Append};
+use self::writer::Writer;
+
+/// Most connections that read at once. Reads are rare beside appends: resumes, listings, replays.
+const READERS: usize = 4;
+
+/// A journal in one SQLite file.
+///
+/// Dropping it writes what is queued and closes the file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    // Closed in this order: the writer, last, moves the log into the file, which no open reader lets it do.
+    readers: Arc<Readers>,
+    writer: Writer,
+    holds: Holds,
+    told: Told,
+    turn: Turn,
+}
+
+impl SqliteStore {
+    /// Opens the journal at `path`, or begins a new one if there is no such file. Its folder must exist.
+    ///
+    /// Whoever only wants to read needs the right to write the file and its folder as well: SQLite keeps the log of
+    /// the latest commits, and what readers share with the writer, in files beside it.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is something else, or was written by a newer release.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        // An absolute path, since SQLite gives names such as `:memory:` a meaning of their own.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let connection = open::open_writer(&path)?;
+        let writer = Writer::start(connection, &path)?;
+        let readers = Readers { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) };
+        let holds = Holds::default();
+        Ok(Self { readers: Arc::new(readers), writer, holds, told: Told::default(), turn: Turn::default() })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.readers.path
+    }
+
+    /// Examines the whole journal as of one moment, and writes nothing: the file itself, the schema, every run's chain,
+    /// entry, messages and snapshot, every file and configuration. Writers do not wait.
+    ///
+    /// # Errors
+    /// When nothing can be read at all. Whatever else is wrong is among the findings.
+    pub async fn doctor(
+        &self,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Checkup, ReadError> {
+        self.readers.call(move |connection| Ok(doctor::examine(connection, &mut progress))).await
+    }
+
+    /// Copies the journal as of this moment to a new file, while others write to it, and examines the copy.
+    ///
+    /// # Errors
+    /// When there is such a file, it cannot be written, or the copy is damaged.
+    pub async fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<(), BackupError> {
+        let target = path.as_ref();
+        let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+        let source = self.readers.path.clone();
+        blocking(move || {
+            let connection =
+                open::open_reader(&source).map_err(|error| StorageError::new(source.to_str(), error))?;
+            backup::backup(&connection, &target, &mut progress)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create(&self, mut run: NewRun) -> Result<Created, CreateError> {
+        run.started()?;
+        run.check_blobs()?;
+        let (rows, blobs) = pack(&mut run)?;
+        let holds = self.holds.clone();
+        self.writer.call(move |connection| write::create(connection, &run, &rows, &blobs, &holds)).await
+    }
+
+    async fn hand_off_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+        mut successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        successor.started()?;
+        successor.check_blobs()?;
+        successor.is_handed_off_by(lease.run, &records)?;
+        let (rows, blobs) = pack(&mut successor)?;
+        let append = Append::new(lease, &records, consumed)?;
+        let (end, head, holds) = (append.end(), append.head, self.holds.clone());
+        let call = self
+            .writer
+            .call(move |connection| write::hand_off(connection, &append, &successor, &rows, &blobs, &holds));
+        let mut created = call.await?;
+        lease.next_seq = end;
+        lease.head = head;
+        if let Created::New(next) = &mut created {
+            next.tells = lease.tells;
+        }
+        Ok(created)
+    }
+
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError> {
+        let append = Append::new(lease, &records, consumed)?;
+        let (seqs, head) = (append.next_seq..append.end(), append.head);
+        self.writer.call(move |connection| write::append(connection, &append)).await?;
+        lease.next_seq = seqs.end;
+        lease.head = head;
+        Ok(seqs.collect())
+    }
+
+    async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
+        let (holds, claimant) = (self.holds.clone(), owner.clone());
+        let call = self.writer.call(move |connection| write::acquire(connection, run, &claimant, &holds));
+        let Acquired { lease, from } = call.await?;
+        if let Some(dead) = from {
+            owner.bury(dead);
+        }
+        Ok(lease)
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), AppendError> {
+        self.writer.call(move |connection| write::release(connection, &lease)).await
+    }
+
+    async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.readers.call(move |connection| read::records(connection, run, from)).await
+    }
+
+    async fn first(&self, run: RunId) -> Result<Record, ReadError> {
+        self.readers.call(move |connection| read::first_record(connection, run)).await
+    }
+
+    async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError> {
+        self.readers.call(move |connection| read::summary(connection, run)).await
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
+        let filter = filter.clone();
+        self.readers.call(move |connection| read::runs(connection, &filter)).await
+    }
+
+    async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError> {
+        let prefix = prefix.to_owned();
+        self.readers.call(move |connection| read::find_runs(connection, &prefix)).await
+    }
+
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError> {
+        let (owner, turn) = (owner.clone(), self.turn.next());
+        self.readers.call(move |connection| take::takeable(connection, &owner, now, turn, limit)).await
+    }
+
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError> {
+        self.readers.call(move |connection| take::next_wake(connection, after)).await
+    }
+
+    async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        let erased = self.writer.call(move |connection| erase::erase(connection, run, operation)).await?;
+        let emptied = self
+            .writer
+            .call_alone::<_, EraseError>(|connection| erase::scrub(connection).map_err(Fault::Storage))
+            .await?;
+        if emptied { Ok(erased) } else { Err(EraseError::Busy { run }) }
+    }
+
+    async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {
+        let asked = options.clone();
+        let plan = self.readers.call(move |connection| gc::plan(connection, &asked)).await?;
+        if options.dry_run {
+            return Ok(plan.report);
+        }
+        let mut work = gc::Work::new(options.clone(), plan);
+        loop {
+            let call = self.writer.call::<_, GcError>(move |connection| {
+                let more = work.perform(connection)?;
+                Ok((work, more))
+            });
+            let (done, more) = call.await?;
+            if !more {
+                return Ok(done.report);
+            }
+            work = done;
+        }
+    }
+
+    async fn config(&self, digest: Digest) -> Result<String, ReadError> {
+        self.readers.call(move |connection| read::config(connection, digest)).await
+    }
+
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError> {
+        self.readers.call(move |connection| read::blob(connection, digest)).await
+    }
+
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError> {
+        let bytes = encode_message(&message)?;
+        self.writer.call(move |connection| inbox::post(connection, run, bytes)).await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
+        let opened = self.readers.call(move |connection| inbox::read(connection, run)).await?;
+        Ok(self.told.readable(run, opened))
+    }
+
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError> {
+        let runs = runs.to_vec();
+        self.readers.call(move |connection| transfer::export(connection, &runs)).await
+    }
+
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
+        let verified = blocking(move || archive.verify().map(transfer::Packed::new)).await?;
+        self.writer.call(move |connection| transfer::import(connection, &verified)).await
+    }
+
+    async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {
+        let Lease { run, row, epoch, next_seq: records, .. } = *lease;
+        if snapshot.seq > records {
+            return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
+        }
+        let stored = StoredSnapshot::seal(run, snapshot)?;
+        self.writer.call(move |connection| write::save_snapshot(connection, run, row, epoch, &stored)).await
+    }
+
+    async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
+        self.readers.call(move |connection| read::snapshot(connection, run)).await
+    }
+}
+
+/// Packs a new run's records and files, which all belong to the first record.
+fn pack(run: &mut NewRun) -> Result<(Vec<Stored>, Vec<rows::PackedFile>), CreateError> {
+    let mut rows = Stored::all(seal(run.run, 0, Link::default(), &run.records)?);
+    let files = std::mem::take(&mut run.blobs);
+    if let Some(first) = rows.first_mut() {
+        first.use_files(files.iter().map(|(digest, _)| *digest));
+    }
+    Ok((rows, rows::pack_files(&files)))
+}
+
+/// Why an operation on the database failed.
+enum Fault<E> {
+    /// The operation itself says no.
+    Refused(E),
+    /// The database failed.
+    Storage(rusqlite::Error),
+}
+
+impl<E> From<rusqlite::Error> for Fault<E> {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl<E> Fault<E> {
+    /// The same, when the operation is part of another.
+    fn within<F: From<E>>(self) -> Fault<F> {
+        match self {
+            Self::Refused(error) => Fault::Refused(error.into()),
+            Self::Storage(error) => Fault::Storage(error),
+        }
+    }
+}
+
+fn storage_error(connection: &Connection, error: rusqlite::Error) -> StorageError {
+    StorageError::new(connection.path(), error)
+}
+
+/// Works on a thread where waiting is allowed.
+async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<StorageError> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(StorageError::closed().into()),
+        },
+    }
+}
+
+/// A few connections that read, opened when they are needed.
+#[derive(Debug)]
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// Reads on a thread where waiting is allowed, within one read transaction.
+    async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StorageError::closed())?;
+        let readers = Arc::clone(self);
+        blocking(move || {
+            let result = readers.read(read);
+            drop(permit);
+            result
+        })
+        .await
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>>) -> Result<T, ReadError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                open::open_reader(&self.path).map_err(|error| StorageError::new(self.path.to_str(), error))?
+            }
+        };
+        let result = connection
+            .unchecked_transaction()
+            .map_err(Fault::Storage)
+            .and_then(|transaction| read(&transaction));
+        let result = result.map_err(|fault| match fault {
+            Fault::Refused(error) => error,
+            Fault::Storage(error) => storage_error(&connection, error).into(),
+        });
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        result
+    }
+}

@@ -1,0 +1,117 @@
+//! Runs that leave the file and runs that enter it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dalsegno_core::{Digest, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::Fault;
+use super::read::{self, damaged_row};
+use super::rows::{PackedFile, Stored, pack_files};
+use super::write::{NewEntry, insert_config, insert_run, open_root};
+use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
+use crate::error::ReadError;
+
+/// Takes a copy of runs, in the order in which they were created.
+pub(super) fn export(connection: &Connection, runs: &[RunId]) -> Result<Archive, Fault<ReadError>> {
+    let (mut configs, mut blobs) = (BTreeMap::new(), BTreeMap::new());
+    let mut exported = Vec::new();
+    for run in runs.iter().copied().collect::<BTreeSet<_>>() {
+        let entry = read::entry(connection, run)?;
+        let (rows, records) = read::rows(connection, run, &entry)?;
+        let config = entry.copies.config;
+        if let std::collections::btree_map::Entry::Vacant(vacant) = configs.entry(config) {
+            vacant.insert(read::config(connection, config)?);
+        }
+        for digest in attachments(&records) {
+            if !blobs.contains_key(&digest)
+                && let Some(bytes) = read::blob(connection, digest)?
+            {
+                blobs.insert(digest, bytes);
+            }
+        }
+        exported.push((entry.id, (run, request_digest(connection, run, entry.id)?, rows)));
+    }
+    exported.sort_unstable_by_key(|(id, _)| *id);
+    Ok(Archive::new(exported.into_iter().map(|(_, run)| run), configs, blobs))
+}
+
+fn request_digest(connection: &Connection, run: RunId, id: i64) -> Result<Digest, Fault<ReadError>> {
+    let digest = connection
+        .prepare_cached("SELECT request_digest FROM run WHERE id = ?1")?
+        .query_row([id], |row| Ok(read::bytes(row.get_ref(0)?)))?;
+    digest.map(Digest::from_bytes).ok_or(Fault::Refused(damaged_row(run)))
+}
+
+/// A verified archive, ready to be inserted.
+pub(super) struct Packed {
+    runs: Vec<(VerifiedRun, Vec<Stored>)>,
+    configs: Vec<(Digest, String)>,
+    blobs: Vec<PackedFile>,
+}
+
+impl Packed {
+    pub(super) fn new(archive: Verified) -> Self {
+        let Verified { runs, configs, blobs } = archive;
+        let pack = |mut run: VerifiedRun| {
+            let rows = Stored::all(std::mem::take(&mut run.rows));
+            (run, rows)
+        };
+        Self { runs: runs.into_iter().map(pack).collect(), configs, blobs: pack_files(&blobs) }
+    }
+}
+
+/// Adds the runs of an archive that are not here yet.
+pub(super) fn import(connection: &Connection, archive: &Packed) -> Result<Imported, Fault<ImportError>> {
+    let mut imported = Imported::default();
+    for (run, rows) in &archive.runs {
+        if is_known(connection, run)? {
+            imported.known.push(run.run);
+            continue;
+        }
+        check_key(connection, run)?;
+        if run.copies.is_open_root()
+            && let Some(by) = open_root(connection, &run.copies)?
+        {
+            return Err(Fault::Refused(run.busy(by)));
+        }
+        let VerifiedRun { run, request_digest, copies, head, rows: _ } = run;
+        let entry = NewEntry { run: *run, request_digest: *request_digest, copies, head: *head, rows };
+        insert_run(connection, &entry, None)?;
+        imported.added.push(*run);
+    }
+    for (digest, json) in &archive.configs {
+        insert_config(connection, *digest, json)?;
+    }
+    for (digest, form, bytes) in &archive.blobs {
+        // What was erased here is referred to no more, and must not come back.
+        connection
+            .prepare_cached(
+                "INSERT INTO blob (digest, form, bytes)
+                 SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM reference WHERE reference.digest = ?1)
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![digest.as_bytes(), *form as u8, bytes])?;
+    }
+    Ok(imported)
+}
+
+fn is_known(connection: &Connection, run: &VerifiedRun) -> Result<bool, Fault<ImportError>> {
+    match read::entry(connection, run.run) {
+        Ok(entry) => run.is_known_as(entry.head).map(|()| true).map_err(Fault::Refused),
+        Err(Fault::Refused(ReadError::UnknownRun { .. })) => Ok(false),
+        Err(fault) => Err(fault.within()),
+    }
+}
+
+fn check_key(connection: &Connection, run: &VerifiedRun) -> Result<(), Fault<ImportError>> {
+    let Some(key) = &run.copies.start_key else { return Ok(()) };
+    let by = connection
+        .prepare_cached("SELECT run FROM run WHERE tenant = ?1 AND start_key = ?2")?
+        .query_row(params![run.copies.tenant, key], |row| row.get(0).map(RunId::from_bytes))
+        .optional()?;
+    match by {
+        None => Ok(()),
+        Some(by) => Err(Fault::Refused(ImportError::KeyConflict { key: key.clone(), run: run.run, by })),
+    }
+}

@@ -1,0 +1,253 @@
+//! What every store can do.
+
+use async_trait::async_trait;
+use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
+
+use crate::archive::{Archive, ImportError, Imported};
+use crate::erase::{EraseError, Erased};
+use crate::error::{AcquireError, AppendError, CreateError, ReadError, SnapshotError, StorageError};
+use crate::gc::{GcError, GcOptions, GcReport};
+use crate::inbox::{Message, PostError};
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::record::{NewRecord, Record};
+use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+
+/// A journal of many runs.
+///
+/// Readers need no [`Owner`]; what else they need is told where a store is opened.
+///
+/// A future that is dropped half-way may or may not have done its work. After a dropped append the lease's next one is
+/// refused with [`AppendError::SeqMismatch`] if the records were written; acquire and read the run again.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Creates a run with its first records and its files, in one commit.
+    ///
+    /// The same start again (the tenant's key, or the run's id, with the same agent and request) creates nothing and
+    /// names the run that exists.
+    ///
+    /// # Errors
+    /// When the key or the id belongs to another start, a root run of the same tenant and session has not ended, a
+    /// file is not what its digest says, or the storage fails.
+    async fn create(&self, run: NewRun) -> Result<Created, CreateError>;
+
+    /// Ends a run with a handover and creates the run that goes on, in one commit: both or neither.
+    ///
+    /// # Errors
+    /// As for [`hand_off_with`](Self::hand_off_with).
+    async fn hand_off(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError> {
+        self.hand_off_with(lease, records, Vec::new(), successor).await
+    }
+
+    /// Ends a run with a handover and creates the run that goes on, as [`hand_off`](Self::hand_off) does; takes these
+    /// messages out of the run's inbox, and moves all others to the successor's. All that is one commit.
+    ///
+    /// The last of the records is `handed_off` to the successor, which has the run's tenant, session and parent, and
+    /// names it as its predecessor. If the same successor exists already, no run is created.
+    ///
+    /// Whatever was posted before the commit is moved, whether the owner has seen it or not, and keeps its order behind
+    /// what the successor has already; it gets new numbers. Whoever posts later learns that the run has ended. A
+    /// damaged message is lost with the inbox of the run that ends, and so are all of them when the successor exists and
+    /// has ended.
+    ///
+    /// # Errors
+    /// When the lease is stale or one of the messages is not in the inbox ([`CreateError::Append`]), the successor does
+    /// not fit or cannot be created, or the storage fails.
+    async fn hand_off_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+        successor: NewRun,
+    ) -> Result<Created, CreateError>;
+
+    /// Appends records and returns their sequence numbers. When it returns they are on the disk.
+    ///
+    /// # Errors
+    /// When the lease is stale or the storage fails. Then none of the records is in the journal, but see
+    /// [`AppendError::Storage`].
+    async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
+        self.append_with(lease, records, Vec::new()).await
+    }
+
+    /// Appends records, as [`append`](Self::append) does, and takes these messages out of the run's inbox in the same
+    /// commit. So a message is journaled once, whatever happens in between.
+    ///
+    /// # Errors
+    /// As for an append, and when one of the messages is not in the inbox.
+    async fn append_with(
+        &self,
+        lease: &mut Lease,
+        records: Vec<NewRecord>,
+        consumed: Vec<u64>,
+    ) -> Result<Vec<u64>, AppendError>;
+
+    /// Takes a run that nobody owns, or whose owner is gone. The epoch goes up, so every older lease is fenced.
+    ///
+    /// Before that the run's entry is verified, as by a [`read`](Self::read) of no records.
+    ///
+    /// # Errors
+    /// When the run does not exist, its owner lives, its entry or the records that prove it are damaged or of a newer
+    /// release, or the storage fails.
+    async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError>;
+
+    /// Gives a run back, so that anybody may acquire it.
+    ///
+    /// # Errors
+    /// When the lease is stale or the storage fails.
+    async fn release(&self, lease: Lease) -> Result<(), AppendError>;
+
+    /// Reads a run's records from `from` on, and verifies them: checksums, the chain (from the stored link before
+    /// `from`), and that the last one is the run's last.
+    ///
+    /// It always verifies the run's entry too: agent, tenant, session, configuration, key and times against the first
+    /// record and the last, status and waking time against the last ones. So a later `from` costs what is read from
+    /// there and those few records, and only a read from 0 takes account of an end that other records than late ones
+    /// follow. The digest of what the run was asked, its owner and its epoch are in no record; they decide who may
+    /// start and write, never what a run is.
+    ///
+    /// # Errors
+    /// When the run does not exist, a record or the entry is damaged, a record is of a newer release, or the storage
+    /// fails.
+    async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError>;
+
+    /// Reads a run's first record, `started`, and verifies it and the run's entry. It is cheap, however long the run is.
+    ///
+    /// # Errors
+    /// As for a [`read`](Self::read) of no records.
+    async fn first(&self, run: RunId) -> Result<Record, ReadError>;
+
+    /// Returns a run's line in the listing. It is cheap: the run's entry as it is stored, which is not compared with
+    /// the records. Whoever acts on it acquires or reads the run as well.
+    ///
+    /// # Errors
+    /// When the run does not exist, a field of its entry has the wrong form, or the storage fails.
+    async fn summary(&self, run: RunId) -> Result<RunSummary, ReadError>;
+
+    /// Lists runs, the newest first, each as [`summary`](Self::summary) does.
+    ///
+    /// # Errors
+    /// When a field of an entry has the wrong form, or the storage fails.
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError>;
+
+    /// Finds the runs whose ids begin with these hexadecimal digits: at most 16, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError>;
+
+    /// Finds runs that nobody living owns and that can go on, at most so many. Children are among them.
+    ///
+    /// There are four causes: a running one was given back, the owner of a running one died, the time of a suspended
+    /// one has come, or messages that can be read wait for a suspended one. Of each cause at least a quarter of `limit`
+    /// (rounded down) is found if there are as many; what one does not use is left to the others. They are dealt in
+    /// turn, and each call on a store begins with the next cause, so a limit below four hides none for ever either.
+    ///
+    /// Within a cause those come first that were created first, or are due longest; those of one dead owner come
+    /// together. A run that is found and not taken is found again, and keeps its place: whoever leaves some alone
+    /// adds four times their number to what it has room for, and then they hide no other run.
+    ///
+    /// Nothing is looked at but such runs, suspended ones that are due or have messages and are owned or cannot read
+    /// them, and the list of owners, however many runs there are besides. Whoever wants one acquires it; another may
+    /// have been faster.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn takeable(&self, owner: &Owner, now: Timestamp, limit: u32) -> Result<Vec<RunId>, ReadError>;
+
+    /// Returns the first time after this one at which a suspended run wakes by itself; none if none does. Those whose
+    /// time has come by then are [`takeable`](Self::takeable), unless somebody living owns them.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError>;
+
+    /// Erases the content of an ended run, or of one operation of it and those below it: what it was asked, outcomes,
+    /// answers, responses, files that no other run uses, the snapshot. When it returns, the bytes are gone.
+    ///
+    /// The records stay with their checksums and links, and the chain verifies. Whoever reads one of them gets
+    /// [`ReadError::Erased`]; such a run cannot be replayed or exported. Its line in the listing stays, with its
+    /// tenant, session and start key; so do the tools' names and the digests of what was requested. It may take as
+    /// long as copying the whole journal, and others who write wait.
+    ///
+    /// # Errors
+    /// When the run goes on or does not exist, there is no such operation, a reader keeps the bytes in the log, or the
+    /// storage fails. Erasing again does what is left.
+    async fn erase(&self, _run: RunId, _operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        Err(StorageError::unsupported().into())
+    }
+
+    /// Deletes runs that ended long ago, and then files and configurations that nothing uses any more.
+    ///
+    /// A run stays as long as another one that stays may need it: the runs of a session go together, and a fork keeps
+    /// the session that it was taken from. Writers wait for some milliseconds at most. Killed half-way it leaves whole
+    /// runs, and the next one goes on.
+    ///
+    /// # Errors
+    /// When what needs what cannot be read, or the storage fails.
+    async fn gc(&self, _options: &GcOptions) -> Result<GcReport, GcError> {
+        Err(StorageError::unsupported().into())
+    }
+
+    /// Returns a configuration as the JSON that was stored under this digest.
+    ///
+    /// # Errors
+    /// When there is none, it is damaged, or the storage fails.
+    async fn config(&self, digest: Digest) -> Result<String, ReadError>;
+
+    /// Returns the file with this digest, verified; none if there is no such file.
+    ///
+    /// # Errors
+    /// When it is damaged, or the storage fails.
+    async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError>;
+
+    /// Leaves a message for whoever owns the run. Anybody may, from any process.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, too many messages wait or this one is too long, or the storage fails.
+    async fn post(&self, run: RunId, message: Message) -> Result<(), PostError>;
+
+    /// Returns the messages that wait for the run's owner, in the order in which they were posted. Their numbers go
+    /// up, and none is given twice. It is cheap, since an owner asks often. A run that ends loses what still waits,
+    /// unless another one [goes on](Self::hand_off_with).
+    ///
+    /// A message that is damaged or of a newer release stays where it is and is left out, with a warning: it must not
+    /// keep the others from their reader. An examination finds it.
+    ///
+    /// # Errors
+    /// When the run does not exist, or the storage fails.
+    async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError>;
+
+    /// Takes a copy of these runs, with their configurations and files, all as of one moment and verified as by a
+    /// [`read`](Self::read) from 0. A file that was erased is left out.
+    ///
+    /// # Errors
+    /// When a run does not exist, or one of them or what belongs to it cannot be read.
+    async fn export(&self, runs: &[RunId]) -> Result<Archive, ReadError>;
+
+    /// Adds the runs of an archive, in one commit: all or none. Everything is verified before anything is written.
+    ///
+    /// Nobody owns the added runs. A run that is here already with the same last record is left alone.
+    ///
+    /// # Errors
+    /// When something in the archive is damaged or forged, a run is here with other records, a start key belongs to
+    /// another run here, a session would have two root runs that go on, or the storage fails.
+    async fn import(&self, archive: Archive) -> Result<Imported, ImportError>;
+
+    /// Saves a run's snapshot in place of the one before.
+    ///
+    /// # Errors
+    /// When the lease is stale or the storage fails.
+    async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError>;
+
+    /// Returns a run's latest snapshot. One that does not verify or decode is ignored, with a warning: it is a cache.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError>;
+}

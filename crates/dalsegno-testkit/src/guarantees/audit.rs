@@ -1,0 +1,171 @@
+//! What must be true of a whole journal: at every restart, and when everything is over.
+
+use dalsegno_core::{AgentResponse, EffectClass, RunId};
+use dalsegno_runtime::{Inspection, ReplayReport, RunEnd, RunReport};
+use dalsegno_store::{NewRecord, Record, RunSummary};
+
+use super::Guarantees;
+use crate::process::Process;
+
+impl Guarantees {
+    /// An observer, or somebody who follows a run, was told of a record: it must be in the journal already.
+    pub(crate) fn told(&mut self, run: RunId, seq: u64, record: &NewRecord) {
+        let known = self.runs.get(&run).and_then(|line| line.records.get(usize::try_from(seq).ok()?));
+        if known != Some(record) {
+            let alias = self.name(run);
+            self.broken(format!("{alias}: record {seq} was shown and is not in the journal"));
+        }
+    }
+
+    /// The journal as the store has it, against all that was written.
+    pub(crate) fn compare(&mut self, run: RunId, records: &[Record], summary: &RunSummary) {
+        let Some(line) = self.runs.get(&run) else {
+            return self.broken(format!("the store has a run that nobody created: {run}"));
+        };
+        let same = |(written, found): (&NewRecord, &Record)| {
+            written.at == found.at
+                && written.operation == found.operation
+                && written.parent == found.parent
+                && written.body == found.body
+        };
+        let mut wrong = Vec::new();
+        if records.len() < line.records.len() {
+            wrong.push(format!("{} of {} acknowledged records are left", records.len(), line.records.len()));
+        } else if records.len() > line.records.len() {
+            wrong.push(format!("{} records, and {} were written", records.len(), line.records.len()));
+        }
+        if !line.records.iter().zip(records).all(same) {
+            wrong.push("a record is not what was written".into());
+        }
+        if !records.iter().zip(0..).all(|(record, seq)| record.seq == seq) {
+            wrong.push("the sequence numbers have a gap".into());
+        }
+        if summary.status.is_end() != line.ended {
+            wrong.push(format!("it is listed as {}", summary.status));
+        }
+        let alias = line.alias.clone();
+        wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
+    }
+
+    /// A fold of the journal.
+    pub(crate) fn folded(&mut self, run: RunId, replay: &ReplayReport, inspection: &Inspection) {
+        let alias = self.name(run);
+        if let Some(divergence) = replay.divergence.as_ref().or(inspection.divergence.as_ref()) {
+            self.broken(format!("{alias} does not replay: {divergence}"));
+        } else if !replay.identical {
+            self.broken(format!("{alias} does not replay"));
+        }
+        let Some(line) = self.runs.get(&run) else { return };
+        if let Some(response) = &line.response
+            && inspection.response.as_ref() != Some(response)
+        {
+            self.broken(format!("{alias}: the fold ends otherwise than the journal"));
+        }
+    }
+
+    /// A process lets go of a run: its live state against a fold of the journal.
+    pub(crate) fn let_go(
+        &mut self,
+        process: &Process,
+        report: &RunReport,
+        epoch: u64,
+        inspection: &Inspection,
+    ) {
+        let alias = self.name(report.run);
+        let Some(line) = self.runs.get(&report.run) else {
+            return self.broken(format!("a report of the unknown run {}", report.run));
+        };
+        let mut wrong = Vec::new();
+        // Somebody else may have it by now.
+        let untouched = line.epoch == epoch && line.owner.is_none();
+        match &report.end {
+            RunEnd::Ended(response) => {
+                if inspection.response.as_ref() != Some(response) {
+                    wrong.push("its report ends otherwise than a fold of its journal");
+                }
+                if !line.ended {
+                    wrong.push("it is reported as ended, and its journal goes on");
+                }
+            }
+            RunEnd::Suspended { waiting, wake_at } if untouched && !line.ended => {
+                if waiting.is_empty() && wake_at.is_none() {
+                    wrong.push("it waits for nothing");
+                }
+                let own = |one: &&dalsegno_runtime::WaitingOperation| one.run == report.run;
+                let mut live: Vec<_> = waiting.iter().filter(own).map(|one| one.operation).collect();
+                let mut folded: Vec<_> =
+                    inspection.waiting.iter().filter(own).map(|one| one.operation).collect();
+                live.sort_unstable();
+                folded.sort_unstable();
+                if live != folded {
+                    wrong.push("it waits for something else than a fold of its journal");
+                }
+            }
+            RunEnd::Suspended { .. } | RunEnd::Interrupted => {}
+        }
+        if untouched && report.before.is_empty() {
+            if report.steps != inspection.state.step() {
+                wrong.push("its state has another step than a fold of its journal");
+            }
+            if report.usage != inspection.state.usage() {
+                wrong.push("its state has used something else than a fold of its journal");
+            }
+        }
+        let mine = line.owner.as_ref().is_some_and(|owner| owner.number == process.number);
+        if line.epoch == epoch && mine && !line.ended && process.holds_lock() {
+            wrong.push("it lets go and keeps the run");
+        }
+        // A report of the end is also given to whoever asks later, while the owner still waits for what is under way.
+        let is_over = line.ended && line.owner.is_none();
+        if is_over && line.signalled && line.ended_by == Some(process.number) {
+            let twice_is_wrong =
+                |op: &&super::Op| matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);
+            let mut effects = line.ops.values().filter(twice_is_wrong);
+            if effects.any(|op| op.effects > 0 && !op.settled && !op.late) {
+                wrong.push("an effect took place, and nothing is written of it");
+            }
+            let left = |other: &&super::Line| {
+                other.parent.is_some_and(|parent| parent.run == report.run)
+                    && !other.ended
+                    && other.owner.is_none()
+            };
+            if !process.is_hurt() && self.runs.values().any(|other| left(&other)) {
+                wrong.push("it leaves a child run behind");
+            }
+        }
+        for what in wrong {
+            self.broken(format!("{alias}, of p{}: {what}", process.number));
+        }
+    }
+
+    /// The epoch under which a run is owned, or was last.
+    pub(crate) fn epoch(&self, run: RunId) -> u64 {
+        self.runs.get(&run).map_or(0, |line| line.epoch)
+    }
+
+    /// A run that has ended was asked for once more.
+    pub(crate) fn ended_again(&mut self, run: RunId, response: &AgentResponse) {
+        let alias = self.name(run);
+        if let Some(line) = self.runs.get(&run)
+            && line.response.as_ref() != Some(response)
+        {
+            self.broken(format!("{alias} ended otherwise before"));
+        }
+    }
+
+    /// Everything is over: what took place has a word in the journal.
+    pub(crate) fn close(&mut self) {
+        let mut wrong = Vec::new();
+        for line in self.runs.values() {
+            if !line.ended {
+                wrong.push(format!("{} neither ends nor can be led to its end", line.alias));
+            }
+            for op in line.ops.values() {
+                if op.effects > 0 && !op.settled && !line.signalled {
+                    wrong.push(format!("{} took place, and the journal does not know", op.alias));
+                }
+            }
+        }
+        self.violations.extend(wrong);
+    }
+}

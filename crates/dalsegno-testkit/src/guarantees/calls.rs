@@ -1,0 +1,219 @@
+//! What may reach the outside, and what may take place there.
+
+use std::time::Duration;
+
+use dalsegno_core::{EffectClass, OperationId, Outcome, RunId};
+use serde_json::Value;
+
+use super::{Guarantees, KEYS_KEPT, Line, may_retry, reply};
+use crate::process::Process;
+use crate::workspace::KEPT;
+
+/// A call under way, seen from the process that makes it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) process: u32,
+    pub(crate) run: RunId,
+    pub(crate) operation: OperationId,
+    pub(crate) attempt: u32,
+    /// The tool; a model has none.
+    pub(crate) tool: Option<String>,
+    pub(crate) arguments: Value,
+    pub(crate) tenant: String,
+}
+
+impl Guarantees {
+    /// The run that an operation belongs to.
+    pub(crate) fn run_of(&self, operation: OperationId) -> Option<RunId> {
+        self.runs.iter().find(|(_, line)| line.ops.contains_key(&operation)).map(|(run, _)| *run)
+    }
+
+    /// A call leaves its process.
+    pub(crate) fn call(&mut self, process: &Process, mut call: Call) -> Call {
+        self.totals.calls += 1;
+        let (p, attempt) = (process.number, call.attempt);
+        let Some(line) = self.runs.get_mut(&call.run) else {
+            self.broken(format!("p{p} makes a call of the unknown run {}", call.run));
+            return call;
+        };
+        call.tenant.clone_from(&line.tenant);
+        let mut wrong = Vec::new();
+        let mine = line.owner.as_ref().is_some_and(|owner| owner.number == p);
+        let what = match line.ops.get_mut(&call.operation) {
+            None => {
+                wrong.push("it was never requested");
+                call.operation.to_string()
+            }
+            Some(op) => {
+                if !op.intents.contains(&attempt) {
+                    wrong.push("nothing in the journal says that it starts");
+                }
+                if !op.called.insert(attempt) {
+                    wrong.push("this attempt was made before");
+                }
+                // One who lost the run may still do what was written down before.
+                if mine && op.settled {
+                    wrong.push("it has its outcome");
+                }
+                if mine && op.gate.is_some() {
+                    wrong.push("it waits for an answer");
+                }
+                if op.denied {
+                    wrong.push("somebody said no");
+                }
+                let approve = self
+                    .terms
+                    .get(&(line.agent.clone(), call.tool.clone().unwrap_or_default()))
+                    .is_some_and(|terms| terms.approve);
+                if (approve || call.arguments["gated"] == true) && !op.approved {
+                    wrong.push("nobody agreed to it");
+                }
+                op.arguments = Some(call.arguments.clone());
+                op.alias.clone()
+            }
+        };
+        if mine && (line.signalled || line.ended) {
+            wrong.push("the run was to end");
+        }
+        let target = call.tool.as_deref().unwrap_or("the model");
+        self.notes.push(format!("p{p} {what} calls {target}, attempt {attempt}"));
+        for what_is_wrong in wrong {
+            self.violations.push(format!("{what}, attempt {attempt}, is made: {what_is_wrong}"));
+        }
+        self.under_way.push(call.clone());
+        self.check_bounds(&call);
+        call
+    }
+
+    fn check_bounds(&mut self, call: &Call) {
+        let count = |same: &dyn Fn(&Call) -> bool| {
+            self.under_way.iter().filter(|other| other.process == call.process && same(other)).count()
+        };
+        let group =
+            |other: &Call| other.run == call.run && other.arguments["group"] == call.arguments["group"];
+        let most = call.arguments["most"].as_u64().and_then(|most| usize::try_from(most).ok());
+        let found = [
+            (count(&|_| true), Some(self.bounds.process), "the process"),
+            (count(&|other| other.tenant == call.tenant), Some(self.bounds.tenant), "the tenant"),
+            (count(&|other| other.tool.is_none()), Some(self.bounds.model), "the model"),
+            (count(&group), most, "the step"),
+        ];
+        for (now, most, whose) in found {
+            if whose == "the model" && call.tool.is_some() {
+                continue;
+            }
+            if let Some(most) = most.filter(|most| now > *most) {
+                self.broken(format!("{now} calls at once, and {whose} may have {most}"));
+            }
+        }
+    }
+
+    /// A call is over for the process that made it.
+    pub(crate) fn hung_up(&mut self, call: &Call) {
+        if let Some(place) = self.under_way.iter().position(|other| other == call) {
+            self.under_way.remove(place);
+        }
+    }
+
+    /// A message is on its way to a receiver.
+    pub(crate) fn sent(&mut self, run: RunId, operation: OperationId) {
+        if let Some(op) = self.op(run, operation) {
+            op.on_its_way += 1;
+        }
+    }
+
+    /// A message has reached its receiver, which acts as the class of its tool says.
+    pub(crate) fn received(&mut self, call: &Call, class: EffectClass) {
+        let now = self.now;
+        let again = match class {
+            EffectClass::Keyed => {
+                self.keys.get(&call.operation).is_some_and(|since| now.saturating_sub(*since) <= KEYS_KEPT)
+            }
+            _ => false,
+        };
+        self.keys.entry(call.operation).or_insert(now);
+        let agent = self.runs.get(&call.run).map(|line| line.agent.clone()).unwrap_or_default();
+        let terms = self.terms(&agent, call.tool.as_deref());
+        let Some(op) = self.op(call.run, call.operation) else { return };
+        op.on_its_way = op.on_its_way.saturating_sub(1);
+        let alias = op.alias.clone();
+        if again {
+            return self.notes.push(format!("  {alias} is known, nothing takes place"));
+        }
+        op.effects += 1;
+        let (effects, attempts) = (op.effects, op.attempts);
+        let (plainly, denied) = (op.failed_plainly, op.denied);
+        self.totals.effects += 1;
+        self.notes.push(format!("  {alias} takes place"));
+        if !matches!(class, EffectClass::Keyed | EffectClass::Unsafe) {
+            return;
+        }
+        let same =
+            self.effects.entry((call.run, call.arguments["n"].as_i64().unwrap_or_default())).or_default();
+        *same += 1;
+        let most = match terms {
+            Some(terms) if may_retry(terms.policy) => attempts.min(terms.retries + 1),
+            _ => 1,
+        };
+        if effects > most || *same > most {
+            let times = effects.max(*same);
+            self.broken(format!("{alias} took place {times} times"));
+        }
+        if plainly || denied {
+            self.broken(format!("{alias} takes place, and the journal says that it does not"));
+        }
+    }
+
+    /// A tool whose results are kept has answered.
+    pub(crate) fn answered(&mut self, call: &Call) {
+        if call.tool.as_deref() == Some(KEPT) {
+            let kept = (call.process, call.tenant.clone(), call.arguments["q"].clone(), self.now);
+            self.kept.push(kept);
+        }
+    }
+
+    /// An outcome comes from a call of the same operation, or from one that may stand for it.
+    pub(super) fn came_from(&self, line: &Line, id: OperationId, outcome: &Outcome) -> Result<(), String> {
+        let Some(op) = line.ops.get(&id) else { return Ok(()) };
+        match outcome {
+            Outcome::ModelReplied(_) if op.called.is_empty() => Err("no model was asked".into()),
+            Outcome::ToolReturned(returned) => {
+                let Some(tool) = op.tool.as_deref() else { return Ok(()) };
+                if op.called.is_empty() {
+                    return self.stands(line, tool, returned.structured.as_ref());
+                }
+                let expected = op.arguments.as_ref().map(|arguments| reply(line.run, tool, arguments));
+                if !returned.is_error && returned.structured != expected {
+                    return Err("it has the answer of another call".into());
+                }
+                let effect = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);
+                if effect && !returned.is_error && op.effects == 0 {
+                    return Err("it did not take place".into());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A result without a call: the same process had it for the same tenant, not too long ago.
+    fn stands(&self, line: &Line, tool: &str, result: Option<&Value>) -> Result<(), String> {
+        let terms = self.terms(&line.agent, Some(tool));
+        let age = Duration::from_millis(terms.map_or(0, |terms| terms.kept_ms));
+        let process = line.owner.as_ref().map_or(0, |owner| owner.number);
+        let question = result.map(|result| result["q"].clone()).unwrap_or_default();
+        // Between the answer and the commit there is the store.
+        let age = age + Duration::from_secs(2);
+        let known = self.kept.iter().any(|(by, tenant, asked, at)| {
+            *by == process
+                && *tenant == line.tenant
+                && *asked == question
+                && self.now.saturating_sub(*at) <= age
+        });
+        if tool == KEPT && known { Ok(()) } else { Err("nobody gave this answer".into()) }
+    }
+
+    fn op(&mut self, run: RunId, operation: OperationId) -> Option<&mut super::Op> {
+        self.runs.get_mut(&run)?.ops.get_mut(&operation)
+    }
+}

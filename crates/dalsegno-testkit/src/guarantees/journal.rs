@@ -1,0 +1,546 @@
+//! What may be written, by whom, and in which order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, OperationId, Outcome, RunId, Status};
+use dalsegno_store::{AttemptCause, Body, Message, NewRecord, Start, Started};
+
+use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry};
+use crate::process::Process;
+
+/// How long an owner may leave a cancel unread: it looks every 200 ms, and the store takes up to half a second.
+const READS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Who answers when nobody does.
+const NOBODY: &str = "dalsegno";
+
+/// How often an owner may read a message before the commit that takes it is made.
+const READS: u32 = 5;
+
+/// The shortest that a generated plan waits, in milliseconds.
+const SHORTEST_WAIT: u64 = 1_000;
+
+impl Guarantees {
+    /// A run was created with its first records.
+    pub(crate) fn created(&mut self, process: &Arc<Process>, run: RunId, epoch: u64, records: &[NewRecord]) {
+        let Some(Body::Started(started)) = records.first().map(|record| &record.body) else {
+            return self.broken(format!("run {run} does not begin with `started`"));
+        };
+        let alias = format!("r{}", self.runs.len() + 1);
+        if self.runs.contains_key(&run) {
+            return self.broken(format!("{alias} was created twice"));
+        }
+        self.check_start(&alias, run, started);
+        let line = Line {
+            run,
+            alias,
+            agent: started.agent.to_string(),
+            tenant: started.request.tenant.clone(),
+            session: started.session.clone(),
+            parent: started.parent,
+            records: Vec::new(),
+            epoch,
+            owner: Some(Arc::clone(process)),
+            ops: BTreeMap::new(),
+            places: BTreeSet::new(),
+            step: 0,
+            signalled: false,
+            ended: false,
+            response: None,
+            cancel_wanted: None,
+            owned_since: self.now,
+            last_event: 0,
+            ended_by: None,
+            read: BTreeMap::new(),
+        };
+        self.runs.insert(run, line);
+        self.written(process, run, epoch, 0, records);
+    }
+
+    fn check_start(&mut self, alias: &str, run: RunId, started: &Started) {
+        if let Some(parent) = started.parent
+            && !started.by_handoff
+        {
+            if let Some(other) = self.children.insert(parent.operation, run) {
+                let other = self.name(other);
+                self.broken(format!("{alias} performs an operation that {other} performs already"));
+            }
+            let started = self.runs.get(&parent.run).and_then(|line| line.ops.get(&parent.operation));
+            if !started.is_some_and(|op| op.started && !op.settled) {
+                self.broken(format!("{alias} began before its operation had"));
+            }
+        }
+        if started.parent.is_none() && !started.by_handoff {
+            let busy = self.runs.values().find(|line| {
+                line.parent.is_none()
+                    && !line.ended
+                    && line.tenant == started.request.tenant
+                    && line.session == started.session
+            });
+            if let Some(other) = busy.map(|line| line.alias.clone()) {
+                self.broken(format!("{alias} began in a session in which {other} goes on"));
+            }
+        }
+        if let Some(key) = &started.start_key {
+            let key = format!("{} {key}", started.request.tenant);
+            if self.starts.insert(key.clone(), run).is_some() {
+                self.broken(format!("{alias} began under a key that was used: `{key}`"));
+            }
+        }
+    }
+
+    /// Somebody took a run.
+    pub(crate) fn acquired(&mut self, process: &Arc<Process>, run: RunId, epoch: u64) {
+        let now = self.now;
+        let Some(line) = self.runs.get_mut(&run) else {
+            return self.broken(format!("the unknown run {run} was acquired"));
+        };
+        let mut wrong = Vec::new();
+        if epoch <= line.epoch {
+            wrong.push(format!("epoch {epoch} follows epoch {}", line.epoch));
+        }
+        if let Some(owner) = &line.owner
+            && owner.number != process.number
+            && owner.holds_lock()
+        {
+            wrong.push(format!("p{} took it from p{}, which lives", process.number, owner.number));
+        }
+        line.epoch = epoch;
+        line.owner = Some(Arc::clone(process));
+        line.owned_since = now;
+        let alias = line.alias.clone();
+        self.notes.push(format!("p{} acquires {alias}, epoch {epoch}", process.number));
+        wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
+    }
+
+    /// Somebody gave a run back.
+    pub(crate) fn released(&mut self, process: &Process, run: RunId) {
+        let Some(line) = self.runs.get_mut(&run) else { return };
+        let mine = line.owner.as_ref().is_some_and(|owner| owner.number == process.number);
+        let alias = line.alias.clone();
+        line.owner = None;
+        if !mine {
+            self.broken(format!("{alias}: p{} gave it back and did not own it", process.number));
+        }
+    }
+
+    /// An acquisition was refused since somebody owns the run.
+    pub(crate) fn refused(&mut self, process: &Process, run: RunId) {
+        let Some(line) = self.runs.get(&run) else { return };
+        let held = line.owner.as_ref().is_some_and(|owner| owner.holds_lock());
+        if !held {
+            let alias = line.alias.clone();
+            self.broken(format!("{alias}: p{} was refused a run that nobody alive owns", process.number));
+        }
+    }
+
+    /// A write was refused since somebody else owns the run.
+    pub(crate) fn fenced(&mut self, process: &Process, run: RunId) {
+        self.totals.fenced += 1;
+        let alias = self.name(run);
+        self.notes.push(format!("p{} is refused a write to {alias}", process.number));
+        if process.holds_lock() {
+            self.broken(format!("{alias}: p{} lost it while it lived", process.number));
+        }
+    }
+
+    /// Records are in the journal.
+    pub(crate) fn written(
+        &mut self,
+        process: &Process,
+        run: RunId,
+        epoch: u64,
+        first: u64,
+        records: &[NewRecord],
+    ) {
+        let Some(mut line) = self.runs.remove(&run) else {
+            return self.broken(format!("records of the unknown run {run}"));
+        };
+        let mut wrong = Vec::new();
+        if line.epoch != epoch || line.owner.as_ref().is_none_or(|owner| owner.number != process.number) {
+            wrong.push(format!(
+                "p{} wrote under epoch {epoch}, and epoch {} owns it",
+                process.number, line.epoch
+            ));
+        }
+        if first != line.records.len() as u64 {
+            wrong.push(format!("record {first} follows {} records", line.records.len()));
+        }
+        let cancel = line.cancel_wanted.filter(|since| {
+            let since = (*since).max(line.owned_since);
+            self.now.saturating_sub(since) > READS_WITHIN
+        });
+        for record in records {
+            let words = describe(&line, record);
+            self.notes.push(format!("p{} {} #{} {words}", process.number, line.alias, line.records.len()));
+            self.totals.records += 1;
+            if cancel.is_some() && matches!(record.body, Body::Requested { .. }) && !line.signalled {
+                wrong.push("it goes on, and somebody wanted it to end long ago".into());
+            }
+            if line.ended_by.is_none() && ends(&record.body) {
+                line.ended_by = Some(process.number);
+            }
+            if let Err(what) = self.take(&mut line, record) {
+                wrong.push(format!("{words}: {what}"));
+            }
+            line.records.push(record.clone());
+        }
+        let alias = line.alias.clone();
+        self.runs.insert(run, line);
+        wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
+    }
+
+    /// Messages were taken out of the inbox by a commit that is in the journal now.
+    pub(crate) fn consumed(&mut self, run: RunId, messages: &[Message]) {
+        let Some(line) = self.runs.get(&run) else { return };
+        let mut wrong = Vec::new();
+        for message in messages {
+            match message {
+                Message::Cancel { .. } if !line.signalled && !line.ended => {
+                    wrong.push(format!("{}: a cancel was taken and nothing came of it", line.alias));
+                }
+                Message::Answer { operation, .. } => {
+                    if let Some(op) = line.ops.get(operation)
+                        && op.gate.is_some()
+                        && !line.signalled
+                    {
+                        wrong.push(format!("{}: an answer was taken and nothing came of it", op.alias));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.violations.extend(wrong);
+    }
+
+    /// An owner reads its messages: what it has read before it must have taken meanwhile.
+    pub(crate) fn read(&mut self, process: &Process, run: RunId, numbers: &[u64]) {
+        let Some(line) = self.runs.get_mut(&run) else { return };
+        if line.owner.as_ref().is_none_or(|owner| owner.number != process.number) {
+            return;
+        }
+        let (epoch, alias) = (line.epoch, line.alias.clone());
+        let mut often = Vec::new();
+        for number in numbers {
+            let times = line.read.entry((epoch, *number)).or_insert(0_u32);
+            *times += 1;
+            if *times > READS {
+                often.push(format!("{alias}: message {number} is read again and again, and never taken"));
+            }
+        }
+        self.violations.extend(often);
+    }
+
+    /// Somebody wants a run to end, and was told that it will.
+    pub(crate) fn cancel_wanted(&mut self, run: RunId) {
+        let now = self.now;
+        if let Some(line) = self.runs.get_mut(&run) {
+            line.cancel_wanted.get_or_insert(now);
+        }
+    }
+
+    fn take(&mut self, line: &mut Line, record: &NewRecord) -> Result<(), String> {
+        // The core knows no other time than that of its news.
+        if !matches!(record.body, Body::Requested { .. } | Body::Attempted { .. } | Body::Suspended { .. }) {
+            line.last_event = line.last_event.max(record.at.as_millis());
+        }
+        let late = matches!(record.body, Body::Late { .. });
+        let ends = ends(&record.body);
+        if line.ended && !late {
+            return Err("the run had ended".into());
+        }
+        if line.signalled && !late && !ends {
+            return Err("the run was to end".into());
+        }
+        let first = matches!(record.body, Body::Started(_));
+        if first != line.records.is_empty() {
+            return Err("a start is the first record, and no other".into());
+        }
+        match &record.body {
+            Body::Started(_)
+            | Body::Rebound { .. }
+            | Body::Forked { .. }
+            | Body::Denied { .. }
+            | Body::Tasked { .. } => Ok(()),
+            Body::Signalled { .. } => {
+                line.signalled = true;
+                Ok(())
+            }
+            Body::Suspended { waiting_for, wake_at } => {
+                if waiting_for.is_empty() && wake_at.is_none() {
+                    return Err("the run is suspended without a reason".into());
+                }
+                Ok(())
+            }
+            Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
+                line.ended = true;
+                line.response = Some(response.clone());
+                let fits = match response.status {
+                    Status::Completed => matches!(record.body, Body::Completed { .. }),
+                    Status::Failed => matches!(record.body, Body::Failed { .. }),
+                    Status::Cancelled | Status::HandedOff => matches!(record.body, Body::Cancelled { .. }),
+                };
+                if !fits {
+                    return Err(format!("its response says {:?}", response.status));
+                }
+                all_settled(line)
+            }
+            Body::HandedOff { .. } => {
+                line.ended = true;
+                all_settled(line)
+            }
+            Body::Requested { step, ordinal, label, class, start, .. } => {
+                let id = record.operation.ok_or("a request of nothing")?;
+                if *step != line.step {
+                    all_settled(line)?;
+                }
+                if *step < line.step || !line.places.insert((*step, ordinal.clone())) {
+                    return Err("its place in the run was taken".into());
+                }
+                line.step = *step;
+                let tool = label.strip_prefix("tool `").and_then(|rest| rest.strip_suffix('`'));
+                let wrong_class = self.terms(&line.agent, tool).is_some_and(|terms| terms.class != *class);
+                let now = *start == Start::Now;
+                let op = Op {
+                    alias: format!("{}.o{}", line.alias, line.ops.len() + 1),
+                    tool: tool.map(str::to_owned),
+                    class: *class,
+                    step: *step,
+                    attempts: u32::from(now),
+                    started: now,
+                    doubt: false,
+                    first: now.then_some(self.now),
+                    intents: now.then_some(1).into_iter().collect(),
+                    called: BTreeSet::new(),
+                    gate: None,
+                    approved: false,
+                    denied: false,
+                    settled: false,
+                    failed_plainly: false,
+                    late: false,
+                    effects: 0,
+                    on_its_way: 0,
+                    arguments: None,
+                    requested: line.last_event,
+                    asked: record.at.as_millis(),
+                };
+                if line.ops.insert(id, op).is_some() {
+                    return Err("it was requested before".into());
+                }
+                if wrong_class { Err("it is of another class than its tool".into()) } else { Ok(()) }
+            }
+            body => {
+                let id = record.operation.ok_or("it is about no operation")?;
+                // A clock that was set says nothing.
+                let at = (!self.clock_was_set).then_some(record.at.as_millis());
+                self.take_of(line, id, body, at)
+            }
+        }
+    }
+
+    fn take_of(
+        &mut self,
+        line: &mut Line,
+        id: OperationId,
+        body: &Body,
+        at: Option<u64>,
+    ) -> Result<(), String> {
+        let (agent, signalled, ended) = (line.agent.clone(), line.signalled, line.ended);
+        let (now, patience) = (self.now, self.patience.get(&agent).copied());
+        let op = line.ops.get_mut(&id).ok_or("it was never requested")?;
+        let terms = self.terms(&agent, op.tool.as_deref());
+        if op.settled {
+            return Err("it had its outcome".into());
+        }
+        match body {
+            Body::Attempted { attempt, cause, start } => {
+                if op.gate.is_some() {
+                    return Err("it waits for an answer".into());
+                }
+                self.totals.recovered += u64::from(*cause == AttemptCause::Recovered);
+                let result = attempted(op, *attempt, *cause, terms.as_ref(), now);
+                op.attempts = *attempt;
+                op.started = *start == Start::Now;
+                if op.started {
+                    op.intents.insert(*attempt);
+                    op.first.get_or_insert(now);
+                }
+                result
+            }
+            Body::Waiting { gate } => {
+                let question = match gate {
+                    Gate::Approval => Question::Approval,
+                    Gate::Input => Question::Input,
+                    Gate::InDoubt { .. } => Question::InDoubt,
+                    Gate::Secret { .. } | Gate::Elicitation { .. } => {
+                        return Err("nothing here needs a secret or is asked by a server".into());
+                    }
+                };
+                if op.gate.replace(question).is_some() {
+                    return Err("it waited already".into());
+                }
+                self.totals.in_doubt += u64::from(question == Question::InDoubt);
+                let possible = match question {
+                    Question::Approval | Question::Input => op.attempts == 0,
+                    Question::InDoubt => {
+                        (op.started || op.doubt)
+                            && matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe)
+                    }
+                };
+                if possible { Ok(()) } else { Err("there was nothing to ask".into()) }
+            }
+            Body::Answered { answer } => {
+                let fits = matches!(
+                    (op.gate.take(), answer),
+                    (Some(Question::Approval), Answer::Approved { .. } | Answer::Denied { .. })
+                        | (Some(Question::Input), Answer::Given { .. } | Answer::Denied { .. })
+                        | (Some(Question::InDoubt), Answer::Done { .. } | Answer::NotDone { .. })
+                );
+                match answer {
+                    Answer::Approved { .. } | Answer::Supplied { .. } => op.approved = true,
+                    Answer::Denied { .. } => (op.denied, op.settled) = (true, true),
+                    Answer::Given { .. } | Answer::Done { .. } => op.settled = true,
+                    Answer::NotDone { .. } => {
+                        (op.doubt, op.started, op.first) = (false, false, None);
+                    }
+                }
+                // The engine answers for somebody who does not, when the time for it is over.
+                if let (Answer::Denied { by: Some(by), .. }, Some(at)) = (answer, at)
+                    && by == NOBODY
+                    && patience.is_none_or(|patience| at < op.asked + patience)
+                {
+                    return Err("there was still time to answer".into());
+                }
+                if fits { Ok(()) } else { Err("nobody asked that".into()) }
+            }
+            Body::Resolved { outcome, .. } => {
+                let question = op.gate;
+                op.settled = true;
+                let child =
+                    |other: &&Line| !other.ended && other.parent.is_some_and(|parent| parent.operation == id);
+                let goes_on = self.runs.values().find(child).map(|other| other.alias.clone());
+                if let Some(other) = goes_on {
+                    return Err(format!("its child run {other} has not ended"));
+                }
+                let result = outcome_fits(op, outcome, at);
+                let found = self.came_from(line, id, outcome);
+                if question.is_some() {
+                    return Err("it waits for an answer".into());
+                }
+                result.and(found)
+            }
+            Body::Late { outcome } => {
+                if !(signalled || ended) {
+                    return Err("nothing is late before the end".into());
+                }
+                if std::mem::replace(&mut op.late, true) {
+                    return Err("it had an outcome that was late".into());
+                }
+                outcome_fits(op, outcome, at)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn ends(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::Completed { .. } | Body::Failed { .. } | Body::Cancelled { .. } | Body::HandedOff { .. }
+    )
+}
+
+/// A further attempt: does the class allow it?
+fn attempted(
+    op: &mut Op,
+    attempt: u32,
+    cause: AttemptCause,
+    terms: Option<&crate::workspace::ToolTerms>,
+    now: Duration,
+) -> Result<(), String> {
+    if op.tool.is_none() && matches!(op.class, EffectClass::Composite) {
+        return Ok(());
+    }
+    let expected = if op.started { op.attempts + 1 } else { op.attempts.max(1) };
+    // One that was not admitted has its number and no record.
+    if attempt < expected {
+        return Err(format!("attempt {attempt} follows attempt {}", op.attempts));
+    }
+    match cause {
+        AttemptCause::Recovered => op.doubt |= op.started,
+        AttemptCause::Failed { possibly_received, .. } => op.doubt |= possibly_received,
+        AttemptCause::Answered | AttemptCause::Queued => {}
+    }
+    let Some(terms) = terms else { return Ok(()) };
+    if matches!(cause, AttemptCause::Failed { .. }) && attempt > terms.retries + 1 {
+        return Err(format!("it has {} attempts", terms.retries + 1));
+    }
+    let old = op.first.is_some_and(|first| now.saturating_sub(first) > KEYS_KEPT);
+    let twice_is_wrong = op.class == EffectClass::Unsafe || (op.class == EffectClass::Keyed && old);
+    if op.doubt && twice_is_wrong && !(may_retry(terms.policy) && attempt <= terms.retries + 1) {
+        return Err("it may have taken place, and must not be repeated".into());
+    }
+    Ok(())
+}
+
+/// An outcome must not deny what happened.
+fn outcome_fits(op: &mut Op, outcome: &Outcome, at: Option<u64>) -> Result<(), String> {
+    match outcome {
+        Outcome::Failed(failure) if failure.code != FailureCode::Indeterminate => {
+            let class = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);
+            op.failed_plainly = class;
+            if class && op.effects > 0 {
+                return Err(format!("it failed plainly ({}), and took place", failure.code.as_str()));
+            }
+            Ok(())
+        }
+        Outcome::TimerFired if at.is_some_and(|at| at < op.requested + SHORTEST_WAIT) => {
+            Err("its time had not come".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn all_settled(line: &Line) -> Result<(), String> {
+    let open = line.ops.values().find(|op| !op.settled && op.step <= line.step);
+    match open {
+        Some(op) if !line.signalled => Err(format!("{} has no outcome", op.alias)),
+        _ => Ok(()),
+    }
+}
+
+/// A record in a few words.
+fn describe(line: &Line, record: &NewRecord) -> String {
+    let op = record.operation.map(|id| match line.ops.get(&id) {
+        Some(op) => op.alias.clone(),
+        None => format!("{}.o{}", line.alias, line.ops.len() + 1),
+    });
+    let op = op.map_or_else(String::new, |op| format!("{op} "));
+    let detail = match &record.body {
+        Body::Started(started) => format!("{} for {}", started.agent, started.request.tenant),
+        Body::Requested { label, class, start, .. } => format!("{label} {class:?} {start:?}"),
+        Body::Attempted { attempt, cause, start } => format!("{attempt} {cause:?} {start:?}"),
+        Body::Waiting { gate } => format!("{gate:?}"),
+        Body::Answered { answer } => format!("{answer:?}"),
+        Body::Resolved { outcome, .. } | Body::Late { outcome } => match outcome {
+            Outcome::Failed(failure) => format!("failed {}: {}", failure.code.as_str(), failure.message),
+            Outcome::ToolReturned(returned) if returned.is_error => "an error of the tool's own".into(),
+            Outcome::ToolReturned(returned) => {
+                returned.structured.as_ref().map_or_else(String::new, ToString::to_string)
+            }
+            other => {
+                let words = format!("{other:?}");
+                words.chars().take_while(|letter| *letter != '(' && *letter != ' ').collect()
+            }
+        },
+        Body::Signalled { signal, .. } => format!("{signal:?}"),
+        Body::Suspended { waiting_for, wake_at } => {
+            format!("for {}, until {wake_at:?}", waiting_for.len())
+        }
+        Body::HandedOff { target, .. } => target.to_string(),
+        _ => String::new(),
+    };
+    format!("{op}{} {detail}", record.body.kind())
+}

@@ -1,0 +1,45 @@
+//! The engine in a simulated world: virtual time, seeded faults, and a reference model of what it promises.
+//!
+//! One seed is one history. It decides the agents of a workspace, what becomes of each call of a tool, when the store
+//! fails or is slow, when processes die, lose their lock or are started, what people answer and when the clock is set
+//! wrong. Real engines run in it, on one thread and a paused clock; only what is around them is simulated. The same seed
+//! gives the same history, byte for byte.
+//!
+//! ```
+//! use dalsegno_testkit::{Faults, Simulation};
+//!
+//! let report = Simulation::new(7).with_faults(Faults::default()).run()?;
+//! assert!(report.violations.is_empty(), "{report}");
+//! # Ok::<(), dalsegno_testkit::SimulationError>(())
+//! ```
+//!
+//! What is checked is a reference model that knows no core, no fold and no policy: nothing that was acknowledged is
+//! lost, an operation has one outcome, an effect takes place as often as its class allows, a run has one owner, what
+//! ended stays so, limits hold, nothing hangs, and a journal replays.
+//!
+//! [`Soak`] is the other way round: real time and a real disk for many runs at once, to see that memory stays flat and
+//! that every run ends or says what it waits for.
+//!
+//! [`VirtualClock`] and [`Faults`] serve tests of one's own as well.
+
+mod clock;
+mod error;
+mod faults;
+mod guarantees;
+mod operator;
+mod process;
+mod random;
+mod receiver;
+mod report;
+mod simulation;
+mod soak;
+mod store;
+mod workspace;
+mod world;
+
+pub use clock::VirtualClock;
+pub use error::SimulationError;
+pub use faults::Faults;
+pub use report::{Counts, Report};
+pub use simulation::Simulation;
+pub use soak::{Effects, MemoryUse, Soak, SoakReport, SoakSample};

@@ -1,0 +1,119 @@
+//! A simulated process: what is left of one when it dies is what it wrote and what it sent.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dalsegno_store::Owner;
+use tokio::sync::Notify;
+
+use crate::random::Random;
+
+/// A process. A dead one never gets past its next contact with the world outside it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) number: u32,
+    alive: AtomicBool,
+    /// Its lock. It is dropped when the process dies, whatever still holds the engine.
+    owner: Mutex<Option<Owner>>,
+    /// Writes until it dies by itself; negative when it does not.
+    writes_left: AtomicI64,
+    /// Something went wrong for it.
+    hurt: AtomicBool,
+    died: Notify,
+    random: Mutex<Random>,
+    /// Nothing ever goes wrong for it: it belongs to the simulation itself.
+    pub(crate) outside: bool,
+}
+
+impl Process {
+    pub(crate) fn new(number: u32, seed: u64, writes: Option<i64>) -> Self {
+        Self {
+            number,
+            alive: AtomicBool::new(true),
+            owner: Mutex::new(Some(Owner::in_process())),
+            writes_left: AtomicI64::new(writes.unwrap_or(-1)),
+            hurt: AtomicBool::new(false),
+            died: Notify::new(),
+            random: Mutex::new(Random::new(seed, &format!("process {number}"))),
+            outside: false,
+        }
+    }
+
+    /// The process of the simulation itself, which only reads.
+    pub(crate) fn outside() -> Self {
+        Self { outside: true, ..Self::new(0, 0, None) }
+    }
+
+    pub(crate) fn random(&self) -> MutexGuard<'_, Random> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    /// It holds its lock: nobody else may take its runs.
+    pub(crate) fn holds_lock(&self) -> bool {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// It lives, and does not know that it lost its lock.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_alive() && !self.holds_lock()
+    }
+
+    pub(crate) fn kill(&self) {
+        self.alive.store(false, Ordering::SeqCst);
+        self.lose_lock();
+        self.died.notify_waiters();
+    }
+
+    pub(crate) fn lose_lock(&self) {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    pub(crate) fn hurt(&self) {
+        self.hurt.store(true, Ordering::SeqCst);
+    }
+
+    /// Something went wrong for it: what it could not do is no fault of its own.
+    pub(crate) fn is_hurt(&self) -> bool {
+        self.hurt.load(Ordering::SeqCst)
+    }
+
+    /// Counts a write, and says whether the process dies at it.
+    pub(crate) fn dies_now(&self) -> bool {
+        let left = self.writes_left.load(Ordering::SeqCst);
+        if left >= 0 {
+            self.writes_left.store(left - 1, Ordering::SeqCst);
+        }
+        left == 0
+    }
+
+    /// It does not die by itself any more.
+    pub(crate) fn spare(&self) {
+        self.writes_left.store(-1, Ordering::SeqCst);
+    }
+
+    /// Goes on while the process lives, and never if it is dead.
+    pub(crate) async fn breathe(&self) {
+        if !self.is_alive() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it is dead.
+    pub(crate) async fn gone(&self) {
+        loop {
+            let died = self.died.notified();
+            if !self.is_alive() {
+                return;
+            }
+            died.await;
+        }
+    }
+}

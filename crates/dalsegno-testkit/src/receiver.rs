@@ -1,0 +1,294 @@
+//! The world outside the engine: tools that a message reaches, or does not, and a model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dalsegno_core::{CallRequest, EffectClass, ModelReply, OperationId, ReplyPart, StopReason, ToolReturn};
+use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, judge_call};
+use dalsegno_runtime::{Invocation, Received, Tool, ToolDescription, ToolError};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::guarantees::{Call, reply};
+use crate::process::Process;
+use crate::random::Random;
+use crate::workspace::KEPT;
+use crate::world::World;
+
+/// What becomes of one call. It follows from the seed, the operation and the attempt, whatever else happens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Course {
+    /// The message arrives, and the answer comes.
+    Answered,
+    /// The tool itself says that it failed; it did nothing.
+    Refused,
+    /// The message is lost, and the caller knows that nothing was received.
+    LostKnown,
+    /// The message is lost, and the caller does not know.
+    Lost,
+    /// The message arrives, and the answer is lost.
+    AnswerLost,
+    /// The message arrives, and nothing ever comes back.
+    Silent,
+    /// The message is lost, and nothing ever comes back.
+    SilentAndLost,
+    /// The message arrives, and the caller's own code panics.
+    Panics,
+}
+
+impl Course {
+    const TROUBLE: [Self; 9] = [
+        Self::Refused,
+        Self::LostKnown,
+        Self::LostKnown,
+        Self::Lost,
+        Self::AnswerLost,
+        Self::AnswerLost,
+        Self::Silent,
+        Self::SilentAndLost,
+        Self::Panics,
+    ];
+
+    /// What becomes of one that is made again: often nothing is received of it, which says nothing of the one before.
+    const AGAIN: [Self; 4] = [Self::LostKnown, Self::LostKnown, Self::LostKnown, Self::Lost];
+
+    pub(crate) fn arrives(self) -> bool {
+        match self {
+            Self::Answered | Self::AnswerLost | Self::Silent | Self::Panics => true,
+            Self::Refused | Self::LostKnown | Self::Lost | Self::SilentAndLost => false,
+        }
+    }
+}
+
+/// One call, decided.
+pub(crate) struct Fate {
+    pub(crate) course: Course,
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+}
+
+/// Decides what becomes of a call, when so many of a thousand fail.
+pub(crate) fn fate(seed: u64, fails: u32, operation: OperationId, attempt: u32) -> Fate {
+    let mut random = Random::new(seed, &format!("call {operation} {attempt}"));
+    let course = if attempt > 1 && random.chance(fails / 2) {
+        random.pick(&Course::AGAIN)
+    } else if random.chance(fails) {
+        random.pick(&Course::TROUBLE)
+    } else {
+        Course::Answered
+    };
+    // Most calls are quick; some outlast the patience of whoever makes them.
+    let (there, back) = match random.below(20) {
+        0 => (random.millis(1_500, 15_000), random.millis(0, 100)),
+        1..4 => (random.millis(0, 400), random.millis(0, 3_000)),
+        _ => (random.millis(0, 30), random.millis(0, 30)),
+    };
+    Fate { course, there, back }
+}
+
+/// A call is under way until this is dropped, however it ends.
+struct UnderWay {
+    world: Arc<World>,
+    call: Call,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.world.judge(|guarantees| guarantees.hung_up(&self.call));
+    }
+}
+
+/// A tool of the world outside, as one process has it.
+pub(crate) struct SimulatedTool {
+    pub(crate) name: &'static str,
+    pub(crate) class: EffectClass,
+    pub(crate) world: Arc<World>,
+    pub(crate) process: Arc<Process>,
+}
+
+#[async_trait]
+impl Tool for SimulatedTool {
+    fn describe(&self) -> ToolDescription {
+        let schema = if self.name == KEPT {
+            json!({
+                "type": "object",
+                "properties": { "q": { "type": "integer" } },
+                "required": ["q"],
+                "additionalProperties": false,
+            })
+        } else {
+            json!({
+                "type": "object",
+                "properties": {
+                    "n": { "type": "integer" },
+                    "group": { "type": "string" },
+                    "most": { "type": "integer" },
+                    "gated": { "type": "boolean" },
+                    "note": {},
+                },
+                "required": ["n"],
+                "additionalProperties": false,
+            })
+        };
+        ToolDescription {
+            description: "Takes place outside.".to_owned(),
+            input_schema: schema,
+            output_schema: None,
+            class: self.class,
+        }
+    }
+
+    async fn call(&self, invocation: Invocation) -> Result<ToolReturn, ToolError> {
+        let (world, process) = (&self.world, &self.process);
+        process.breathe().await;
+        let call = Call {
+            process: process.number,
+            run: invocation.run,
+            operation: invocation.operation,
+            attempt: invocation.attempt,
+            tool: Some(self.name.to_owned()),
+            arguments: invocation.arguments,
+            tenant: String::new(),
+        };
+        let call = world.judge(|guarantees| guarantees.call(process, call));
+        let guard = UnderWay { world: Arc::clone(world), call: call.clone() };
+        let Fate { course, there, back } =
+            fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
+        let answer = course.arrives().then(|| self.send(call.clone(), there, back));
+        let lost = |received| ToolError { message: "the line went dead".into(), received, transient: true };
+        let result = match course {
+            Course::Answered => {
+                if let Some(answer) = answer {
+                    let _ = answer.await;
+                }
+                process.breathe().await;
+                world.judge(|guarantees| guarantees.answered(&call));
+                Ok(ToolReturn::structured(reply(call.run, self.name, &call.arguments)))
+            }
+            Course::Refused => {
+                tokio::time::sleep(there).await;
+                Ok(ToolReturn { text: "it does not want to".into(), is_error: true, ..ToolReturn::default() })
+            }
+            Course::LostKnown => {
+                tokio::time::sleep(there).await;
+                Err(lost(Received::No))
+            }
+            Course::Lost => {
+                tokio::time::sleep(there).await;
+                Err(lost(Received::Possibly))
+            }
+            Course::AnswerLost => {
+                if let Some(answer) = answer {
+                    let _ = answer.await;
+                }
+                Err(lost(Received::Possibly))
+            }
+            Course::Silent | Course::SilentAndLost => std::future::pending().await,
+            Course::Panics => {
+                tokio::time::sleep(there).await;
+                process.breathe().await;
+                drop(guard);
+                // Without the words that a panic would print.
+                std::panic::resume_unwind(Box::new("the caller's code panics"))
+            }
+        };
+        process.breathe().await;
+        result
+    }
+}
+
+impl SimulatedTool {
+    /// Sends a message. It goes its way whatever becomes of its sender.
+    fn send(&self, call: Call, there: Duration, back: Duration) -> oneshot::Receiver<()> {
+        let (world, class) = (Arc::clone(&self.world), self.class);
+        world.judge(|guarantees| guarantees.sent(call.run, call.operation));
+        let (answer, answered) = oneshot::channel();
+        tokio::spawn(async move {
+            tokio::time::sleep(there).await;
+            world.judge(|guarantees| guarantees.received(&call, class));
+            tokio::time::sleep(back).await;
+            let _ = answer.send(());
+        });
+        answered
+    }
+}
+
+/// A model that calls tools for some turns, and then answers.
+pub(crate) struct SimulatedModel {
+    pub(crate) world: Arc<World>,
+    pub(crate) process: Arc<Process>,
+}
+
+#[async_trait]
+impl Model for SimulatedModel {
+    async fn complete(
+        &self,
+        request: &CompletionRequest,
+        sink: &dyn DeltaSink,
+    ) -> Result<ModelReply, ModelError> {
+        let (world, process) = (&self.world, &self.process);
+        process.breathe().await;
+        let run = world.judge(|guarantees| guarantees.run_of(request.operation));
+        let Some(run) = run else {
+            let what =
+                format!("a model is asked for an operation that nobody requested: {}", request.operation);
+            world.judge(|guarantees| guarantees.broken(what));
+            return Err(ModelError::new(ModelErrorKind::Refused, "who asks?"));
+        };
+        let call = Call {
+            process: process.number,
+            run,
+            operation: request.operation,
+            attempt: request.attempt,
+            tool: None,
+            arguments: Value::Null,
+            tenant: String::new(),
+        };
+        let call = world.judge(|guarantees| guarantees.call(process, call));
+        let _guard = UnderWay { world: Arc::clone(world), call: call.clone() };
+        let Fate { course, there, back } =
+            fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
+        sink.text("hm");
+        tokio::time::sleep(there + back).await;
+        process.breathe().await;
+        match course {
+            Course::Answered | Course::Panics => Ok(self.reply(request)),
+            Course::Refused => Err(ModelError::new(ModelErrorKind::Refused, "no")),
+            Course::Silent | Course::SilentAndLost => std::future::pending().await,
+            Course::LostKnown | Course::Lost | Course::AnswerLost => {
+                Err(ModelError::new(ModelErrorKind::Unavailable, "not now"))
+            }
+        }
+    }
+}
+
+impl SimulatedModel {
+    fn reply(&self, request: &CompletionRequest) -> ModelReply {
+        let turn = request.transcript.replies();
+        let name = format!("reply {} {}", request.operation, request.attempt);
+        let mut random = Random::new(self.world.seed, &name);
+        let mut parts = vec![ReplyPart::Text("a word".into())];
+        let goes_on = !request.tools.tools.is_empty() && turn < 4 && !random.chance(200);
+        for index in 0..if goes_on { 1 + random.below(3) } else { 0 } {
+            let tool = random.pick(&["t.read", "t.set", "t.keyed", "t.unsafe", KEPT]);
+            let number = turn * 100 + u64::from(request.attempt) * 10 + index as u64;
+            let arguments = match tool {
+                KEPT => json!({ "q": 1 }),
+                _ if random.chance(50) => json!({ "n": "many" }),
+                _ => json!({ "n": number }),
+            };
+            let arguments = arguments.to_string();
+            let verdict = judge_call(&request.tools, tool, &arguments, false);
+            let call_id = format!("c{number}");
+            parts.push(ReplyPart::Call(CallRequest {
+                call_id,
+                name: tool.into(),
+                arguments,
+                verdict: Some(verdict),
+            }));
+        }
+        let stop = if parts.len() > 1 { StopReason::ToolCalls } else { StopReason::End };
+        ModelReply { input_tokens: 10, output_tokens: 5, ..ModelReply::new(parts, stop) }
+    }
+}

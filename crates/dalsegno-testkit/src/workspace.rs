@@ -1,0 +1,275 @@
+//! A generated workspace: agents of every kind of step, with tools of every class.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use dalsegno_core::{EffectClass, OnIndeterminate};
+
+use crate::random::Random;
+
+/// The tools, with what may repeat of them. `t.look` has results that stand for further calls.
+pub(crate) const TOOLS: [(&str, EffectClass); 5] = [
+    ("t.read", EffectClass::Read),
+    ("t.set", EffectClass::Idempotent),
+    ("t.keyed", EffectClass::Keyed),
+    ("t.unsafe", EffectClass::Unsafe),
+    ("t.look", EffectClass::Read),
+];
+
+/// The tool whose results are kept.
+pub(crate) const KEPT: &str = "t.look";
+
+/// On which terms an agent calls a tool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToolTerms {
+    pub(crate) class: EffectClass,
+    pub(crate) retries: u32,
+    pub(crate) policy: OnIndeterminate,
+    /// A person must agree before each call.
+    pub(crate) approve: bool,
+    /// How long a result stands for further calls, in milliseconds.
+    pub(crate) kept_ms: u64,
+}
+
+/// What an engine may do at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) process: usize,
+    pub(crate) tenant: usize,
+    pub(crate) model: usize,
+}
+
+/// The files of a workspace, and what the reference model must know of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) settings: String,
+    pub(crate) agents: BTreeMap<String, String>,
+    pub(crate) terms: BTreeMap<(String, String), ToolTerms>,
+    /// How long an agent's questions wait for an answer, in milliseconds; those of others wait for ever.
+    pub(crate) patience: BTreeMap<String, u64>,
+    pub(crate) bounds: Bounds,
+    /// Agents that are asked from outside.
+    pub(crate) roots: Vec<String>,
+}
+
+impl Plan {
+    pub(crate) fn generate(seed: u64) -> Self {
+        let mut random = Random::new(seed, "workspace");
+        let bounds = Bounds {
+            process: random.pick(&[2, 3, 5, 16]),
+            tenant: random.pick(&[1, 2, 4, 8]),
+            model: random.pick(&[1, 2, 8]),
+        };
+        let mut settings = String::new();
+        let _ = write!(
+            settings,
+            "[models.default]\nprovider = \"openai\"\nmodel = \"simulated\"\nbase_url = \"http://127.0.0.1:9\"\n\
+             allow_http = true\nconcurrency = {}\n[dispatch]\nconcurrency = {}\ntenant_concurrency = {}\nqueue = {}\n\
+             breaker_failures = {}\nbreaker_cool_down = \"{}s\"\n",
+            bounds.model,
+            bounds.process,
+            bounds.tenant,
+            random.pick(&[1, 3, 50]),
+            random.pick(&[2, 4, 8]),
+            random.pick(&[1, 4]),
+        );
+        let mut plan = Self {
+            settings,
+            agents: BTreeMap::new(),
+            terms: BTreeMap::new(),
+            patience: BTreeMap::new(),
+            bounds,
+            roots: vec!["top".into(), "flat".into(), "talk".into()],
+        };
+        // Each may call those before it only, so that no agent calls itself.
+        plan.add_plan(&mut random, "leaf", &[], None);
+        plan.add_plan(&mut random, "mid", &["leaf"], None);
+        plan.add_plan(&mut random, "next", &["leaf"], None);
+        plan.add_plan(&mut random, "flat", &[], None);
+        plan.add_plan(&mut random, "top", &["leaf", "mid"], Some("next"));
+        plan.add_model(&mut random, "talk");
+        plan
+    }
+
+    /// Writes the files.
+    pub(crate) fn write(&self, root: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(root.join("agents"))?;
+        std::fs::write(root.join("dalsegno.toml"), &self.settings)?;
+        for (name, text) in &self.agents {
+            std::fs::write(root.join(format!("agents/{name}.toml")), text)?;
+        }
+        Ok(())
+    }
+
+    fn head(&mut self, random: &mut Random, name: &str, rest: &str) -> String {
+        let approve = random.chance(200);
+        let mut text = format!(
+            "name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"Generated.\"\n{rest}[tools]\nallow = [\"t.*\"]\n"
+        );
+        if approve {
+            text.push_str("approve = [\"t.set\"]\n");
+        }
+        for (tool, class) in TOOLS {
+            let retries = u32::try_from(random.below(4)).unwrap_or_default();
+            let (policy, word) = random.pick(&[
+                (OnIndeterminate::Ask, "ask"),
+                (OnIndeterminate::Ask, "ask"),
+                (OnIndeterminate::Report, "report"),
+                (OnIndeterminate::Retry, "retry"),
+            ]);
+            let timeout = random.pick(&[2, 5, 12]);
+            let _ = write!(
+                text,
+                "[tools.settings.\"{tool}\"]\nretries = {retries}\ntimeout = \"{timeout}s\"\non_indeterminate = \"{word}\"\n"
+            );
+            let mut kept_ms = 0;
+            if tool == KEPT {
+                let seconds = random.pick(&[1, 20]);
+                kept_ms = seconds * 1_000;
+                let _ = writeln!(text, "cache = \"{seconds}s\"");
+            }
+            let approve = approve && tool == "t.set";
+            let terms = ToolTerms { class, retries, policy, approve, kept_ms };
+            self.terms.insert((name.to_owned(), tool.to_owned()), terms);
+        }
+        let _ = writeln!(text, "[limits]\ntimeout = \"{}\"", random.pick(&["15s", "3m", "20m", "20m"]));
+        if random.chance(300) {
+            let seconds = random.pick(&[10, 300]);
+            let _ = writeln!(text, "answer_timeout = \"{seconds}s\"");
+            self.patience.insert(name.to_owned(), seconds * 1_000);
+        }
+        text
+    }
+
+    fn add_model(&mut self, random: &mut Random, name: &str) {
+        let text = self.head(random, name, "instructions = \"Call tools, then answer.\"\n");
+        let model = "[model]\nuse = \"default\"\ntimeout = \"8s\"\nretries = 3\n";
+        self.agents.insert(name.to_owned(), format!("{text}{model}"));
+    }
+
+    fn add_plan(&mut self, random: &mut Random, name: &str, callees: &[&str], successor: Option<&str>) {
+        let mut text = self.head(random, name, "");
+        let mut steps = Steps { random, callees, next: 0, known: Vec::new() };
+        for _ in 0..2 + steps.random.below(4) {
+            steps.step(&mut text);
+        }
+        match successor {
+            Some(successor) if steps.random.chance(500) => {
+                let _ = writeln!(text, "[[steps]]\nhandoff = \"{successor}\"\nmessage = \"go on\"");
+            }
+            _ => {
+                let known: Vec<String> =
+                    steps.known.iter().map(|id| format!("{{{{steps.{id}.receipt}}}}")).collect();
+                let _ = writeln!(text, "[[steps]]\nrespond = \"done: {}\"", known.join(", "));
+            }
+        }
+        self.agents.insert(name.to_owned(), text);
+    }
+}
+
+/// The steps of one plan.
+struct Steps<'a> {
+    random: &'a mut Random,
+    callees: &'a [&'a str],
+    /// The number of the last call: each has one of its own within its run.
+    next: u32,
+    /// Tool steps so far, which later ones may refer to.
+    known: Vec<String>,
+}
+
+impl Steps<'_> {
+    fn step(&mut self, text: &mut String) {
+        text.push_str("[[steps]]\n");
+        match self.random.below(10) {
+            0..3 => {
+                let count = 2 + self.random.below(4);
+                let known = self.known.clone();
+                // One child run at most: when several are stopped at once, tokio draws their order.
+                let mut children = 1;
+                let branches: Vec<String> = (0..count)
+                    .map(|_| {
+                        let keys = self.operation(&known, &mut children);
+                        format!("  {{ {} }},\n", keys.join(", "))
+                    })
+                    .collect();
+                let _ = writeln!(text, "parallel = [\n{}]", branches.concat());
+            }
+            3..5 => {
+                let items = 2 + self.random.below(4);
+                let most = 1 + self.random.below(3);
+                self.next += 1;
+                let (number, tool) = (self.next, self.tool());
+                let list: Vec<String> = (1..=items).map(|item| item.to_string()).collect();
+                let _ = writeln!(
+                    text,
+                    "id = \"s{number}\"\nfor_each = \"[{}]\"\nconcurrency = {most}\ntool = \"{tool}\"\non_failure = \"report\"\n\
+                     with = {{ n = \"{{{{{} + item}}}}\", group = \"g{number}\", most = {most} }}",
+                    list.join(", "),
+                    number * 100,
+                );
+            }
+            _ => {
+                let known = self.known.clone();
+                let keys = self.operation(&known, &mut 1);
+                let _ = writeln!(text, "{}", keys.join("\n"));
+            }
+        }
+    }
+
+    fn tool(&mut self) -> &'static str {
+        self.random.pick(&["t.read", "t.set", "t.keyed", "t.keyed", "t.unsafe", "t.unsafe", "t.unsafe"])
+    }
+
+    /// The keys of one operation.
+    fn operation(&mut self, known: &[String], children: &mut usize) -> Vec<String> {
+        self.next += 1;
+        let number = self.next;
+        let report = "on_failure = \"report\"".to_owned();
+        match self.random.below(20) {
+            0..2 if *children > 0 && !self.callees.is_empty() => {
+                *children -= 1;
+                let callee = self.random.pick(self.callees);
+                vec![format!("agent = \"{callee}\""), "input = \"help\"".into(), report]
+            }
+            2 => vec![format!("ask = \"question {number}\""), report],
+            3..5 => {
+                let time = self.random.pick(&["1s", "5s", "25s", "2m", "3h"]);
+                vec![format!("wait = \"{time}\"")]
+            }
+            5 => vec![format!("model = {{ prompt = \"a word for {number}\", timeout = \"8s\" }}"), report],
+            6..8 => {
+                let question = 1 + self.random.below(2);
+                vec![format!("tool = \"{KEPT}\""), format!("with = {{ q = {question} }}"), report]
+            }
+            _ => {
+                let tool = self.tool();
+                let gated = self.random.chance(200);
+                let mut with = format!("n = {number}, gated = {gated}");
+                if !known.is_empty() && self.random.chance(300) {
+                    let other = self.random.pick(known);
+                    if self.random.chance(200) {
+                        // Without the other's result the arguments do not fit.
+                        with =
+                            format!("n = \"{{{{steps.{other}.n ? {number} : 'none'}}}}\", gated = {gated}");
+                    } else {
+                        let _ = write!(with, ", note = \"{{{{steps.{other}.receipt}}}}\"");
+                    }
+                }
+                self.known.push(format!("s{number}"));
+                let mut keys = vec![
+                    format!("id = \"s{number}\""),
+                    format!("tool = \"{tool}\""),
+                    format!("with = {{ {with} }}"),
+                ];
+                if gated {
+                    keys.push("approve = true".into());
+                }
+                if self.random.chance(930) {
+                    keys.push(report);
+                }
+                keys
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What only the whole workspace tells: the limits of the agents that an agent calls, and what their models cost.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
+use dalsegno_core::{AgentName, Callee, ToolKind};
+
+use super::AgentFile;
+use crate::code::Code;
+use crate::report::Report;
+
+/// Fills in what an agent needs to know of those that it calls, and reports what does not fit together.
+pub(crate) fn link(agents: &mut BTreeMap<AgentName, (AgentFile, &Report)>) {
+    let limits: BTreeMap<_, _> =
+        agents.iter().map(|(name, (agent, _))| (name.clone(), agent.limits)).collect();
+    for (agent, _) in agents.values_mut() {
+        for (name, callee) in &mut agent.agents {
+            if let Some(limits) = limits.get(name) {
+                *callee = Callee { budget: limits.budget() };
+            }
+        }
+        for tool in agent.agent_tools.values_mut() {
+            if let ToolKind::Agent { agent } = &tool.kind {
+                tool.timeout_ms = limits.get(agent).map(|limits| limits.timeout_ms);
+            }
+        }
+    }
+    if agents.values().any(|(agent, _)| agent.open.cost.is_some()) {
+        check_prices(agents);
+    }
+}
+
+/// A bound on the cost holds for child runs, too, so none of them may use a model without a price.
+fn check_prices(agents: &BTreeMap<AgentName, (AgentFile, &Report)>) {
+    let mut parents: BTreeMap<&AgentName, Vec<&AgentName>> = BTreeMap::new();
+    for (name, (agent, _)) in agents {
+        for child in &agent.open.children {
+            parents.entry(child).or_default().push(name);
+        }
+    }
+    // From each agent with such a model upwards; whoever is reached first is told about that one.
+    let mut reached: BTreeMap<&AgentName, (&AgentName, &str)> = BTreeMap::new();
+    let mut queue = VecDeque::new();
+    for (name, (agent, _)) in agents {
+        if let Some(model) = &agent.open.unpriced {
+            reached.insert(name, (name, model));
+            queue.push_back(name);
+        }
+    }
+    while let Some(name) = queue.pop_front() {
+        let found = reached[name];
+        for parent in parents.get(name).into_iter().flatten() {
+            if let Entry::Vacant(entry) = reached.entry(parent) {
+                entry.insert(found);
+                queue.push_back(parent);
+            }
+        }
+    }
+    for (name, (holder, model)) in reached {
+        let (agent, report) = &agents[name];
+        let Some(span) = &agent.open.cost else { continue };
+        let whose = if holder == name {
+            format!("the model `{model}` has no `price`")
+        } else {
+            format!("`{holder}`, which may run as its child, uses the model `{model}`, which has no `price`")
+        };
+        report
+            .error(Code::MissingPrice, span.clone(), format!("the cost cannot be bounded: {whose}"))
+            .help(format!(
+                "add `price = {{ input = …, output = … }}` to `[models.{model}]` in `dalsegno.toml`, in US dollars for a million tokens"
+            ));
+    }
+}

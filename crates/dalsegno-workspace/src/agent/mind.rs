@@ -1,0 +1,139 @@
+//! Reads what a model-driven agent asks its model.
+
+use dalsegno_core::{Compact, ContextSettings, ModelMind, ModelSettings, OutputSettings, Recall};
+use dalsegno_expr::Template;
+
+use super::expressions::{self, Readable, Steps};
+use super::output;
+use super::read::Surroundings;
+use super::steps::optional;
+use crate::code::Code;
+use crate::names::{nearest, some};
+use crate::section::{Located, Section};
+use crate::settings::Paths;
+
+pub(super) fn read(
+    file: &Section<'_>,
+    memory: Option<&Section<'_>>,
+    around: &Surroundings<'_>,
+) -> Option<ModelMind> {
+    let recall = memory.and_then(|memory| memory.section("recall"));
+    let readable = Readable { recalled: recall.is_some(), steps: Steps::None, item: false };
+    let recall = optional(recall.is_some(), recall.and_then(|recall| self::recall(&recall)));
+    let instructions = file.string("instructions");
+    let instructions = optional(
+        instructions.is_some(),
+        instructions.and_then(|text| template(file, "instructions", &text, readable)),
+    );
+    let prompt = match file.string("prompt") {
+        Some(text) => template(file, "prompt", &text, readable),
+        None => Template::parse("{{request.text}}").ok(),
+    };
+    let models = file.section("model").and_then(|model| models(&model, around));
+    let output = optional(file.has("output"), output(file, around));
+    let context = optional(file.has("context"), context(file));
+    let (model, fallback) = models?;
+    Some(ModelMind {
+        model,
+        fallback,
+        instructions: instructions?,
+        prompt: prompt?,
+        recall: recall?,
+        output: output?,
+        context: context?,
+    })
+}
+
+/// The agent's model and those to fall back to. They are asked alike.
+fn models(section: &Section<'_>, around: &Surroundings<'_>) -> Option<(ModelSettings, Vec<ModelSettings>)> {
+    let name = section.string("use");
+    let settings = name.as_ref().and_then(|name| settings(section, name, around));
+    let mut fallback = Vec::new();
+    let mut seen: Vec<_> = name.map(|name| name.value).into_iter().collect();
+    for next in section.list::<String>("fallback") {
+        if seen.contains(&next.value) {
+            section
+                .report
+                .error(Code::InvalidValue, next.span, format!("the model `{}` is tried twice", next.value))
+                .help("take it out: attempts after the first are `retries`");
+            continue;
+        }
+        seen.push(next.value.clone());
+        fallback.push(self::settings(section, &next, around));
+    }
+    Some((settings?, fallback.into_iter().collect::<Option<_>>()?))
+}
+
+/// Reads how a model is asked, from `[model]` or from a step.
+pub(super) fn settings(
+    section: &Section<'_>,
+    name: &Located<String>,
+    around: &Surroundings<'_>,
+) -> Option<ModelSettings> {
+    let defaults = ModelSettings::named(&name.value);
+    let read = ModelSettings {
+        temperature: section.number("temperature"),
+        max_output_tokens: section.integer("max_output_tokens"),
+        timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
+        retries: section.integer("retries").unwrap_or(defaults.retries),
+        price: around.settings.and_then(|settings| settings.prices.get(&name.value).copied()),
+        ..defaults
+    };
+    let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };
+    if models.contains_key(&name.value) {
+        return Some(read);
+    }
+    let help = match nearest(&name.value, models.keys().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if models.is_empty() => "add a `[models.*]` to `dalsegno.toml`".to_owned(),
+        None => format!("the models of `dalsegno.toml` are {}", some(models.keys().map(String::as_str))),
+    };
+    section
+        .report
+        .error(
+            Code::UnknownModel,
+            name.span.clone(),
+            format!("`dalsegno.toml` has no model `{}`", name.value),
+        )
+        .help(help);
+    None
+}
+
+fn recall(section: &Section<'_>) -> Option<Recall> {
+    let limit = section.integer("limit").unwrap_or(DEFAULT_HITS);
+    let min_score = section.number("min_score").unwrap_or(0.0);
+    // Nothing has been recalled while the query is made.
+    let readable = Readable { recalled: false, steps: Steps::None, item: false };
+    let query = template(section, "query", &section.string("query")?, readable)?;
+    Some(Recall { query, limit, min_score })
+}
+
+fn output(file: &Section<'_>, around: &Surroundings<'_>) -> Option<OutputSettings> {
+    let section = file.section("output")?;
+    let retries = section.integer("retries").unwrap_or(DEFAULT_OUTPUT_RETRIES);
+    let paths = Paths { report: section.report, root: around.root };
+    Some(OutputSettings { schema: output::schema(&section, &paths)?, retries })
+}
+
+fn context(file: &Section<'_>) -> Option<ContextSettings> {
+    let section = file.section("context")?;
+    let compact = section.choice("compact", COMPACT).unwrap_or_default();
+    Some(ContextSettings { max_tokens: section.integer("max_tokens")?, compact })
+}
+
+fn template(
+    section: &Section<'_>,
+    key: &str,
+    text: &Located<String>,
+    readable: Readable<'_>,
+) -> Option<Template> {
+    expressions::template(section.report, key, text, readable)
+}
+
+const COMPACT: &[(&str, Compact)] = &[("drop", Compact::Drop), ("summarise", Compact::Summarise)];
+
+/// What a person still reads; the same as the model's own default.
+pub(super) const DEFAULT_HITS: u32 = 5;
+
+/// A model that has not understood the form after two explanations will not.
+const DEFAULT_OUTPUT_RETRIES: u32 = 2;

@@ -1,0 +1,73 @@
+//! Reads a workspace folder into checked values, or into diagnostics with spans.
+//!
+//! [`Workspace::load`] reads `dalsegno.toml` and `agents/*.toml` and reports all problems at once, each with its place,
+//! what was expected and one thing to try. It performs nothing: no server is started, no model is asked, and of the
+//! other files that the workspace names only JSON Schemas are read.
+//!
+//! What an agent may do also depends on what tool servers offer, which is known only when they run. So there are two
+//! steps: [`AgentFile::servers`] says which servers an agent can reach, and [`AgentFile::resolve`] turns the file and
+//! the [`Catalogue`] of all tools that exist into the [`AgentConfig`](dalsegno_core::AgentConfig) of a run.
+//!
+//! `dalsegno.lock` pins what the servers offered: with a [`Lock`], [`Workspace::check`] holds all agents against it and
+//! starts nothing. [`schema`] gives editors the keys of every file.
+//!
+//! ```no_run
+//! use dalsegno_workspace::{Workspace, builtin_tools};
+//!
+//! let loaded = Workspace::load(".".as_ref());
+//! for diagnostic in &loaded.diagnostics {
+//!     eprintln!("{diagnostic}");
+//! }
+//! if let Some(workspace) = loaded.workspace {
+//!     for agent in workspace.agents.values() {
+//!         let servers = agent.servers(&workspace.settings); // start these, add what they offer
+//!         let config = agent.resolve(&builtin_tools());
+//! #       drop((servers, config));
+//!     }
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod batteries;
+mod check;
+mod workspace;
+
+mod agent;
+mod catalogue;
+mod lock;
+mod schema;
+mod settings;
+mod tenant;
+mod toolkit;
+
+mod code;
+mod diagnostic;
+mod source;
+
+mod json;
+mod names;
+mod report;
+mod secrets;
+mod section;
+mod shape;
+mod text;
+mod units;
+
+pub use agent::{AgentFile, AgentTools, ToolSettings};
+pub use batteries::{Battery, batteries};
+pub use catalogue::{Catalogue, CatalogueTool, builtin_tools};
+pub use code::Code;
+pub use diagnostic::{Diagnostic, Severity};
+pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedTool};
+pub use schema::{FileKind, UnknownFileKind, schema};
+pub use section::Located;
+pub use settings::{
+    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
+    MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant, SecretRef,
+    SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
+    TelemetrySettings,
+};
+pub use source::{Position, SourceFile};
+pub use tenant::{Destination, Features, Refer, Tenant, ToolkitSettings};
+pub use toolkit::{DeclaredTool, ToolkitFile};
+pub use workspace::{Loaded, Workspace};

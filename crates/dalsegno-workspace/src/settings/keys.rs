@@ -1,0 +1,427 @@
+//! The keys of `dalsegno.toml`.
+
+use super::{dispatch, models};
+use crate::shape::{Form, Key, Need, Shape, Tagged};
+
+pub(crate) static FILE: Shape = Shape::new(
+    "`dalsegno.toml`",
+    &[
+        Key::new(
+            "models",
+            Form::Map(&Form::Tagged(&MODEL)),
+            "The models by name; agents use them by that name.",
+        ),
+        Key::new(
+            "servers",
+            Form::Map(&Form::Table(&SERVER)),
+            "The tool servers by name; their tools are `name.tool`.",
+        ),
+        Key::new("store", Form::Table(&STORE), "Where runs are kept."),
+        Key::new("memory", Form::Table(&MEMORY), "Where the memory of agents is kept."),
+        Key::new(
+            "secrets",
+            Form::Map(&Form::Table(&SECRET)),
+            "Secrets by name; never the secrets themselves.",
+        ),
+        Key::new(
+            "secret_store",
+            Form::Table(&SECRET_STORE),
+            "Where secrets are kept that stand nowhere else.",
+        ),
+        Key::new(
+            "dispatch",
+            Form::Table(&DISPATCH),
+            "How much a process does at once, and when it leaves somebody alone who fails.",
+        ),
+        Key::new(
+            "telemetry",
+            Form::Table(&TELEMETRY),
+            "Where traces of runs are sent; nowhere without this section.",
+        ),
+    ],
+);
+
+pub(super) static MODEL: Tagged = Tagged {
+    tag: "provider",
+    shapes: &[
+        (&["openai", "openai-responses", "anthropic"], &HTTP_MODEL),
+        (&["script"], &SCRIPT_MODEL),
+        (&["cassette"], &CASSETTE_MODEL),
+    ],
+};
+
+const PROVIDER: Key = Key::new(
+    "provider",
+    Form::Word(&["openai", "openai-responses", "anthropic", "script", "cassette"]),
+    "Where replies come from: a wire format, a script or a recording.",
+)
+.required("expected one of `openai`, `openai-responses`, `anthropic`, `script`, `cassette`");
+
+const PRICE: Key =
+    Key::new("price", Form::Table(&PRICE_TABLE), "What tokens cost, in US dollars for a million of them.");
+
+pub(super) static HTTP_MODEL: Shape = Shape::new(
+    "a model",
+    &[
+        PROVIDER,
+        Key::new("model", Form::Text, "The model, as the provider calls it.")
+            .required("add `model = \"…\"`, the name that the provider gives it"),
+        Key::new(
+            "base_url",
+            Form::Text,
+            "The endpoint, without the path of the wire; the provider's own by default.",
+        ),
+        Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether the endpoint may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
+        Key::new(
+            "api_key",
+            Form::Table(&SECRET),
+            "Where the key is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+        ),
+        Key::new("extra", Form::Open, "Further fields of the request's body, such as `reasoning`."),
+        Key::new(
+            "concurrency",
+            dispatch::COUNT,
+            "The most requests at once; by default what `[dispatch]` allows a process.",
+        ),
+        PRICE,
+    ],
+);
+
+pub(super) static SCRIPT_MODEL: Shape = Shape::new(
+    "a model",
+    &[
+        PROVIDER,
+        Key::new("file", Form::Text, "The replies to give, a script.")
+            .required("add `file = \"tests/scripts/NAME.toml\"`, the replies to give"),
+        PRICE,
+    ],
+);
+
+pub(super) static CASSETTE_MODEL: Shape = Shape::new(
+    "a model",
+    &[
+        PROVIDER,
+        Key::new("file", Form::Text, "The recording that is played back; what it does not hold is an error.")
+            .required("add `file = \"tests/cassettes/NAME.jsonl\"`, the recording to play back"),
+        PRICE,
+    ],
+);
+
+static PRICE_TABLE: Shape = Shape::new(
+    "`price`",
+    &[
+        Key::new("input", models::DOLLARS, "A million tokens sent.")
+            .required("add `input = …`, US dollars for a million tokens sent"),
+        Key::new("output", models::DOLLARS, "A million tokens received.")
+            .required("add `output = …`, US dollars for a million tokens received"),
+    ],
+);
+
+pub(crate) static SECRET: Shape = Shape {
+    what: "a secret",
+    one_of: &["env", "file", "store"],
+    needs: &[],
+    keys: &[
+        Key::new("env", Form::Text, "The environment variable that holds it."),
+        Key::new("file", Form::Text, "The file that holds it."),
+        Key::new(
+            "store",
+            Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$"),
+            "Its name in the secret store; `dalsegno secret put NAME` puts it there.",
+        ),
+    ],
+};
+
+static SECRET_STORE: Shape = Shape::new(
+    "`[secret_store]`",
+    &[
+        Key::new(
+            "path",
+            Form::Text,
+            "The encrypted file that keeps secrets; `.dalsegno/secrets.db` by default.",
+        ),
+        Key::new(
+            "key",
+            Form::Table(&STORE_KEY),
+            "Where its key is found; `{ file = \".dalsegno/secrets.key\" }` by default.",
+        ),
+    ],
+);
+
+static STORE_KEY: Shape = Shape {
+    what: "the key of the secret store",
+    one_of: &["env", "file"],
+    needs: &[],
+    keys: &[
+        Key::new("env", Form::Text, "The environment variable that holds it."),
+        Key::new("file", Form::Text, "The file that holds it, which only its owner may read."),
+    ],
+};
+
+static STORE: Shape = Shape::new(
+    "`[store]`",
+    &[Key::new("path", Form::Text, "The file that keeps runs; `.dalsegno/dalsegno.db` by default.")],
+);
+
+static DISPATCH: Shape = Shape::new(
+    "`[dispatch]`",
+    &[
+        Key::new(
+            "concurrency",
+            dispatch::COUNT,
+            "The most calls of tools, models and memory that a process performs at once; 256 by default.",
+        ),
+        Key::new("tenant_concurrency", dispatch::COUNT, "The most of these for one tenant; 64 by default."),
+        Key::new(
+            "queue",
+            dispatch::COUNT,
+            "The most calls that wait for one tool server or model; 1024 by default. The next one is `overloaded`.",
+        ),
+        Key::new(
+            "breaker_failures",
+            dispatch::COUNT,
+            "The failures in a row after which a server or model is left alone for a while; 5 by default.",
+        ),
+        Key::new(
+            "breaker_cool_down",
+            Form::Duration,
+            "How long it is left alone at first, doubled by each further failure; `10s` by default.",
+        ),
+    ],
+);
+
+static TELEMETRY: Shape = Shape::new(
+    "`[telemetry]`",
+    &[
+        Key::new(
+            "endpoint",
+            Form::Text,
+            "The collector, for OTLP over HTTP; spans go to `/v1/traces` below it.",
+        )
+        .required("add `endpoint = \"http://127.0.0.1:4318\"`, the address of a collector"),
+        Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether it may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
+        Key::new(
+            "headers",
+            Form::Map(&Form::Table(&SECRET)),
+            "Headers of each request, such as the collector's key: where their values are found.",
+        ),
+        Key::new(
+            "resource",
+            Form::Map(&Form::Text),
+            "What the spans are of, such as `\"deployment.environment.name\" = \"staging\"`.",
+        ),
+        Key::new(
+            "content",
+            Form::Boolean,
+            "Whether spans carry what people, models and tools said; `false` by default.",
+        ),
+    ],
+);
+
+static MEMORY: Shape = Shape::new(
+    "`[memory]`",
+    &[
+        Key::new("path", Form::Text, "The file that keeps the memory; `.dalsegno/memory.db` by default."),
+        Key::new("seeds", Form::List(&Form::Text), "Files of JSON lines that a new memory starts with."),
+    ],
+);
+
+pub(super) static SERVER: Shape = Shape {
+    what: "a server",
+    one_of: &["wasm", "command", "url"],
+    needs: &[],
+    keys: &[
+        Key::new("wasm", Form::Text, "The compiled server, where it is a WebAssembly module."),
+        Key::new(
+            "command",
+            Form::List(&Form::Text),
+            "The program and its arguments, where it is a child process.",
+        ),
+        Key::new(
+            "env",
+            Form::Map(&Form::Either(&[Form::Text, Form::Table(&SECRET)])),
+            "The whole environment of the child process; empty by default.",
+        ),
+        Key::new("cwd", Form::Text, "The folder in which it runs; the workspace's own by default."),
+        Key::new("url", Form::Text, "Its address, where it speaks streamable HTTP."),
+        Key::new(
+            "headers",
+            Form::Map(&Form::Table(&SECRET)),
+            "Headers of each request: where their values are found.",
+        ),
+        Key::new("oauth", Form::Table(&OAUTH), "How the server is asked for access, where it wants OAuth."),
+        Key::new(
+            "allow_http",
+            Form::Boolean,
+            "Whether it may be reached without encryption; `false` by default, loopback is always allowed.",
+        ),
+        Key::new(
+            "digest",
+            Form::Name("^(sha256|blake3):[0-9a-fA-F]{64}$"),
+            "The digest that the file must have.",
+        ),
+        Key::new("tools", Form::List(&Form::Text), "The tools that are offered; all by default."),
+        Key::new(
+            "trust_annotations",
+            Form::Boolean,
+            "Whether what the server says of its tools may make the engine less careful; `false` by default.",
+        ),
+        Key::new(
+            "lifetime",
+            Form::Word(&["per_call", "per_run", "shared"]),
+            "How long an instance lives: for one call, for a run, or for all runs of a tenant; `per_run` by default.",
+        ),
+        Key::new("permissions", Form::Table(&PERMISSIONS), "What the server may touch; nothing by default."),
+        Key::new("limits", Form::Table(&LIMITS), "What one instance may use up."),
+    ],
+};
+
+static OAUTH: Shape = Shape {
+    what: "`oauth`",
+    one_of: &[],
+    needs: &[
+        Need { because_of: "grant", word: Some("client_credentials"), keys: &["client_id", "client_secret"] },
+        Need { because_of: "client_secret", word: None, keys: &["client_id"] },
+    ],
+    keys: &[
+        Key::new(
+            "grant",
+            Form::Word(&["authorization_code", "client_credentials"]),
+            "Who gives access: a person, by `dalsegno auth NAME`, or the client itself; `authorization_code` by default.",
+        ),
+        Key::new(
+            "client_id",
+            Form::Text,
+            "What the authorization server knows this client by; without it the client registers itself.",
+        ),
+        Key::new(
+            "client_secret",
+            Form::Table(&SECRET),
+            "Where the client's secret is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+        ),
+        Key::new(
+            "client_metadata",
+            Form::Name("^https://[^\\s]+$"),
+            "The address of a document that describes this client, for authorization servers that take one.",
+        ),
+        Key::new(
+            "scopes",
+            Form::List(&Form::Text),
+            "What to ask for, exactly; by default what the server says that it needs.",
+        ),
+        Key::new(
+            "authorization_servers",
+            Form::List(&Form::Name("^https?://[^/*@\\s]+$")),
+            "Who besides the server itself may be asked for access, such as `https://login.example.com`.",
+        ),
+    ],
+};
+
+static PERMISSIONS: Shape = Shape::new(
+    "`permissions`",
+    &[
+        Key::new("files", Form::List(&Form::Table(&GRANT)), "The folders that it may use."),
+        Key::new(
+            "env",
+            Form::Map(&Form::Either(&[Form::Text, Form::Table(&SECRET)])),
+            "The environment variables that it sees; with a secret, the server itself holds that.",
+        ),
+        Key::new(
+            "network",
+            Form::List(&Form::Name("^https?://[^/*@\\s]+$")),
+            "Where its HTTP requests may go: scheme, host and port, such as `https://crm.example.com`.",
+        ),
+        Key::new(
+            "secrets",
+            Form::Map(&Form::Table(&INJECTION)),
+            "Secrets that the host adds to requests, by destination; the server never holds them.",
+        ),
+        Key::new(
+            "clock",
+            Form::Boolean,
+            "Whether it sees the real time; `false` by default: the clock stands still.",
+        ),
+        Key::new(
+            "random",
+            Form::Boolean,
+            "Whether its random bytes are random; `false` by default: they are always the same.",
+        ),
+    ],
+);
+
+pub(super) static INJECTION: Shape = Shape::new(
+    "a secret for a destination",
+    &[
+        Key::new("header", Form::Text, "The header that carries it; the server cannot set it.")
+            .required("add `header = \"Authorization\"`, the header that carries it"),
+        Key::new("prefix", Form::Text, "What stands before it, such as `Bearer `; nothing by default."),
+        Key::new(
+            "value",
+            Form::Table(&SECRET),
+            "Where it is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+        )
+        .required("add `value = { env = \"NAME\" }`, where the secret is found"),
+    ],
+);
+
+pub(super) static GRANT: Shape = Shape::new(
+    "a grant of `files`",
+    &[
+        Key::new("host", Form::Text, "The folder on this machine.")
+            .required("add `host = \"PATH\"`, the folder on this machine"),
+        Key::new("guest", Form::Name("^(/[^/\\u0000]+)+$"), "Where the server sees it.")
+            .required("add `guest = \"/data\"`, where the server sees it"),
+        Key::new("access", Form::Word(&["read", "write"]), "What the server may do with it.")
+            .required("add `access = \"read\"` or `access = \"write\"`"),
+        Key::new(
+            "create",
+            Form::Boolean,
+            "Whether to make the folder if it is not there; `false` by default.",
+        ),
+    ],
+);
+
+static LIMITS: Shape = Shape::new(
+    "`limits`",
+    &[
+        Key::new("memory", Form::Size, "The most linear memory; `64MiB` by default."),
+        Key::new("call_timeout", Form::Duration, "The longest that one call may take; `5s` by default."),
+        Key::new(
+            "total_timeout",
+            Form::Duration,
+            "The longest that one call may take as long as there is word of its progress, and a task that the server \
+             makes of it; `10m` by default. Of servers with `command` or `url`.",
+        ),
+        Key::new("output", Form::Size, "The most bytes of one answer; `1MiB` by default."),
+        Key::new("stderr", Form::Size, "What is kept of its standard error; `64KiB` by default."),
+        Key::new(
+            "concurrency",
+            dispatch::COUNT,
+            "The most calls at once; by default what `[dispatch]` allows a process.",
+        ),
+        Key::new(
+            "start_timeout",
+            Form::Duration,
+            "The longest that the start of an instance may take; `10s` by default.",
+        ),
+        Key::new(
+            "table_elements",
+            Form::Integer(1, 100_000),
+            "The most elements of all tables of an instance; 100,000 by default.",
+        ),
+        Key::new(
+            "instances",
+            Form::Integer(1, 4_096),
+            "The most instances at once; 1,000 by default. One that is idle makes room for the next.",
+        ),
+        Key::new("response", Form::Size, "The most bytes of one HTTP response to it; `8MiB` by default."),
+    ],
+);

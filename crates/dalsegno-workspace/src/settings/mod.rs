@@ -1,0 +1,388 @@
+//! What `dalsegno.toml` says: models, tool servers, where things are kept.
+
+mod dispatch;
+mod keys;
+mod models;
+mod oauth;
+mod paths;
+mod permissions;
+mod read;
+mod remote;
+pub(crate) mod secrets;
+mod servers;
+mod telemetry;
+mod url;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dalsegno_core::Price;
+use serde_json::{Map, Value};
+
+pub(crate) use self::keys::{FILE, SECRET};
+pub(crate) use self::paths::Paths;
+pub(crate) use self::read::{SettingsRead, read};
+
+/// The settings of a workspace. All paths are joined with the workspace's folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The models by name, `[models.*]`.
+    pub models: BTreeMap<String, ModelBinding>,
+    /// What the tokens of models cost, by the model's name, where the file says so.
+    pub prices: BTreeMap<String, Price>,
+    /// The tool servers by name, `[servers.*]`.
+    pub servers: BTreeMap<String, ServerBinding>,
+    /// The file that keeps runs; `.dalsegno/dalsegno.db` by default.
+    pub store: PathBuf,
+    /// What agents remember.
+    pub memory: MemoryBinding,
+    /// The secrets by name, `[secrets]`. Their values are scrubbed from whatever is recorded.
+    pub secrets: BTreeMap<String, SecretRef>,
+    /// Where secrets are kept that stand nowhere else.
+    pub secret_store: SecretStoreBinding,
+    /// How many effects a process performs at once, and when it leaves somebody alone who fails.
+    pub dispatch: DispatchSettings,
+    /// Where traces of runs are sent; nowhere when absent.
+    pub telemetry: Option<TelemetrySettings>,
+}
+
+/// Where traces of runs are sent, `[telemetry]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// The collector's address, for OTLP over HTTP. `https`, or `http` to this machine or where the file allows it.
+    pub endpoint: String,
+    /// Headers of each request: where their values are found.
+    pub headers: BTreeMap<String, SecretRef>,
+    /// Attributes of the resource that the spans are of.
+    pub resource: BTreeMap<String, String>,
+    /// Whether spans carry what people, models and tools said; `false` by default.
+    pub content: bool,
+}
+
+/// How many effects a process performs at once, and when it leaves somebody alone who fails, `[dispatch]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DispatchSettings {
+    /// Most effects of a process at once: calls of tools and models, memory operations. 256 by default.
+    pub concurrency: usize,
+    /// Most effects of one tenant at once. 64 by default, so that four busy tenants do not stop the others.
+    pub tenant_concurrency: usize,
+    /// Most effects that wait for one tool server or model; the next one fails as `overloaded`. 1,024 by default.
+    pub queue: usize,
+    /// Failures in a row after which a tool server or model is left alone for a while. 5 by default.
+    pub breaker_failures: u32,
+    /// How long it is left alone at first; each further failure doubles it, up to sixteen times. 10 seconds by default.
+    pub breaker_cool_down: Duration,
+}
+
+impl Default for DispatchSettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 256,
+            tenant_concurrency: 64,
+            queue: 1_024,
+            breaker_failures: 5,
+            breaker_cool_down: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Where a model's replies come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelBinding {
+    /// Replies written down beforehand, `provider = "script"`: needs no network and no key.
+    Script {
+        /// The script.
+        file: PathBuf,
+    },
+    /// A recording that is played back, `provider = "cassette"`: what it does not hold is an error.
+    Cassette {
+        /// The recording.
+        file: PathBuf,
+    },
+    /// An endpoint that speaks one of the known wire formats.
+    Http(HttpBinding),
+}
+
+/// A model behind an HTTP endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpBinding {
+    /// The wire format.
+    pub provider: Provider,
+    /// The model, as the endpoint calls it.
+    pub model: String,
+    /// The endpoint's address, without the wire's own path; the provider's own when absent. `https`, or `http` to
+    /// this machine or where the file allows it.
+    pub base_url: Option<String>,
+    /// Whether it may be reached unencrypted elsewhere than on this machine; `false` by default.
+    pub allow_http: bool,
+    /// The key; endpoints of one's own may need none.
+    pub api_key: Option<SecretRef>,
+    /// Further fields of the request's body.
+    pub extra: Map<String, Value>,
+    /// Most requests at once; what a process may perform at once when absent.
+    pub concurrency: Option<usize>,
+}
+
+/// A wire format, named after whoever made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// OpenAI Chat Completions, `openai`.
+    Openai,
+    /// OpenAI Responses, `openai-responses`.
+    OpenaiResponses,
+    /// Anthropic Messages, `anthropic`.
+    Anthropic,
+}
+
+impl Provider {
+    /// Every wire format.
+    pub const ALL: [Self; 3] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic];
+
+    /// The name, as `provider` has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+/// What agents remember, `[memory]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryBinding {
+    /// The file that keeps it; `.dalsegno/memory.db` by default.
+    pub path: PathBuf,
+    /// Files of JSON lines that a new memory starts with.
+    pub seeds: Vec<PathBuf>,
+}
+
+/// A sandboxed tool server, with what it is granted. Nothing is granted by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerBinding {
+    /// The WebAssembly file; empty where the server is reached in another way.
+    pub module: PathBuf,
+    /// How the server is reached that is no WebAssembly module.
+    pub remote: Option<RemoteBinding>,
+    /// The digest that the file must have, `sha256:…` or `blake3:…`.
+    pub digest: Option<String>,
+    /// The tools that are offered; `None` offers all that the server has.
+    pub tools: Option<Vec<String>>,
+    /// What it may touch.
+    pub permissions: ServerPermissions,
+    /// How long an instance lives.
+    pub lifetime: Lifetime,
+    /// What it may use up.
+    pub limits: ServerLimits,
+    /// Whether its annotations may make the engine less careful. They come from the server and prove nothing, so
+    /// this is the operator's word for them; `false` by default.
+    pub trust_annotations: bool,
+}
+
+/// What a server may touch; nothing by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerPermissions {
+    /// The folders that it may use.
+    pub files: Vec<FileGrant>,
+    /// The environment variables that it sees.
+    pub env: BTreeMap<String, EnvValue>,
+    /// Where its HTTP requests may go: scheme, host and port, such as `https://crm.example.com`.
+    pub network: Vec<String>,
+    /// Secrets that the host adds to requests. The server never holds them.
+    pub secrets: Vec<SecretGrant>,
+    /// Whether it sees the real time; `false` by default.
+    pub clock: bool,
+    /// Whether its random bytes are random; `false` by default.
+    pub random: bool,
+}
+
+/// A secret that the host adds to every request to one destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretGrant {
+    /// The only destination that gets it; one of `network`, and encrypted or on this machine.
+    pub destination: String,
+    /// The header that carries it, in lower case. The server cannot set it.
+    pub header: String,
+    /// What stands before the value, such as `Bearer `; nothing by default.
+    pub prefix: String,
+    /// Where the value is found.
+    pub value: SecretRef,
+}
+
+/// How long an instance of a server lives. Two tenants never share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifetime {
+    /// For one call, `per_call`.
+    PerCall,
+    /// For the calls of one run, `per_run`. The default.
+    #[default]
+    PerRun,
+    /// For all runs of a tenant, `shared`.
+    Shared,
+}
+
+/// A server that is no WebAssembly module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteBinding {
+    /// A child process that speaks over its standard input and output, `command = […]`.
+    Command(CommandBinding),
+    /// A server that speaks streamable HTTP, `url = …`.
+    Endpoint(EndpointBinding),
+}
+
+/// A child process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandBinding {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its whole environment.
+    pub env: BTreeMap<String, EnvValue>,
+    /// Its working directory; the workspace's folder by default.
+    pub directory: PathBuf,
+}
+
+/// The value of an environment variable of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvValue {
+    /// A text that anybody may read.
+    Text(String),
+    /// A secret, which the server itself holds.
+    Secret(SecretRef),
+}
+
+/// A server behind an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointBinding {
+    /// Its address. `https`, or `http` to this machine or where the file allows it.
+    pub url: String,
+    /// Headers of each request: where their values are found.
+    pub headers: BTreeMap<String, SecretRef>,
+    /// How the server is asked for access, `[servers.NAME.oauth]`.
+    pub oauth: Option<OAuthBinding>,
+}
+
+/// How a server is asked for access.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OAuthBinding {
+    /// Who gives access.
+    pub grant: OAuthGrant,
+    /// What the authorization server knows this client by; without it the client registers itself.
+    pub client_id: Option<String>,
+    /// Where the client's secret is found.
+    pub client_secret: Option<SecretRef>,
+    /// The address of a document that describes this client.
+    pub client_metadata: Option<String>,
+    /// What to ask for, exactly; empty asks for what the server says that it needs.
+    pub scopes: Vec<String>,
+    /// Who besides the server itself may be asked for access: scheme, host and port.
+    pub authorization_servers: Vec<String>,
+}
+
+/// Who gives access to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OAuthGrant {
+    /// A person, in a browser, `authorization_code`. The default.
+    #[default]
+    AuthorizationCode,
+    /// The client itself, by its id and secret, `client_credentials`.
+    ClientCredentials,
+}
+
+/// A folder of the host that a server may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileGrant {
+    /// The folder on the host. A relative path starts at the workspace and may leave it with `..`; an absolute one
+    /// is taken as it is. The operator grants it, so it is not confined.
+    pub host: PathBuf,
+    /// The absolute path under which the server sees it.
+    pub guest: String,
+    /// What the server may do with it.
+    pub access: Access,
+    /// Whether the runtime makes the folder when it is not there; `false` by default.
+    pub create: bool,
+}
+
+/// What a server may do with a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read files and list folders.
+    Read,
+    /// Read, create, change and delete.
+    Write,
+}
+
+/// What one instance of a server may use up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Bytes of linear memory. 64 MiB by default: a Rust server needs one or two, a Python one 20 to 40.
+    pub memory: u64,
+    /// The longest that one call may take. 5 seconds by default: a tool without network that takes longer is stuck.
+    pub call_timeout: Duration,
+    /// The longest that one call may take as long as there is word of its progress, and a task that the server makes of it.
+    /// 10 minutes by default. Of servers that are no modules.
+    pub total_timeout: Duration,
+    /// Bytes of one answer. 1 MiB by default: more does not belong into a model's context.
+    pub output: u64,
+    /// Bytes kept of what the server wrote last to standard error. 64 KiB by default.
+    pub stderr: u64,
+    /// Most calls at once, each in an instance of its own; what a process may perform at once when absent.
+    pub concurrency: Option<usize>,
+    /// The longest that the start of an instance may take. 10 seconds by default.
+    pub start_timeout: Duration,
+    /// Elements of all tables of an instance. 100,000 by default, ten times what large interpreters need.
+    pub table_elements: u64,
+    /// Most instances at once; one that is idle makes room for the next. 1,000 by default.
+    pub instances: usize,
+    /// Bytes of one HTTP response. 8 MiB by default: more is a download, not an answer.
+    pub response: u64,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            call_timeout: Duration::from_secs(5),
+            total_timeout: Duration::from_secs(600),
+            output: 1 << 20,
+            stderr: 64 << 10,
+            concurrency: None,
+            start_timeout: Duration::from_secs(10),
+            table_elements: 100_000,
+            instances: 1_000,
+            response: 8 << 20,
+        }
+    }
+}
+
+/// Where secrets are kept that stand nowhere else, `[secret_store]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretStoreBinding {
+    /// The encrypted file; `.dalsegno/secrets.db` by default.
+    pub path: PathBuf,
+    /// Where its key is found; the file `.dalsegno/secrets.key` by default.
+    pub key: StoreKey,
+}
+
+/// Where the key of the secret store is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreKey {
+    /// In an environment variable, `{ env = "NAME" }`.
+    Env(String),
+    /// In a file that only its owner may read, `{ file = "PATH" }`.
+    File(PathBuf),
+}
+
+/// Where a secret is found when it is needed. The value itself never stands in a file of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretRef {
+    /// In an environment variable, `{ env = "NAME" }`.
+    Env(String),
+    /// In a file, `{ file = "PATH" }`.
+    File(PathBuf),
+    /// In the secret store under this name, `{ store = "NAME" }`.
+    Store(String),
+}

@@ -1,0 +1,162 @@
+//! Reads `[models.*]`.
+
+use std::collections::BTreeMap;
+
+use dalsegno_core::Price;
+
+use super::keys::MODEL;
+use super::paths::Paths;
+use super::{HttpBinding, ModelBinding, Provider, secrets, url};
+use crate::agent::json;
+use crate::code::Code;
+use crate::names::{list, nearest};
+use crate::section::{Section, string, wrong_type};
+use crate::shape::Form;
+
+/// The models of a workspace, and what those cost of which it is known.
+#[derive(Default)]
+pub(super) struct Models {
+    pub(super) bindings: BTreeMap<String, ModelBinding>,
+    pub(super) prices: BTreeMap<String, Price>,
+}
+
+pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
+    let mut models = Models::default();
+    for (name, value) in file.tables("models") {
+        let what = format!("`[models.{}]`", name.value);
+        let Some(table) = value.get_ref().as_table() else {
+            wrong_type::<()>(paths.report, &name.value, value, "a table");
+            continue;
+        };
+        let words: Vec<_> = MODEL.words().collect();
+        let Some(provider) = table.get(MODEL.tag) else {
+            paths
+                .report
+                .error(Code::MissingKey, value.span(), format!("{what} has no `provider`"))
+                .help(format!("expected one of {}", list(words)));
+            continue;
+        };
+        let Some(provider) = string(paths.report, MODEL.tag, provider) else { continue };
+        let Some(shape) = MODEL.shape(&provider.value) else {
+            // The other keys belong to that provider, so nothing can be said about them.
+            let added = paths
+                .report
+                .error(
+                    Code::UnknownProvider,
+                    provider.span,
+                    format!("there is no provider `{}`", provider.value),
+                )
+                .label(format!("expected one of {}", list(&words)));
+            if let Some(near) = nearest(&provider.value, words.iter().copied()) {
+                added.help(format!("did you mean `{near}`?"));
+            }
+            continue;
+        };
+        let Some(model) = Section::of(paths.report, &name.value, value, &what, shape) else { continue };
+        if let Some(price) = price(&model) {
+            models.prices.insert(name.value.clone(), price);
+        }
+        let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
+            Some(provider) => http(&model, paths, provider, &what).map(ModelBinding::Http),
+            None if provider.value == "script" => paths
+                .file(&model, "file", "write the script, or correct the path")
+                .map(|file| ModelBinding::Script { file }),
+            None => paths
+                .file(&model, "file", "record it, or correct the path")
+                .map(|file| ModelBinding::Cassette { file }),
+        };
+        models.bindings.extend(binding.map(|binding| (name.value, binding)));
+    }
+    models
+}
+
+fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) -> Option<HttpBinding> {
+    let allow_http = model.boolean("allow_http").unwrap_or(false);
+    let base_url = url::read(model, "base_url", allow_http);
+    let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
+    if !model.has("base_url") {
+        // The providers themselves answer nobody without a key; a local endpoint may.
+        model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
+    }
+    let extra = extra(model, provider);
+    let name = model.string("model")?.value;
+    let concurrency = model.integer("concurrency");
+    Some(HttpBinding { provider, model: name, base_url, allow_http, api_key, extra: extra?, concurrency })
+}
+
+/// Reads further fields of the body; those that make up the request itself are refused.
+fn extra(model: &Section<'_>, provider: Provider) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let Some(value) = model.get("extra") else { return Some(serde_json::Map::new()) };
+    let Some(table) = value.get_ref().as_table() else {
+        return wrong_type(model.report, "extra", value, "a table");
+    };
+    let mut is_valid = true;
+    for path in provider.reserved() {
+        let (name, member) = path.split_once('.').map_or((path, None), |(name, member)| (name, Some(member)));
+        let Some((key, value)) = table.get_key_value(name) else { continue };
+        let span = match (member, value.get_ref().as_table()) {
+            (None, _) => key.span(),
+            (Some(member), Some(members)) => match members.get_key_value(member) {
+                Some((key, _)) => key.span(),
+                None => continue,
+            },
+            (Some(_), None) => {
+                is_valid = false;
+                model
+                    .report
+                    .error(Code::InvalidValue, value.span(), format!("`extra` cannot replace `{name}`"))
+                    .label("expected a table: its members are merged with those of the request");
+                continue;
+            }
+        };
+        is_valid = false;
+        model
+            .report
+            .error(Code::InvalidValue, span, format!("`extra` cannot set `{path}`"))
+            .label("it makes up the request itself")
+            .help("take it out: the agent file says what is asked, and how");
+    }
+    match json(model.report, "extra", value, &mut |_, _| {})? {
+        serde_json::Value::Object(extra) if is_valid => Some(extra),
+        _ => None,
+    }
+}
+
+fn price(model: &Section<'_>) -> Option<Price> {
+    let price = model.section("price")?;
+    let (input, output) = (price.dollars("input"), price.dollars("output"));
+    Some(Price { input: input?, output: output? })
+}
+
+impl Provider {
+    /// The fields of a request's body that [`extra`](HttpBinding::extra) cannot set over this wire format, since they make
+    /// up the request itself. `text.format` stands for the member `format` of `text`, which has to be a table.
+    pub fn reserved(self) -> impl Iterator<Item = &'static str> {
+        let own: &[&str] = match self {
+            Self::Openai => {
+                &["response_format", "functions", "function_call", "n", "stream_options.include_usage"]
+            }
+            Self::OpenaiResponses => {
+                &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"]
+            }
+            Self::Anthropic => &["output_format", "output_config.format"],
+        };
+        RESERVED.iter().chain(own).copied()
+    }
+
+    /// The environment variable that usually holds the key.
+    fn usual_key(self) -> &'static str {
+        match self {
+            Self::Openai | Self::OpenaiResponses => "OPENAI_API_KEY",
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+        }
+    }
+}
+
+/// US dollars for a million tokens. The dearest models cost some hundreds; a millionth of a dollar for a million
+/// tokens is the smallest price that is counted.
+pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
+
+/// Fields of a body that all wire formats set themselves.
+const RESERVED: &[&str] =
+    &["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];

@@ -1,0 +1,174 @@
+//! Reads folders of tool files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dalsegno_tools::compile;
+use serde_json::Value;
+
+use super::ToolkitFile;
+use super::diagnose;
+use crate::agent::RESERVED;
+use crate::code::Code;
+use crate::diagnostic::Diagnostic;
+use crate::json::JsonFile;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::source::SourceFile;
+use crate::workspace::{self, FILE_BYTES_MAX, Loaded, slashes};
+
+/// Documents by the name of their toolkit.
+pub(crate) type Toolkits = BTreeMap<String, ToolkitFile>;
+
+/// Reads `tools/*.json`.
+pub(crate) fn load(root: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> Toolkits {
+    folder(root, Path::new(TOOLS_FOLDER), settings, loaded)
+}
+
+/// Reads the tools of a tenant, which stand in for those of the workspace with the same name.
+pub(crate) fn load_of_tenant(
+    root: &Path,
+    tenant: &Path,
+    settings: Option<&Settings>,
+    loaded: &mut Loaded,
+) -> Toolkits {
+    folder(root, &tenant.join(TOOLS_FOLDER), settings, loaded)
+}
+
+impl ToolkitFile {
+    /// Reads one document, be it part of the workspace or not, as the workspace reads its own.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with its text where it could be read; warnings do not count.
+    pub fn open(root: &Path, file: &Path) -> Result<Self, (Vec<Diagnostic>, Option<SourceFile>)> {
+        let mut diagnostics = Vec::new();
+        let Some(text) = workspace::read(root, file, FILE_BYTES_MAX, &mut diagnostics) else {
+            return Err((diagnostics, None));
+        };
+        let report = Report::new(SourceFile::new(file.to_path_buf(), text.as_str()));
+        let toolkit = read(&report, &text, None, &Toolkits::new());
+        let (source, diagnostics) = report.finish();
+        match toolkit.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)) {
+            Some(toolkit) => Ok(Self { toolkit, source: Some(source) }),
+            None => Err((diagnostics, Some(source))),
+        }
+    }
+}
+
+fn folder(root: &Path, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> Toolkits {
+    let mut toolkits = Toolkits::new();
+    for file in workspace::files(root, folder, "json", &mut loaded.diagnostics) {
+        let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
+            continue;
+        };
+        let report = Report::new(SourceFile::new(file, text.as_str()));
+        let toolkit = read(&report, &text, settings, &toolkits);
+        let source = loaded.take(report);
+        if let Some(toolkit) = toolkit {
+            let file = ToolkitFile { toolkit, source: Some(source) };
+            toolkits.entry(file.name().to_owned()).or_insert(file);
+        }
+    }
+    toolkits
+}
+
+fn read(
+    report: &Report,
+    text: &str,
+    settings: Option<&Settings>,
+    others: &Toolkits,
+) -> Option<dalsegno_tools::Toolkit> {
+    let file = JsonFile::parse(report, text)?;
+    secrets_in_clear(report, &file, file.value(), &mut String::new(), false);
+    let compiled = compile(file.value());
+    diagnose::tell(report, &file, &compiled);
+    let toolkit = compiled.toolkit?;
+    diagnose::config_schema(report, &file, &toolkit);
+    check_name(report, &file, toolkit.name(), settings, others);
+    Some(toolkit)
+}
+
+/// A toolkit's name is the first part of its tools' names, as that of a server is.
+fn check_name(
+    report: &Report,
+    file: &JsonFile<'_>,
+    name: &str,
+    settings: Option<&Settings>,
+    others: &Toolkits,
+) {
+    let span = file.span("/name");
+    let is_server = settings
+        .is_some_and(|settings| settings.servers.keys().any(|server| server.replace('-', "_") == name));
+    if let Some(other) = others.get(name).and_then(|other| other.source.as_ref()) {
+        report
+            .error(Code::DuplicateTool, span, format!("there are two documents with the name `{name}`"))
+            .label(format!("the other one is `{}`", slashes(other.file())))
+            .help("rename one of them");
+    } else if is_server {
+        report
+            .error(Code::DuplicateTool, span, format!("`{name}` is the name of a tool server, too"))
+            .label(format!("`[servers.{name}]` is in `dalsegno.toml`"))
+            .help("rename one of them");
+    } else if name == "memory" || RESERVED.contains(&name) {
+        report
+            .error(Code::InvalidValue, span, format!("a tool cannot be called `{name}`"))
+            .label(format!("the built-in tools `{name}.*` have this name"));
+    } else {
+        let stem = report.source().file().file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
+        if let Some(stem) = stem.filter(|stem| stem != name) {
+            report
+                .warning(Code::FileName, span, format!("`{name}` stands in `{stem}.json`"))
+                .help(format!("rename the file to `{name}.json`, so that people find it"));
+        }
+    }
+}
+
+/// Reports what looks like a secret; its value is never shown. In headers a text without a template is one, too, where
+/// the header is there for secrets.
+fn secrets_in_clear(
+    report: &Report,
+    file: &JsonFile<'_>,
+    value: &Value,
+    pointer: &mut String,
+    in_headers: bool,
+) {
+    match value {
+        Value::String(text) => {
+            let key = pointer.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+            let is_named = in_headers && SECRET_HEADERS.contains(&key.as_str()) && !text.contains("{{");
+            if is_named || text.split_whitespace().any(crate::secrets::looks_like_a_secret) {
+                diagnose::secret(report, file, pointer);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                below(pointer, &index.to_string(), |pointer| {
+                    secrets_in_clear(report, file, item, pointer, in_headers);
+                });
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let in_headers = name.eq_ignore_ascii_case("headers") && field.is_object()
+                    || in_headers && field.is_string();
+                below(pointer, name, |pointer| secrets_in_clear(report, file, field, pointer, in_headers));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Works below a member of a JSON pointer, and takes the pointer back.
+pub(super) fn below(pointer: &mut String, name: &str, work: impl FnOnce(&mut String)) {
+    let length = pointer.len();
+    pointer.push('/');
+    pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    work(pointer);
+    pointer.truncate(length);
+}
+
+/// The folder of tool files, in the workspace and in a tenant's folder.
+const TOOLS_FOLDER: &str = "tools";
+
+/// Headers whose values prove who sends a request.
+const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];

@@ -1,0 +1,34 @@
+//! Declarative tools: documents of one tool or of one toolkit, compiled.
+
+mod catalogue;
+mod config;
+mod diagnose;
+mod link;
+mod load;
+mod shelf;
+
+use dalsegno_tools::Toolkit;
+
+pub use self::catalogue::DeclaredTool;
+pub(crate) use self::catalogue::add;
+pub(crate) use self::config::short;
+pub(crate) use self::link::{Around, check_mentions};
+pub(crate) use self::load::{Toolkits, load, load_of_tenant};
+pub(crate) use self::shelf::Shelf;
+use crate::source::SourceFile;
+
+/// A document of declarative tools.
+#[derive(Debug, Clone)]
+pub struct ToolkitFile {
+    /// What it was compiled to; with the document itself. Cheap to clone.
+    pub toolkit: Toolkit,
+    /// The file that it stands in; `None` for one that was built from a tenant's features.
+    pub source: Option<SourceFile>,
+}
+
+impl ToolkitFile {
+    /// Its name; that of the tool where it has a single one.
+    pub fn name(&self) -> &str {
+        self.toolkit.name()
+    }
+}

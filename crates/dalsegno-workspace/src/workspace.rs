@@ -1,0 +1,344 @@
+//! A workspace folder, read as a whole.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use dalsegno_core::{AgentName, ModelName, ToolName};
+
+use crate::agent::{self, AgentFile, Directory, ReadAgent, Surroundings};
+use crate::catalogue::Catalogue;
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::lock::{Lock, LockRead};
+use crate::report::Report;
+use crate::section::Located;
+use crate::settings::{self, SecretRef, Settings, SettingsRead};
+use crate::source::SourceFile;
+use crate::tenant::{self, Tenant};
+use crate::toolkit::{self, Shelf, ToolkitFile, Toolkits};
+
+/// A workspace without errors.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// The folder that holds `dalsegno.toml`.
+    pub root: PathBuf,
+    /// What `dalsegno.toml` says.
+    pub settings: Settings,
+    /// The documents of declarative tools, `tools/*.json`, by name.
+    pub toolkits: BTreeMap<String, ToolkitFile>,
+    /// The tenants of `tenants/*.toml` by name. A run whose tenant has no file works without settings and egress.
+    pub tenants: BTreeMap<String, Tenant>,
+    /// The agents of `agents/*.toml` by name.
+    pub agents: BTreeMap<AgentName, AgentFile>,
+    /// The names by which models see actions of toolkits, as `dalsegno.lock` pins them.
+    pub names: BTreeMap<ToolName, ModelName>,
+}
+
+/// What came of reading a workspace.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The workspace; `None` if there is an error.
+    pub workspace: Option<Workspace>,
+    /// What `dalsegno.toml` says, even if there are errors, with defaults in place of what does not fit; `None` if the
+    /// place of the store is not known for certain. Enough to read what was recorded, not to run anything.
+    pub settings: Option<Settings>,
+    /// All problems: those of `dalsegno.toml` first, then those of tools, tenants and agents, each file in its own
+    /// order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What `dalsegno.lock` says, with its own problems and with those of the names that it pins. A workspace can be
+    /// loaded without it, so that it can be written anew; [`sound`](Self::sound) asks for more.
+    pub lock: LockRead,
+    /// The files that were read, for whoever shows the diagnostics.
+    pub sources: Vec<SourceFile>,
+}
+
+impl Workspace {
+    /// Reads the workspace in `root`: `dalsegno.toml`, `tools/*.json`, `tenants/*.toml` with their tools, `agents/*.toml`
+    /// and `dalsegno.lock`.
+    ///
+    /// Nothing is written, and besides these only the JSON Schemas that agents name are read. Of the other files only
+    /// the existence is checked.
+    pub fn load(root: &Path) -> Loaded {
+        Self::load_with(root, &BTreeMap::new())
+    }
+
+    /// Reads the workspace as [`load`](Self::load) does, with other texts in the place of these agent files, which are
+    /// named as diagnostics name them.
+    pub fn load_with(root: &Path, replaced: &BTreeMap<PathBuf, String>) -> Loaded {
+        let mut loaded = Loaded {
+            workspace: None,
+            settings: None,
+            diagnostics: Vec::new(),
+            lock: Lock::read(root),
+            sources: Vec::new(),
+        };
+        loaded.sources.extend(loaded.lock.source.clone());
+        let read = load_settings(root, &mut loaded);
+        // Which models and servers there are is known only if `dalsegno.toml` could be read without an error.
+        let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
+        let toolkits = toolkit::load(root, known, &mut loaded);
+        let tenants = tenant::load(root, known, &toolkits, &mut loaded);
+        let agents = load_agents(root, known, (&toolkits, &tenants), replaced, &mut loaded);
+        if let Some(SettingsRead { settings, store_is_known }) = read {
+            loaded.settings = store_is_known.then(|| settings.clone());
+            if !loaded.has_errors() {
+                let (root, names) = (root.to_path_buf(), BTreeMap::new());
+                let mut workspace = Self { root, settings, toolkits, tenants, agents, names };
+                loaded.lock.take(workspace.take_names(&loaded.lock));
+                loaded.workspace = Some(workspace);
+            }
+        }
+        loaded
+    }
+
+    /// The declarative tools of a tenant, by the name of their document: those of the workspace, in whose place stand the
+    /// tenant's own of the same name. For a tenant without a file, those of the workspace.
+    pub fn toolkits_for(&self, tenant: &str) -> BTreeMap<&str, &ToolkitFile> {
+        let own = self.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.tools);
+        self.toolkits.iter().chain(own).map(|(name, file)| (name.as_str(), file)).collect()
+    }
+
+    /// The declarative tools of a tenant that are switched on, as part of the catalogue that
+    /// [`AgentFile::resolve`] takes.
+    pub fn declared_tools(&self, tenant: &str) -> Catalogue {
+        let settings = self.tenants.get(tenant).map(|tenant| &tenant.toolkits);
+        let mut catalogue = Catalogue::new();
+        for (name, file) in self.toolkits_for(tenant) {
+            toolkit::add(&mut catalogue, file, settings.and_then(|settings| settings.get(name)));
+        }
+        catalogue
+    }
+
+    /// Finds where a secret of a toolkit is, for a tenant.
+    ///
+    /// First `[tools.<toolkit>] secrets` of the tenant, then its `[secrets]` under the secret's name, then `[secrets]` of
+    /// `dalsegno.toml` under `"<toolkit>.<secret>"`. The last never goes to a document that is the tenant's own: that one
+    /// could send it anywhere.
+    pub fn toolkit_secret(&self, tenant: &str, toolkit: &str, secret: &str) -> Option<&SecretRef> {
+        let own = self.tenants.get(tenant);
+        let set = own.and_then(|own| own.toolkits.get(toolkit)?.secrets.get(secret));
+        let named = || own.and_then(|own| own.secrets.get(secret));
+        let is_own = own.is_some_and(|own| own.tools.contains_key(toolkit));
+        let shared = || self.settings.secrets.get(&format!("{toolkit}.{secret}")).filter(|_| !is_own);
+        set.or_else(named).or_else(shared)
+    }
+
+    /// Finds the nearest folder that holds `dalsegno.toml`, from `start` upwards.
+    pub fn discover(start: &Path) -> Option<PathBuf> {
+        let start = std::path::absolute(start).ok()?;
+        start.ancestors().find(|folder| folder.join(SETTINGS_FILE).is_file()).map(Path::to_path_buf)
+    }
+}
+
+impl Loaded {
+    /// Says whether there is an error among the diagnostics.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// The workspace, to be run: without errors, and with the names by which models see its tools. What else is wrong
+    /// with `dalsegno.lock` concerns only those who check.
+    ///
+    /// # Errors
+    /// All problems that stand in the way, and the warnings beside them.
+    pub fn sound(self) -> Result<Workspace, Vec<Diagnostic>> {
+        let has_errors = self.has_errors();
+        let Self { workspace, mut diagnostics, lock, .. } = self;
+        if !lock.names_are_sound {
+            diagnostics.extend(lock.diagnostics);
+        } else if let Some(workspace) = workspace.filter(|_| !has_errors) {
+            return Ok(workspace);
+        }
+        Err(diagnostics)
+    }
+
+    /// Finds the text of a diagnostic's file.
+    pub fn source(&self, file: &Path) -> Option<&SourceFile> {
+        self.sources.iter().find(|source| source.file() == file)
+    }
+
+    pub(crate) fn take(&mut self, report: Report) -> SourceFile {
+        let (source, diagnostics) = report.finish();
+        self.sources.push(source.clone());
+        self.diagnostics.extend(diagnostics);
+        source
+    }
+}
+
+fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
+    let file = PathBuf::from(SETTINGS_FILE);
+    if !root.join(&file).exists() {
+        let problem = Diagnostic::new(
+            Code::NotAWorkspace,
+            Severity::Error,
+            &file,
+            "this folder has no `dalsegno.toml`",
+        );
+        loaded
+            .diagnostics
+            .push(problem.with_help("name the workspace's folder, or write a `dalsegno.toml` here"));
+        return None;
+    }
+    let text = read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics)?;
+    let report = Report::new(SourceFile::new(file, text.as_str()));
+    let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, root));
+    loaded.take(report);
+    read
+}
+
+fn load_agents(
+    root: &Path,
+    settings: Option<&Settings>,
+    (toolkits, tenants): (&Toolkits, &BTreeMap<String, Tenant>),
+    replaced: &BTreeMap<PathBuf, String>,
+    loaded: &mut Loaded,
+) -> BTreeMap<AgentName, AgentFile> {
+    let shelf = Shelf::new(toolkits, tenants, &loaded.diagnostics);
+    let mut directory = Directory::default();
+    let mut texts = Vec::new();
+    for file in agent_files(root, loaded) {
+        let text = match replaced.get(&file) {
+            Some(text) => Some(text.clone()),
+            None => read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics),
+        };
+        match text {
+            Some(text) => texts.push((file, text)),
+            None => directory.add(&file, None),
+        }
+    }
+    let files: Vec<_> = texts
+        .iter()
+        .map(|(file, text)| {
+            let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
+            let table = report.parse(text);
+            directory.add(file, table.as_ref());
+            if report.count() > 0 {
+                directory.set_partial();
+            }
+            (report, table)
+        })
+        .collect();
+
+    // Agents refer to each other, so they are read when it is known who there is, and linked when all are read.
+    let around = Surroundings { root, settings, directory: &directory, shelf: &shelf };
+    let mut agents = BTreeMap::new();
+    let mut names: BTreeMap<AgentName, &Path> = BTreeMap::new();
+    for (report, table) in &files {
+        let Some(table) = table else { continue };
+        let ReadAgent { name, file: agent } = agent::read(report, table, &around);
+        if let Some(name) = name {
+            check_name(report, name, &mut names);
+        }
+        if let Some(agent) = agent {
+            agents.entry(agent.name.clone()).or_insert((agent, report));
+        }
+    }
+    agent::link(&mut agents);
+    let mut agents: BTreeMap<_, _> = agents.into_iter().map(|(name, (agent, _))| (name, agent)).collect();
+    let sources: BTreeMap<_, _> = files
+        .into_iter()
+        .map(|(report, _)| loaded.take(report))
+        .map(|source| (source.file().to_path_buf(), source))
+        .collect();
+    let of_tenants = shelf.of_tenants();
+    for agent in agents.values_mut() {
+        agent.set_of_tenants(&of_tenants);
+        if let Some(source) = sources.get(agent.source.file()) {
+            agent.source = source.clone();
+        }
+    }
+    agents
+}
+
+fn check_name<'f>(report: &'f Report, name: Located<AgentName>, names: &mut BTreeMap<AgentName, &'f Path>) {
+    match names.entry(name.value) {
+        Entry::Vacant(entry) => {
+            entry.insert(report.source().file());
+        }
+        Entry::Occupied(entry) => {
+            report
+                .error(
+                    Code::DuplicateAgent,
+                    name.span,
+                    format!("there are two agents with the name `{}`", entry.key()),
+                )
+                .label(format!("the other one is `{}`", slashes(entry.get())))
+                .help("rename one of them");
+        }
+    }
+}
+
+/// The agent files in the order of their names.
+fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
+    let files = files(root, Path::new(AGENTS_FOLDER), "toml", &mut loaded.diagnostics);
+    if files.is_empty() && !loaded.has_errors() {
+        let folder = Path::new(AGENTS_FOLDER);
+        let problem =
+            Diagnostic::new(Code::NoAgents, Severity::Warning, folder, "the workspace has no agents");
+        loaded.diagnostics.push(problem.with_help("write one, such as `agents/hello.toml`"));
+    }
+    files
+}
+
+/// The files of a folder with this extension, in the order of their names; none where the folder is not there.
+pub(crate) fn files(
+    root: &Path,
+    folder: &Path,
+    extension: &str,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<PathBuf> {
+    let entries = match root.join(folder).read_dir() {
+        Ok(entries) => entries.collect::<io::Result<Vec<_>>>(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let entries = entries.unwrap_or_else(|error| {
+        let message = format!("the folder cannot be listed: {error}");
+        diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, folder, message));
+        Vec::new()
+    });
+    let mut files: Vec<_> = entries
+        .iter()
+        .map(|entry| folder.join(entry.file_name()))
+        .filter(|file| file.extension().is_some_and(|found| found == extension))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Reads a file; reports why it cannot be.
+pub(crate) fn read(root: &Path, file: &Path, most: u64, diagnostics: &mut Vec<Diagnostic>) -> Option<String> {
+    let mut bytes = Vec::new();
+    let read = File::open(root.join(file))
+        .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("the file cannot be read: {error}"));
+    let text = read.and_then(|_| {
+        if bytes.len() as u64 > most {
+            return Err(format!("the file is larger than {} KiB", most >> 10));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            format!(
+                "the file is not UTF-8: byte {} does not belong to a character",
+                error.utf8_error().valid_up_to()
+            )
+        })
+    });
+    text.map_err(|message| {
+        diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, file, message));
+    })
+    .ok()
+}
+
+/// A path as messages show it, the same on every system.
+pub(crate) fn slashes(file: &Path) -> String {
+    file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+pub(crate) const SETTINGS_FILE: &str = "dalsegno.toml";
+const AGENTS_FOLDER: &str = "agents";
+
+/// A hundred times the largest agent file that people write by hand.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -1,0 +1,213 @@
+//! Declarative tools and tenants as values: who sees which tools, with which settings and secrets.
+#![expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use dalsegno_core::{AgentConfig, EffectClass, ToolName};
+use dalsegno_workspace::{Catalogue, Lock, SecretRef, Workspace, builtin_tools};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// A workspace of these files.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in files {
+        let file = folder.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    folder
+}
+
+fn load(root: &Path) -> Workspace {
+    let loaded = Workspace::load(root);
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    loaded.workspace.unwrap()
+}
+
+fn sample() -> Workspace {
+    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples/valid/tools"))
+}
+
+fn name(text: &str) -> ToolName {
+    text.parse().unwrap()
+}
+
+fn names(catalogue: &Catalogue) -> Vec<&str> {
+    catalogue.keys().map(ToolName::as_str).collect()
+}
+
+/// The configuration of the sample's agent for a tenant.
+fn resolved(workspace: &Workspace, tenant: &str) -> AgentConfig {
+    let mut catalogue = builtin_tools();
+    catalogue.extend(workspace.declared_tools(tenant));
+    workspace.agents.values().next().unwrap().resolve(&catalogue).unwrap()
+}
+
+const AGENT: &str = "name = \"a\"\n\n[tools]\nallow = [\"transfer.*\"]\napprove = [\"transfer.request_transfer\"]\n\n\
+                     [[steps]]\nrespond = \"Hello\"\n";
+
+const TRANSFER: &str = r#"
+name = "acme"
+
+[[features.refer.destinations]]
+destination_id = "sales"
+target_uri = "sip:sales@acme.example"
+"#;
+
+#[test]
+fn a_document_of_a_tenant_stands_in_for_that_of_the_workspace() {
+    let workspace = sample();
+    let common = &workspace.toolkits_for("nobody")["save_meal"];
+    let own = &workspace.toolkits_for("basil")["save_meal"];
+    assert_eq!(workspace.toolkits_for("acme")["save_meal"].toolkit, common.toolkit);
+    assert_eq!(own.toolkit.description(), "Keeps a meal in the session.");
+    assert!(own.source.as_ref().unwrap().file().ends_with("tenants/basil/tools/save_meal.json"));
+    assert_eq!(names(&workspace.declared_tools("basil")), ["crm.close_case", "crm.find_case", "save_meal"]);
+}
+
+#[test]
+fn what_a_tenant_switches_off_is_offered_to_the_others_only() {
+    let workspace = sample();
+    assert_eq!(names(&workspace.declared_tools("acme")), ["crm.find_case", "save_meal"]);
+    assert_eq!(names(&workspace.declared_tools("cumin")), ["crm.close_case", "crm.find_case", "save_meal"]);
+    assert_eq!(names(&workspace.declared_tools("nobody")), names(&workspace.declared_tools("cumin")));
+}
+
+#[test]
+fn a_declarative_tool_carries_its_document_and_is_made_of_parts() {
+    let workspace = sample();
+    let catalogue = workspace.declared_tools("cumin");
+    let tool = &catalogue[&name("crm.find_case")];
+    assert_eq!(tool.description, "Finds cases by a word.");
+    assert_eq!(tool.input_schema["required"], json!(["word"]));
+    assert_eq!(tool.declared, Some(EffectClass::Composite));
+    let document = tool.document.as_ref().unwrap();
+    assert_eq!(document.toolkit.source()["name"], "crm");
+    assert!(document.toolkit.tool("crm.find_case").is_some());
+    assert_eq!(resolved(&workspace, "cumin").tools.tools[&name("save_meal")].class, EffectClass::Composite);
+}
+
+#[test]
+fn a_tenant_sets_above_the_agent_and_the_agent_above_the_document() {
+    let workspace = sample();
+    let agent = workspace.agents.values().next().unwrap();
+    let config = |tenant: &str| {
+        let catalogue = workspace.declared_tools(tenant);
+        let tool = catalogue[&name("crm.find_case")].document.clone().unwrap();
+        json!(tool.config_with(agent.tools.toolkits.get("crm")))
+    };
+    assert_eq!(config("acme"), json!({ "queue": "second", "limit": 3 }));
+    assert_eq!(config("basil"), json!({ "queue": "first", "limit": 20 }));
+    let alone = workspace.declared_tools("basil")[&name("crm.find_case")].document.clone().unwrap();
+    assert_eq!(json!(alone.config_with(None)), json!({ "queue": "first", "limit": 10 }));
+}
+
+#[test]
+fn patterns_cover_declarative_tools_and_the_agent_switches_off_single_ones() {
+    let workspace = sample();
+    let config = resolved(&workspace, "cumin");
+    let allowed: Vec<_> = config.tools.tools.keys().map(ToolName::as_str).collect();
+    assert_eq!(allowed, ["crm.close_case", "save_meal"]);
+    assert!(config.tools.forbidden.contains(&name("crm.find_case")));
+    assert!(config.tools.tools[&name("crm.close_case")].approve);
+    assert!(!config.tools.tools[&name("save_meal")].approve);
+}
+
+#[test]
+fn a_tool_that_a_tenant_does_not_have_is_forbidden_and_no_mistake() {
+    let workspace = sample();
+    let config = resolved(&workspace, "acme");
+    assert!(!config.tools.tools.contains_key(&name("crm.close_case")));
+    assert!(config.tools.forbidden.contains(&name("crm.close_case")));
+}
+
+#[test]
+fn a_tool_built_from_features_is_there_for_its_tenant_alone() {
+    let files = [("dalsegno.toml", ""), ("agents/a.toml", AGENT), ("tenants/acme.toml", TRANSFER)];
+    let folder = folder(&files);
+    let workspace = load(folder.path());
+    assert_eq!(workspace.check(&Lock::default(), &Catalogue::new()), []);
+    assert_eq!(names(&workspace.declared_tools("acme")), ["transfer.request_transfer"]);
+    assert_eq!(names(&workspace.declared_tools("other")), Vec::<&str>::new());
+    let tool = resolved(&workspace, "acme").tools.tools[&name("transfer.request_transfer")].clone();
+    assert!(tool.approve);
+    let shown = format!("{} {}", tool.description, tool.input_schema);
+    assert!(shown.contains("sales") && !shown.contains("sip:"), "{shown}");
+    assert!(resolved(&workspace, "other").tools.forbidden.contains(&name("transfer.request_transfer")));
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_tool_of_a_tenant_is_found_all_the_same() {
+    let agent = AGENT.replace("transfer.*", "transfr.*");
+    let files = [("dalsegno.toml", ""), ("agents/a.toml", &agent), ("tenants/acme.toml", TRANSFER)];
+    let folder = folder(&files);
+    let found = load(folder.path()).check(&Lock::default(), &Catalogue::new());
+    let codes: BTreeSet<_> = found.iter().map(|found| found.code.as_str()).collect();
+    assert_eq!(codes, BTreeSet::from(["tool-not-allowed", "unknown-tool"]), "{found:?}");
+}
+
+#[test]
+fn a_secret_is_looked_up_in_one_tenant_and_then_in_the_workspace() {
+    let settings =
+        "[secrets]\n\"crm.token\" = { env = \"SHARED\" }\n\"save_meal.key\" = { env = \"SHARED_KEY\" }\n";
+    let crm = r#"{ "name": "crm", "auth": { "type": "bearer", "secret": "token" }, "actions": [
+        { "name": "find", "description": "Finds.", "actions": [{ "type": "respond", "message": "None." }] }] }"#;
+    let folder = folder(&[
+        ("dalsegno.toml", settings),
+        ("agents/a.toml", "name = \"a\"\n\n[[steps]]\nrespond = \"Hello\"\n"),
+        ("tools/crm.json", crm),
+        ("tenants/acme.toml", "name = \"acme\"\n\n[tools.crm.secrets]\ntoken = { env = \"ACME\" }\n"),
+        ("tenants/basil.toml", "name = \"basil\"\n\n[secrets]\ntoken = { env = \"BASIL\" }\n"),
+        ("tenants/cumin.toml", "name = \"cumin\"\n"),
+        ("tenants/dill.toml", "name = \"dill\"\n"),
+        ("tenants/dill/tools/crm.json", crm),
+    ]);
+    let workspace = load(folder.path());
+    let secret = |tenant: &str| workspace.toolkit_secret(tenant, "crm", "token").cloned();
+    assert_eq!(secret("acme"), Some(SecretRef::Env("ACME".to_owned())));
+    assert_eq!(secret("basil"), Some(SecretRef::Env("BASIL".to_owned())));
+    assert_eq!(secret("cumin"), Some(SecretRef::Env("SHARED".to_owned())));
+    assert_eq!(secret("nobody"), Some(SecretRef::Env("SHARED".to_owned())));
+    // Its own document could send the secret of the workspace anywhere.
+    assert_eq!(secret("dill"), None);
+    assert_eq!(workspace.toolkit_secret("acme", "crm", "key"), None);
+}
+
+#[test]
+fn the_context_of_a_tenant_holds_settings_and_no_secret() {
+    let workspace = sample();
+    let context = workspace.tenants["acme"].context();
+    assert_eq!(context["name"], "acme");
+    assert_eq!(context["settings"]["endpoints"]["meal_log"], "https://api.acme.example/v1/meals");
+    assert!(!context.to_string().contains("ACME_CRM_TOKEN"));
+    assert_eq!(workspace.tenants["acme"].egress, BTreeSet::from(["https://api.acme.example".to_owned()]));
+}
+
+#[test]
+fn hostile_documents_end_in_problems_within_limits() {
+    let deep = format!("{}1{}", "{\"a\":".repeat(5_000), "}".repeat(5_000));
+    let nested = (0..40).fold("[]".to_owned(), |inner, _| {
+        format!("[{{\"type\":\"conditional\",\"condition\":\"true\",\"then_actions\":{inner}}}]")
+    });
+    let nested = format!("{{\"name\":\"x\",\"description\":\"x\",\"actions\":{nested}}}");
+    let many = format!(
+        "{{\"name\":\"x\",{}\"z\":1}}",
+        (0..50_000).map(|n| format!("\"k{n}\":1,")).collect::<String>()
+    );
+    let pattern = r#"{"name":"x","description":"x","parameters":[{"name":"p","type":"string","pattern":"((a{1000}){1000}){1000}"}],"actions":[]}"#;
+    let prototype = r#"{"name":"x","description":"x","actions":[{"type":"context.set","path":"__proto__.a","value":"1"}]}"#;
+    for text in ["", "[]", "null", "\u{feff}{}", "{", &deep, &nested, &many, pattern, prototype] {
+        let files = [
+            ("dalsegno.toml", ""),
+            ("agents/a.toml", "name = \"a\"\n\n[[steps]]\nrespond = \"Hello\"\n"),
+            ("tools/x.json", text),
+        ];
+        let folder = folder(&files);
+        let loaded = Workspace::load(folder.path());
+        assert!(loaded.has_errors(), "{}", text.chars().take(80).collect::<String>());
+        assert!(loaded.diagnostics.len() <= 210, "{}", loaded.diagnostics.len());
+    }
+}

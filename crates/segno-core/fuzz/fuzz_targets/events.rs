@@ -1,5 +1,0 @@
-//! Feeds bytes to `events` of `checks.rs`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| segno_core_fuzz::events(data));

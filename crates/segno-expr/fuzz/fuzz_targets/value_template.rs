@@ -1,5 +1,0 @@
-//! Feeds bytes to `value_template` of `checks.rs`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| segno_expr_fuzz::value_template(data));

@@ -1,5 +1,0 @@
-//! Feeds bytes to `document` of `checks.rs`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| segno_tools_fuzz::document(data));
