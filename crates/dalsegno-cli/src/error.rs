@@ -14,13 +14,25 @@ use dalsegno_workspace::Diagnostic;
 
 use crate::commands::auth;
 use crate::exit::Exit;
+use crate::render::ending::quoted;
 use crate::render::text::{count, short};
+use crate::trust::{self, Program};
 
 /// Why a command could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("there is no `dalsegno.toml` in `{}` or in any folder above it", here.display())]
     NoWorkspace { here: PathBuf },
+    #[error("`{}` belongs to another user (number {user}), so nothing of this workspace is used", place.display())]
+    ForeignWorkspace { root: PathBuf, place: PathBuf, user: u32 },
+    #[error("this workspace starts programs, and you have not agreed to them: {}", trust::listed(programs))]
+    Programs { root: PathBuf, programs: Vec<Program> },
+    #[error("`{}` has no `dalsegno.toml`", folder.display())]
+    NotAWorkspace { folder: PathBuf },
+    #[error("the list of the workspaces that you trust, `{}`, cannot be used", path.display())]
+    TrustList { path: PathBuf, source: io::Error },
+    #[error("there is no folder for what you trust: neither `DALSEGNO_STATE` nor `HOME` is set")]
+    NoStateFolder,
     #[error("the current folder cannot be read")]
     NoCurrentFolder { source: io::Error },
     #[error("no thread could be started")]
@@ -59,6 +71,10 @@ pub(crate) enum Error {
     Input { place: String, source: io::Error },
     #[error("{place} is not JSON")]
     Json { place: String, source: serde_json::Error },
+    #[error("`{option}` is {found}: expected an object")]
+    NotAnObject { option: &'static str, found: &'static str },
+    #[error("the secret is shorter than {shortest} bytes and could not be scrubbed from the records")]
+    ShortSecret { shortest: usize },
     #[error("`{given}` is not {what}: expected {expected}")]
     NotAnId { given: String, what: &'static str, expected: &'static str },
     #[error("this workspace has no runs yet")]
@@ -76,7 +92,7 @@ pub(crate) enum Error {
     #[error("`{given}` is the beginning of several operations: {}", found.join(", "))]
     AmbiguousOperation { given: String, found: Vec<String> },
     #[error(
-        "`{given}` is no answer: expected `done`, `not-done`, or `@FILE` with what the operation returned"
+        "`{given}` is no answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with what the operation returned"
     )]
     NotAnAnswer { given: String },
     #[error("run {run} has no operation that begins with `{given}`")]
@@ -109,6 +125,14 @@ pub(crate) enum Error {
     TwoDocuments,
     #[error("`{}` is not whole: its end is missing after {}", path.display(), count(*bytes, "byte"))]
     CutArchive { path: PathBuf, bytes: u64 },
+    #[error("operation {operation} was not approved: an approval names what was shown")]
+    NotShown { operation: String, shown: String },
+    #[error("{what} is not what `{option}` names: nothing was answered")]
+    ShownOther { what: &'static str, option: &'static str },
+    #[error("{question} is not answered like that")]
+    OtherKind { question: &'static str, help: &'static str },
+    #[error("line {number} of standard input {why}")]
+    Line { number: u64, why: &'static str },
     #[error("`--{option}` belongs to an answer")]
     WithoutAnswer { option: &'static str },
     #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
@@ -209,6 +233,20 @@ impl Error {
         match self {
             Self::NoWorkspace { .. } => bad_input("no_workspace")
                 .with_help("make one with `dalsegno init`, or name one with `--workspace DIR`"),
+            Self::ForeignWorkspace { root, .. } => bad_input("foreign_workspace").with_help(format!(
+                "look at its files; if you trust them, run `dalsegno trust {}`",
+                quoted(&root.display().to_string())
+            )),
+            Self::Programs { root, .. } => bad_input("programs").with_help(format!(
+                "look at them; then run `dalsegno trust {}`, or give `--trust` to agree for this command",
+                quoted(&root.display().to_string())
+            )),
+            Self::NotAWorkspace { .. } => bad_input("no_workspace")
+                .with_help("name the folder of a workspace, or make one with `dalsegno init`"),
+            Self::TrustList { .. } => {
+                failed("trust").with_help("correct the file, or remove it: then you trust no workspace")
+            }
+            Self::NoStateFolder => failed("trust").with_help("set `DALSEGNO_STATE` to a folder of yours"),
             Self::NoCurrentFolder { .. } => {
                 bad_input("no_workspace").with_help("name a workspace with `--workspace DIR`")
             }
@@ -238,6 +276,12 @@ impl Error {
             Self::NoConsent { .. } => failed("no_consent")
                 .with_help("begin anew; with `--no-listen` where the browser runs on another machine"),
             Self::NothingPasted => failed("no_consent").with_help("begin anew: each question has one answer"),
+            Self::NotShown { shown, .. } => bad_input("not_shown").with_help(format!(
+                "read the arguments, and give the command with `--shown {shown}`; on a terminal it asks"
+            )),
+            Self::ShownOther { .. } => bad_input("shown_other")
+                .with_help("read what waits now, and give the command with the digits beside it"),
+            Self::OtherKind { help, .. } => bad_input("bad_answer").with_help(*help),
             Self::NoAnswer => bad_input("bad_answer")
                 .with_help("say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
             Self::NoSecret { .. } => {
@@ -247,9 +291,19 @@ impl Error {
                 .with_help("the secret is in the store: go on with the run by `dalsegno resume`"),
             Self::Metrics { .. } => bad_input("metrics")
                 .with_help("name an address of this machine with a free port, such as `127.0.0.1:9464`"),
+            Self::NotAnObject { .. } => {
+                bad_input("bad_argument").with_help("write an object, such as '{\"id\": \"42\"}', or `@FILE`")
+            }
+            Self::ShortSecret { .. } => bad_input("secret")
+                .with_help("use a longer one: a short text is found in innocent words, too"),
+            Self::Input { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
+                bad_input("unreadable_input").with_help("name a smaller file, or a part of this one")
+            }
             Self::Input { .. } => {
                 bad_input("unreadable_input").with_help("name a readable file of UTF-8 text, or `-`")
             }
+            Self::Line { .. } => bad_input("unreadable_input")
+                .with_help("write one message on a line, in UTF-8; the lines before were said"),
             Self::Json { .. } => {
                 bad_input("not_json").with_help("write JSON, such as '{\"severity\": 2}', or `@FILE`")
             }
@@ -412,9 +466,10 @@ fn open(error: &OpenError) -> Class {
         OpenError::Store(_) | OpenError::Owner(_) => Class::new(Exit::Failed, "store"),
         OpenError::Memory(_) => Class::new(Exit::Failed, "memory"),
         OpenError::Seeds { .. } => Class::new(Exit::BadInput, "memory"),
-        OpenError::Server { .. } | OpenError::UnknownServer { .. } | OpenError::Digest { .. } => {
-            Class::new(Exit::BadInput, "server")
-        }
+        OpenError::Server { .. }
+        | OpenError::UnknownServer { .. }
+        | OpenError::Program { .. }
+        | OpenError::Digest { .. } => Class::new(Exit::BadInput, "server"),
         OpenError::Model { .. } => Class::new(Exit::BadInput, "model"),
         OpenError::Secret { .. } => Class::new(Exit::BadInput, "secret"),
         _ => Class::new(Exit::Failed, "open"),
@@ -430,6 +485,8 @@ fn engine(error: &EngineError) -> Class {
                 None => class.with_help("write the agent in `agents/*.toml`, then run `dalsegno check`"),
             }
         }
+        EngineError::ToolkitConfig { .. } => Class::new(Exit::BadInput, "agent"),
+        EngineError::Tenant(_) => Class::new(Exit::BadInput, "unknown_tenant"),
         EngineError::Agent { .. } => Class::new(Exit::BadInput, "agent"),
         EngineError::Open(error) => open(error),
         EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
@@ -439,6 +496,15 @@ fn engine(error: &EngineError) -> Class {
             Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
         }
         EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
+        EngineError::Foreign { .. } | EngineError::Acquire(AcquireError::Foreign { .. }) => {
+            Class::new(Exit::BadInput, "foreign")
+                .with_help("make it one of this workspace: `dalsegno adopt RUN`, or go on from one of its steps: `dalsegno fork RUN --at STEP`")
+        }
+        EngineError::NotAdopted { .. } => Class::new(Exit::BadInput, "not_adopted")
+            .with_help("allow what you want it to do in this workspace, then adopt it; nothing was changed"),
+        EngineError::SigningKey(_) => Class::new(Exit::Failed, "signing_key")
+            .with_help("look at the file `archive.key` beside the journal: only its owner may read it"),
+        EngineError::Stranger { .. } => Class::new(Exit::Failed, "foreign"),
         EngineError::Read(ReadError::Damaged(damage))
         | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
             let help = match damage.intact {
@@ -460,6 +526,12 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
         EngineError::Model { .. } => Class::new(Exit::BadInput, "no_model"),
         EngineError::Ended { .. } => Class::new(Exit::BadInput, "ended"),
+        EngineError::Cancellable { .. } => Class::new(Exit::BadInput, "cancellable"),
+        EngineError::Beginning { .. } => Class::new(Exit::Failed, "damaged"),
+        EngineError::Uncancellable { source, .. } => {
+            let Class { exit, code, .. } = engine(source);
+            Class::new(exit, code)
+        }
         EngineError::Read(ReadError::Erased { .. })
         | EngineError::Acquire(AcquireError::Unreadable(ReadError::Erased { .. })) => {
             Class::new(Exit::Failed, "erased")
@@ -475,7 +547,8 @@ fn engine(error: &EngineError) -> Class {
             _ => Class::new(Exit::Failed, "store"),
         },
         EngineError::Import(error) => match error {
-            dalsegno_store::ImportError::RunConflict { .. } => Class::new(Exit::BadInput, "import_conflict"),
+            dalsegno_store::ImportError::RunConflict { .. }
+            | dalsegno_store::ImportError::Reaches { .. } => Class::new(Exit::BadInput, "import_conflict"),
             dalsegno_store::ImportError::Run { .. }
             | dalsegno_store::ImportError::Twice { .. }
             | dalsegno_store::ImportError::MissingConfig { .. }
@@ -485,7 +558,7 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
         EngineError::Run(error) => run_failure(error),
         EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
-            "correct the server: it speaks MCP on standard input and output, until its input ends",
+            "start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone",
         ),
         _ => Class::new(Exit::Failed, "engine"),
     }

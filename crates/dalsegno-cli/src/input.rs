@@ -1,7 +1,7 @@
 //! Reads what arguments refer to: a text itself, a file, standard input.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use serde_json::Value;
@@ -33,6 +33,19 @@ pub(crate) fn json(argument: &str) -> Result<Value, Error> {
     parse(&text(argument)?, place)
 }
 
+/// The object that an argument says, as in [`text`].
+pub(crate) fn object(option: &'static str, argument: &str) -> Result<Value, Error> {
+    let found = match json(argument)? {
+        object @ Value::Object(_) => return Ok(object),
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+    };
+    Err(Error::NotAnObject { option, found })
+}
+
 /// The JSON in a file; `-` is standard input.
 pub(crate) fn json_file(file: &Path) -> Result<Value, Error> {
     parse(&read(file)?, &file.display().to_string())
@@ -58,6 +71,26 @@ fn read(file: &Path) -> Result<String, Error> {
     String::from_utf8(bytes)
         .map_err(|_| fault(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))
 }
+
+/// The next line, without its end; `None` behind the last one. `number` counts from 1.
+pub(crate) fn line(source: &mut impl BufRead, number: u64) -> Result<Option<String>, Error> {
+    let mut bytes = Vec::new();
+    let fault = |source| Error::Input { place: format!("line {number} of standard input"), source };
+    let read = source.take(LARGEST + 1).read_until(b'\n', &mut bytes).map_err(fault)?;
+    if read as u64 > LARGEST {
+        return Err(Error::Line { number, why: TOO_LONG });
+    }
+    if read == 0 {
+        return Ok(None);
+    }
+    match String::from_utf8(bytes) {
+        Ok(line) => Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned())),
+        Err(_) => Err(Error::Line { number, why: "is not UTF-8 text" }),
+    }
+}
+
+/// What is wrong with a line that is beyond [`LARGEST`].
+const TOO_LONG: &str = "is longer than 16 MiB";
 
 fn take(source: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -88,6 +121,18 @@ mod tests {
     #[test]
     fn an_endless_input_is_refused() {
         assert!(take(io::repeat(b'x')).is_err());
+    }
+
+    #[test]
+    fn lines_are_bounded_text() {
+        let mut lines: &[u8] = "one\r\n\ntwo".as_bytes();
+        let mut next = || line(&mut lines, 1).unwrap();
+        assert_eq!((next(), next()), (Some("one".to_owned()), Some(String::new())));
+        assert_eq!((next(), next()), (Some("two".to_owned()), None));
+        let mut wrong: &[u8] = b"bad\xff line\n";
+        assert!(matches!(line(&mut wrong, 7), Err(Error::Line { number: 7, .. })));
+        let mut endless = io::BufReader::new(io::repeat(b'x'));
+        assert!(matches!(line(&mut endless, 1), Err(Error::Line { why: TOO_LONG, .. })));
     }
 
     #[test]

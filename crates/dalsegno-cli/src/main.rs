@@ -12,14 +12,19 @@ mod input;
 mod locate;
 mod render;
 mod signal;
+mod trust;
 
+use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use clap_complete::CompleteEnv;
+use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;
 use crate::render::output::Output;
+use crate::render::screen::{Screened, is_plain, screened};
 
 fn main() -> ExitCode {
     // A shell that completes a line asks by this variable, and ends here.
@@ -28,23 +33,38 @@ fn main() -> ExitCode {
     if render::terminal::is_plain() {
         command = command.color(ColorChoice::Never);
     }
-    let args = match Args::from_arg_matches(&command.get_matches()) {
+    let parsed = command.try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
+    let args = match parsed {
         Ok(args) => args,
-        Err(error) => error.exit(),
+        Err(error) => return refuse(&error),
     };
-    write_log_if_asked();
+    write_log();
     let mut output = Output::open(args.color);
     let exit = commands::dispatch(&args, &mut output);
     output.finish(exit).into()
 }
 
-/// Writes the log to standard error, filtered by `DALSEGNO_LOG` (such as `dalsegno=debug`); no log without it.
-fn write_log_if_asked() {
-    if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("DALSEGNO_LOG") {
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(render::terminal::stderr().colour)
-            .with_writer(std::io::stderr)
-            .init();
+/// Tells what is wrong with the arguments, or the help that they ask for. An argument may be another party's text, so that
+/// what would steer a terminal is shown in plain.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let plain = |argument: OsString| argument.to_string_lossy().chars().all(is_plain);
+    if std::env::args_os().all(plain) {
+        error.exit()
+    }
+    let mut stderr = Screened(std::io::stderr());
+    // Nobody reads it any more: the exit code says it all the same.
+    let _ = write!(stderr, "{}", screened(&error.render().to_string()));
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// What is logged without `DALSEGNO_LOG`: changes to modules that this user compiled.
+const ALWAYS: &str = "off,dalsegno_sandbox::cache=warn";
+
+/// Writes the log to standard error, filtered by `DALSEGNO_LOG` (such as `dalsegno=debug`).
+fn write_log() {
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Screened(std::io::stderr()));
+    match EnvFilter::try_from_env("DALSEGNO_LOG") {
+        Ok(filter) => log.with_env_filter(filter).init(),
+        Err(_) => log.with_env_filter(EnvFilter::new(ALWAYS)).without_time().with_target(false).init(),
     }
 }

@@ -13,6 +13,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     #[cfg(windows)]
     interrupt: tokio::signal::windows::CtrlC,
+    terminated: bool,
 }
 
 impl Signals {
@@ -25,6 +26,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             #[cfg(windows)]
             interrupt: tokio::signal::windows::ctrl_c()?,
+            terminated: false,
         })
     }
 
@@ -33,9 +35,14 @@ impl Signals {
         #[cfg(unix)]
         tokio::select! {
             _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.terminate.recv() => self.terminated = true,
         }
         #[cfg(windows)]
         self.interrupt.recv().await;
+    }
+
+    /// Says whether another program asked for the end: a person who types Ctrl-C may only mean what is under way.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.terminated
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,9 @@ fn dalsegno(folder: &TempDir, args: &[&str]) -> Command {
     command
 }
 
+/// Tells terminals apart.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
 /// A terminal of 80 columns and 24 lines, with a shell in it that runs the command.
 struct Terminal {
     /// The socket of a tmux server of its own.
@@ -60,9 +64,17 @@ struct Terminal {
 
 impl Terminal {
     fn open(folder: &TempDir, args: &str) -> Self {
-        let terminal = Self { socket: folder.path().join("tmux"), seen: 0 };
-        let command =
-            format!("env -i TERM=xterm NO_COLOR=1 '{DALSEGNO}' {args}; echo \"ended with $?\"; exec cat");
+        Self::open_with(folder, args, "")
+    }
+
+    /// The same with more variables.
+    fn open_with(folder: &TempDir, args: &str, env: &str) -> Self {
+        // A server that is about to end still has its socket.
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let terminal = Self { socket: folder.path().join(format!("tmux-{next}")), seen: 0 };
+        let command = format!(
+            "env -i TERM=xterm NO_COLOR=1 {env} '{DALSEGNO}' {args}; echo \"ended with $?\"; exec cat"
+        );
         let folder = folder.path().to_str().unwrap();
         terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", "-c", folder, &command]);
         terminal
@@ -261,3 +273,35 @@ ask = "with what?"
 [[steps]]
 respond = "So it is {{steps.what}}."
 "#;
+
+#[test]
+fn a_person_agrees_to_the_programs_of_a_workspace_once() {
+    if !has_terminal() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("dalsegno.toml"),
+        "[servers.bell]\ncommand = [\"/bin/false\", \"--ring\"]\n",
+    )
+    .unwrap();
+    let state = format!("DALSEGNO_STATE='{}'", folder.path().join("state").display());
+    let question = "start them, now and later, [y]es or [n]o:";
+    {
+        let mut terminal = Terminal::open_with(&folder, "worker --until-idle", &state);
+        terminal.shows("`/bin/false --ring` of `[servers.bell]`");
+        terminal.shows(question);
+        terminal.types("n");
+        terminal.shows("you have not agreed to them");
+        terminal.shows("ended with 2");
+    }
+    {
+        let mut terminal = Terminal::open_with(&folder, "worker --until-idle", &state);
+        terminal.shows(question);
+        terminal.types("yes");
+        terminal.shows("ended with 0");
+    }
+    let mut terminal = Terminal::open_with(&folder, "worker --until-idle", &state);
+    terminal.shows("ended with 0");
+    assert!(!terminal.screen().contains(question));
+}

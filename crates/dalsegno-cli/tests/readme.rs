@@ -64,7 +64,7 @@ fn settled(text: &str) -> String {
     let settle = |(index, word): (usize, &&str)| {
         let bare = word.trim_end();
         let end = &word[bare.len()..];
-        let is_id = bare.len() == 12 && bare.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_id = matches!(bare.len(), 12 | 16) && bare.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_seconds =
             bare.parse::<f64>().is_ok() && words.get(index + 1).is_some_and(|next| *next == "s ");
         if is_id {

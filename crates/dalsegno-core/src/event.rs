@@ -388,6 +388,10 @@ pub struct ToolReturn {
     /// The tool says that it failed.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_error: bool,
+    /// Why a declarative tool failed, where that must not pass for a failure of its own: an action of it may have taken
+    /// place, or took place and cannot be read, or a person said no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<FailureCode>,
     /// What each action of a declarative tool did, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionTrace>,
@@ -449,12 +453,15 @@ pub struct Failure {
     /// Attempts before the last one that the receiver possibly acted on; a model's provider may have charged for them.
     #[serde(default, skip_serializing_if = "crate::reply::is_zero")]
     pub lost_attempts: u32,
+    /// The last attempt was certainly not worked on, so that nothing is paid for it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub unsent: bool,
 }
 
 impl Failure {
     /// A failure without further details.
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), violations: Vec::new(), lost_attempts: 0 }
+        Self { code, message: message.into(), violations: Vec::new(), lost_attempts: 0, unsent: false }
     }
 }
 
@@ -480,6 +487,11 @@ pub enum FailureCode {
     NotPermitted,
     /// Possibly received, never answered, and the policy is to report it.
     Indeterminate,
+    /// The effect took place, and what came back of it cannot be read: it is too large, cut off or of another kind than
+    /// promised. It is not repeated.
+    ResultUnreadable,
+    /// The process died so often while the operation was under way that it is not started again.
+    CrashLoop,
     /// A limit of size or count was reached.
     LimitExceeded,
     /// A model's structured answer does not fit its schema.
@@ -504,15 +516,27 @@ impl FailureCode {
             | Self::Overloaded
             | Self::ToolFailed
             | Self::AgentFailed
+            | Self::CrashLoop
             | Self::Cancelled => true,
             Self::Denied
             | Self::NotPermitted
             | Self::InvalidArguments
             | Self::Indeterminate
+            | Self::ResultUnreadable
             | Self::Protocol
             | Self::LimitExceeded
             | Self::InvalidOutput
             | Self::Internal => false,
+        }
+    }
+
+    /// Says whether a value that the author wrote may stand for the result: not for what a person refused, and not, since
+    /// the rules of number 2, for what may have taken place.
+    pub(crate) const fn allows_a_default(self, semantics: u32) -> bool {
+        match self {
+            Self::Denied => false,
+            Self::Indeterminate => semantics < 2,
+            _ => true,
         }
     }
 
@@ -527,6 +551,8 @@ impl FailureCode {
         Self::Denied,
         Self::NotPermitted,
         Self::Indeterminate,
+        Self::ResultUnreadable,
+        Self::CrashLoop,
         Self::LimitExceeded,
         Self::InvalidOutput,
         Self::AgentFailed,
@@ -546,6 +572,8 @@ impl FailureCode {
             Self::Denied => "denied",
             Self::NotPermitted => "not_permitted",
             Self::Indeterminate => "indeterminate",
+            Self::ResultUnreadable => "result_unreadable",
+            Self::CrashLoop => "crash_loop",
             Self::LimitExceeded => "limit_exceeded",
             Self::InvalidOutput => "invalid_output",
             Self::AgentFailed => "agent_failed",
@@ -581,11 +609,14 @@ pub enum Answer {
         #[serde(default)]
         by: Option<String>,
     },
-    /// In doubt: the effect took place.
+    /// In doubt: it arrived, and the effect took place or was refused.
     Done {
         /// What it returned, if that is known.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         result: Option<Value>,
+        /// The error with which the receiver refused it: it arrived and is settled, and the operation failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
         /// Who says so.
         #[serde(default)]
         by: Option<String>,
@@ -622,6 +653,9 @@ impl Answer {
             Self::Denied { reason, .. } => {
                 let reason = reason.clone().unwrap_or_else(|| "no reason was given".into());
                 Some(Outcome::Failed(Failure::new(FailureCode::Denied, reason)))
+            }
+            Self::Done { error: Some(error), .. } => {
+                Some(Outcome::Failed(Failure::new(FailureCode::ToolFailed, error.clone())))
             }
             Self::Done { result, .. } => {
                 let result = result.clone().unwrap_or_else(|| json!({ "settled": "done" }));

@@ -1,11 +1,12 @@
 //! A run that goes on where another one stands: the next of a session, or a fork.
 
+use crate::config::Budget;
 use crate::event::Outcome;
 use crate::id::{OperationId, RunId};
 use crate::join::find;
 use crate::operation::GateState;
 use crate::resume::ResumeError;
-use crate::state::AgentState;
+use crate::state::{AgentRequest, AgentState};
 
 /// A state from which no other run can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,14 +28,8 @@ impl AgentState {
     ///
     /// A call that never got its result gets one that says so, since providers refuse a transcript without.
     #[must_use]
-    pub fn following(mut self, predecessor: &Self, by_handoff: bool) -> Self {
-        self.transcript = predecessor.transcript.clone();
-        self.asked = predecessor.asked;
-        self.session = predecessor.session.clone();
-        self.transcript.close("the run ended before this call had a result");
-        self.inherited = self.transcript.len();
-        self.hops = if by_handoff { predecessor.hops.saturating_add(1) } else { 0 };
-        self
+    pub fn following(self, predecessor: &Self, by_handoff: bool) -> Self {
+        self.inheriting(predecessor.taken_over(predecessor.transcript.clone(), by_handoff))
     }
 
     /// Turns this state into the beginning of another run, whose operations get ids of their own from here on. What
@@ -54,6 +49,26 @@ impl AgentState {
         // A fork opens a session of its own, and nobody waits for it.
         self.session = self.session.own();
         Ok(self)
+    }
+
+    /// Lowers what the run may still use: to the smaller of this and what it might use until now, in each part.
+    pub fn narrow(&mut self, budget: Budget) {
+        self.budget = Some(self.budget.map_or(budget, |known| known.min(budget)));
+    }
+
+    /// What the run may use at most besides its own limits, if that is less.
+    pub fn budget(&self) -> Option<Budget> {
+        self.budget
+    }
+
+    /// The same state with what another request says of the tenant, its settings and the user. What was folded before
+    /// stays as it was.
+    #[must_use]
+    pub fn on_behalf_of(mut self, request: &AgentRequest) -> Self {
+        self.request.tenant.clone_from(&request.tenant);
+        self.request.tenant_settings.clone_from(&request.tenant_settings);
+        self.request.user.clone_from(&request.user);
+        self
     }
 
     /// Gives a pending operation another outcome than the one it had in the run that is forked, whatever its gate says.

@@ -42,6 +42,25 @@ impl Join {
         self.operations.iter().any(came) || self.beginning().is_some()
     }
 
+    /// What its declarative tools have said so far, those included that they called.
+    pub(crate) fn saying(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().flat_map(Begun::saying)
+    }
+
+    /// The model's own id of the call that an operation performs, or is a part of.
+    pub(crate) fn call_id(&self, mut id: OperationId) -> Option<&str> {
+        let Then::Calls { calls } = &self.then else { return None };
+        let place = loop {
+            let place = self.operations.iter().position(|pending| pending.operation.id == id)?;
+            match self.operations[place].parent {
+                Some(above) => id = above,
+                None => break place,
+            }
+        };
+        let mut open = calls.iter().filter(|slot| slot.settled.is_none());
+        open.nth(place).map(|slot| slot.call_id.as_str())
+    }
+
     /// The place of the first declarative tool that has not begun and may.
     pub(crate) fn beginning(&self) -> Option<usize> {
         let most = match &self.then {
@@ -199,6 +218,18 @@ pub struct Begun {
     /// What it writes, says and whom it hands over to, once it has ended; counted when the whole group is folded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Finished>,
+}
+
+impl Begun {
+    /// What it has said so far, after what the tools said that it called and that have ended.
+    pub(crate) fn saying(&self) -> impl Iterator<Item = &str> {
+        let (ended, open) = match &self.finished {
+            Some(finished) => (finished.outcome.said.as_slice(), [].as_slice()),
+            None => ([].as_slice(), self.call.said()),
+        };
+        let inner = self.inner.iter().flat_map(|inner| &inner.outcome.said);
+        inner.chain(ended).chain(open).map(String::as_str)
+    }
 }
 
 /// Finds the pending operation with this id.

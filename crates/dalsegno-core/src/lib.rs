@@ -48,7 +48,9 @@ mod config;
 mod event;
 mod follow;
 mod id;
+mod inherit;
 mod join;
+mod notes;
 mod operation;
 mod phase;
 mod reading;
@@ -64,9 +66,9 @@ pub use action::AgentAction;
 pub use canonical::{Digest, digest_json};
 pub use config::{
     AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
-    Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, Plan, PlanCall,
-    PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction, Tool,
-    ToolDocument, ToolDocuments, ToolKind, Toolbox, Wait,
+    Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, PartTerms, Plan,
+    PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction,
+    Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, Verify, Wait,
 };
 pub use event::{
     AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
@@ -76,7 +78,9 @@ pub use follow::ForkError;
 pub use id::{
     AgentName, IdError, ModelName, NameError, OperationId, RunId, StepId, Timestamp, ToolName, ToolPattern,
 };
+pub use inherit::{Block, InheritError, Inheritance, Inherited};
 pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
+pub use notes::{Note, NoteLevel};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
     ModelCompletion, Operation, Pace, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
@@ -86,7 +90,7 @@ pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
-pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, Handoff, Phase};
+pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, HandedOver, Handoff, Phase};
 pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;
 pub use transcript::{Attachment, Compaction, Entry, Transcript};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::{Canonical, Digest};
-use crate::config::{Budget, ModelSettings, OnIndeterminate};
+use crate::config::{Budget, ModelSettings, OnIndeterminate, PartTerms};
 use crate::event::Outcome;
 use crate::id::{AgentName, OperationId, RunId, Timestamp, ToolName};
 
@@ -101,6 +101,28 @@ impl Request {
         }
     }
 
+    /// The same without what may be personal: an address loses its path, a mail its recipients. A journal keeps these words
+    /// with the request.
+    pub fn label_without_values(&self) -> String {
+        match self {
+            Self::ApiCall(call) => {
+                alloc::format!("{} {}", call.method.as_str(), origin(&alloc::format!("{}", call.url)))
+            }
+            Self::Email(mail) => match mail.to.len() {
+                1 => "mail to 1 recipient".into(),
+                count => alloc::format!("mail to {count} recipients"),
+            },
+            Self::ModelCompletion(_)
+            | Self::MemorySearch(_)
+            | Self::MemoryCreate(_)
+            | Self::MemoryTraverse(_)
+            | Self::ToolCall(_)
+            | Self::AgentCall(_)
+            | Self::Input(_)
+            | Self::Timer(_) => self.label(),
+        }
+    }
+
     /// The digest of the request. Terms are not part of it: they say how, not what.
     pub fn digest(&self) -> Digest {
         let mut canonical = Canonical::new("request");
@@ -165,6 +187,14 @@ impl Request {
             Outcome::Failed(_) => true,
         }
     }
+}
+
+/// The scheme, host and port of an address.
+fn origin(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    alloc::format!("{scheme}://{host}")
 }
 
 /// A request as JSON. Secrets stand in it as references, so that a secret that changes changes no digest.
@@ -385,7 +415,7 @@ pub struct Terms {
     pub timeout_ms: u64,
     /// Attempts after the first, where the class allows them. A completion has no more than its run's limits of tokens
     /// and cost have room for, so a shell that keeps to this number keeps to the limits. One that asks once more after a
-    /// crash may go beyond them, by what was set aside for that attempt.
+    /// crash asks [`AgentState::has_room`](crate::AgentState::has_room) first.
     pub retries: u32,
     /// What happens when nobody knows whether the effect took place.
     pub on_indeterminate: OnIndeterminate,
@@ -404,8 +434,10 @@ pub struct Pace {
 }
 
 impl Terms {
-    /// The terms of a call that a declarative tool makes: its document's. What its author says is tolerated, is.
-    pub fn of_api_call(call: &ApiCall, on_indeterminate: OnIndeterminate) -> Self {
+    /// The terms of a call that a declarative tool makes: what the agent's file says of the tool's parts, else its
+    /// document's. What the document's author says is tolerated, is, unless the agent's file says what a doubt leads to.
+    pub fn of_api_call(call: &ApiCall, on_indeterminate: OnIndeterminate, parts: PartTerms) -> Self {
+        let by_document = if call.repeats_tolerated { OnIndeterminate::Retry } else { on_indeterminate };
         Self {
             class: match call.class {
                 dalsegno_tools::EffectClass::Read => EffectClass::Read,
@@ -413,21 +445,21 @@ impl Terms {
                 dalsegno_tools::EffectClass::Keyed => EffectClass::Keyed,
                 dalsegno_tools::EffectClass::Unsafe => EffectClass::Unsafe,
             },
-            timeout_ms: call.timeout_ms,
-            retries: call.retries,
-            on_indeterminate: if call.repeats_tolerated { OnIndeterminate::Retry } else { on_indeterminate },
+            timeout_ms: parts.timeout_ms.unwrap_or(call.timeout_ms),
+            retries: parts.retries.unwrap_or(call.retries),
+            on_indeterminate: parts.on_indeterminate.unwrap_or(by_document),
             pace: Some(Pace { first_pause_ms: call.retry_delay_ms, most_ms: call.max_elapsed_ms }),
         }
     }
 
     /// The terms of a mail that a declarative tool sends. Two more attempts to reach the server; one that may have taken the
     /// mail is not repeated.
-    pub const fn of_email(mail: &Email, on_indeterminate: OnIndeterminate) -> Self {
+    pub fn of_email(mail: &Email, on_indeterminate: OnIndeterminate, parts: PartTerms) -> Self {
         Self {
             class: EffectClass::Unsafe,
-            timeout_ms: mail.timeout_ms,
-            retries: 2,
-            on_indeterminate,
+            timeout_ms: parts.timeout_ms.unwrap_or(mail.timeout_ms),
+            retries: parts.retries.unwrap_or(2),
+            on_indeterminate: parts.on_indeterminate.unwrap_or(on_indeterminate),
             pace: None,
         }
     }

@@ -51,8 +51,18 @@ impl ModelReply {
         text
     }
 
+    /// About how many bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let parts = self.parts.iter().map(|part| match part {
+            ReplyPart::Text(text) => text.len(),
+            ReplyPart::Call(call) => call.call_id.len() + call.name.len() + call.arguments.len(),
+            ReplyPart::Opaque { provider, data } => provider.len() + crate::event::size(data),
+        });
+        parts.sum()
+    }
+
     /// The tools that the model wants called, in order.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRequest> {
+    pub fn calls(&self) -> impl Iterator<Item = &CallRequest> {
         self.parts.iter().filter_map(|part| match part {
             ReplyPart::Call(call) => Some(call),
             ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,

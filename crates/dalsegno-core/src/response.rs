@@ -78,6 +78,8 @@ pub enum RunErrorCode {
     Timeout,
     /// Somebody ended the run.
     Cancelled,
+    /// A person ended the run without a look at what it had done.
+    Abandoned,
 }
 
 impl RunErrorCode {
@@ -94,6 +96,7 @@ impl RunErrorCode {
         Self::LimitExceeded,
         Self::Timeout,
         Self::Cancelled,
+        Self::Abandoned,
     ];
 
     /// The code as text, such as `limit_exceeded`.
@@ -110,6 +113,25 @@ impl RunErrorCode {
             Self::LimitExceeded => "limit_exceeded",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl AgentResponse {
+    /// What is said of a run that a person ended without a look at what it had done.
+    pub fn abandoned(reason: &str) -> Self {
+        Self {
+            status: Status::Failed,
+            answer: None,
+            output: None,
+            error: Some(RunError {
+                code: RunErrorCode::Abandoned,
+                message: alloc::format!("a person abandoned the run: {reason}"),
+                help: "start a new run".into(),
+            }),
+            usage: Usage::default(),
+            writes: Vec::new(),
         }
     }
 }

@@ -96,9 +96,10 @@ impl AgentState {
             let expected = pending.operation.request.label();
             return Err(ResumeError::WrongOutcome { operation: id, expected });
         }
-        // A call may fail before anybody is asked: an approval is never asked for arguments that do not fit.
-        let refused =
-            matches!(&outcome, Outcome::Failed(failure) if failure.code == FailureCode::InvalidArguments);
+        // A call may fail before anybody is asked: an approval is never asked for arguments that do not fit, nor for a call
+        // that the workspace does not allow any more.
+        let refused = matches!(&outcome, Outcome::Failed(failure)
+            if matches!(failure.code, FailureCode::InvalidArguments | FailureCode::NotPermitted));
         match &pending.operation.gate {
             GateState::Waiting(Gate::Approval) if refused => {}
             GateState::Waiting(_) => return Err(ResumeError::Gated { operation: id }),

@@ -14,6 +14,7 @@ use crate::event::{MemoryHit, Signal, size};
 use crate::id::{AgentName, OperationId, RunId, StepId, Timestamp};
 use crate::join::{Join, Pending, Then};
 use crate::operation::{EffectClass, Gate, GateState, Operation, Request, Terms};
+use crate::phase::budget;
 use crate::response::{AgentResponse, Usage};
 use crate::transcript::{Attachment, Transcript};
 
@@ -38,6 +39,20 @@ pub struct AgentRequest {
     /// The tenant's settings as they were when the run started, an object; `tenant.settings` in declarative tools.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub tenant_settings: Value,
+    /// Who handed the session over to this run, and with which message; `request.handoff` in templates. None for a run that
+    /// a person or another run started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<HandedOver>,
+}
+
+/// Who handed a session over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedOver {
+    /// The agent that handed over.
+    pub agent: AgentName,
+    /// The message for the next agent, in the words of the one before it; none where there is nothing to add to the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 impl AgentRequest {
@@ -50,8 +65,14 @@ impl AgentRequest {
             attachments: Vec::new(),
             user: Value::Null,
             tenant_settings: Value::Null,
+            handoff: None,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn default_tenant() -> String {
@@ -79,7 +100,8 @@ pub struct AgentState {
     pub(crate) recalled: Vec<MemoryHit>,
     /// Results of plan steps; `steps` in templates.
     pub(crate) results: Value,
-    /// What a plan's `respond` steps said.
+    /// What the agent has said besides its model: by `respond` steps, and by its tools once they have ended. A run that
+    /// another one handed over to begins with what was said there.
     pub(crate) said: Vec<String>,
     pub(crate) usage: Usage,
     pub(crate) decisions: Vec<Decision>,
@@ -114,6 +136,9 @@ pub struct AgentState {
     /// How many entries of the transcript come from the session's runs before this one.
     #[serde(default)]
     pub(crate) inherited: u64,
+    /// About how many bytes these take; 0 where the run's own records do not say what it began with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) inherited_bytes: u64,
     /// Unsafe and keyed effects wait for a person, whatever the agent says: the run is a fork.
     #[serde(default)]
     pub(crate) ask_effects: bool,
@@ -158,6 +183,7 @@ impl AgentState {
             session: Session::default(),
             hops: 0,
             inherited: 0,
+            inherited_bytes: 0,
             ask_effects: false,
         }
     }
@@ -191,9 +217,23 @@ impl AgentState {
         self
     }
 
+    /// The name of the run's session; empty for a state that was never given one.
+    pub fn session_name(&self) -> &str {
+        &self.session_name
+    }
+
     /// What the run was started with.
     pub fn request(&self) -> &AgentRequest {
         &self.request
+    }
+
+    /// Says whether the limits of tokens and cost have room for one more attempt at an operation of the current step, when
+    /// `lost` attempts before it may be paid for already. Only a model's completion takes room.
+    pub fn has_room(&self, config: &AgentConfig, operation: &Operation, lost: u32) -> bool {
+        match &self.phase {
+            Phase::Waiting(join) => budget::has_room(config, self, join, operation, lost),
+            _ => true,
+        }
     }
 
     /// Where the run stands.
@@ -219,6 +259,17 @@ impl AgentState {
     /// Results of plan steps so far, an object by step id.
     pub fn results(&self) -> &Value {
         &self.results
+    }
+
+    /// What the agent has said to the user besides its model's text, in order; a part of the answer. What the declarative
+    /// tools of the current step say is not among it yet: see [`saying`](Self::saying).
+    pub fn said(&self) -> &[String] {
+        &self.said
+    }
+
+    /// What the declarative tools of the current step have said to the user so far.
+    pub fn saying(&self) -> impl Iterator<Item = &str> {
+        self.join_of().into_iter().flat_map(Join::saying)
     }
 
     /// What the agents of the session share and keep.
@@ -248,6 +299,11 @@ impl AgentState {
     /// The call of a declarative tool that asks for this operation, if that is what it is.
     pub fn parent_of(&self, id: OperationId) -> Option<OperationId> {
         self.pending().iter().find(|pending| pending.operation.id == id)?.parent
+    }
+
+    /// The model's own id of the call that an operation of the current step performs, or is a part of; none in a plan.
+    pub fn call_id_of(&self, id: OperationId) -> Option<&str> {
+        self.join_of()?.call_id(id)
     }
 
     /// What the call of a declarative tool waits for.
@@ -390,10 +446,14 @@ pub enum Phase {
 pub struct Handoff {
     /// The agent.
     pub target: AgentName,
-    /// What it is told, in the words of the agent before it.
+    /// What it is told, in the words of the agent before it. What a declarative tool says with its `handoff` is not for the
+    /// next agent but for the user: it is in `said`.
     pub message: Option<String>,
     /// What its run is started with.
     pub request: AgentRequest,
+    /// What was said to the user before: a part of the answer of the run that goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
 }
 
 impl Handoff {

@@ -65,7 +65,7 @@ pub fn execute_agent_step(
         phase::end::abandon(config, &mut state);
         return Ok(complete(state, overfull(config)));
     }
-    if let Some(handoff) = phase::declarative::fold(&mut state) {
+    if let Some(handoff) = phase::declarative::fold(config, &mut state) {
         return Ok(hand_over(config, state, handoff));
     }
     loop {
@@ -152,7 +152,9 @@ fn hand_over(config: &AgentConfig, mut state: AgentState, handoff: HandoffTo) ->
             Stop::failed(RunErrorCode::AgentFailed, message, "correct the tool's document"),
         );
     };
-    match phase::end::handed_off(&mut state, target.clone(), handoff.message, None) {
+    // Its message was said to the user, and is no request to the next agent.
+    let message = handoff.message.filter(|_| !config.has_second_rules());
+    match phase::end::handed_off(config, &mut state, target.clone(), message, None) {
         Ok(()) => AgentAction::request(state),
         Err(stop) => complete(state, stop),
     }

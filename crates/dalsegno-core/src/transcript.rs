@@ -4,12 +4,17 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
+use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::canonical::{Canonical, Digest};
 use crate::reply::{CallRequest, ModelReply};
 use crate::tokens;
+
+/// What an entry takes besides its text, in bytes, about.
+const ENTRY_BYTES: u64 = 32;
 
 /// One entry of a transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +62,18 @@ impl Entry {
             | Self::Compaction(_)
             | Self::ToolResult { .. } => None,
         }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let text = match self {
+            Self::Instructions(text) | Self::User(text) => text.len(),
+            Self::Assistant(reply) => reply.bytes(),
+            Self::Attachment(file) => file.name.len() + file.media_type.len(),
+            Self::Compaction(cut) => cut.summary.as_ref().map_or(0, String::len),
+            Self::ToolResult { call_id, name, content, .. } => call_id.len() + name.len() + content.len(),
+        };
+        (text as u64).saturating_add(ENTRY_BYTES)
     }
 
     /// The tools that the model wants called, where this is a reply.
@@ -149,6 +166,33 @@ pub struct Transcript {
     compaction: Option<Compaction>,
     /// The estimated tokens of what the model is sent.
     tokens: u64,
+    /// The entries that are left out for good.
+    gap: Gap,
+}
+
+/// Entries of a transcript that no model can be sent any more and that are not kept. All others keep their indices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Gap {
+    /// The index of the first one: that of the first reply.
+    pub(crate) at: u64,
+    /// How many there are.
+    pub(crate) count: u64,
+}
+
+impl Gap {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The place among the kept entries of the entry with this index, or of the first one after it that is kept.
+    fn place(self, index: u64) -> u64 {
+        if index <= self.at { index } else { index.saturating_sub(self.count).max(self.at) }
+    }
+
+    /// The index of the entry at this place.
+    pub(crate) const fn index(self, place: u64) -> u64 {
+        if place < self.at { place } else { place.saturating_add(self.count) }
+    }
 }
 
 /// Entries in a sealed chunk.
@@ -210,9 +254,73 @@ impl Transcript {
         self.iter().map(tokens::entry).fold(self.head_tokens, u64::saturating_add)
     }
 
-    /// The number of entries.
+    /// The number of entries, with those that are left out for good.
     pub fn len(&self) -> u64 {
+        self.kept().saturating_add(self.gap.count)
+    }
+
+    /// The number of entries that are kept.
+    pub(crate) fn kept(&self) -> u64 {
         (self.sealed.len() * CHUNK + self.tail.len()) as u64
+    }
+
+    /// What is left out for good.
+    pub(crate) const fn gap(&self) -> Gap {
+        self.gap
+    }
+
+    /// About how many bytes the kept entries take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.iter().map(Entry::bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The same transcript without what no model can be sent any more: the entries that the last cut leaves out. It reads
+    /// the same in every respect. Where it takes more than `most` bytes then, results that are left out are replaced by the
+    /// notes that stand for them, so that only a summary reads less.
+    #[must_use]
+    pub(crate) fn pruned(&self, most: u64) -> Self {
+        let Some(cut) = &self.compaction else { return self.clone() };
+        let opening = self.opening();
+        // The files that are sent all the same stand behind their message.
+        let end = cut.files_from.map_or(cut.dropped, |from| from.min(cut.dropped));
+        let end = end.min(self.len()).max(opening).max(self.gap.at.saturating_add(self.gap.count));
+        let gap = match end - opening {
+            0 => Gap::default(),
+            count => Gap { at: opening, count },
+        };
+        let kept = || {
+            let before = self.from(0).take_while(move |(index, _)| *index < opening);
+            before.chain(self.from(end)).map(|(index, entry)| (index, Arc::clone(entry)))
+        };
+        let bytes = kept().map(|(_, entry)| entry.bytes()).fold(0, u64::saturating_add);
+        let entries = kept().map(|(index, entry)| {
+            let short = entry.elided().filter(|_| bytes > most && index >= opening && index < cut.elided);
+            short.map_or(entry, Arc::new)
+        });
+        Self::rebuild(self.head, self.head_tokens, self.chain, gap, entries)
+    }
+
+    /// A transcript of its parts.
+    pub(crate) fn rebuild(
+        head: Digest,
+        head_tokens: u64,
+        chain: Digest,
+        gap: Gap,
+        entries: impl Iterator<Item = Arc<Entry>>,
+    ) -> Self {
+        let mut transcript = Self::begin(head, head_tokens);
+        entries.for_each(|entry| transcript.append(entry));
+        transcript.gap = gap;
+        if transcript.compaction.is_some() {
+            transcript.tokens = transcript.view().count();
+        }
+        transcript.chain = chain;
+        transcript
+    }
+
+    /// What the tools and settings before the first entry take, in estimated tokens.
+    pub(crate) const fn head_tokens(&self) -> u64 {
+        self.head_tokens
     }
 
     /// Says whether there are no entries.
@@ -255,21 +363,27 @@ impl Transcript {
         self.shared().map(|entry| &**entry)
     }
 
-    fn shared(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
+    pub(crate) fn shared(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
         self.sealed.iter().flat_map(|chunk| chunk.iter()).chain(&self.tail)
     }
 
     /// The entries from an index on, without going through those before it.
     pub(crate) fn from(&self, index: u64) -> impl Iterator<Item = (u64, &Arc<Entry>)> {
-        let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let chunks = (index / CHUNK).min(self.sealed.len());
+        let gap = self.gap;
+        let place = usize::try_from(gap.place(index)).unwrap_or(usize::MAX);
+        let chunks = (place / CHUNK).min(self.sealed.len());
         let entries = self.sealed[chunks..].iter().flat_map(|chunk| chunk.iter()).chain(&self.tail);
         let first = chunks * CHUNK;
-        (first as u64..).zip(entries).skip(index.saturating_sub(first))
+        let places = (first as u64..).zip(entries).skip(place.saturating_sub(first));
+        places.map(move |(place, entry)| (gap.index(place), entry))
     }
 
     /// The number of entries before the first reply, which no compaction touches.
     pub(crate) fn opening(&self) -> u64 {
+        // What is left out begins with the first reply.
+        if !self.gap.is_empty() {
+            return self.gap.at;
+        }
         let opening = self.iter().take_while(|entry| !matches!(entry, Entry::Assistant(_)));
         opening.count() as u64
     }
@@ -324,7 +438,8 @@ impl Transcript {
 
     /// The last thing that the model said in the entries from an index on.
     pub(crate) fn last_text_from(&self, index: u64) -> Option<String> {
-        let count = usize::try_from(self.len().saturating_sub(index)).unwrap_or(usize::MAX);
+        let count = self.kept().saturating_sub(self.gap.place(index));
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.iter().rev().take(count).find_map(|entry| match entry {
             Entry::Assistant(reply) => Some(reply.text()).filter(|text| !text.is_empty()),
             Entry::Instructions(_)
@@ -400,23 +515,38 @@ pub(crate) fn note_tokens(count: u64, summary_bytes: Option<u64>) -> u64 {
 impl Serialize for Transcript {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries: Vec<&Entry> = self.iter().collect();
-        (self.head, self.head_tokens, self.chain, entries).serialize(serializer)
+        if self.gap.is_empty() {
+            (self.head, self.head_tokens, self.chain, entries).serialize(serializer)
+        } else {
+            (self.head, self.head_tokens, self.chain, entries, self.gap).serialize(serializer)
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Transcript {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (head, head_tokens, chain, entries) =
-            <(Digest, u64, Digest, Vec<Entry>)>::deserialize(deserializer)?;
-        let mut transcript = Self::begin(head, head_tokens);
-        for entry in entries {
-            transcript.append(Arc::new(entry));
-        }
-        if transcript.compaction.is_some() {
-            transcript.tokens = transcript.view().count();
-        }
-        transcript.chain = chain;
-        Ok(transcript)
+        deserializer.deserialize_seq(Parts)
+    }
+}
+
+/// Reads the parts of a transcript: four of one without a gap, else five.
+struct Parts;
+
+impl<'de> Visitor<'de> for Parts {
+    type Value = Transcript;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the parts of a transcript")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Transcript, A::Error> {
+        let missing = |count| de::Error::invalid_length(count, &self);
+        let head = parts.next_element()?.ok_or_else(|| missing(0))?;
+        let head_tokens = parts.next_element()?.ok_or_else(|| missing(1))?;
+        let chain = parts.next_element()?.ok_or_else(|| missing(2))?;
+        let entries: Vec<Entry> = parts.next_element()?.ok_or_else(|| missing(3))?;
+        let gap = parts.next_element()?.unwrap_or_default();
+        Ok(Transcript::rebuild(head, head_tokens, chain, gap, entries.into_iter().map(Arc::new)))
     }
 }
 

@@ -38,10 +38,13 @@ pub(crate) struct Connection {
     limits: Limits,
     /// Listens for changes, where the server tells them only to those who ask.
     listening: Option<AbortHandle>,
+    /// Ends the client when the connection is over: its streams are read no more, and nothing piles up behind them.
+    ending: AbortHandle,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.ending.abort();
         if let Some(listening) = &self.listening {
             listening.abort();
         }
@@ -86,7 +89,14 @@ impl Connection {
         match shaken {
             Ok(service) => {
                 tracing::debug!(server = %config.name, ?era, "connected");
-                let mut connection = Self { wire, handler, service, process, limits, listening: None };
+                let (over, token) = (Arc::clone(&wire), service.cancellation_token());
+                let ending = tokio::spawn(async move {
+                    over.failed().await;
+                    token.cancel();
+                });
+                let ending = ending.abort_handle();
+                let mut connection =
+                    Self { wire, handler, service, process, limits, listening: None, ending };
                 connection.listen();
                 Ok(connection)
             }
@@ -144,6 +154,12 @@ impl Connection {
     /// Whether the connection is over and must be replaced.
     pub(crate) fn has_ended(&self) -> bool {
         self.wire.has_failed() || self.peer().is_transport_closed()
+    }
+
+    /// Whether a request failed only because the connection was over before the server took anything of it.
+    pub(crate) fn has_lost(&self, failed: &Failed) -> bool {
+        let is_over = matches!(failed.failure.kind, CallErrorKind::Closed | CallErrorKind::Exited);
+        is_over && failed.received == Received::No && self.has_ended()
     }
 
     /// Whether the server said that its tools have changed since this was asked last.
@@ -301,7 +317,7 @@ impl Ask for Asking<'_> {
     type Error = Failed;
 
     async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Failed> {
-        let meta = self.call.map(|call| meta(&call.operation, call.traceparent.as_deref()));
+        let meta = self.call.map(|call| meta(&call.operation, &call.caller, call.traceparent.as_deref()));
         let connection = self.connection;
         let result = connection.request(request, meta, self.patience.left()).await?;
         // A child's message was bounded as it came in; an answer over HTTP comes in as a whole.

@@ -3,21 +3,26 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use dalsegno_net::{EgressDenied, NetError, Origin, error_chain};
-use dalsegno_protocol::{CallErrorKind, Failure};
+use dalsegno_protocol::{CallErrorKind, Failure, UNANSWERED_MAX, is_request};
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
+    StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
+use tokio::time::Instant;
 
 use crate::config::Endpoint;
 use crate::oauth::OAuthError;
+use crate::pace::{FLOOR, Pace};
 use crate::wire::Wire;
 
 /// A transport to an endpoint.
@@ -36,10 +41,18 @@ pub(crate) fn transport(
     }
     let origin = Origin::of(&endpoint.url).map_err(|error| failed(error.into()))?;
     let inner = endpoint.client.pinned(&origin).map_err(failed)?;
-    let client = Guarded { inner, endpoint: endpoint.clone(), wire: Arc::clone(wire), output_max };
+    let client = Guarded {
+        inner,
+        endpoint: endpoint.clone(),
+        wire: Arc::clone(wire),
+        output_max,
+        unanswered: Arc::default(),
+        pace: Arc::default(),
+    };
     // A session that expired is begun anew by the owner of the connection, which knows what may be repeated.
     let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
         .max_sse_event_size(output_max)
+        .max_json_response_size(output_max)
         .reinit_on_expired_session(false);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
@@ -51,6 +64,10 @@ pub(crate) struct Guarded {
     endpoint: Endpoint,
     wire: Arc<Wire>,
     output_max: usize,
+    /// Requests of the server whose answers it has not taken yet.
+    unanswered: Arc<AtomicUsize>,
+    /// The streams that were opened in the last minute.
+    pace: Arc<Pace>,
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -93,6 +110,60 @@ impl Guarded {
                 Some(Verdict::Unknown(_)) | None => return Err(error.into()),
             }
         }
+    }
+
+    /// Counts a request of the server. More than the bound end the connection: the SDK keeps an answer for each of them
+    /// until the server takes it.
+    fn asked(&self) -> Result<(), HttpError> {
+        if self.unanswered.fetch_add(1, Ordering::Relaxed) < UNANSWERED_MAX {
+            return Ok(());
+        }
+        let message = "the server sends requests and does not take the answers";
+        Err(self.end(Failure::new(CallErrorKind::Protocol, message)))
+    }
+
+    /// Ends the connection.
+    fn end(&self, failure: Failure) -> HttpError {
+        let error = unavailable(failure.message.clone());
+        self.wire.fail(failure);
+        error
+    }
+
+    /// A stream of the server, with its requests counted. It ends with the connection, and not before `floor` is over: a
+    /// server that closes it has it opened again no sooner.
+    fn watched(
+        &self,
+        stream: BoxStream<'static, Result<Sse, SseError>>,
+        floor: Duration,
+    ) -> BoxStream<'static, Result<Sse, SseError>> {
+        let (guarded, earliest) = (self.clone(), Instant::now() + floor);
+        let watched = futures::stream::unfold(Some(stream), move |stream| {
+            let guarded = guarded.clone();
+            async move {
+                let mut stream = stream?;
+                if guarded.wire.has_failed() {
+                    return None;
+                }
+                match stream.next().await {
+                    Some(Ok(event)) => {
+                        let is_request = event.data.as_deref().is_some_and(is_request);
+                        if is_request && guarded.asked().is_err() {
+                            return None;
+                        }
+                        Some((Ok(event), Some(stream)))
+                    }
+                    Some(Err(error)) => {
+                        tokio::time::sleep_until(earliest).await;
+                        Some((Err(error), None))
+                    }
+                    None => {
+                        tokio::time::sleep_until(earliest).await;
+                        None
+                    }
+                }
+            }
+        });
+        watched.boxed()
     }
 
     /// Whether a URL is the one that the connection is for.
@@ -154,7 +225,11 @@ fn unavailable(reason: String) -> HttpError {
 
 /// What a failed request means to whoever made it, and whether the server said that it did not take it.
 fn explain(error: &HttpError) -> (Failure, bool) {
-    let words = error_chain(error);
+    let words = match error {
+        // The SDK's own words hide what the network said, such as a refused connection.
+        StreamableHttpError::Client(inner) => error_chain(inner),
+        error => error_chain(error),
+    };
     let (kind, untaken) = match error {
         StreamableHttpError::Client(inner) => {
             let denied = EgressDenied::among_causes(inner as &(dyn Error + 'static)).is_some();
@@ -200,20 +275,24 @@ impl StreamableHttpClient for Guarded {
         auth_header: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let max = self.output_max;
-        self.post_message_with_max_sse_event_size(uri, message, session_id, auth_header, headers, max).await
+        let mut limits = StreamableHttpResponseLimits::default();
+        (limits.max_sse_event_size, limits.max_json_response_size) = (self.output_max, self.output_max);
+        self.post_message_with_response_limits(uri, message, session_id, auth_header, headers, limits).await
     }
 
-    async fn post_message_with_max_sse_event_size(
+    async fn post_message_with_response_limits(
         &self,
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-        max: usize,
+        limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         self.check(&uri)?;
+        // Counted as taken when this is over, however it ends.
+        let _answered = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
+            .then(|| Answered(Arc::clone(&self.unanswered)));
         let id = request_id(&message);
         let headers = match self.headers(headers).await {
             Ok(headers) => headers,
@@ -230,12 +309,22 @@ impl StreamableHttpClient for Guarded {
         let posted = self.with_access(|token| {
             let (uri, message, session_id) = (uri.clone(), message.clone(), session_id.clone());
             let (auth, headers) = (token.or_else(|| auth_header.clone()), headers.clone());
-            self.inner.post_message_with_max_sse_event_size(uri, message, session_id, auth, headers, max)
+            self.inner.post_message_with_response_limits(uri, message, session_id, auth, headers, limits)
         });
         match posted.await {
             Ok(posted) => {
                 self.wire.hear();
-                Ok(posted)
+                match posted {
+                    StreamableHttpPostResponse::Sse(stream, session) => {
+                        let stream = self.watched(stream, Duration::ZERO);
+                        Ok(StreamableHttpPostResponse::Sse(stream, session))
+                    }
+                    StreamableHttpPostResponse::Json(message @ JsonRpcMessage::Request(_), session) => {
+                        self.asked()?;
+                        Ok(StreamableHttpPostResponse::Json(message, session))
+                    }
+                    posted => Ok(posted),
+                }
             }
             Err(Refusal { error, failure, untaken }) => {
                 if let Some(id) = &id {
@@ -291,13 +380,29 @@ impl StreamableHttpClient for Guarded {
         max: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         self.check(&uri)?;
+        if !self.pace.admit(Instant::now(), self.wire.under_way()) {
+            tracing::warn!("the server ends its streams again and again; one is not opened anew");
+            // The SDK gives such a stream up. A request whose answer was to come on it has none; the others go on.
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
         let headers = self.headers(headers).await.map_err(unavailable)?;
         let opened = self.with_access(|token| {
             let (uri, session_id, last) = (uri.clone(), session_id.clone(), last_event_id.clone());
             let (auth, headers) = (token.or_else(|| auth_header.clone()), headers.clone());
             self.inner.get_stream_with_max_sse_event_size(uri, session_id, last, auth, headers, max)
         });
-        opened.await.map_err(|refusal| refusal.error)
+        let stream = opened.await.map_err(|refusal| refusal.error)?;
+        Ok(self.watched(stream, FLOOR))
+    }
+}
+
+/// An answer on its way to the server. Dropped, it is there, or will never be.
+struct Answered(Arc<AtomicUsize>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        // An answer to what was never counted, such as an error for a message that nobody could read.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
     }
 }
 

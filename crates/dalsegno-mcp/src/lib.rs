@@ -52,14 +52,15 @@ mod oauth;
 
 mod http;
 mod lines;
+mod pace;
 mod process;
 
 mod server;
 
 pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
 pub use dalsegno_protocol::{
-    Annotations, Answer, Builtin, CallErrorKind, Input, InputRequired, Received, Task, ToolDescription,
-    ToolOutput,
+    Annotations, Answer, Builtin, CallErrorKind, Caller, Input, InputRequired, Received, Task,
+    ToolDescription, ToolOutput,
 };
 pub use error::CallError;
 pub use follow::TaskOwner;

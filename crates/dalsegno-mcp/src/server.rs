@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use dalsegno_protocol::{
-    Answer, Builtin, CallErrorKind, Called, Era, Input, LearnedEra, Received, ToolDescription,
+    Answer, Builtin, CallErrorKind, Called, Caller, Era, Input, LearnedEra, Received, ToolDescription,
 };
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Semaphore};
@@ -60,6 +60,8 @@ pub struct Session {
 pub struct CallContext {
     /// The id of the operation; the server sees it in `_meta` under `dalsegno/operation`.
     pub operation: String,
+    /// On whose behalf the call is made; the server sees it in `_meta` as well.
+    pub caller: Caller,
     /// How long the call may go without an answer or word of its progress. The limit of the server applies as well.
     pub timeout: Duration,
     /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.
@@ -77,7 +79,15 @@ impl CallContext {
     /// A first call.
     pub fn new(operation: impl Into<String>, timeout: Duration) -> Self {
         let (operation, input) = (operation.into(), Input::default());
-        Self { operation, timeout, traceparent: None, input, task: None, owner: None }
+        Self {
+            operation,
+            caller: Caller::default(),
+            timeout,
+            traceparent: None,
+            input,
+            task: None,
+            owner: None,
+        }
     }
 }
 
@@ -185,7 +195,7 @@ impl Session {
             let room = self.line.room.acquire().await.ok();
             Ok((room, self.connection(call.timeout).await?.0))
         };
-        let (_room, connection) = self.had(waiting).await?;
+        let (_room, mut connection) = self.had(waiting).await?;
         let deadline = Instant::now() + total(self.limits(), &call);
         let builtin = match Builtin::named(tool) {
             Some(_) => self.inner.builtin(tool, &connection).await?,
@@ -193,6 +203,7 @@ impl Session {
         };
         tracing::debug!(server = %self.inner.config.name, tool, operation = %call.operation, "calling");
         let mut patience = CONTINUATIONS;
+        let mut is_second = false;
         loop {
             let answered = match builtin {
                 Some(builtin) => {
@@ -200,6 +211,13 @@ impl Session {
                 }
                 None => connection.call(tool, arguments.clone(), &call).await,
             };
+            if !is_second && answered.as_ref().is_err_and(|failed| connection.has_lost(failed)) {
+                // The server forgot the session, or has ended since the last call: nothing was taken, and a new connection
+                // is no second attempt.
+                is_second = true;
+                connection = self.had(self.connection(call.timeout)).await?.0;
+                continue;
+            }
             match self.settled(answered)? {
                 Called::Answer(Answer::InputRequired(input)) if input.requests.is_empty() && patience > 0 => {
                     // It asks nothing, and wants to be asked again with what it gave.

@@ -64,6 +64,11 @@ impl Wire {
         locked(&self.sent).insert(id.clone(), Received::Possibly);
     }
 
+    /// How many requests are on their way, or wait for their answer.
+    pub(crate) fn under_way(&self) -> usize {
+        locked(&self.sent).len()
+    }
+
     /// Takes that back: nothing of it was sent, or the server said that it did not take it.
     pub(crate) fn take_back(&self, id: &RequestId) {
         locked(&self.sent).remove(id);

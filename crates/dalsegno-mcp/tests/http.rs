@@ -17,6 +17,9 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+#[path = "support/flood.rs"]
+mod flood;
+
 /// How a server answers a request: status, further header lines, content type, body.
 struct Reply(u16, &'static str, &'static str, String);
 
@@ -262,6 +265,7 @@ async fn nobody_at_the_address_means_that_nothing_was_sent() {
     drop(listener);
     let error = look(&server(address)).await.unwrap_err();
     assert_eq!((error.kind, error.received), (CallErrorKind::Start, Received::No), "{error}");
+    assert!(error.message.to_lowercase().contains("connection refused"), "{error}");
 }
 
 #[tokio::test]
@@ -373,5 +377,25 @@ async fn a_call_that_becomes_a_task_is_asked_about_by_its_id() {
     let server = server(address);
     assert_eq!(look(&server).await.unwrap(), "found");
     assert_eq!(polls.load(Ordering::Relaxed), 3);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_forgot_is_begun_anew_within_the_call() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&calls);
+    // The third call meets a server that was started anew; the fourth one that knows no session at all.
+    let address = serve(legacy(move |message, _| match seen.fetch_add(1, Ordering::Relaxed) {
+        0 | 2 => said(message, "found"),
+        _ => Some(Reply(404, "", "text/plain", "no such session".to_owned())),
+    }))
+    .await;
+    let server = server(address);
+    assert_eq!(look(&server).await.unwrap(), "found");
+    assert_eq!(look(&server).await.unwrap(), "found");
+    assert_eq!(calls.load(Ordering::Relaxed), 3, "sent once more, and only once");
+    let error = look(&server).await.unwrap_err();
+    assert_eq!(error.received, Received::No, "{error}");
+    assert_eq!(calls.load(Ordering::Relaxed), 5);
     server.close().await;
 }

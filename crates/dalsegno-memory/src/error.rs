@@ -170,6 +170,15 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The file defines something that no memory has.
+    #[error("`{}` defines `{name}`, which is not as a memory has it, so the file is not used; restore it from a \
+             backup, or move it away to start with an empty memory", path.display())]
+    Definitions {
+        /// The file.
+        path: PathBuf,
+        /// The name of the trigger, the view, the table or the index.
+        name: String,
+    },
     /// The file was written by a newer version of this program.
     #[error("`{}` has memory format {found}, this program knows up to {known}; \
              use a newer version of it", path.display())]

@@ -6,7 +6,8 @@ pub(crate) struct Hasher(blake3::Hasher);
 impl Hasher {
     pub(crate) fn new(purpose: &str) -> Self {
         let mut hasher = Self(blake3::Hasher::new());
-        hasher.field(b"dalsegno-memory");
+        // Part of the stored format, and older than the product's name: files that were written with it are read for ever.
+        hasher.field(b"segno-memory");
         hasher.field(purpose.as_bytes());
         hasher
     }

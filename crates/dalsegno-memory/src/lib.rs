@@ -76,7 +76,7 @@ pub use relation::{
 };
 pub use scope::{Principal, PrincipalError, Scope, ScopeResolver, ScopeSet, UnknownScope};
 pub use search::{Hit, LIMIT_DEFAULT, LIMIT_MAX, QUERY_BYTES_MAX, QUERY_WORDS_MAX, SearchQuery, Why};
-pub use seed::{SEED_LINE_BYTES_MAX, SeedCounts, SeedError};
+pub use seed::{SEED_LINE_BYTES_MAX, SeedCounts, SeedError, check_seed};
 pub use sqlite::SqliteMemory;
 pub use traverse::{
     DEPTH_DEFAULT, DEPTH_MAX, Direction, ENTITIES_LIMIT_MAX, OBSERVATION_BYTES_SHOWN, OBSERVATIONS_SHOWN,

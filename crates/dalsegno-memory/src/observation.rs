@@ -58,8 +58,11 @@ pub struct Created {
     pub observation: ObservationId,
     /// The name of its entity.
     pub entity: String,
-    /// Whether it had been there before, from this operation or from another with the same content.
+    /// Whether it had been there before, from another operation with the same content. An operation that is repeated is
+    /// answered as it was the first time.
     pub duplicate: bool,
+    /// Whether this very operation had written it before.
+    pub repeated: bool,
 }
 
 /// The id of an observation.

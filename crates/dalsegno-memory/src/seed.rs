@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::exchange::{LineProblem, Lines, json_problem};
 use crate::observation::{CheckedObservation, canonical_metadata, seed_operation};
 use crate::scope::ScopeKey;
-use crate::{MemoryError, NewObservation, Source};
+use crate::{MemoryError, NewObservation, Principal, Scope, ScopeResolver, Source};
 
 /// The longest line of a seed file, in bytes: the largest observation, escaped.
 pub const SEED_LINE_BYTES_MAX: usize = 512 * 1024;
@@ -66,6 +66,16 @@ pub enum SeedError {
     /// The memory itself failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+}
+
+/// Reads a seed file without keeping anything: finds what is wrong with its lines by themselves.
+///
+/// # Errors
+/// Names the first line that cannot be read, and what was expected.
+pub fn check_seed(lines: impl BufRead) -> Result<(), SeedError> {
+    let nobody = Principal::new("check", "check", "check", "check").expect("these are names");
+    let scopes = ScopeResolver.resolve(&nobody, Scope::Workspace);
+    SeedLines::new(lines, scopes.write_key(), 0).try_for_each(|entry| entry.map(drop))
 }
 
 /// Reads a seed file line by line.

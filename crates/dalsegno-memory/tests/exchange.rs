@@ -20,6 +20,7 @@ conformance!(
     an_import_is_all_or_nothing,
     the_file_of_the_mcp_server_is_imported,
     another_scope_can_take_an_export,
+    what_is_imported_does_not_pass_for_a_run_of_here,
 );
 
 const HERE: &str = "acme/support/triage/s1";
@@ -29,8 +30,32 @@ fn here() -> ScopeSet {
     scopes(HERE, Scope::Workspace)
 }
 
+/// The lines of an export as they are after an import: each run that they name is marked.
+fn marked(exported: &str) -> String {
+    let runs = exported.replace("\"run\":\"", "\"run\":\"imported:");
+    runs.replace("\"ended_run\":\"", "\"ended_run\":\"imported:")
+}
+
 fn counts(added: u64, updated: u64, skipped: u64) -> ImportCounts {
     ImportCounts { added, updated, skipped }
+}
+
+async fn what_is_imported_does_not_pass_for_a_run_of_here(memory: impl Memory) {
+    relate(&memory, &here(), relation(1, "a knows b", 1.0, 30)).await;
+    create(&memory, &here(), observation(2, "b", "Here.")).await;
+    let exported = export(&memory, &here()).await;
+    // What stands here keeps its source, whatever a file claims about it.
+    let claimed = exported.replace("\"run-1\"", "\"trusted\"").replace("\"run-2\"", "\"trusted\"");
+    import(&memory, &here(), &claimed, ImportMode::Update).await.unwrap();
+    assert_eq!(export(&memory, &here()).await, exported);
+    // What is new is marked, once.
+    let there = scopes("acme/support/other/s2", Scope::Agent);
+    import(&memory, &there, &claimed, ImportMode::Fail).await.unwrap();
+    let marked = claimed.replace("\"trusted\"", "\"imported:trusted\"");
+    assert_eq!(export(&memory, &there).await, marked);
+    let elsewhere = scopes("acme/support/third/s3", Scope::Agent);
+    import(&memory, &elsewhere, &marked, ImportMode::Fail).await.unwrap();
+    assert_eq!(export(&memory, &elsewhere).await, marked);
 }
 
 async fn an_export_is_readable_lines_in_a_fixed_order(memory: impl Memory) {
@@ -104,7 +129,7 @@ async fn what_is_superseded_is_kept_and_not_found(memory: impl Memory) {
     let exported = export(&memory, &here()).await;
     let copy = SqliteMemory::in_memory().unwrap();
     assert_eq!(import(&copy, &here(), &exported, ImportMode::Fail).await, Ok(counts(5, 0, 0)));
-    assert_eq!(export(&copy, &here()).await, exported);
+    assert_eq!(export(&copy, &here()).await, marked(&exported));
     assert_eq!(search(&copy, &here(), "the owner ann").await, found);
 
     // Whoever writes it again means it.
@@ -318,7 +343,7 @@ async fn another_scope_can_take_an_export(memory: impl Memory) {
     let exported = export(&memory, &here()).await;
     let theirs = scopes("rival/other/agent/s9", Scope::Session);
     assert_eq!(import(&memory, &theirs, &exported, ImportMode::Fail).await, Ok(counts(4, 0, 0)));
-    assert_eq!(export(&memory, &theirs).await, exported);
+    assert_eq!(export(&memory, &theirs).await, marked(&exported));
     assert_eq!(export(&memory, &here()).await, exported);
     // The id says where an observation is kept; the content says what it is.
     let (one, other) = (search(&memory, &here(), "text").await, search(&memory, &theirs, "text").await);
@@ -404,7 +429,7 @@ proptest! {
             let lines = exported.lines().count() as u64 - 1;
             let copy = SqliteMemory::in_memory().unwrap();
             prop_assert_eq!(import(&copy, &here(), &exported, ImportMode::Fail).await, Ok(counts(lines, 0, 0)));
-            prop_assert_eq!(&export(&copy, &here()).await, &exported);
+            prop_assert_eq!(&export(&copy, &here()).await, &marked(&exported));
             // What both answer is the same as well.
             prop_assert_eq!(
                 search(&copy, &here(), "xa b").await,

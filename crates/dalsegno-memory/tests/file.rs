@@ -35,7 +35,9 @@ fn what_was_written_is_there_after_reopening() {
     });
     let after = wait(async {
         let memory = SqliteMemory::open(&path).unwrap();
-        assert!(create(&memory, &scopes, observation(1, "e", "kept text")).await.duplicate);
+        assert!(!create(&memory, &scopes, observation(1, "e", "kept text")).await.duplicate);
+        assert!(create(&memory, &scopes, observation(2, "e", "kept text")).await.duplicate);
+        assert!(create(&memory, &scopes, observation(2, "e", "kept text")).await.duplicate);
         search(&memory, &scopes, "kept").await
     });
     assert_eq!(before.len(), 1);
@@ -46,27 +48,28 @@ fn what_was_written_is_there_after_reopening() {
 fn the_same_operation_from_many_openings_at_once_writes_one_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    let firsts: usize = thread::scope(|threads| {
+    let answered: usize = thread::scope(|threads| {
         let handles: Vec<_> = (0..8)
             .map(|_| {
                 threads.spawn(|| {
                     // Opening a file that does not exist yet is part of the race.
                     let memory = SqliteMemory::open(&path).unwrap();
                     wait(async {
-                        let mut firsts = 0;
+                        let mut answered = 0;
                         for operation in 0..10 {
                             let new = observation(operation, &format!("entity {operation}"), "raced text");
                             let created = create(&memory, &scopes(HERE, Scope::Workspace), new).await;
-                            firsts += usize::from(!created.duplicate);
+                            answered += usize::from(!created.duplicate);
                         }
-                        firsts
+                        answered
                     })
                 })
             })
             .collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).sum()
     });
-    assert_eq!(firsts, 10);
+    // Whoever asks about an operation is answered as whoever asked first.
+    assert_eq!(answered, 80);
     assert_eq!(count(&path, "observation"), 10);
     assert_eq!(count(&path, "operation"), 10);
     let memory = SqliteMemory::open(&path).unwrap();
@@ -246,7 +249,7 @@ fn a_file_of_the_first_format_is_brought_up_to_date() {
     drop(SqliteMemory::open(&path).unwrap());
     let version: i64 =
         Connection::open(&path).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 #[test]
@@ -257,11 +260,11 @@ fn a_newer_format_is_refused_and_left_alone() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let before = fs::read(&path).unwrap();
     let error = refusal(&path);
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 3, .. }), "{error:?}");
     assert!(
         error
             .to_string()
-            .ends_with("has memory format 99, this program knows up to 2; use a newer version of it")
+            .ends_with("has memory format 99, this program knows up to 3; use a newer version of it")
     );
     assert_eq!(fs::read(&path).unwrap(), before);
 }
@@ -315,4 +318,66 @@ fn damage_found_later_is_reported_as_damage() {
     let memory = SqliteMemory::open(&path).unwrap();
     let outcome = wait(memory.create(&scopes, observation(2, "f", "text")));
     assert!(matches!(outcome, Err(MemoryError::Damaged { .. })), "{outcome:?}");
+}
+
+#[test]
+fn a_file_that_defines_more_than_a_memory_is_refused() {
+    for planted in [
+        "CREATE TRIGGER planted AFTER INSERT ON entity BEGIN DELETE FROM scope; END",
+        "CREATE VIEW planted AS SELECT * FROM entity",
+        "CREATE TABLE planted (x)",
+        "PRAGMA user_version = 1; CREATE TRIGGER planted AFTER UPDATE ON entity BEGIN SELECT 1; END",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.db");
+        drop(SqliteMemory::open(&path).unwrap());
+        Connection::open(&path).unwrap().execute_batch(planted).unwrap();
+        let error = refusal(&path);
+        assert!(
+            matches!(&error, OpenError::Definitions { name, .. } if name == "planted"),
+            "{planted}: {error}"
+        );
+    }
+}
+
+/// Lines that come when they are allowed to.
+struct Slow(std::sync::mpsc::Receiver<()>, std::io::Cursor<Vec<u8>>);
+
+impl std::io::Read for Slow {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        std::io::Read::read(&mut self.1, buffer)
+    }
+}
+
+impl std::io::BufRead for Slow {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        // The sender is dropped when all may come.
+        let _ = self.0.recv();
+        self.1.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.1.consume(bytes);
+    }
+}
+
+#[test]
+fn an_import_that_waits_for_its_lines_keeps_nobody_from_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, scopes) = (folder.path().join("memory.db"), scopes(HERE, Scope::Workspace));
+    let memory = SqliteMemory::open(&path).unwrap();
+    let other = SqliteMemory::open(&path).unwrap();
+    let exported = wait(async {
+        create(&memory, &scopes, observation(1, "e", "old text")).await;
+        export(&memory, &scopes).await
+    });
+    let (allow, allowed) = std::sync::mpsc::channel();
+    let lines = Box::new(Slow(allowed, std::io::Cursor::new(exported.into_bytes())));
+    let importing = {
+        let scopes = scopes.clone();
+        thread::spawn(move || wait(async move { memory.import(&scopes, lines, ImportMode::Fail, 77).await }))
+    };
+    wait(async { create(&other, &scopes, observation(2, "e", "new text")).await });
+    drop(allow);
+    assert_eq!(importing.join().unwrap().unwrap().added, 0);
 }

@@ -255,7 +255,8 @@ async fn relations_come_with_an_observation_or_not_at_all(memory: impl Memory) {
         memory.create_related(&here(), observation(1, "INC-1", "text"), list.clone()).await.unwrap();
     assert!(!created.duplicate);
     let again = memory.create_related(&here(), observation(1, "INC-1", "text"), list).await.unwrap();
-    assert!(again.duplicate && again.observation == created.observation);
+    assert!(again.repeated && !again.duplicate, "the same operation has the answer of the first time");
+    assert_eq!(again.observation, created.observation);
     let reached = walk(&memory, Traverse::new("INC-1")).await;
     assert_eq!(triples(&reached), ["1 INC-1 caused_by deploy", "1 INC-1 on billing"]);
     // Known content may bring new relations.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::StatusCode;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderMap;
-use reqwest::{Method, StatusCode};
 use tokio::time::Instant;
 use url::Url;
 
@@ -16,6 +16,7 @@ use crate::error::{DenialReason, EgressDenied, EgressError, NetError};
 use crate::origin::{Origin, shown};
 use crate::redirect;
 use crate::request::Request;
+use crate::transport::{Carried, Transport};
 use crate::words::error_chain;
 
 /// Sends requests to those whom an [`Egress`] allows. Keeps connections open for the next request.
@@ -25,12 +26,19 @@ use crate::words::error_chain;
 pub struct Client {
     egress: Egress,
     clients: Arc<Mutex<BTreeMap<Origin, reqwest::Client>>>,
+    transport: Option<Arc<dyn Transport>>,
 }
 
 impl Client {
     /// A client under these rules. Nothing is set up before the first request.
     pub fn new(egress: Egress) -> Self {
-        Self { egress, clients: Arc::default() }
+        Self { egress, clients: Arc::default(), transport: None }
+    }
+
+    /// The same client with its requests carried by somebody else than the network.
+    #[must_use]
+    pub fn carried_by(self, transport: Arc<dyn Transport>) -> Self {
+        Self { transport: Some(transport), ..self }
     }
 
     /// The rules.
@@ -90,22 +98,31 @@ impl Client {
     }
 
     async fn exchange(&self, request: &Request, deadline: Instant) -> Result<Response, NetError> {
-        let client = self.pinned(&Origin::of(&request.url)?)?;
-        let mut builder = client.request(request.method.clone(), request.url.clone());
-        builder = builder.headers(request.headers.clone());
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
-        }
+        let origin = Origin::of(&request.url)?;
         let url = shown(&request.url);
-        let timeout = |sent| NetError::Timeout { url: url.clone(), after: request.timeout, sent };
-        let Ok(answer) = tokio::time::timeout_at(deadline, builder.send()).await else {
-            return Err(timeout(true));
+        let answer = async {
+            match &self.transport {
+                Some(transport) => {
+                    self.egress.permits(&origin)?;
+                    let carried = transport.carry(request).await?;
+                    Ok(Inner::Carried { url: request.url.clone(), carried, is_read: false })
+                }
+                None => {
+                    let client = self.pinned(&origin)?;
+                    let mut builder = client.request(request.method.clone(), request.url.clone());
+                    builder = builder.headers(request.headers.clone());
+                    if let Some(body) = &request.body {
+                        builder = builder.body(body.clone());
+                    }
+                    builder.send().await.map(Inner::Network).map_err(|error| failed(&url, error))
+                }
+            }
         };
-        let inner = answer.map_err(|error| failed(&url, error))?;
-        let (max_bytes, is_head) = (request.max_bytes, request.method == Method::HEAD);
-        if !is_head && inner.content_length().is_some_and(|length| length > max_bytes) {
-            return Err(NetError::TooLarge { url, limit: max_bytes });
-        }
+        let Ok(answer) = tokio::time::timeout_at(deadline, answer).await else {
+            return Err(NetError::Timeout { url, after: request.timeout, sent: true });
+        };
+        let inner = answer?;
+        let max_bytes = request.max_bytes;
         Ok(Response { inner, shown: url, deadline, timeout: request.timeout, max_bytes, taken: 0 })
     }
 }
@@ -119,7 +136,7 @@ impl std::fmt::Debug for Client {
 /// An answer whose body is read piece by piece, within the bounds of its request.
 #[derive(Debug)]
 pub struct Response {
-    inner: reqwest::Response,
+    inner: Inner,
     shown: String,
     deadline: Instant,
     timeout: Duration,
@@ -130,17 +147,26 @@ pub struct Response {
 impl Response {
     /// The status.
     pub fn status(&self) -> StatusCode {
-        self.inner.status()
+        match &self.inner {
+            Inner::Network(inner) => inner.status(),
+            Inner::Carried { carried, .. } => carried.status,
+        }
     }
 
     /// The headers.
     pub fn headers(&self) -> &HeaderMap {
-        self.inner.headers()
+        match &self.inner {
+            Inner::Network(inner) => inner.headers(),
+            Inner::Carried { carried, .. } => &carried.headers,
+        }
     }
 
     /// Who answered in the end, after redirects.
     pub fn url(&self) -> &Url {
-        self.inner.url()
+        match &self.inner {
+            Inner::Network(inner) => inner.url(),
+            Inner::Carried { url, .. } => url,
+        }
     }
 
     /// The next piece of the body; `None` at its end.
@@ -149,19 +175,20 @@ impl Response {
     ///
     /// When the connection breaks, the time is over, or the body is too long.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, NetError> {
+        // One that says that it is too long is not read. The status and the headers are there all the same.
+        if self.taken == 0 && self.inner.content_length().is_some_and(|length| length > self.max_bytes) {
+            return Err(NetError::TooLarge { url: self.shown.clone(), limit: self.max_bytes });
+        }
         let Ok(chunk) = tokio::time::timeout_at(self.deadline, self.inner.chunk()).await else {
             return Err(NetError::Timeout { url: self.shown.clone(), after: self.timeout, sent: true });
         };
-        let chunk = chunk.map_err(|error| NetError::Broken {
-            url: self.shown.clone(),
-            message: error_chain(&error.without_url()),
-        })?;
+        let chunk = chunk.map_err(|message| NetError::Broken { url: self.shown.clone(), message })?;
         let Some(chunk) = chunk else { return Ok(None) };
         self.taken = self.taken.saturating_add(chunk.len() as u64);
         if self.taken > self.max_bytes {
             return Err(NetError::TooLarge { url: self.shown.clone(), limit: self.max_bytes });
         }
-        Ok(Some(chunk.into()))
+        Ok(Some(chunk))
     }
 
     /// The whole body, or what is left of it.
@@ -175,6 +202,37 @@ impl Response {
             body.extend_from_slice(&chunk);
         }
         Ok(body)
+    }
+}
+
+/// Where an answer comes from.
+#[derive(Debug)]
+enum Inner {
+    Network(reqwest::Response),
+    Carried { url: Url, carried: Carried, is_read: bool },
+}
+
+impl Inner {
+    fn content_length(&self) -> Option<u64> {
+        match self {
+            Self::Network(inner) => inner.content_length(),
+            Self::Carried { carried, .. } => (!carried.is_cut).then_some(carried.body.len() as u64),
+        }
+    }
+
+    /// The next piece of the body, or the words of what broke.
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, String> {
+        match self {
+            Self::Network(inner) => match inner.chunk().await {
+                Ok(chunk) => Ok(chunk.map(Into::into)),
+                Err(error) => Err(error_chain(&error.without_url())),
+            },
+            Self::Carried { carried, is_read, .. } => match std::mem::replace(is_read, true) {
+                false if !carried.body.is_empty() => Ok(Some(std::mem::take(&mut carried.body))),
+                _ if carried.is_cut => Err("the connection was lost in the middle of the answer".to_owned()),
+                _ => Ok(None),
+            },
+        }
     }
 }
 

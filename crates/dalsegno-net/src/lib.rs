@@ -45,6 +45,7 @@ mod error;
 mod client;
 mod redirect;
 mod request;
+mod transport;
 
 pub use address::AddressKind;
 pub use builder::{SetupError, client_builder, tls_config};
@@ -53,6 +54,8 @@ pub use egress::Egress;
 pub use error::{DenialReason, EgressDenied, EgressError, NetError};
 pub use origin::{InvalidOrigin, Origin, Scheme};
 pub use request::Request;
-pub use reqwest::Url;
+pub use reqwest::header::HeaderMap;
+pub use reqwest::{StatusCode, Url};
 pub use resolver::{Resolver, SystemResolver};
+pub use transport::{Carried, Transport};
 pub use words::error_chain;

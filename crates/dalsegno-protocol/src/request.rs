@@ -18,10 +18,30 @@ pub fn client(capabilities: ClientCapabilities) -> ClientConfig {
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
 }
 
-/// What travels beside a call: the id of its operation under `dalsegno/operation`, and the trace that it belongs to.
-pub fn meta(operation: &str, traceparent: Option<&str>) -> RequestMetaObject {
+/// On whose behalf a call is made, and in which conversation. A server is told all that is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The tenant; `dalsegno/tenant` in `_meta`.
+    pub tenant: Option<String>,
+    /// The id of the user, as the caller of the run gave it; `dalsegno/user`.
+    pub user: Option<String>,
+    /// The session; `dalsegno/session`.
+    pub session: Option<String>,
+    /// The model's own id of the call; `dalsegno/call`.
+    pub call: Option<String>,
+}
+
+/// What travels beside a call: the id of its operation under `dalsegno/operation`, on whose behalf it is made, and the trace
+/// that it belongs to.
+pub fn meta(operation: &str, caller: &Caller, traceparent: Option<&str>) -> RequestMetaObject {
     let mut meta = RequestMetaObject::new();
     meta.insert("dalsegno/operation".to_owned(), Value::from(operation));
+    let Caller { tenant, user, session, call } = caller;
+    for (name, value) in [("tenant", tenant), ("user", user), ("session", session), ("call", call)] {
+        if let Some(value) = value {
+            meta.insert(format!("dalsegno/{name}"), Value::from(value.as_str()));
+        }
+    }
     if let Some(parent) = traceparent {
         meta.insert("traceparent".to_owned(), Value::from(parent));
     }

@@ -179,6 +179,14 @@ impl ServerConsent {
     }
 }
 
+/// A program has nothing to consent to, whether it may be started or not.
+fn opening(error: OpenError) -> ServerAccessError {
+    match error {
+        OpenError::Program { server } => ServerAccessError::NotNeeded { server },
+        error => ServerAccessError::Open(error),
+    }
+}
+
 impl Engine {
     /// Begins the consent to the use of a tool server. `redirect_uri` is where this process listens, on this machine.
     ///
@@ -189,7 +197,7 @@ impl Engine {
         server: &str,
         redirect_uri: &str,
     ) -> Result<ServerConsent, ServerAccessError> {
-        let opened = self.bindings().server(server).await?;
+        let opened = self.bindings().server(server).await.map_err(opening)?;
         let name = || server.to_owned();
         let oauth = opened.oauth().ok_or_else(|| ServerAccessError::NotNeeded { server: name() })?;
         if oauth.grant() == Grant::ClientCredentials {
@@ -209,7 +217,7 @@ impl Engine {
     /// # Errors
     /// When the server wants no OAuth, or the tokens could not be removed.
     pub async fn forget_server_access(&self, server: &str) -> Result<(), ServerAccessError> {
-        let opened = self.bindings().server(server).await?;
+        let opened = self.bindings().server(server).await.map_err(opening)?;
         let oauth =
             opened.oauth().ok_or_else(|| ServerAccessError::NotNeeded { server: server.to_owned() })?;
         let forgotten = oauth.forget().await;

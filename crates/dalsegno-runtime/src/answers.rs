@@ -16,7 +16,16 @@ pub(crate) fn check(
     state: &AgentState,
     inputs: Vec<GateInput>,
 ) -> Result<Vec<(OperationId, Answer)>, EngineError> {
-    let waiting = waiting(run, state);
+    check_all(run, config, &waiting(run, state), inputs)
+}
+
+/// The same for the questions of a run that are given.
+pub(crate) fn check_all(
+    run: RunId,
+    config: &AgentConfig,
+    waiting: &[WaitingOperation],
+    inputs: Vec<GateInput>,
+) -> Result<Vec<(OperationId, Answer)>, EngineError> {
     let failed = |message: String| EngineError::Answer { message };
     let mut answers = Vec::with_capacity(inputs.len());
     for GateInput { operation, seen, settlement, by } in inputs {
@@ -64,18 +73,30 @@ pub(crate) fn check(
             (Gate::Elicitation { .. }, Settlement::Give { value }) => {
                 Answer::Supplied { value: fit(one, value)?, by }
             }
-            (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, by },
+            (Gate::InDoubt { .. }, Settlement::Done { result }) => Answer::Done { result, error: None, by },
+            (Gate::InDoubt { .. }, Settlement::Refused { error }) => {
+                Answer::Done { result: None, error: Some(error), by }
+            }
             (Gate::InDoubt { .. }, Settlement::NotDone) => Answer::NotDone { by },
             (
                 Gate::Input | Gate::Elicitation { .. },
-                Settlement::Approve { .. } | Settlement::Done { .. } | Settlement::NotDone,
+                Settlement::Approve { .. }
+                | Settlement::Done { .. }
+                | Settlement::Refused { .. }
+                | Settlement::NotDone,
             ) => {
                 let id = one.operation;
                 return Err(failed(format!(
-                    "operation {id} is a question: answer with `--answer TEXT` or `--answer @FILE`, or `--deny`"
+                    "operation {id} is a question: answer with `--reply TEXT` or `--reply @FILE`, or `--deny`"
                 )));
             }
-            (Gate::Approval, Settlement::Give { .. } | Settlement::Done { .. } | Settlement::NotDone) => {
+            (
+                Gate::Approval,
+                Settlement::Give { .. }
+                | Settlement::Done { .. }
+                | Settlement::Refused { .. }
+                | Settlement::NotDone,
+            ) => {
                 let id = one.operation;
                 return Err(failed(format!(
                     "operation {id} waits for an approval: answer with `--approve` or `--deny`"
@@ -86,6 +107,7 @@ pub(crate) fn check(
                 Settlement::Approve { .. }
                 | Settlement::Give { .. }
                 | Settlement::Done { .. }
+                | Settlement::Refused { .. }
                 | Settlement::NotDone,
             ) => {
                 return Err(failed(format!(
@@ -101,7 +123,7 @@ pub(crate) fn check(
             ) => {
                 let id = one.operation;
                 return Err(failed(format!(
-                    "operation {id} is in doubt: answer with `--answer done`, `--answer not-done` or `--answer @FILE`"
+                    "operation {id} is in doubt: answer with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`"
                 )));
             }
         };
@@ -148,7 +170,11 @@ fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
     let words: Vec<String> = first
         .unwrap_or_default()
         .iter()
-        .map(|violation| format!("`{}` {}", violation.path, violation.message))
+        .map(|Violation { path, message }| match path.as_str() {
+            // The answer as a whole.
+            "" => message.clone(),
+            path => format!("`{path}` {message}"),
+        })
         .collect();
     Err(failed(format!(
         "the answer to operation {id} does not fit: {}; nothing was recorded",

@@ -16,16 +16,20 @@ use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use dalsegno_sandbox::{CallContext, CallError, CallErrorKind, Received};
+use dalsegno_sandbox::{CallContext, CallError, CallErrorKind, Caller, Received};
 use dalsegno_store::{Body, Denial, Parent, Started};
 use serde_json::Value;
 
 use crate::bindings::{Bindings, Sessions, describe};
+use crate::bound::Bound;
 use crate::driver::is_free;
 use crate::elicitation;
 use crate::engine::Engine;
+use crate::engine_tools::EngineTool;
 use crate::error::EngineError;
+use crate::grant::Grant;
 use crate::handle::{GateInput, RunEvent};
+use crate::hidden::Held;
 use crate::policy::AttemptError;
 use crate::secret::StreamScrubber;
 use crate::tasks::{Announcements, Line, Tasking};
@@ -49,6 +53,8 @@ pub(crate) struct RunContext {
     pub(crate) bindings: Arc<Bindings>,
     pub(crate) sessions: Sessions,
     pub(crate) config: Arc<AgentConfig>,
+    /// What today's workspace grants it.
+    pub(crate) grant: Grant,
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) scopes: ScopeSet,
     pub(crate) events: broadcast::Sender<RunEvent>,
@@ -60,6 +66,10 @@ pub(crate) struct RunContext {
     pub(crate) heritage: OnceCell<Heritage>,
     /// The run above all others; read when it is first needed.
     pub(crate) root: OnceCell<RunId>,
+    /// The tool servers that the run uses, as it knows them.
+    pub(crate) bound: Bound,
+    /// Keeps the secrets that came with the request among those that are scrubbed.
+    pub(crate) _held: Held,
 }
 
 /// What the start of a run says that child runs and the run after a handoff take over.
@@ -132,6 +142,8 @@ pub(crate) struct Attempt {
     pub(crate) tool: Option<ToolName>,
     /// What the caller says of the user, for what a declarative tool asks for; null else.
     pub(crate) user: Value,
+    /// On whose behalf a tool is called.
+    pub(crate) caller: Caller,
     /// What it has to do with a task of its server.
     pub(crate) tasking: Tasking,
 }
@@ -163,9 +175,13 @@ impl Attempt {
             }
             Request::ApiCall(call) => within(timeout, self.part().call_endpoint(call)).await,
             Request::Email(mail) => within(timeout, self.part().send_mail(mail)).await,
-            Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
-                Some(tool) => within(timeout, self.call(&**tool, call)).await,
-                None => {
+            Request::ToolCall(call) => match (
+                self.context.bindings.tool(&call.tool_name),
+                EngineTool::of(&call.tool_name, &self.context.engine),
+            ) {
+                (Some(tool), _) => within(timeout, self.call(&**tool, call)).await,
+                (None, Some(tool)) => within(timeout, Box::pin(self.engine_tool(tool, call))).await,
+                (None, None) => {
                     let (session, tool) = Box::pin(self.session(call)).await?;
                     // The session keeps the call's time; it starts an instance first where there is none.
                     let limit = session.longest(timeout).saturating_add(START_ALLOWANCE);
@@ -186,7 +202,10 @@ impl Attempt {
             return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
         };
         let RunContext { sessions, bindings, tenant, .. } = &*self.context;
-        let opening = sessions.open(bindings, server, tenant, is_free(self.terms.class));
+        let opening = async {
+            self.context.check_server(server).await?;
+            sessions.open(bindings, server, tenant, is_free(self.terms.class)).await
+        };
         let session = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
         let session = session.map_err(|_| {
             let seconds = OPEN_TIMEOUT.as_secs();
@@ -251,7 +270,9 @@ impl Attempt {
             };
             let received = match error.kind {
                 // Nothing was worked on, and nothing is paid for.
-                ModelErrorKind::Unavailable | ModelErrorKind::RateLimited => Received::No,
+                ModelErrorKind::Unavailable | ModelErrorKind::RateLimited | ModelErrorKind::Refused => {
+                    Received::No
+                }
                 _ => Received::Possibly,
             };
             let failure = Failure::new(error.kind.code(), error.message);
@@ -353,6 +374,10 @@ impl Attempt {
             run: self.context.run,
             operation: self.operation,
             attempt: self.attempt,
+            tenant: self.context.tenant.clone(),
+            user: self.caller.user.clone(),
+            session: self.caller.session.clone().unwrap_or_default(),
+            call_id: self.caller.call.clone(),
             arguments: call.parameters.clone(),
             secrets: self.context.bindings.secrets(),
         };
@@ -374,7 +399,8 @@ impl Attempt {
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let traceparent = self.context.traceparent(self.operation).await;
-        let context = CallContext { operation: self.operation.to_string(), timeout, traceparent };
+        let (operation, caller) = (self.operation.to_string(), self.caller.clone());
+        let context = CallContext { operation, caller, timeout, traceparent };
         let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
         let line = Line::new(&self.context, self.operation, self.attempt, server, &self.tasking);
         let following = Following { task: self.tasking.known.clone(), owner: Some(Arc::new(line)) };
@@ -419,7 +445,7 @@ impl Attempt {
 }
 
 /// What it means that a server gave no answer.
-fn no_answer(error: &CallError) -> AttemptError {
+pub(crate) fn no_answer(error: &CallError) -> AttemptError {
     let code = match error.kind {
         CallErrorKind::Timeout => FailureCode::Timeout,
         CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,

@@ -15,7 +15,7 @@ use dalsegno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
-use dalsegno_sandbox::{Sandbox, SandboxOptions, SecretValue, ServerConfig};
+use dalsegno_sandbox::{CachePlace, Sandbox, SandboxOptions, SecretValue, ServerConfig};
 use dalsegno_secrets::{Secret, SecretStore};
 use dalsegno_workspace::{
     Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider, RemoteBinding, SecretRef,
@@ -25,10 +25,10 @@ use dalsegno_workspace::{
 use crate::attempt::certain;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{EngineError, OpenError};
-use crate::hidden::Hidden;
+use crate::hidden::{Held, Hidden};
 use crate::policy::AttemptError;
 use crate::secret::Secrets;
-use crate::secret_source::{SecretSource, SecretUnavailable};
+use crate::secret_source::{SecretSource, SecretUnavailable, of_tenant};
 use crate::server_config::{self, ServerSecret};
 use crate::tool::{Tool, ToolDescription};
 use crate::tool_server::{self, Revealed, Session, ToolServer};
@@ -54,6 +54,8 @@ pub(crate) struct Bindings {
     models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     memory: OnceCell<Arc<dyn Memory>>,
     sandbox: OnceCell<Sandbox>,
+    /// Tool servers that are programs are not started.
+    no_programs: bool,
     servers: Cells<String, ToolServer>,
 }
 
@@ -93,6 +95,7 @@ impl Bindings {
             models: Mutex::new(models),
             memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
             sandbox: OnceCell::new(),
+            no_programs: false,
             servers: Cells::default(),
         })
     }
@@ -107,6 +110,11 @@ impl Bindings {
             .map_err(|error| OpenError::Recording { path, message: describe(&error) })?;
         self.recording = Some(recording);
         Ok(self)
+    }
+
+    /// The same where no tool server that is a program is started.
+    pub(crate) fn without_programs(self) -> Self {
+        Self { no_programs: true, ..self }
     }
 
     /// The secrets that are scrubbed, as of now.
@@ -153,11 +161,17 @@ impl Bindings {
         let secret = self.secret_source.read(reference, now).await?;
         let name = match reference {
             SecretRef::Env(name) => format!("env {name}"),
-            SecretRef::File(path) => format!("file {}", path.display()),
+            SecretRef::File(path) | SecretRef::Below { path, .. } => format!("file {}", path.display()),
             SecretRef::Store(name) => name.clone(),
+            SecretRef::OfTenant { tenant, name } => of_tenant(tenant, name),
         };
         self.hidden.hide(&name, secret.clone());
         Ok(secret)
+    }
+
+    /// Keeps the secrets of a request for a run of it.
+    pub(crate) fn hold(&self, names: Vec<String>) -> Held {
+        self.hidden.hold(names)
     }
 
     /// Scrubs a secret from now on; `name` tells it from others.
@@ -271,6 +285,9 @@ impl Bindings {
             known: self.settings.servers.keys().cloned().collect(),
         })?;
         if let Some(remote) = &binding.remote {
+            if self.no_programs && matches!(remote, RemoteBinding::Command(_)) {
+                return Err(OpenError::Program { server: name.to_owned() });
+            }
             let revealed = Revealed::new(Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
             return tool_server::remote(name, binding, remote, &revealed);
         }
@@ -286,10 +303,13 @@ impl Bindings {
     }
 
     fn open_sandbox(&self) -> Result<Sandbox, dalsegno_sandbox::LoadError> {
-        Sandbox::new(SandboxOptions {
-            cache_dir: Some(self.root.join(".dalsegno/cache")),
-            ..SandboxOptions::default()
-        })
+        let cache = CachePlace::of_user();
+        if cache.is_none() {
+            tracing::warn!(
+                "compiled modules are not kept: set `HOME`, or `DALSEGNO_CACHE` and `DALSEGNO_STATE`"
+            );
+        }
+        Sandbox::new(SandboxOptions { cache, ..SandboxOptions::default() })
     }
 
     fn server_config(&self, name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
@@ -371,7 +391,7 @@ impl Model for Scrubbed {
 }
 
 /// Things by name, each opened once. Opening one holds up nobody who wants another.
-struct Cells<K, T>(Mutex<BTreeMap<K, Arc<OnceCell<T>>>>);
+pub(crate) struct Cells<K, T>(Mutex<BTreeMap<K, Arc<OnceCell<T>>>>);
 
 impl<K, T> Default for Cells<K, T> {
     fn default() -> Self {
@@ -380,7 +400,7 @@ impl<K, T> Default for Cells<K, T> {
 }
 
 impl<K: Ord, T> Cells<K, T> {
-    fn get(&self, key: K) -> Arc<OnceCell<T>> {
+    pub(crate) fn get(&self, key: K) -> Arc<OnceCell<T>> {
         Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default())
     }
 
@@ -442,7 +462,7 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
 }
 
 pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
-    std::fs::create_dir_all(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })
+    dalsegno_files::make_folder(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })
 }
 
 /// The keys of models. One that is missing is no trouble until its model is asked.
@@ -456,7 +476,10 @@ async fn model_keys(
         let ModelBinding::Http(HttpBinding { api_key: Some(reference), .. }) = binding else { continue };
         let key = match reference {
             SecretRef::Store(secret) => ModelKey::Stored(secret.clone()),
-            SecretRef::Env(_) | SecretRef::File(_) => ModelKey::Read(read_key(reference, source, now).await),
+            SecretRef::OfTenant { tenant, name } => ModelKey::Stored(of_tenant(tenant, name)),
+            SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Below { .. } => {
+                ModelKey::Read(read_key(reference, source, now).await)
+            }
         };
         keys.insert(name.clone(), key);
     }
@@ -504,21 +527,25 @@ async fn read_secrets(
 }
 
 /// The secrets that tool servers, or their requests, hold.
-fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
-    settings.servers.values().flat_map(|server| {
-        let (env, headers) = match &server.remote {
-            None => (Some(server.permissions.env.values()), None),
-            Some(RemoteBinding::Command(command)) => (Some(command.env.values()), None),
-            Some(RemoteBinding::Endpoint(endpoint)) => (None, Some(endpoint.headers.values())),
-        };
-        let held = env.into_iter().flatten().filter_map(|value| match value {
-            EnvValue::Secret(reference) => Some(reference),
-            EnvValue::Text(_) => None,
-        });
-        let added = server.permissions.secrets.iter().map(|secret| &secret.value);
-        let sent = headers.into_iter().flatten().chain(added);
-        held.chain(sent).filter(|reference| tool_server::place(reference).is_some())
-    })
+pub(crate) fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
+    settings.servers.values().flat_map(secrets_of)
+}
+
+/// The secrets that a tool server, or its requests, hold.
+pub(crate) fn secrets_of(server: &ServerBinding) -> impl Iterator<Item = &SecretRef> {
+    let (env, headers) = match &server.remote {
+        None => (Some(server.permissions.env.values()), None),
+        Some(RemoteBinding::Command(command)) => (Some(command.env.values()), None),
+        Some(RemoteBinding::Endpoint(endpoint)) => (None, Some(endpoint.headers.values())),
+    };
+    let held = env.into_iter().flatten().filter_map(|value| match value {
+        EnvValue::Secret(reference) => Some(reference),
+        EnvValue::Text(_) => None,
+    });
+    let added = server.permissions.secrets.iter().map(|secret| &secret.value);
+    held.chain(headers.into_iter().flatten())
+        .chain(added)
+        .filter(|reference| tool_server::place(reference).is_some())
 }
 
 /// A key as it is sent: without the space around it, so that it is known wherever it comes back.

@@ -1,10 +1,13 @@
 //! Child runs: an operation that is a run of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use dalsegno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Session, Timestamp, Usage};
+
+use dalsegno_store::AcquireError;
 
 use crate::attempt::{RunContext, certain};
 use crate::bindings::describe;
@@ -19,10 +22,12 @@ pub(crate) enum Below {
     Done(Result<Outcome, AttemptError>),
     /// It waits for somebody or for a time, and holds no process.
     Suspended { waiting: Vec<WaitingOperation>, wake_at: Option<Timestamp> },
+    /// Another process performs it, and tells its parent when it ends or is suspended.
+    Elsewhere,
     /// It was left as it is.
     Interrupted,
-    /// It has begun, and cannot be performed here now: another process has it, or something that it needs is not as it
-    /// was. It may still act, so that nothing can be said of its end.
+    /// It has begun, and cannot be performed here now, since something that it needs is not as it was. It may still act,
+    /// so that nothing can be said of its end.
     Trouble(EngineError),
 }
 
@@ -33,6 +38,9 @@ pub(crate) struct Within {
     /// The context of the session, as the parent's step found it.
     pub(crate) context: Session,
 }
+
+/// The pause before a child run is started again because the store could not be read or written.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Tells a child run to let go when nobody waits for it any more.
 struct Leash(watch::Sender<Stop>);
@@ -59,7 +67,12 @@ pub(crate) async fn perform(
 ) -> Below {
     let answers = context.take_answers(operation);
     let start = |answers| context.engine.start_child(&context, operation, &call, &within, answers);
-    let mut child = start(answers).await;
+    let mut child = start(answers.clone()).await;
+    while child.as_ref().is_err_and(EngineError::is_passing) && *stop.borrow() == Stop::Go {
+        // Of a store that cannot be read or written now, the child run knows nothing.
+        tokio::time::sleep(PAUSE).await;
+        child = start(answers.clone()).await;
+    }
     if let Err(EngineError::Answer { message }) = &child
         && has_ended(&context, operation).await
     {
@@ -69,6 +82,7 @@ pub(crate) async fn perform(
     }
     let child = match child {
         Ok(child) => child,
+        Err(EngineError::Acquire(AcquireError::Owned { .. })) => return Below::Elsewhere,
         // One that has not begun has done nothing, and never will under this operation's name.
         Err(error) => {
             return match context.engine.known(child_run(operation)).await {

@@ -1,14 +1,17 @@
 //! What the parts of declarative tools need besides themselves: whom a tenant may reach, and secrets.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, FailureCode, Gate, Outcome, RunId, Terms, Timestamp, ToolKind, ToolName};
-use dalsegno_net::{Client, Egress, Origin};
+use dalsegno_core::{
+    AgentName, AgentRequest, FailureCode, Gate, Outcome, RunId, Terms, Timestamp, ToolDocument, ToolKind,
+    ToolName, ToolOwner,
+};
+use dalsegno_net::{Client, Egress, Origin, Transport};
 use dalsegno_secrets::{Put, Secret, SecretName};
 use dalsegno_tools::{ApiCall, ApiResponse, Auth, Email, OAuth2, Path, Text, Toolkit};
-use dalsegno_workspace::{SecretRef, Workspace};
+use dalsegno_workspace::{SecretRef, ToolkitFile, Workspace};
 use serde_json::{Value, json};
 
 use crate::attempt::{Attempt, certain};
@@ -28,23 +31,36 @@ const OF_REQUEST: &str = "request.";
 /// What stands in a request where a secret stood: the name that it has in the secret store.
 const REFERENCE: &str = "dalsegno_secret";
 
-/// Clients under the rules of each tenant, kept for their connections.
+/// Clients under the rules of each tenant, kept for their connections, each with what it may reach: a tenant's file can change.
 #[derive(Default)]
-pub(crate) struct Endpoints(Mutex<BTreeMap<String, Client>>);
+pub(crate) struct Endpoints {
+    clients: Mutex<BTreeMap<String, (BTreeSet<String>, Client)>>,
+    /// Who carries the requests, where it is not the network.
+    transport: Option<Arc<dyn Transport>>,
+}
 
 impl Endpoints {
-    /// The client of a tenant. Of one without a file nobody may be reached.
+    pub(crate) fn over(transport: Option<Arc<dyn Transport>>) -> Self {
+        Self { clients: Mutex::default(), transport }
+    }
+
+    /// The client of a tenant, under the rules that the workspace has. Of one without a file nobody may be reached.
     pub(crate) fn client(&self, workspace: &Workspace, tenant: &str) -> Client {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(tenant) {
+        let grants = workspace.tenants.get(tenant).map(|tenant| &tenant.egress);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(grants), Some((granted, client))) = (grants, clients.get(tenant))
+            && granted == grants
+        {
             return client.clone();
         }
-        let grants = workspace.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.egress);
         // They were checked when the workspace was read; one that is no origin grants nothing.
-        let origins = grants.filter_map(|grant| grant.parse::<Origin>().ok());
-        let client = Client::new(Egress::new(origins));
-        if workspace.tenants.contains_key(tenant) {
-            clients.insert(tenant.to_owned(), client.clone());
+        let origins = grants.into_iter().flatten().filter_map(|grant| grant.parse::<Origin>().ok());
+        let mut client = Client::new(Egress::new(origins));
+        if let Some(transport) = &self.transport {
+            client = client.carried_by(Arc::clone(transport));
+        }
+        if let Some(grants) = grants {
+            clients.insert(tenant.to_owned(), (grants.clone(), client.clone()));
         }
         client
     }
@@ -63,8 +79,12 @@ pub(crate) enum OfUser {
 pub(crate) struct Part<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) tenant: &'a str,
+    /// The agent whose tool asks for it; a tenant may have secrets for it alone.
+    pub(crate) agent: Option<&'a AgentName>,
     /// The document whose tool asks for it.
     pub(crate) toolkit: Option<&'a Toolkit>,
+    /// Whose that document is; none for one of nobody's, which gets no secret.
+    pub(crate) owner: Option<ToolOwner>,
     pub(crate) user: &'a Value,
     pub(crate) of_user: OfUser,
     pub(crate) terms: &'a Terms,
@@ -78,7 +98,9 @@ impl Attempt {
         Part {
             engine: &self.context.engine,
             tenant: &self.context.tenant,
-            toolkit: self.toolkit(),
+            agent: Some(&self.context.config.name),
+            toolkit: self.document().map(ToolDocument::toolkit),
+            owner: self.document().map(|document| self.owner_of(document)),
             user: &self.user,
             of_user: OfUser::Kept,
             terms: &self.terms,
@@ -87,11 +109,23 @@ impl Attempt {
         }
     }
 
+    /// Whose a document is that the run began with. Older configurations do not say it: then it is the workspace's only if
+    /// that has the same one today.
+    fn owner_of(&self, document: &ToolDocument) -> ToolOwner {
+        let (workspace, name) = (self.context.engine.workspace(), document.toolkit().name());
+        let same = |file: &ToolkitFile| file.toolkit.source() == document.toolkit().source();
+        match document.owner() {
+            Some(owner) => owner.clone(),
+            None if workspace.toolkits.get(name).is_some_and(same) => ToolOwner::Workspace,
+            None => ToolOwner::Tenant(self.context.tenant.clone()),
+        }
+    }
+
     /// The document whose tool asks for this.
-    fn toolkit(&self) -> Option<&Toolkit> {
+    fn document(&self) -> Option<&ToolDocument> {
         let config = &self.context.config;
         match &config.tools.tools.get(self.tool.as_ref()?)?.kind {
-            ToolKind::Declarative { toolkit, .. } => Some(config.toolkits.get(toolkit)?.toolkit()),
+            ToolKind::Declarative { toolkit, .. } => config.toolkits.get(toolkit),
             _ => None,
         }
     }
@@ -112,17 +146,17 @@ impl Part<'_> {
                 token = Some((path, secret));
             }
         }
-        let client = engine.endpoints().client(engine.workspace(), tenant);
-        let outcome = Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await?;
+        let client = engine.endpoints().client(&engine.workspace(), tenant);
+        let outcome = Exchange { call, terms, attempt, secrets: &secrets }.perform(&client).await?;
         let (Outcome::ApiAnswered(ApiResponse { status: 401, .. }), Some((path, refused))) =
             (&outcome, token)
         else {
             return Ok(outcome);
         };
         let Some((toolkit, oauth)) = self.oauth(path) else { return Ok(outcome) };
-        let next = engine.access_token(oauth, toolkit, tenant, Some(&refused)).await?;
+        let next = engine.access_token(oauth, toolkit, tenant, self.agent, Some(&refused)).await?;
         secrets.insert(path.clone(), next.expose().to_owned());
-        Exchange { call, terms, attempt, now, secrets: &secrets }.perform(&client).await
+        Exchange { call, terms, attempt, secrets: &secrets }.perform(&client).await
     }
 
     /// Sends a mail once.
@@ -147,7 +181,7 @@ impl Part<'_> {
                 return Err(certain(FailureCode::InvalidArguments, message.to_owned()));
             }
         };
-        let client = self.engine.endpoints().client(self.engine.workspace(), self.tenant);
+        let client = self.engine.endpoints().client(&self.engine.workspace(), self.tenant);
         let timeout = Duration::from_millis(self.terms.timeout_ms);
         mail::send(mail, login, &self.operation, client.egress(), timeout).await
     }
@@ -156,13 +190,22 @@ impl Part<'_> {
     async fn secret(&self, path: &Path, now: Timestamp) -> Result<Secret, AttemptError> {
         let Self { engine, tenant, .. } = *self;
         if let Some((toolkit, oauth)) = self.oauth(path) {
-            return engine.access_token(oauth, toolkit, tenant, None).await;
+            return engine.access_token(oauth, toolkit, tenant, self.agent, None).await;
         }
         let written = path.to_string();
         let reference = match written.strip_prefix("secrets.") {
             Some(name) => {
                 let toolkit = self.toolkit.map_or("", Toolkit::name);
-                engine.workspace().toolkit_secret(tenant, toolkit, name).cloned().ok_or_else(|| {
+                let found = self.owner.as_ref().and_then(|owner| {
+                    engine.workspace().toolkit_secret(tenant, owner, self.agent, toolkit, name).cloned()
+                });
+                found.ok_or_else(|| {
+                    if self.owner.is_none() {
+                        let message = format!(
+                            "the document `{toolkit}` is none of this workspace's and gets no secret: put its file into `tools/`, or into `tenants/{tenant}/tools/`"
+                        );
+                        return certain(FailureCode::NotPermitted, message);
+                    }
                     let message = format!(
                         "the tenant `{tenant}` has no secret `{name}` for `{toolkit}`: add it to `[tools.{toolkit}.secrets]` of tenants/{tenant}.toml"
                     );
@@ -202,20 +245,43 @@ impl Part<'_> {
         let Auth::OAuth2(oauth) = toolkit.auth() else { return None };
         let is_token = path.to_string().strip_prefix("secrets.") == Some(oauth.access_token.as_str());
         let workspace = self.engine.workspace();
-        let own = workspace.toolkit_secret(self.tenant, toolkit.name(), &oauth.access_token);
+        let owner = self.owner.as_ref()?;
+        let own =
+            workspace.toolkit_secret(self.tenant, owner, self.agent, toolkit.name(), &oauth.access_token);
         (is_token && own.is_none()).then_some((toolkit.name(), oauth))
     }
 }
 
 /// What a caller says of the user, but for secrets: these are new with each start.
-pub(crate) fn without_secrets(user: &Value) -> Value {
+pub(crate) fn without_secrets(user: &Value, paths: &BTreeSet<String>) -> Value {
     let mut user = user.clone();
-    for path in SECRET_PATHS {
-        if let Some(place) = path.iter().try_fold(&mut user, |value, name| value.get_mut(name)) {
+    for path in paths {
+        // One that did not come leaves no trace.
+        if let Some(place) = place(&mut user, path) {
             *place = Value::Null;
         }
     }
     user
+}
+
+/// The names of the secrets that came with a request, in the secret store.
+pub(crate) fn kept_secrets<'u>(
+    user: &'u Value,
+    paths: &'u BTreeSet<String>,
+) -> impl Iterator<Item = &'u str> {
+    let find = move |path: &'u String| {
+        path.strip_prefix("user.")?.split('.').try_fold(user, |value, name| value.get(name))
+    };
+    let places = paths.iter().filter_map(find);
+    places.filter_map(|place| place[REFERENCE].as_str()).filter(|name| name.starts_with(OF_REQUEST))
+}
+
+/// What a foreign run was asked, without what only this workspace may say: the tenant's settings, and references to
+/// secrets, which would be those of another run.
+pub(crate) fn without_what_is_ours(mut request: AgentRequest, paths: &BTreeSet<String>) -> AgentRequest {
+    request.tenant_settings = Value::Null;
+    request.user = without_secrets(&request.user, paths);
+    request
 }
 
 /// What stands at a path below `user`.
@@ -231,19 +297,13 @@ impl Engine {
         run: RunId,
         request: &mut AgentRequest,
     ) -> Result<(), EngineError> {
-        for path in SECRET_PATHS {
-            let Some(place) = path.iter().try_fold(&mut request.user, |value, name| value.get_mut(name))
-            else {
-                continue;
-            };
+        for path in &self.bindings().settings().secret_paths {
+            let Some(place) = place(&mut request.user, path) else { continue };
             if place.is_null() {
                 continue;
             }
-            let failed = |message: String| EngineError::UserSecret {
-                path: format!("user.{}", path.join(".")),
-                message,
-            };
-            let name = format!("{OF_REQUEST}{run}.{}", path.join("."));
+            let failed = |message: String| EngineError::UserSecret { path: path.clone(), message };
+            let name = format!("{OF_REQUEST}{run}.{}", path.trim_start_matches("user."));
             // Anything but text could pass for a reference, and lead to a secret that is not the caller's.
             let Value::String(value) = place else {
                 return Err(failed("it is not text: give it as a string".to_owned()));
@@ -252,6 +312,7 @@ impl Engine {
             let source = self.bindings().secret_source();
             let store = source.make().await.map_err(|error| failed(error.to_string()))?;
             let now = self.now().as_millis();
+            self.bindings().hide(&name, Secret::new(value));
             let mut put = Put::new(Secret::new(value), now);
             put.expires_at = Some(now.saturating_add(REQUEST_SECRET_MS));
             store.put(source.tenant(), &known, put).await.map_err(|error| failed(error.to_string()))?;
@@ -277,5 +338,7 @@ impl Engine {
     }
 }
 
-/// The places of a caller's context that hold secrets.
-const SECRET_PATHS: [&[&str]; 1] = [&["auth_token"]];
+/// What stands at a path below `user`, which `dalsegno.toml` names, to be changed.
+fn place<'v>(user: &'v mut Value, path: &str) -> Option<&'v mut Value> {
+    path.strip_prefix("user.")?.split('.').try_fold(user, |value, name| value.get_mut(name))
+}

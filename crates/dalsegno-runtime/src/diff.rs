@@ -134,6 +134,11 @@ impl Engine {
                 }
                 stages
             }
+            Some(Body::Adopted { run, step, .. }) => {
+                let mut stages = Box::pin(self.course(*run)).await?.stages;
+                stages.retain(|stage| stage.step < *step);
+                stages
+            }
             _ => Vec::new(),
         };
         let mut fold = self.begin(run, std::sync::Arc::clone(&config), &records).await?;

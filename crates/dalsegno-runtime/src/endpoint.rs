@@ -6,7 +6,7 @@ use std::time::Duration;
 use dalsegno_core::{EffectClass, Failure, FailureCode, Outcome, Terms, Timestamp, Verdict};
 use dalsegno_net::{Client, NetError, Request};
 use dalsegno_sandbox::Received;
-use dalsegno_tools::{ApiCall, ApiResponse, Path, Violation};
+use dalsegno_tools::{ApiCall, ApiResponse, Path, Violation, can_hold};
 use serde_json::Value;
 
 use crate::attempt::certain;
@@ -36,13 +36,12 @@ pub(crate) struct Exchange<'a> {
     pub(crate) call: &'a ApiCall,
     pub(crate) terms: &'a Terms,
     pub(crate) attempt: u32,
-    pub(crate) now: Timestamp,
     /// The secrets that the call refers to.
     pub(crate) secrets: &'a BTreeMap<Path, String>,
 }
 
 impl Exchange<'_> {
-    /// Sends the call, and takes the answer or says what is to be made of there being none.
+    /// Sends the call, and takes the answer, whatever its status. What it proves is not judged here.
     pub(crate) async fn perform(&self, client: &Client) -> Result<Outcome, AttemptError> {
         let request = self.request()?;
         let response = client.send(request).await.map_err(|error| unanswered(&error))?;
@@ -51,44 +50,67 @@ impl Exchange<'_> {
             let value = response.headers().get(*name)?.to_str().ok()?;
             Some(((*name).to_owned(), value.to_owned()))
         }));
-        let after = headers.get("retry-after").and_then(|wish| pause(wish, self.now));
-        if let Some(received) = self.repeats(status, after.is_some()) {
-            let message = format!("the endpoint answered with the status {status}");
-            let failure = Failure::new(FailureCode::Unavailable, message);
-            return Err(AttemptError { failure, received, transient: true, after, gate: None });
-        }
+        let answered = |body: Value, violations| {
+            let headers = headers.clone();
+            Ok(Outcome::ApiAnswered(ApiResponse {
+                status,
+                headers,
+                body,
+                attempts: self.attempt,
+                violations,
+            }))
+        };
+        let is_performed = self.call.is_performed(status);
+        let bytes = match response.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) if is_performed => return self.unreadable(status, unanswered(&error)),
+            // What the status says is known without the body.
+            Err(_) => return answered(Value::Null, Vec::new()),
+        };
         let is_json = headers.get("content-type").is_some_and(|kind| is_json(kind));
-        let bytes = response.bytes().await.map_err(|error| unanswered(&error))?;
         let body = match serde_json::from_slice(&bytes) {
             Ok(body) if is_json => body,
             _ if bytes.is_empty() => Value::Null,
-            _ => Value::String(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if is_json && is_performed && self.terms.class != EffectClass::Read => {
+                let message = format!("the body is no JSON: {error}");
+                return self.unreadable(status, certain(FailureCode::Protocol, message));
+            }
+            _ => match String::from_utf8(bytes) {
+                Ok(text) => Value::String(text),
+                Err(error) if is_performed && self.terms.class != EffectClass::Read => {
+                    let message = format!("the body is no text: {error}");
+                    return self.unreadable(status, certain(FailureCode::Protocol, message));
+                }
+                Err(error) => Value::String(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+            },
         };
+        if is_performed && !can_hold(&body) {
+            let message = "response_too_large: the body is nested too deeply, or has too much in it";
+            return self.unreadable(status, certain(FailureCode::LimitExceeded, message.to_owned()));
+        }
         let violations = match &self.call.response_schema {
-            Some(schema) if (200..300).contains(&status) => violations(schema, &body),
+            Some(schema) if is_performed => violations(schema, &body),
             Some(_) | None => Vec::new(),
         };
-        Ok(Outcome::ApiAnswered(ApiResponse { status, headers, body, attempts: self.attempt, violations }))
+        if let Some(first) = violations.first().filter(|_| self.terms.class != EffectClass::Read) {
+            let Violation { pointer, message } = first;
+            let message = format!("the body does not fit `response_schema`: `{pointer}` {message}");
+            return self.unreadable(status, certain(FailureCode::Protocol, message));
+        }
+        answered(body, violations)
     }
 
-    /// Says whether an answer of this status is reason for another attempt, and whether the receiver may have acted.
-    ///
-    /// 408, 425 and 429, and a 503 with the wish to come again, say that the request was not worked on. After another
-    /// error of the server nobody knows, so that only what may be repeated is.
-    fn repeats(&self, status: u16, wishes: bool) -> Option<Received> {
-        if self.attempt > self.terms.retries {
-            return None;
+    /// The answer of a receiver that did what it was asked to do and whose words are of no use. What was only read can be
+    /// read again; anything else has taken place.
+    fn unreadable(&self, status: u16, error: AttemptError) -> Result<Outcome, AttemptError> {
+        if self.terms.class == EffectClass::Read {
+            return Err(error);
         }
-        let tolerated = match self.terms.class {
-            EffectClass::Read | EffectClass::Idempotent | EffectClass::Keyed => true,
-            EffectClass::Unsafe | EffectClass::Composite => self.call.repeats_tolerated,
-        };
-        match status {
-            408 | 425 | 429 => Some(Received::No),
-            503 if wishes => Some(Received::No),
-            500..=599 if tolerated => Some(Received::Possibly),
-            _ => None,
-        }
+        let message = format!(
+            "the endpoint answered with the status {status}, and the rest of its answer cannot be read: {}",
+            error.failure.message
+        );
+        Ok(Outcome::Failed(Failure::new(FailureCode::ResultUnreadable, message)))
     }
 
     /// The request with its secrets.
@@ -157,6 +179,11 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
+/// How long a receiver asks to be left alone.
+pub(crate) fn wish(response: &ApiResponse, now: Timestamp) -> Option<Duration> {
+    pause(response.headers.get("retry-after")?, now)
+}
+
 /// How long the receiver asks to be left alone: seconds, or a date.
 fn pause(wish: &str, now: Timestamp) -> Option<Duration> {
     let pause = match wish.trim().parse::<u64>() {
@@ -191,10 +218,10 @@ fn unanswered(error: &NetError) -> AttemptError {
         _ if error.denied().is_some() => (FailureCode::NotPermitted, false),
         NetError::Timeout { .. } => (FailureCode::Timeout, true),
         NetError::Unreachable { .. } | NetError::Broken { .. } => (FailureCode::Unavailable, true),
-        // Somebody has answered, in a way that is of no use: whether it took place is not in doubt.
+        // It would be too large again.
         NetError::TooLarge { .. } => {
-            let message = format!("response_too_large: {error}");
-            return certain(FailureCode::LimitExceeded, message);
+            let failure = Failure::new(FailureCode::LimitExceeded, format!("response_too_large: {error}"));
+            return AttemptError { failure, received, transient: false, after: None, gate: None };
         }
         _ => (FailureCode::Protocol, false),
     };

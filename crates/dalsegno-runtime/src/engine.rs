@@ -8,22 +8,28 @@ use tokio::sync::{OnceCell, broadcast};
 
 use dalsegno_core::{
     AgentConfig, AgentName, AgentRequest, AgentResponse, Digest, MemoryScope, RunId, Timestamp, ToolName,
+    digest_json,
 };
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver};
 use dalsegno_models::Model;
+use dalsegno_net::Transport;
 use dalsegno_secrets::SecretStore;
-use dalsegno_store::{Owner, RunFilter, RunSummary, SqliteStore, Store};
-use dalsegno_workspace::{AgentFile, Loaded, ModelBinding, Workspace};
+use dalsegno_store::{Owner, ReadError, RunFilter, RunSummary, SqliteStore, Store};
+use dalsegno_workspace::{AgentFile, Broken, Catalogue, Footprint, Loaded, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder};
+use crate::bound::Bound;
 use crate::clock::{Clock, SystemClock};
-use crate::declared::Endpoints;
+use crate::declared::{Endpoints, kept_secrets};
 use crate::dispatch::{Dispatcher, Load, Target};
 use crate::error::{EngineError, OpenError};
+use crate::grant::Grant;
 use crate::handle::{RunEnd, RunEvent};
+use crate::live::{Live, Look};
 use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
+use crate::secret;
 use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
 use crate::tasks::Announcements;
@@ -39,7 +45,7 @@ pub struct Engine {
 }
 
 struct Inner {
-    workspace: Workspace,
+    live: Live,
     bindings: Arc<Bindings>,
     store: Arc<dyn Store>,
     owners: Owners,
@@ -48,7 +54,15 @@ struct Inner {
     refreshes: Refreshes,
     clock: Arc<dyn Clock>,
     observers: Vec<Arc<dyn Observer>>,
+    run_ids: Option<RunIds>,
+    snapshot_every: u64,
 }
+
+/// Draws the ids of root runs and forks.
+type RunIds = Arc<dyn Fn() -> RunId + Send + Sync>;
+
+/// The steps between two snapshots, unless a builder says otherwise: folding so many takes less than a tenth of a second.
+const SNAPSHOT_EVERY: u64 = 1_000;
 
 impl Inner {
     fn new(
@@ -70,7 +84,20 @@ impl Inner {
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
         let (endpoints, refreshes) = (Endpoints::default(), Refreshes::default());
-        Self { workspace, bindings, store, owners, dispatcher, endpoints, refreshes, clock, observers }
+        let live = Live::new(workspace);
+        Self {
+            live,
+            bindings,
+            store,
+            owners,
+            dispatcher,
+            endpoints,
+            refreshes,
+            clock,
+            observers,
+            run_ids: None,
+            snapshot_every: SNAPSHOT_EVERY,
+        }
     }
 }
 
@@ -96,6 +123,10 @@ pub struct EngineBuilder {
     clock: Option<Arc<dyn Clock>>,
     observers: Vec<Arc<dyn Observer>>,
     secret_store: Option<Arc<dyn SecretStore>>,
+    no_programs: bool,
+    transport: Option<Arc<dyn Transport>>,
+    run_ids: Option<RunIds>,
+    snapshot_every: Option<u64>,
 }
 
 impl EngineBuilder {
@@ -149,10 +180,42 @@ impl EngineBuilder {
         self
     }
 
+    /// Starts no program: a tool server with `command` is an error where it is needed. Without this, whoever builds the engine
+    /// vouches for the programs that dalsegno.toml names.
+    #[must_use]
+    pub fn without_programs(mut self) -> Self {
+        self.no_programs = true;
+        self
+    }
+
     /// Takes the time of day from this clock instead of the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Has the HTTP requests of declarative tools carried by this transport instead of the network. The tenants' `egress` rules hold all
+    /// the same.
+    #[must_use]
+    pub fn transport(mut self, transport: impl Transport + 'static) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
+    /// Draws the ids of root runs and of forks with this function instead of at random. An id that is given twice is refused
+    /// by the store.
+    #[must_use]
+    pub fn run_ids(mut self, draw: impl Fn() -> RunId + Send + Sync + 'static) -> Self {
+        self.run_ids = Some(Arc::new(draw));
+        self
+    }
+
+    /// Saves a snapshot of a run every so many steps, 1,000 by default. A snapshot bounds how much of the journal a later
+    /// process folds, and takes as long to write as the state is large.
+    #[must_use]
+    pub fn snapshot_every(mut self, steps: u64) -> Self {
+        self.snapshot_every = Some(steps.max(1));
         self
     }
 
@@ -190,13 +253,16 @@ impl EngineBuilder {
             clock.now(),
         )
         .await?;
+        let bindings = if self.no_programs { bindings.without_programs() } else { bindings };
         let bindings = match self.record {
             Some(file) => bindings.recording(file)?,
             None => bindings,
         };
-        Ok(Engine {
-            inner: Arc::new(Inner::new(workspace, Arc::new(bindings), store, owners, clock, self.observers)),
-        })
+        let mut inner = Inner::new(workspace, Arc::new(bindings), store, owners, clock, self.observers);
+        inner.endpoints = Endpoints::over(self.transport);
+        inner.run_ids = self.run_ids;
+        inner.snapshot_every = self.snapshot_every.unwrap_or(SNAPSHOT_EVERY);
+        Ok(Engine { inner: Arc::new(inner) })
     }
 }
 
@@ -217,31 +283,58 @@ impl Engine {
     /// # Errors
     /// When dalsegno.toml does not say where the journal is, or the journal cannot be opened.
     pub async fn journal(root: &Path) -> Result<Self, OpenError> {
-        let Loaded { settings, diagnostics, .. } = Workspace::load(root);
-        let Some(mut settings) = settings else {
-            return Err(OpenError::Workspace { root: root.to_owned(), diagnostics });
+        Self::of_journal(root, false).await
+    }
+
+    /// Opens the journals of a workspace folder to end runs, whatever errors its agents, tool servers or secrets have: what ends
+    /// a run stands in its journal. No model, tool server or secret is used, so that nobody else is told of the end.
+    ///
+    /// # Errors
+    /// When dalsegno.toml does not say where the journal is, or the journal cannot be opened.
+    pub async fn ender(root: &Path) -> Result<Self, OpenError> {
+        Self::of_journal(root, true).await
+    }
+
+    async fn of_journal(root: &Path, ends_runs: bool) -> Result<Self, OpenError> {
+        let loaded = Workspace::load(root);
+        let Loaded { settings, diagnostics, .. } = &loaded;
+        let Some(mut settings) = settings.clone() else {
+            return Err(OpenError::Workspace { root: root.to_owned(), diagnostics: diagnostics.clone() });
         };
+        // Who is asked about is known all the same, where the rest of the workspace is.
+        let tenants = loaded.sound().map(|workspace| workspace.tenants).unwrap_or_default();
         // Nothing is performed, so that there is nothing to authorise, and nothing to scrub from a record.
         // Nothing is asked of anybody, so that no key is needed.
         settings.secrets.clear();
         settings.models.clear();
         settings.telemetry = None;
+        if ends_runs {
+            settings.servers.clear();
+        }
         let workspace = Workspace {
             root: root.to_owned(),
             settings,
             toolkits: BTreeMap::new(),
-            tenants: BTreeMap::new(),
+            tenants,
             agents: BTreeMap::new(),
             names: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            broken: Broken::default(),
+            footprint: Footprint::default(),
         };
-        let (store, _) = open_store(&workspace).await?;
+        let (store, owners) = if ends_runs {
+            let (store, folder) = open_store(&workspace).await?;
+            (store, Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() })
+        } else {
+            (open_to_read(&workspace).await?, Owners::None)
+        };
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
         let bindings = Arc::new(
             Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, SystemClock.now())
                 .await?,
         );
         let clock = Arc::new(SystemClock);
-        Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, Owners::None, clock, Vec::new())) })
+        Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, owners, clock, Vec::new())) })
     }
 
     /// Builds an engine with tools, models, a store or a memory of one's own.
@@ -249,9 +342,24 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    /// The workspace as it was loaded.
-    pub fn workspace(&self) -> &Workspace {
-        &self.inner.workspace
+    /// The workspace as it is in use now: what it was when the engine was opened, or when a file was last seen to have changed.
+    pub fn workspace(&self) -> Arc<Workspace> {
+        self.inner.live.workspace()
+    }
+
+    /// Looks whether files of the workspace have changed since they were read, and reads them again if so.
+    ///
+    /// [`start`](Self::start) and a worker do so by themselves. Runs keep the configuration that they began with; whom a tenant's
+    /// tools may reach, and where its secrets are, is what its file says now. What `dalsegno.toml` says is read when an engine is
+    /// opened, and stays. A workspace that cannot be used as it is now, such as one with an error in an agent's file, is not
+    /// taken over: the one before it stays in use, and the errors are in the [`Look`] and in the log.
+    pub async fn look(&self) -> Look {
+        // On a runtime of one thread there is nobody to leave the thread to.
+        if secret::is_shared() {
+            tokio::task::block_in_place(|| self.inner.live.look())
+        } else {
+            self.inner.live.look()
+        }
     }
 
     /// Runs an agent to its end.
@@ -300,7 +408,7 @@ impl Engine {
     /// # Errors
     /// When there is no such agent, or its tools are not what its file expects.
     pub async fn agent_config(&self, agent: &AgentName) -> Result<AgentConfig, EngineError> {
-        Ok(self.resolve(self.agent(agent)?, DEFAULT_TENANT).await?.0)
+        Ok(self.resolve(&self.agent(agent)?, DEFAULT_TENANT).await?.0)
     }
 
     /// What the effects of this process are up against, as of now.
@@ -316,6 +424,19 @@ impl Engine {
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
+    }
+
+    /// The id of a run that is about to be made.
+    pub(crate) fn new_run_id(&self) -> RunId {
+        match &self.inner.run_ids {
+            Some(draw) => draw(),
+            None => RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes()),
+        }
+    }
+
+    /// The steps between two snapshots of a run.
+    pub(crate) fn snapshot_every(&self) -> u64 {
+        self.inner.snapshot_every
     }
 
     pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
@@ -357,27 +478,34 @@ impl Engine {
     /// A run's configuration, as the store keeps it.
     pub(crate) async fn config(&self, run: RunId, digest: Digest) -> Result<Arc<AgentConfig>, EngineError> {
         let failed = |message: String| EngineError::Config { run, message };
-        let json = self.inner.store.config(digest).await.map_err(|error| failed(error.to_string()))?;
-        let config: AgentConfig = serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
-        if config.digest() == digest {
-            Ok(Arc::new(config))
-        } else {
-            Err(failed("it does not have its digest".into()))
+        let json = self.inner.store.config(digest).await.map_err(|error| match error {
+            // Nothing is wrong with the configuration.
+            ReadError::Storage(_) => EngineError::Read(error),
+            error => failed(error.to_string()),
+        })?;
+        // The digest is of what was stored. This release may write the same configuration with other fields.
+        let stored: serde_json::Value =
+            serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
+        if digest_json(&stored) != digest {
+            return Err(failed("it does not have its digest".into()));
         }
+        serde_json::from_value(stored).map(Arc::new).map_err(|error| failed(error.to_string()))
     }
 
     pub(crate) fn bindings(&self) -> &Arc<Bindings> {
         &self.inner.bindings
     }
 
-    pub(crate) fn agent(&self, name: &AgentName) -> Result<&AgentFile, EngineError> {
-        self.inner.workspace.agents.get(name).ok_or_else(|| EngineError::UnknownAgent {
+    pub(crate) fn agent(&self, name: &AgentName) -> Result<AgentFile, EngineError> {
+        let workspace = self.workspace();
+        workspace.agents.get(name).cloned().ok_or_else(|| EngineError::UnknownAgent {
             name: name.clone(),
-            known: self.inner.workspace.agents.keys().map(ToString::to_string).collect(),
+            known: workspace.agents.keys().map(ToString::to_string).collect(),
         })
     }
 
-    /// An agent with what its servers offer now and the declarative tools of a tenant, and the digests of their modules.
+    /// An agent with what its servers offer and the declarative tools of a tenant, and the digests of their modules. A
+    /// server that `dalsegno.lock` pins is not asked: it is compared with that when a run uses it.
     pub(crate) async fn resolve(
         &self,
         file: &AgentFile,
@@ -385,15 +513,25 @@ impl Engine {
     ) -> Result<(AgentConfig, BTreeMap<String, String>), EngineError> {
         let bindings = &self.inner.bindings;
         let servers = file.servers(bindings.settings());
-        let mut digests = BTreeMap::new();
-        for server in &servers {
-            digests.insert(server.clone(), bindings.digest(server).await?);
+        let workspace = self.workspace();
+        let (mut digests, mut unpinned, mut pinned) = (BTreeMap::new(), Vec::new(), Catalogue::new());
+        for server in servers {
+            match workspace.pinned_tools(&server) {
+                Some(tools) => pinned.extend(tools),
+                None => {
+                    digests.insert(server.clone(), bindings.digest(&server).await?);
+                    unpinned.push(server);
+                }
+            }
         }
-        let mut catalogue = bindings.catalogue(servers).await?;
-        catalogue.extend(self.workspace().declared_tools(tenant));
-        let mut config = file
-            .resolve(&catalogue)
-            .map_err(|diagnostics| EngineError::Agent { name: file.name.clone(), diagnostics })?;
+        let mut catalogue = bindings.catalogue(unpinned).await?;
+        catalogue.extend(pinned);
+        catalogue.extend(workspace.declared_tools(tenant));
+        let mut config = file.resolve(&catalogue).map_err(|mut diagnostics| {
+            // A tool that it needs may be missing because its file has errors.
+            diagnostics.extend(workspace.broken.diagnostics.iter().cloned());
+            EngineError::Agent { name: file.name.clone(), diagnostics }
+        })?;
         self.admit_handoffs(&mut config);
         Ok((config, digests))
     }
@@ -421,15 +559,27 @@ impl Engine {
         }
     }
 
+    /// Who this process is, to write down the end of a run and nothing else: an engine that only reads may do that too.
+    pub(crate) async fn owner_to_end(&self, run: RunId) -> Result<Owner, EngineError> {
+        match &self.inner.owners {
+            Owners::None => {
+                let store = self.workspace().settings.store.clone();
+                let folder = store.parent().map_or_else(|| self.workspace().root.clone(), Path::to_owned);
+                Ok(Owner::claim(&folder.join("owners")).map_err(OpenError::Owner)?)
+            }
+            Owners::Given(_) | Owners::Folder { .. } => self.owner(run).await.cloned(),
+        }
+    }
+
     /// What the attempts of a run share, and the first reader of its events.
     pub(crate) fn context(
         &self,
         run: RunId,
         config: Arc<AgentConfig>,
-        session: &str,
-        tenant: &str,
+        of: &Surroundings<'_>,
         events: Option<broadcast::Sender<RunEvent>>,
     ) -> Result<(Arc<RunContext>, broadcast::Receiver<RunEvent>), EngineError> {
+        let Surroundings { session, tenant, user, modules } = *of;
         let scope = match config.memory_scope {
             MemoryScope::Session => Scope::Session,
             MemoryScope::Agent => Scope::Agent,
@@ -448,6 +598,7 @@ impl Engine {
             bindings: Arc::clone(&self.inner.bindings),
             sessions: Sessions::default(),
             toolbox: Arc::new(config.tools.clone()),
+            grant: Grant::of(&self.workspace(), &config.name),
             config,
             scopes: ScopeResolver.resolve(&principal, scope),
             events,
@@ -455,8 +606,45 @@ impl Engine {
             tasked: Announcements::default(),
             heritage: OnceCell::new(),
             root: OnceCell::new(),
+            bound: Bound::new(modules.clone()),
+            _held: self.bindings().hold(
+                kept_secrets(user, &self.bindings().settings().secret_paths).map(str::to_owned).collect(),
+            ),
         };
         Ok((Arc::new(context), reader))
+    }
+}
+
+/// What a run is performed in, beside its configuration.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) session: &'a str,
+    pub(crate) tenant: &'a str,
+    /// What the caller said of the user.
+    pub(crate) user: &'a serde_json::Value,
+    /// The modules of tool servers that the journal knows.
+    pub(crate) modules: &'a BTreeMap<String, String>,
+}
+
+/// Opens the store that dalsegno.toml names, to read it at least.
+async fn open_to_read(workspace: &Workspace) -> Result<Arc<dyn Store>, OpenError> {
+    let path = workspace.settings.store.clone();
+    // A journal that is there needs no folder, which might be one that cannot be written.
+    if !path.exists() {
+        return Ok(open_store(workspace).await?.0);
+    }
+    let store = tokio::task::spawn_blocking(move || open_journal(&path)).await;
+    let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })??;
+    Ok(Arc::new(store))
+}
+
+/// Opens a journal; one that may only be read is opened to be read. Blocks for a moment.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn open_journal(path: &Path) -> Result<SqliteStore, dalsegno_store::OpenError> {
+    match SqliteStore::open(path) {
+        Err(dalsegno_store::OpenError::ReadOnly { .. }) => SqliteStore::open_read_only(path),
+        opened => opened,
     }
 }
 

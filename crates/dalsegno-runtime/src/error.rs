@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use dalsegno_core::{AgentName, OperationId, RunId, Violation};
-use dalsegno_workspace::Diagnostic;
+use dalsegno_workspace::{Diagnostic, NoTenant};
 
 use crate::fold::FoldError;
 
@@ -51,6 +51,12 @@ pub enum OpenError {
         server: String,
         /// The names that there are.
         known: Vec<String>,
+    },
+    /// A tool server is a program, and this engine starts none.
+    #[error("tool server `{server}` is a program, and nothing is started here")]
+    Program {
+        /// The name.
+        server: String,
     },
     /// The digest of a module in dalsegno.toml is not one.
     #[error("tool server `{server}`: {message}")]
@@ -120,6 +126,18 @@ pub enum EngineError {
         /// Why not.
         message: String,
     },
+    /// A secret that a run may meet is there and cannot be read, so that it could not be kept out of the records.
+    #[error("a secret that must be kept out of the records cannot be read: {message}")]
+    Scrubbing {
+        /// Why; never the value.
+        message: String,
+    },
+    /// A name that the caller chose holds a secret.
+    #[error("the {what} holds a secret, and would be recorded: choose another one")]
+    SecretName {
+        /// What the name is for, such as `session`.
+        what: &'static str,
+    },
     /// The workspace has no such agent.
     #[error("there is no agent `{name}`: {}", agents(known))]
     UnknownAgent {
@@ -127,6 +145,24 @@ pub enum EngineError {
         name: AgentName,
         /// The names that there are.
         known: Vec<String>,
+    },
+    /// The request is on behalf of a tenant that is none.
+    #[error(transparent)]
+    Tenant(#[from] NoTenant),
+    /// A declarative tool that the agent may call lacks a part of its configuration.
+    #[error(
+        "`{name}` of the configuration of `{toolkit}` is set neither by the agent `{agent}` nor by the tenant `{tenant}`: add it to \
+         `[tools.{toolkit}.config]` of tenants/{tenant}.toml"
+    )]
+    ToolkitConfig {
+        /// The agent.
+        agent: AgentName,
+        /// The tenant.
+        tenant: String,
+        /// The document.
+        toolkit: String,
+        /// The value that is missing.
+        name: String,
     },
     /// The agent's file does not fit what its tool servers offer.
     #[error("the agent `{name}` has errors")]
@@ -164,8 +200,8 @@ pub enum EngineError {
     },
     /// A tool server offers something else than when the run started.
     #[error(
-        "tool server `{server}` no longer offers `{tool}` as it was when run {run} started: put the earlier module back, \
-         or start a new run"
+        "tool server `{server}` does not offer `{tool}` as run {run} knows it: put the earlier server back, or run \
+         `dalsegno check --connect` and start a new run"
     )]
     Rebind {
         /// The run.
@@ -197,6 +233,34 @@ pub enum EngineError {
         /// The run.
         run: RunId,
     },
+    /// The run came in an archive.
+    #[error(
+        "run {run} came in an archive and is foreign: it can be shown, replayed, compared and forked, and nothing of it is \
+         performed"
+    )]
+    Foreign {
+        /// The run.
+        run: RunId,
+    },
+    /// A foreign run cannot be made one of this workspace.
+    #[error("run {run} cannot be adopted: {}", reasons.join("; "))]
+    NotAdopted {
+        /// The foreign run.
+        run: RunId,
+        /// Each thing that stands in the way.
+        reasons: Vec<String>,
+    },
+    /// A run names another as the one that it goes on from, and that one is none of its business.
+    #[error(
+        "run {run} names run {other}, which belongs to another tenant or session, as the one that it goes on from: erase \
+         run {run} if an archive brought it"
+    )]
+    Stranger {
+        /// The run.
+        run: RunId,
+        /// The other run.
+        other: RunId,
+    },
     /// The run has ended already.
     #[error("run {run} has ended already ({status}): look at it with `dalsegno show {run}`")]
     Ended {
@@ -204,6 +268,25 @@ pub enum EngineError {
         run: RunId,
         /// How.
         status: dalsegno_store::RunStatus,
+    },
+    /// The run can be ended with a look at what it has come to, which is better.
+    #[error(
+        "run {run} is healthy: end it with `dalsegno cancel {run}`, which settles what is under way, or add `--force`"
+    )]
+    Cancellable {
+        /// The run.
+        run: RunId,
+    },
+    /// Nobody can say where a run stands that is to be cancelled.
+    #[error(
+        "run {run} cannot be cancelled, since its records do not tell where it stands: {source}: end it with `dalsegno abandon \
+         {run} --reason TEXT`"
+    )]
+    Uncancellable {
+        /// The run.
+        run: RunId,
+        /// Why.
+        source: Box<Self>,
     },
     /// A run cannot go on from another.
     #[error(
@@ -221,11 +304,25 @@ pub enum EngineError {
         /// How deep it would be.
         depth: u32,
     },
-    /// More runs came before a run than the engine follows.
-    #[error("too many runs came before run {run} in its session: begin a new session")]
+    /// The runs before a run lead back to it, or it is a fork of more forks than the engine follows.
+    #[error(
+        "the runs before run {run} lead back to it, or it is a fork of too many forks: erase it if an archive brought it, \
+         or begin a new session"
+    )]
     Lineage {
         /// The run.
         run: RunId,
+    },
+    /// What a run took over from the run before it cannot be read or written.
+    #[error(
+        "what run {run} takes over from the run before it cannot be used: {message}: restore the journal from a backup, end \
+         the run with `dalsegno abandon {run} --reason TEXT`, or begin a new session"
+    )]
+    Beginning {
+        /// The run.
+        run: RunId,
+        /// What is wrong.
+        message: String,
     },
     /// The agent cannot be given another model.
     #[error("the agent `{agent}` cannot be given another model: {message}")]
@@ -246,6 +343,12 @@ pub enum EngineError {
     /// The file's runs could not be imported.
     #[error(transparent)]
     Import(#[from] dalsegno_store::ImportError),
+    /// The key with which archives are signed cannot be read or made.
+    #[error("the key that signs archives cannot be used: {0}")]
+    SigningKey(dalsegno_secrets::KeyError),
+    /// There is no such key.
+    #[error("this workspace has no key that signs archives: export a run, which makes one")]
+    NoSigningKey,
     /// Old runs could not be deleted.
     #[error(transparent)]
     Gc(#[from] dalsegno_store::GcError),
@@ -289,6 +392,27 @@ pub enum EngineError {
     /// Performing the run failed.
     #[error(transparent)]
     Run(#[from] RunFailure),
+}
+
+impl EngineError {
+    /// Says whether the journal could not be read or written for a reason that can pass: another process locks it, the disk
+    /// is full, or the disk failed.
+    pub fn is_passing(&self) -> bool {
+        use dalsegno_store::{AcquireError, AppendError, CreateError, PostError, ReadError};
+        let storage = match self {
+            Self::Create(CreateError::Storage(error) | CreateError::Append(AppendError::Storage(error)))
+            | Self::Acquire(AcquireError::Storage(error))
+            | Self::Acquire(AcquireError::Unreadable(ReadError::Storage(error)))
+            | Self::Read(ReadError::Storage(error))
+            | Self::Post(PostError::Storage(error))
+            | Self::Run(RunFailure::Append { source: AppendError::Storage(error), .. }) => error,
+            Self::Run(RunFailure::Handoff { source, .. } | RunFailure::Child { source, .. }) => {
+                return source.is_passing();
+            }
+            _ => return false,
+        };
+        storage.is_passing()
+    }
 }
 
 fn agents(known: &[String]) -> String {

@@ -1,5 +1,8 @@
 //! The fold of the core over a journal: where a run stands, or where its journal and the core part.
 
+mod needs;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +10,20 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use dalsegno_core::{
-    AgentAction, AgentConfig, AgentResponse, AgentState, Event, ExecutionError, Gate, GateState, Handoff,
-    Operation, OperationId, Outcome, Pending, RunId, Timestamp,
+    AgentAction, AgentConfig, AgentResponse, AgentState, Budget, Event, ExecutionError, Gate, GateState,
+    Handoff, Operation, OperationId, Outcome, Pending, RunId, Timestamp,
 };
-use dalsegno_store::{Body, Record, Start, WaitingFor};
+use dalsegno_store::{Body, Record, Snapshot, Start, WaitingFor};
 
-use crate::progress::Progress;
+use crate::driver::{is_unrepeatable, waits_at};
+use crate::handle::WaitingOperation;
+use crate::policy;
+use crate::progress::{self, Progress};
 use crate::tasks::Tasks;
+
+pub(crate) use self::needs::needs_step;
+use self::words::{clip, short};
+pub(crate) use self::words::{describe, difference};
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
 pub(crate) struct Machine {
@@ -23,6 +33,7 @@ pub(crate) struct Machine {
 }
 
 /// What a step comes to.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(crate) enum Advance {
     /// The run's next step asks for these operations.
     Asked(Vec<Operation>),
@@ -74,6 +85,11 @@ impl Machine {
 
     pub(crate) fn resume(&mut self, event: Event) -> Result<(), dalsegno_core::ResumeError> {
         self.state.as_mut().expect("a machine whose step failed is not used again").resume(event)
+    }
+
+    /// Lowers what the run may still use.
+    pub(crate) fn narrow(&mut self, budget: Budget) {
+        self.state.as_mut().expect("a machine whose step failed is not used again").narrow(budget);
     }
 
     fn replace(&mut self, id: OperationId, outcome: Outcome) -> Result<(), dalsegno_core::ResumeError> {
@@ -213,6 +229,41 @@ pub(crate) struct Fold {
     left_out: BTreeSet<OperationId>,
     /// What the last record says that the run waits for, if that is what it says.
     pub(crate) suspended: Option<Suspension>,
+    /// Once the run was told to end: what was open then, and what is in doubt since.
+    pub(crate) left: LeftOpen,
+}
+
+/// What a run leaves that was told to end.
+#[derive(Default)]
+pub(crate) struct LeftOpen {
+    /// The operations that had no outcome.
+    open: BTreeMap<OperationId, Operation>,
+    /// Those of them of which nobody knows whether they took place, and why not.
+    pub(crate) in_doubt: BTreeMap<OperationId, (Operation, String)>,
+}
+
+impl LeftOpen {
+    /// Takes a `late` record.
+    fn take(&mut self, id: OperationId, outcome: &Outcome) {
+        match (outcome, self.open.get(&id)) {
+            (Outcome::Failed(failure), Some(operation))
+                if policy::is_indeterminate(outcome) && is_unrepeatable(operation.terms.class) =>
+            {
+                self.in_doubt.insert(id, (operation.clone(), failure.message.clone()));
+            }
+            _ => drop(self.in_doubt.remove(&id)),
+        }
+    }
+
+    /// What a person is asked about it.
+    pub(crate) fn waiting(&self, run: RunId) -> Vec<WaitingOperation> {
+        let waiting = self.in_doubt.values().map(|(operation, reason)| {
+            let gate = Gate::InDoubt { reason: reason.clone() };
+            let asked = Operation { gate: GateState::Waiting(gate.clone()), ..operation.clone() };
+            waits_at(run, &asked, &gate)
+        });
+        waiting.collect()
+    }
 }
 
 impl Expected {
@@ -239,16 +290,23 @@ impl Fold {
         Ok(Self { modules, ..Self::at(config, run, origin) })
     }
 
-    /// Begins with a state that was saved right after its step was requested.
-    pub(crate) fn at(config: Arc<AgentConfig>, run: RunId, state: AgentState) -> Self {
+    /// Begins with a state that was saved right after its step was requested: the questions of the step are as old as that.
+    pub(crate) fn restored(config: Arc<AgentConfig>, run: RunId, snapshot: Snapshot) -> Self {
+        let Snapshot { seq: _, state, at, active_ms, modules } = snapshot;
         let requested = state.pending().iter().map(|pending| {
             let start = if pending.operation.gate == GateState::Open { Start::Now } else { Start::Deferred };
-            (pending.operation.id, Progress::requested(state.now(), start))
+            (pending.operation.id, Progress::requested(at, start, &pending.operation))
         });
+        let progress = requested.collect();
+        Self { progress, active_ms, modules, ..Self::at(config, run, state) }
+    }
+
+    /// Begins with a state that waits for nothing.
+    pub(crate) fn at(config: Arc<AgentConfig>, run: RunId, state: AgentState) -> Self {
         Self {
             run,
             expected: VecDeque::new(),
-            progress: requested.collect(),
+            progress: BTreeMap::new(),
             tasked: Tasks::default(),
             ended: None,
             closed: false,
@@ -257,6 +315,7 @@ impl Fold {
             spent_ms: BTreeMap::new(),
             left_out: BTreeSet::new(),
             suspended: None,
+            left: LeftOpen::default(),
             machine: Machine::new(config, state),
         }
     }
@@ -265,16 +324,41 @@ impl Fold {
         self.machine.state()
     }
 
-    /// Carries over what a snapshot kept beside the state.
-    pub(crate) fn carry(&mut self, active_ms: u64, modules: BTreeMap<String, String>) {
-        self.active_ms = active_ms;
+    /// The same fold of a run that begins with these modules.
+    #[must_use]
+    pub(crate) fn with_modules(mut self, modules: BTreeMap<String, String>) -> Self {
         self.modules = modules;
+        self
     }
 
     /// Active time in milliseconds: for each step that of its longest operation, so that downtime and waiting for people
     /// do not count.
     pub(crate) fn active_ms(&self) -> u64 {
         self.active_ms + self.spent_ms.values().copied().max().unwrap_or(0)
+    }
+
+    /// Active time in milliseconds, with what attempts can have taken that nobody saw end: a run whose attempts bring its
+    /// process down uses its time up all the same.
+    pub(crate) fn most_active_ms(&self, now: Timestamp) -> u64 {
+        let mut spent_ms = self.spent_ms.clone();
+        for pending in self.state().pending().iter().filter(|pending| pending.outcome.is_none()) {
+            let Some(progress) = self.progress.get(&pending.operation.id) else { continue };
+            let spent = spent_ms.entry(self.root_of(pending.operation.id)).or_default();
+            *spent = spent.saturating_add(progress.at_most_spent_ms(now));
+        }
+        self.active_ms + spent_ms.values().copied().max().unwrap_or(0)
+    }
+
+    /// The operation of the step below which an operation is, or itself.
+    fn root_of(&self, id: OperationId) -> OperationId {
+        let mut root = id;
+        let pending = self.machine.state().pending();
+        while let Some(above) =
+            pending.iter().find(|pending| pending.operation.id == root).and_then(|pending| pending.parent)
+        {
+            root = above;
+        }
+        root
     }
 
     /// Takes the next record.
@@ -306,11 +390,18 @@ impl Fold {
                         format!("asks for {}", describe(&operation)),
                     ));
                 }
-                self.progress.insert(operation.id, Progress::requested(record.at, *start));
+                self.progress.insert(operation.id, Progress::requested(record.at, *start, &operation));
             }
             Body::Attempted { attempt, cause, start } => {
                 self.progress(record)?.attempted(record.at, *attempt, *cause, *start);
                 self.tasked.attempted(self.operation(record)?, *cause);
+            }
+            Body::Waiting { gate: Gate::Approval } if self.is_open(record) => {
+                // Not the agent's own approval, which its request has: one that the workspace asks for by now.
+                self.progress(record)?.interpose(record.at);
+                let id = self.operation(record)?;
+                self.tasked.gated(id, &Gate::Approval);
+                self.take(record, Event::gated(record.at, id, Gate::Approval))?;
             }
             Body::Waiting { gate: Gate::Approval | Gate::Input } => {
                 self.progress(record)?;
@@ -340,26 +431,49 @@ impl Fold {
                 self.spend(id, *elapsed_ms);
                 self.take(record, Event::outcome(record.at, id, outcome.clone()))?;
             }
-            Body::Signalled { signal, .. } => self.take(record, Event::signal(record.at, *signal))?,
+            Body::Signalled { signal, .. } => {
+                let open = self.state().pending().iter().filter(|pending| pending.outcome.is_none());
+                let open = open.map(|pending| (pending.operation.id, pending.operation.clone()));
+                self.left = LeftOpen { open: open.collect(), ..LeftOpen::default() };
+                self.take(record, Event::signal(record.at, *signal))?;
+            }
             Body::Rebound { server, digest } => {
                 self.modules.insert(server.clone(), digest.clone());
             }
             Body::Suspended { waiting_for, wake_at } => {
                 self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: *wake_at });
-                self.progress.values_mut().for_each(|progress| progress.pause(record.at));
+                progress::suspend(&mut self.progress, self.machine.state(), record.at);
             }
+            Body::Verified { .. } => self.progress(record)?.verified(),
             Body::Tasked { task, .. } => {
                 if let Some(id) = record.operation.filter(|id| self.progress.contains_key(id)) {
                     self.tasked.note(id, task.clone());
                 }
             }
-            Body::Late { .. } | Body::Denied { .. } => {}
+            Body::Late { outcome, .. } => {
+                if let Some(id) = record.operation {
+                    self.left.take(id, outcome);
+                }
+            }
+            Body::Denied { .. } => {}
             Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
                 self.close(record, response)?;
             }
+            Body::Narrowed { budget } => {
+                self.nothing_expected(record)?;
+                self.machine.narrow(*budget);
+            }
             // What it says is in the state that the run began in.
-            Body::Forked { .. } if record.seq == 1 => {}
-            Body::Forked { .. } => return Err(self.diverged(record, "a fork", "has gone on already")),
+            Body::Forked { .. } | Body::Adopted { .. } | Body::Inherited(_) if record.seq == 1 => {}
+            Body::Forked { .. } | Body::Adopted { .. } | Body::Inherited(_) => {
+                let recorded = format!("`{}`", record.body.kind());
+                return Err(self.diverged(record, recorded, "has gone on already"));
+            }
+            // Nobody looked at what it had come to.
+            Body::Abandoned { .. } => {
+                self.expected.clear();
+                self.closed = true;
+            }
             Body::HandedOff { target, .. } => {
                 self.nothing_expected(record)?;
                 match &self.ended {
@@ -454,6 +568,14 @@ impl Fold {
         self.left_out.contains(&id)
     }
 
+    /// Says whether nothing has to be answered before the operation of a record goes on, as far as is known.
+    fn is_open(&self, record: &Record) -> bool {
+        let mut pending = self.state().pending().iter();
+        pending.any(|pending| {
+            Some(pending.operation.id) == record.operation && pending.operation.gate == GateState::Open
+        })
+    }
+
     /// How far the operation of a record has come.
     fn progress(&mut self, record: &Record) -> Result<&mut Progress, FoldError> {
         let id = self.operation(record)?;
@@ -494,13 +616,7 @@ impl Fold {
 
     /// Counts the active time of an operation. What declarative tools ask for comes one after the other.
     fn spend(&mut self, id: OperationId, elapsed_ms: u64) {
-        let mut root = id;
-        let pending = self.machine.state().pending();
-        while let Some(above) =
-            pending.iter().find(|pending| pending.operation.id == root).and_then(|pending| pending.parent)
-        {
-            root = above;
-        }
+        let root = self.root_of(id);
         let spent = self.spent_ms.entry(root).or_default();
         *spent = spent.saturating_add(elapsed_ms);
     }
@@ -566,84 +682,4 @@ impl Fold {
         let divergence = Divergence { step, seq: record.seq, expected: expected.into(), got: got.into() };
         FoldError::Diverged { run: self.run, divergence }
     }
-}
-
-/// Says whether a journal has a record only after a step of the core.
-pub(crate) fn needs_step(record: &Record, state: &AgentState) -> bool {
-    match &record.body {
-        Body::Requested { .. }
-        | Body::Completed { .. }
-        | Body::Failed { .. }
-        | Body::Cancelled { .. }
-        | Body::HandedOff { .. }
-        | Body::Started(_) => true,
-        // Of a declarative tool that has begun it says what the core came to.
-        Body::Resolved { attempts, .. } if *attempts > 0 => {
-            let mut pending = state.pending().iter();
-            pending.any(|pending| {
-                Some(pending.operation.id) == record.operation && pending.operation.is_declarative()
-            })
-        }
-        Body::Resolved { .. }
-        | Body::Attempted { .. }
-        | Body::Waiting { .. }
-        | Body::Answered { .. }
-        | Body::Late { .. }
-        | Body::Denied { .. }
-        | Body::Tasked { .. }
-        | Body::Signalled { .. }
-        | Body::Forked { .. }
-        | Body::Rebound { .. }
-        | Body::Suspended { .. } => false,
-    }
-}
-
-/// An operation in words, with its arguments where it has some.
-pub(crate) fn describe(operation: &Operation) -> String {
-    let label = operation.request.label();
-    let digest = short(&operation.digest);
-    match operation.arguments() {
-        Some(arguments) => format!("{label} ({digest}) with {}", clip(&arguments.to_string())),
-        None => format!("{label} ({digest})"),
-    }
-}
-
-/// The first difference of two ends, in words.
-pub(crate) fn difference(recorded: &AgentResponse, response: &AgentResponse) -> (String, String) {
-    if recorded.status != response.status {
-        return (
-            format!("{:?}", recorded.status).to_lowercase(),
-            format!("{:?}", response.status).to_lowercase(),
-        );
-    }
-    if recorded.answer != response.answer {
-        let words = |answer: &Option<String>| match answer {
-            Some(answer) => format!("with the answer `{}`", clip(answer)),
-            None => "without an answer".to_owned(),
-        };
-        return (words(&recorded.answer), words(&response.answer));
-    }
-    let words = |response: &AgentResponse| match &response.error {
-        Some(error) => format!("with the error {}: {}", error.code.as_str(), clip(&error.message)),
-        None => format!("after {:?}", response.usage),
-    };
-    match (words(recorded), words(response)) {
-        (recorded, response) if recorded != response => (recorded, response),
-        // What differs has no words of its own: the whole ends are shown.
-        _ => (format!("{recorded:?}"), format!("{response:?}")),
-    }
-}
-
-/// Enough of a text to recognise it.
-fn clip(text: &str) -> String {
-    const LENGTH: usize = 200;
-    match text.char_indices().nth(LENGTH) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// The first digits of a digest, enough to tell two apart.
-fn short(digest: &dalsegno_core::Digest) -> String {
-    digest.to_string()[..8].to_owned()
 }

@@ -10,6 +10,7 @@ use dalsegno_core::{
 };
 use dalsegno_store::{Body, NewRecord, Record};
 
+use crate::declared;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::handle::RunHandle;
@@ -32,14 +33,14 @@ pub struct ForkOptions {
 }
 
 /// Where a fork parts from its run.
-struct Point {
+pub(crate) struct Point {
     /// The run whose records are shared.
-    run: RunId,
+    pub(crate) run: RunId,
     /// How many of them.
-    seq: u64,
+    pub(crate) seq: u64,
     /// The step that is asked for anew.
-    step: u64,
-    replaced: BTreeMap<OperationId, Outcome>,
+    pub(crate) step: u64,
+    pub(crate) replaced: BTreeMap<OperationId, Outcome>,
 }
 
 impl Engine {
@@ -50,35 +51,45 @@ impl Engine {
     /// `{"text": …, "calls": [{"name", "arguments"}]}`, the hits of a search, an answer; or any outcome as the journal
     /// has it, as `{"outcome": …}`, such as `{"outcome": {"failed": {"code": "timeout", "message": "…"}}}`.
     ///
+    /// Of a foreign run only what was recorded is shared: the agent that goes on is this workspace's, whatever the options
+    /// say, and so is what it knows of the user and the tenant.
+    ///
     /// # Errors
-    /// When there is no such run, step or operation, an outcome does not fit, or the new run cannot be written down.
+    /// When there is no such run, step or operation, an outcome does not fit, this workspace does not have the agent of a
+    /// foreign run, or the new run cannot be written down.
     pub async fn fork(&self, run: RunId, options: ForkOptions) -> Result<RunHandle, EngineError> {
         let ForkOptions { at, set, config, model, live_effects } = options;
         let (own, records) = self.journal_of(run).await?;
         let point = self.point(run, &own, &records, at, set).await?;
         let source = self.started(point.run).await?;
-        let mut config = config.unwrap_or_else(|| (*own).clone());
+        let foreign = self.store().summary(point.run).await?.foreign.is_some();
+        let (mut config, modules) = if foreign {
+            self.resolve(&self.agent(&source.agent)?, &source.request.tenant).await?
+        } else {
+            (config.unwrap_or_else(|| (*own).clone()), last_modules(&records))
+        };
         if let Some(model) = model {
             change_model(&mut config, &model).map_err(|message| EngineError::Fork { run, message })?;
         }
-        let mut modules = last_modules(&records);
-        modules.extend(self.rebind(run, &config, &modules).await?);
-        let new = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
+        let new = self.new_run_id();
+        let paths = &self.bindings().settings().secret_paths;
+        let request =
+            if foreign { declared::without_what_is_ours(source.request, paths) } else { source.request };
         let beginning = Beginning {
             ask_effects: !live_effects,
             budget: source.budget,
             pinned: Some((config, modules)),
-            ..Beginning::new(new, source.agent, source.request, new.to_string())
+            ..Beginning::new(new, source.agent, request, new.to_string())
         };
         let (overrides, mut outcomes): (Vec<OperationId>, Vec<Outcome>) = point.replaced.into_iter().unzip();
         outcomes.iter_mut().for_each(|outcome| self.bindings().secrets().scrub(outcome));
         let (seq, step, ask_effects) = (point.seq, point.step, !live_effects);
-        let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects };
+        let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects, foreign };
         self.begin_run(beginning, Some(NewRecord::new(self.now(), forked))).await
     }
 
     /// Finds where to part. A step before a fork's own first is one of the run that it was forked from.
-    async fn point(
+    pub(crate) async fn point(
         &self,
         run: RunId,
         config: &AgentConfig,
@@ -127,7 +138,11 @@ impl Engine {
         if step > last + 1 {
             return Err(failed(format!("its last step is {last}, so it cannot be forked at step {step}")));
         }
+        let (no_overrides, no_outcomes) = (Vec::new(), Vec::new());
         let forked = match records.get(1).map(|record| &record.body) {
+            Some(Body::Adopted { run, seq, step, .. }) => {
+                Some((*run, *seq, &no_overrides, &no_outcomes, *step))
+            }
             Some(Body::Forked { run, seq, overrides, outcomes, step, .. }) => {
                 Some((*run, *seq, overrides, outcomes, *step))
             }

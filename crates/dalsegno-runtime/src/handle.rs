@@ -1,6 +1,7 @@
 //! What callers hold of a run: its events, its end, its questions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,7 +9,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp, ToolName};
-use dalsegno_store::NewRecord;
+use dalsegno_store::{NewRecord, StorageKind};
 
 use crate::error::RunFailure;
 
@@ -98,6 +99,23 @@ pub enum RunEvent {
         /// Its run.
         run: RunId,
     },
+    /// The journal could not be written now. The run waits and writes the same records again. Ephemeral.
+    Unwritable {
+        /// Why.
+        kind: StorageKind,
+        /// The time since the first attempt to write them.
+        waited: Duration,
+    },
+    /// The agent says something to the user besides its model's text: a `respond` or `handoff` of a declarative tool, or a
+    /// plan's `respond`. It comes as soon as the commit is written that follows it, while the tool may still be at work.
+    ///
+    /// Ephemeral: it comes once, from the process that performed the action. The answer of the run holds all that was said,
+    /// in the order of the calls and before the text of the model, with an empty line between two pieces; so does the answer
+    /// of the run that goes on after a handoff.
+    Said {
+        /// The text.
+        text: String,
+    },
     /// A part of a model's reply, as it streams. Ephemeral: the record of the reply stands on its own.
     Delta {
         /// The model call.
@@ -135,7 +153,8 @@ pub enum RunEnd {
     Ended(AgentResponse),
     /// It waits for answers or for a time.
     Suspended {
-        /// What it waits for, its child runs included; nothing when it only waits for a time.
+        /// What it waits for, its child runs included; nothing when it only waits for a time, or for a child run that
+        /// another process performs.
         waiting: Vec<WaitingOperation>,
         /// When it can go on by itself.
         wake_at: Option<Timestamp>,
@@ -172,6 +191,28 @@ impl WaitingOperation {
             Gate::InDoubt { .. } => "in_doubt",
             Gate::Secret { .. } => "secret",
         }
+    }
+
+    /// What stands for the operation, what it waits for and its exact arguments: 16 hexadecimal digits. Who agrees names
+    /// them, so that nothing else than what was shown is agreed to.
+    pub fn shown(&self) -> String {
+        Self::all_shown([self])
+    }
+
+    /// The same for several operations together; their order does not matter.
+    pub fn all_shown<'a>(operations: impl IntoIterator<Item = &'a Self>) -> String {
+        let facts = |one: &Self| {
+            let Self { run, operation, gate, question, tool, arguments, schema } = one;
+            serde_json::json!([run, operation, gate, question, tool, arguments, schema]).to_string()
+        };
+        let mut facts: Vec<String> = operations.into_iter().map(facts).collect();
+        facts.sort_unstable();
+        let mut hasher = blake3::Hasher::new_derive_key("dalsegno 2026-11 what a person is shown");
+        for one in facts {
+            // JSON has no line break outside of its strings, and none in them.
+            hasher.update(one.as_bytes()).update(b"\n");
+        }
+        hasher.finalize().to_hex()[..16].to_owned()
     }
 }
 
@@ -214,6 +255,47 @@ pub enum Settlement {
         /// What it returned.
         result: Option<Value>,
     },
+    /// In doubt: it arrived, and the receiver refused it with this error. The operation fails with it, and does not start
+    /// again.
+    Refused {
+        /// What the receiver said.
+        error: String,
+    },
     /// In doubt: it did not take place; it starts again.
     NotDone,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_known_by_its_operation_and_its_arguments() {
+        let one = WaitingOperation {
+            run: RunId::from_bytes([1; 16]),
+            operation: OperationId::from_bytes([2; 16]),
+            gate: Gate::Approval,
+            question: "may it?".to_owned(),
+            tool: None,
+            arguments: Some(json!({"to": "alice", "n": 1})),
+            schema: None,
+        };
+        let shown = one.shown();
+        assert!(shown.len() == 16 && shown.bytes().all(|digit| digit.is_ascii_hexdigit()), "{shown}");
+        let others = [
+            WaitingOperation { run: RunId::from_bytes([3; 16]), ..one.clone() },
+            WaitingOperation { operation: OperationId::from_bytes([3; 16]), ..one.clone() },
+            WaitingOperation { gate: Gate::Input, ..one.clone() },
+            WaitingOperation { arguments: Some(json!({"to": "alice\u{200b}", "n": 1})), ..one.clone() },
+            WaitingOperation { arguments: None, ..one.clone() },
+        ];
+        for other in &others {
+            assert_ne!(other.shown(), shown, "{other:?}");
+        }
+        let both = WaitingOperation::all_shown([&one, &others[0]]);
+        assert_eq!(both, WaitingOperation::all_shown([&others[0], &one]));
+        assert_ne!(both, WaitingOperation::all_shown([&one]));
+    }
 }

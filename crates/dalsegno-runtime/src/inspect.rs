@@ -101,7 +101,10 @@ impl Engine {
                 chosen = Some(fold.state().clone());
             }
         }
-        let waiting = self.all_waiting(run, fold.state()).await?;
+        let waiting = match fold.closed {
+            true => fold.left.waiting(run),
+            false => self.all_waiting(run, fold.state()).await?,
+        };
         let response = fold.ended.as_ref().and_then(End::response).cloned();
         let state = chosen.unwrap_or_else(|| fold.machine.into_state());
         Ok(Inspection { summary, records, state, response, waiting, steps, divergence })

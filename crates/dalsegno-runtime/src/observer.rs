@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, AgentState, OperationId, Request, RunId};
-use dalsegno_store::{Body, NewRecord, Record};
+use dalsegno_store::{Body, NewRecord, Record, StorageKind};
 
 /// Sees every record of every run that this engine performs, as soon as it is in the journal: for traces and metrics.
 ///
@@ -18,6 +18,12 @@ pub trait Observer: Send + Sync + 'static {
     fn traceparent(&self, root: RunId, run: RunId, operation: OperationId) -> Option<String> {
         let _ = (root, run, operation);
         None
+    }
+
+    /// The records of a run could not be written, and are written again after a pause. `waited` is the time since the first
+    /// attempt. The run keeps its effects under way and its ownership.
+    fn unwritable(&self, run: RunId, kind: StorageKind, waited: Duration) {
+        let _ = (run, kind, waited);
     }
 
     /// A commit of so many records of a run that goes on took so long; its creation and its handoff are not among them.

@@ -1,19 +1,29 @@
-//! What happens after an attempt without an answer. The one place that decides what may repeat.
+//! What an attempt proves, and what happens next. The one place that decides what may repeat, and what ends a doubt.
 
 use std::time::Duration;
 
-use dalsegno_core::{EffectClass, Failure, FailureCode, Gate, OnIndeterminate, OperationId, Terms};
+use dalsegno_core::{
+    EffectClass, Failure, FailureCode, Gate, OnIndeterminate, Operation, OperationId, Outcome, Request,
+    Terms, Timestamp,
+};
 use dalsegno_sandbox::Received;
+use dalsegno_tools::{ApiCall, ApiResponse, StatusMeaning};
+
+use crate::endpoint;
 
 /// The first pause between attempts; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 
 /// The longest pause between attempts.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How long receivers are trusted to remember an idempotency key. A day is what payment services promise; past it a
 /// keyed effect counts as unsafe.
 const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often an operation is started again after its process died, beyond its retries. An effect that kills its process
+/// must not do so for ever.
+const RECOVERIES: u32 = 3;
 
 /// An attempt that brought no answer.
 #[derive(Debug, Clone)]
@@ -31,78 +41,300 @@ pub(crate) struct AttemptError {
     pub(crate) gate: Option<Box<Gate>>,
 }
 
-/// What to do after an attempt without an answer.
+/// What to do after an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// Try again after this pause.
-    Again(Duration),
-    /// The failure is the outcome.
-    Fail(Failure),
-    /// Nobody knows whether the effect took place: a person must say.
+    /// Try again.
+    Again {
+        /// How long to wait first.
+        pause: Duration,
+        /// The kind of failure of the attempt that has ended.
+        code: FailureCode,
+        /// Whether that attempt may have been acted on.
+        possibly_received: bool,
+    },
+    /// This is the outcome.
+    Take(Outcome),
+    /// Something must be settled before it can go on, and nothing took place.
+    Gate(Gate),
+    /// It may have taken place, and nothing proves that it did or did not: a person must say.
     Ask(String),
+}
+
+/// An effect, as far as its attempts are judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effect<'a> {
+    pub(crate) id: OperationId,
+    pub(crate) terms: &'a Terms,
+    pub(crate) request: &'a Request,
+}
+
+impl<'a> From<&'a Operation> for Effect<'a> {
+    fn from(operation: &'a Operation) -> Self {
+        Self { id: operation.id, terms: &operation.terms, request: &operation.request }
+    }
 }
 
 /// What is known of an operation when one of its attempts has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
-    /// The attempt that has ended, from 1.
+    /// The attempt that has ended, from 1. Of one that was never sent, how often in a row it was refused.
     pub(crate) attempt: u32,
     /// An earlier attempt may have been acted on, and nobody has settled that.
     pub(crate) doubtful: bool,
     /// The time since the first attempt.
     pub(crate) age: Duration,
+    /// The time since the operation's key was first sent.
+    pub(crate) key_age: Duration,
+    /// How often it was started again because its process had died.
+    pub(crate) recoveries: u32,
+    /// The time of day.
+    pub(crate) at: Timestamp,
 }
 
-/// Decides what to do after an attempt brought no answer.
+/// What an answer proves of the attempt that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The effect took place.
+    Performed,
+    /// It did not; the same request would be refused again.
+    Refused,
+    /// It did not; the same request may succeed later.
+    NotNow,
+    /// Nothing.
+    Unknown {
+        /// Whether the same request may be answered otherwise.
+        transient: bool,
+    },
+}
+
+/// Decides what to do after an attempt, whatever came of it.
 ///
-/// | may have taken place | class | then |
+/// | what the attempt proves | class | then |
 /// |---|---|---|
-/// | certainly not | any | again, while attempts are left; else the failure |
-/// | possibly | read, idempotent | again, while attempts are left; else the failure |
-/// | possibly | keyed | again with the same key, while attempts are left; else in doubt |
-/// | possibly | unsafe, or keyed past [`KEY_TTL`] | in doubt |
+/// | performed | any | its outcome |
+/// | not performed, no earlier attempt in doubt | any | again where that can help, while attempts are left; else its outcome |
+/// | nothing | read, idempotent | again where that can help, while attempts are left; else its outcome |
+/// | nothing, or not performed after one in doubt | keyed | again with the same key, while attempts are left; else in doubt |
+/// | nothing, or not performed after one in doubt | unsafe, or keyed past [`KEY_TTL`] | in doubt |
 ///
-/// A last attempt that was certainly not received does not undo the doubt that an earlier one left.
-pub(crate) fn after(operation: OperationId, terms: &Terms, now: Situation, error: AttemptError) -> Verdict {
+/// A later attempt settles the doubt that an earlier one left only by having been performed: a refusal says nothing of
+/// the attempt before it.
+pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, AttemptError>) -> Verdict {
+    let Unproven { reason, error, answer } = match weigh(effect, now.at, result) {
+        Ok(outcome) => return Verdict::Take(outcome),
+        Err(unproven) => unproven,
+    };
+    let terms = effect.terms;
+    // Of a call whose key it knows, the server has just said that it waits; of any other that may have been acted on
+    // before, a person must know.
+    if let Some(gate) = error.gate
+        && (!now.doubtful || (terms.class.may_repeat() && matches!(*gate, Gate::Elicitation { .. })))
+    {
+        return Verdict::Gate(*gate);
+    }
     let in_time = terms.pace.is_none_or(|pace| now.age < Duration::from_millis(pace.most_ms));
     let left = now.attempt <= terms.retries && in_time;
     let received = error.received == Received::Possibly;
-    let first = terms.pace.map_or(FIRST_BACKOFF, |pace| Duration::from_millis(pace.first_pause_ms));
-    let again = || Verdict::Again(backoff(operation, now.attempt, first, error.after));
-    if !received && !now.doubtful {
-        return if left && error.transient { again() } else { Verdict::Fail(error.failure) };
-    }
-    match class(terms, now.age) {
+    let outcome = answer.unwrap_or_else(|| Outcome::Failed(error.failure.clone()));
+    let again = || {
+        let first = terms.pace.map_or(FIRST_BACKOFF, |pace| Duration::from_millis(pace.first_pause_ms));
+        let pause = backoff(effect.id, now.attempt, first, error.after);
+        Verdict::Again { pause, code: error.failure.code, possibly_received: received }
+    };
+    let is_certain = !received && !now.doubtful;
+    match effect.class(now.key_age) {
+        _ if is_certain && left && error.transient => again(),
+        _ if is_certain => Verdict::Take(outcome),
         EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite if left && error.transient => {
             again()
         }
-        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => Verdict::Fail(error.failure),
+        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => Verdict::Take(outcome),
         EffectClass::Keyed if left && (error.transient || received) => again(),
         EffectClass::Keyed | EffectClass::Unsafe => {
-            let reason = format!("attempt {} had no answer ({})", now.attempt, error.failure.message);
+            let mut reason = format!("attempt {} {reason}", now.attempt);
+            if !received {
+                reason.push_str(", and an attempt before it may have taken place");
+            }
             match terms.on_indeterminate {
                 OnIndeterminate::Ask => Verdict::Ask(reason),
-                OnIndeterminate::Report => Verdict::Fail(indeterminate(&reason)),
-                OnIndeterminate::Retry if left => again(),
+                OnIndeterminate::Report => Verdict::Take(Outcome::Failed(indeterminate(&reason))),
+                OnIndeterminate::Retry if left && (error.transient || received) => again(),
                 OnIndeterminate::Retry => Verdict::Ask(reason),
             }
         }
     }
 }
 
-/// Decides what to do with an operation whose process ended during an attempt.
+/// Decides what to do with an operation whose process died during an attempt.
 ///
-/// Retries do not begin anew after a crash; but what may be repeated is repeated at least once, since the process,
-/// not the receiver, failed.
-pub(crate) fn recover(operation: OperationId, terms: &Terms, now: Situation) -> Verdict {
-    if class(terms, now.age).may_repeat() {
-        return Verdict::Again(Duration::ZERO);
+/// Retries do not begin anew after a crash; but what may be repeated is repeated at least once, since the process, not the
+/// receiver, failed. After `retries` + [`RECOVERIES`] such starts there is no other.
+pub(crate) fn recover(effect: Effect<'_>, now: Situation) -> Verdict {
+    let terms = effect.terms;
+    let most = terms.retries.saturating_add(RECOVERIES);
+    let is_loop = now.recoveries >= most;
+    let class = effect.class(now.key_age);
+    if class.may_repeat() && !is_loop {
+        return Verdict::Again {
+            pause: Duration::ZERO,
+            code: FailureCode::Unavailable,
+            possibly_received: true,
+        };
     }
-    let failure =
-        Failure::new(FailureCode::Indeterminate, "the process ended before an outcome was recorded");
-    let error =
-        AttemptError { failure, received: Received::Possibly, transient: true, after: None, gate: None };
-    after(operation, terms, now, error)
+    let reason = match is_loop {
+        true => format!("its process died {} times while it was under way", most + 1),
+        false => "the process ended before an outcome was recorded".to_owned(),
+    };
+    match (class, terms.on_indeterminate) {
+        (EffectClass::Read | EffectClass::Composite, _) => {
+            let message = format!("{reason}, so it is not started again");
+            Verdict::Take(Outcome::Failed(Failure::new(FailureCode::CrashLoop, message)))
+        }
+        (_, OnIndeterminate::Report) => Verdict::Take(Outcome::Failed(indeterminate(&reason))),
+        (_, OnIndeterminate::Retry) if now.attempt <= terms.retries && !is_loop => {
+            let first = terms.pace.map_or(FIRST_BACKOFF, |pace| Duration::from_millis(pace.first_pause_ms));
+            let pause = backoff(effect.id, now.attempt, first, None);
+            Verdict::Again { pause, code: FailureCode::Unavailable, possibly_received: true }
+        }
+        (_, OnIndeterminate::Ask | OnIndeterminate::Retry) => Verdict::Ask(reason),
+    }
+}
+
+/// Decides, right before a further attempt starts, whether it still may: it can have waited so long that its receiver has
+/// forgotten the key of an attempt in doubt. `None` where it may.
+pub(crate) fn start(effect: Effect<'_>, now: Situation) -> Option<Verdict> {
+    let forgotten = effect.terms.class == EffectClass::Keyed
+        && now.doubtful
+        && effect.class(now.key_age) == EffectClass::Unsafe;
+    if !forgotten {
+        return None;
+    }
+    let hours = KEY_TTL.as_secs() / 3600;
+    let reason = format!(
+        "an attempt may have taken place, and its key is older than the {hours} h for which it counts"
+    );
+    match effect.terms.on_indeterminate {
+        OnIndeterminate::Ask => Some(Verdict::Ask(reason)),
+        OnIndeterminate::Report => Some(Verdict::Take(Outcome::Failed(indeterminate(&reason)))),
+        OnIndeterminate::Retry => None,
+    }
+}
+
+/// What an attempt came to whose run has ended meanwhile: no other one follows.
+pub(crate) fn late(effect: Effect<'_>, now: Situation, result: Result<Outcome, AttemptError>) -> Outcome {
+    match weigh(effect, now.at, result) {
+        Ok(outcome) => outcome,
+        // What this attempt did not do, one before it may have done.
+        Err(Unproven { reason, error, .. }) if error.received == Received::Possibly || now.doubtful => {
+            Outcome::Failed(indeterminate(&format!("attempt {} {reason}", now.attempt)))
+        }
+        Err(Unproven { error, answer, .. }) => answer.unwrap_or(Outcome::Failed(error.failure)),
+    }
+}
+
+/// Says whether an answer is one of a receiver that cannot work now.
+pub(crate) fn is_overload(response: &ApiResponse) -> bool {
+    matches!(response.status, 408 | 425 | 429 | 500..=599)
+}
+
+/// An attempt that does not prove that its effect took place.
+struct Unproven {
+    /// What happened, behind "attempt 2".
+    reason: String,
+    /// What it proves.
+    error: AttemptError,
+    /// The answer, which is the outcome if no other attempt is made.
+    answer: Option<Outcome>,
+}
+
+/// What an attempt proves: the outcome of an effect that took place, or what else is known.
+#[expect(clippy::result_large_err, reason = "there is one for each attempt, and it is taken apart at once")]
+fn weigh(
+    effect: Effect<'_>,
+    at: Timestamp,
+    result: Result<Outcome, AttemptError>,
+) -> Result<Outcome, Unproven> {
+    let outcome = match result {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let reason = format!("had no answer ({})", error.failure.message);
+            return Err(Unproven { reason, error, answer: None });
+        }
+    };
+    let (received, transient) = match effect.proof(&outcome) {
+        Proof::Performed => return Ok(effect.readable(outcome)),
+        Proof::Refused => (Received::No, false),
+        Proof::NotNow => (Received::No, true),
+        Proof::Unknown { transient } => (Received::Possibly, transient),
+    };
+    let (code, message, after) = match &outcome {
+        Outcome::ApiAnswered(response) => {
+            let message = format!("the endpoint answered with the status {}", response.status);
+            (FailureCode::Unavailable, message, endpoint::wish(response, at))
+        }
+        _ => (FailureCode::ToolFailed, "the tool answered with an error".to_owned(), None),
+    };
+    let reason = format!("proves nothing ({message})");
+    let failure = Failure::new(code, message);
+    let error = AttemptError { failure, received, transient, after, gate: None };
+    Err(Unproven { reason, error, answer: Some(outcome) })
+}
+
+impl Effect<'_> {
+    /// The class of an operation whose key is of this age: a receiver forgets keys. The memory does not.
+    fn class(&self, key_age: Duration) -> EffectClass {
+        match self.terms.class {
+            EffectClass::Keyed if key_age > KEY_TTL && !matches!(self.request, Request::MemoryCreate(_)) => {
+                EffectClass::Unsafe
+            }
+            class => class,
+        }
+    }
+
+    fn proof(&self, outcome: &Outcome) -> Proof {
+        match (outcome, self.request) {
+            (Outcome::ApiAnswered(response), Request::ApiCall(call)) => self.proof_of_status(call, response),
+            (Outcome::ToolReturned(returned), _) if returned.is_error => Proof::Refused,
+            _ => Proof::Performed,
+        }
+    }
+
+    /// What a status proves, by the word of the document's author or else by what HTTP says of it.
+    fn proof_of_status(&self, call: &ApiCall, response: &ApiResponse) -> Proof {
+        let is_repeated = match self.terms.class {
+            EffectClass::Read | EffectClass::Idempotent | EffectClass::Keyed => true,
+            EffectClass::Unsafe | EffectClass::Composite => false,
+        };
+        let is_free = matches!(self.terms.class, EffectClass::Read | EffectClass::Idempotent);
+        match (call.statuses.get(&response.status), response.status) {
+            (Some(StatusMeaning::Performed), _) | (None, 200..=299) => Proof::Performed,
+            (Some(StatusMeaning::NotPerformed), 408 | 425 | 429 | 500..=599) => Proof::NotNow,
+            (Some(StatusMeaning::NotPerformed), _) => Proof::Refused,
+            (None, 429) if is_repeated || call.repeats_tolerated => Proof::NotNow,
+            // A proxy says 503 as well, and may have passed the request on.
+            (None, 503) if is_repeated && response.headers.contains_key("retry-after") => Proof::NotNow,
+            (None, 408 | 425 | 500..=599) => Proof::Unknown { transient: true },
+            // Twice is the same as once: what is there already is no reason to ask again.
+            (None, 409) if !is_free => Proof::Unknown { transient: true },
+            (None, _) => Proof::Refused,
+        }
+    }
+
+    /// The outcome of an effect that took place, in a form that can be recorded. What cannot be held took place all the
+    /// same.
+    fn readable(&self, outcome: Outcome) -> Outcome {
+        let by_receiver = matches!(self.request, Request::ToolCall(_) | Request::ApiCall(_));
+        match outcome {
+            failed @ Outcome::Failed(_) => failed,
+            outcome => match outcome.bounded() {
+                Outcome::Failed(failure) if by_receiver && self.terms.class != EffectClass::Read => {
+                    Outcome::Failed(Failure { code: FailureCode::ResultUnreadable, ..failure })
+                }
+                outcome => outcome,
+            },
+        }
+    }
 }
 
 /// The failure of an effect that may have taken place.
@@ -110,9 +342,9 @@ pub(crate) fn indeterminate(reason: &str) -> Failure {
     Failure::new(FailureCode::Indeterminate, format!("{reason}; it may or may not have taken place"))
 }
 
-/// The class of an operation of this age: a receiver forgets keys.
-fn class(terms: &Terms, age: Duration) -> EffectClass {
-    if terms.class == EffectClass::Keyed && age > KEY_TTL { EffectClass::Unsafe } else { terms.class }
+/// Says whether nobody knows if an effect with this outcome took place.
+pub(crate) fn is_indeterminate(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.code == FailureCode::Indeterminate)
 }
 
 /// The pause after an attempt: exponential, with a jitter derived from the operation, so that it is the same each time.
@@ -126,127 +358,4 @@ fn backoff(operation: OperationId, attempt: u32, first: Duration, wish: Option<D
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ID: OperationId = OperationId::from_bytes([1; 16]);
-
-    const NEW: Situation = Situation { attempt: 1, doubtful: false, age: Duration::ZERO };
-
-    fn decide(
-        class: EffectClass,
-        received: Received,
-        now: Situation,
-        policy: OnIndeterminate,
-    ) -> &'static str {
-        let terms = Terms { class, timeout_ms: 1, retries: 1, on_indeterminate: policy, pace: None };
-        let failure = Failure::new(FailureCode::Timeout, "no answer");
-        match after(
-            ID,
-            &terms,
-            now,
-            AttemptError { failure, received, transient: true, after: None, gate: None },
-        ) {
-            Verdict::Again(_) => "again",
-            Verdict::Fail(failure) if failure.code == FailureCode::Indeterminate => "indeterminate",
-            Verdict::Fail(_) => "fail",
-            Verdict::Ask(_) => "ask",
-        }
-    }
-
-    #[test]
-    fn the_class_decides_what_may_repeat() {
-        use EffectClass::{Idempotent, Keyed, Read, Unsafe};
-        use OnIndeterminate::{Ask, Report, Retry};
-        use Received::{No, Possibly};
-        for (class, received, attempt, policy, expected) in [
-            (Unsafe, No, 1, Ask, "again"),
-            (Unsafe, No, 2, Ask, "fail"),
-            (Read, Possibly, 1, Ask, "again"),
-            (Read, Possibly, 2, Ask, "fail"),
-            (Idempotent, Possibly, 1, Ask, "again"),
-            (Keyed, Possibly, 1, Ask, "again"),
-            (Keyed, Possibly, 2, Ask, "ask"),
-            (Keyed, Possibly, 2, Report, "indeterminate"),
-            (Unsafe, Possibly, 1, Ask, "ask"),
-            (Unsafe, Possibly, 1, Report, "indeterminate"),
-            (Unsafe, Possibly, 1, Retry, "again"),
-            (Unsafe, Possibly, 2, Retry, "ask"),
-        ] {
-            let now = Situation { attempt, ..NEW };
-            assert_eq!(
-                decide(class, received, now, policy),
-                expected,
-                "{class:?} {received:?} {attempt} {policy:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_refused_repeat_does_not_undo_the_doubt_of_the_attempt_before() {
-        let now = Situation { attempt: 2, doubtful: true, ..NEW };
-        assert_eq!(decide(EffectClass::Keyed, Received::No, now, OnIndeterminate::Ask), "ask");
-        assert_eq!(decide(EffectClass::Read, Received::No, now, OnIndeterminate::Ask), "fail");
-    }
-
-    #[test]
-    fn an_endpoint_is_not_tried_for_longer_than_its_document_allows() {
-        let pace = Some(dalsegno_core::Pace { first_pause_ms: 500, most_ms: 60_000 });
-        let on_indeterminate = OnIndeterminate::Ask;
-        let terms = Terms { class: EffectClass::Read, timeout_ms: 1, retries: 9, on_indeterminate, pace };
-        let error = || AttemptError {
-            failure: Failure::new(FailureCode::Unavailable, "503"),
-            received: Received::No,
-            transient: true,
-            after: None,
-            gate: None,
-        };
-        let at = |age| Situation { age: Duration::from_millis(age), ..NEW };
-        let Verdict::Again(pause) = after(ID, &terms, at(59_999), error()) else {
-            panic!("it gave up too early")
-        };
-        assert!((250..=500).contains(&pause.as_millis()), "{pause:?}");
-        assert!(matches!(after(ID, &terms, at(60_000), error()), Verdict::Fail(_)));
-    }
-
-    #[test]
-    fn a_key_is_trusted_for_a_day() {
-        let old = Situation { age: KEY_TTL + Duration::from_secs(1), ..NEW };
-        assert_eq!(decide(EffectClass::Keyed, Received::Possibly, old, OnIndeterminate::Ask), "ask");
-        let terms = Terms {
-            class: EffectClass::Keyed,
-            timeout_ms: 1,
-            retries: 5,
-            on_indeterminate: OnIndeterminate::Ask,
-            pace: None,
-        };
-        assert!(matches!(recover(ID, &terms, old), Verdict::Ask(_)));
-        assert_eq!(recover(ID, &terms, NEW), Verdict::Again(Duration::ZERO));
-    }
-
-    #[test]
-    fn a_crash_never_repeats_an_unsafe_effect_on_its_own() {
-        let terms = |class| Terms {
-            class,
-            timeout_ms: 1,
-            retries: 0,
-            on_indeterminate: OnIndeterminate::Ask,
-            pace: None,
-        };
-        assert!(matches!(recover(ID, &terms(EffectClass::Unsafe), NEW), Verdict::Ask(_)));
-        for class in [EffectClass::Read, EffectClass::Idempotent, EffectClass::Keyed] {
-            assert_eq!(recover(ID, &terms(class), NEW), Verdict::Again(Duration::ZERO));
-        }
-    }
-
-    #[test]
-    fn the_pause_is_the_same_each_time_and_grows_to_a_bound() {
-        assert_eq!(backoff(ID, 1, FIRST_BACKOFF, None), backoff(ID, 1, FIRST_BACKOFF, None));
-        assert!(
-            backoff(ID, 1, FIRST_BACKOFF, None) >= FIRST_BACKOFF / 2
-                && backoff(ID, 1, FIRST_BACKOFF, None) <= FIRST_BACKOFF
-        );
-        assert!(backoff(ID, u32::MAX, FIRST_BACKOFF, None) <= LONGEST_BACKOFF);
-        assert_eq!(backoff(ID, 1, FIRST_BACKOFF, Some(Duration::from_secs(3))), Duration::from_secs(3));
-    }
-}
+mod tests;

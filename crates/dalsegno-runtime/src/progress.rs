@@ -1,7 +1,11 @@
 //! How far an operation has come, as far as its journal knows.
 
-use dalsegno_core::Timestamp;
+use std::collections::BTreeMap;
+
+use dalsegno_core::{AgentState, Operation, OperationId, Request, Timestamp};
 use dalsegno_store::{AttemptCause, Start};
+
+use crate::policy::LONGEST_BACKOFF;
 
 /// How far an operation of the current step has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,8 +18,19 @@ pub(crate) struct Progress {
     pub(crate) doubtful: bool,
     /// Attempts that ended without an answer and may have been received.
     pub(crate) lost: u32,
+    /// How often it was started again because its process had died under it, since the last answer.
+    pub(crate) recoveries: u32,
+    /// How often in a row it was refused before anything was sent. No record says so.
+    pub(crate) refusals: u32,
+    /// How often a tool was asked whether it took place. No answer sets it back: a tool that always says no must not keep it
+    /// going for ever.
+    pub(crate) verifications: u32,
+    /// A tool was asked since the question came up that it waits at.
+    pub(crate) is_verified: bool,
     /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
     pub(crate) first: u64,
+    /// When its key was first sent, in milliseconds since the epoch; 0 before that. No answer makes the key younger.
+    pub(crate) key_first: u64,
     /// When its question was asked, in milliseconds since the epoch.
     pub(crate) asked: u64,
     /// When a question came up in the middle of it, in milliseconds since the epoch; 0 without one.
@@ -24,12 +39,18 @@ pub(crate) struct Progress {
     since: u64,
     /// The time that it was worked on before that, in milliseconds.
     spent_ms: u64,
+    /// The longest that an attempt may take, in milliseconds; 0 where no process works on it.
+    timeout_ms: u64,
 }
 
 impl Progress {
     /// An operation that was requested.
-    pub(crate) fn requested(at: Timestamp, start: Start) -> Self {
-        let mut progress = Self { asked: at.as_millis(), ..Self::default() };
+    pub(crate) fn requested(at: Timestamp, start: Start, operation: &Operation) -> Self {
+        let timeout_ms = match operation.request {
+            Request::AgentCall(_) | Request::Timer(_) | Request::Input(_) => 0,
+            _ => operation.terms.timeout_ms,
+        };
+        let mut progress = Self { asked: at.as_millis(), timeout_ms, ..Self::default() };
         if start == Start::Now {
             progress.begin(1, at);
         }
@@ -42,9 +63,17 @@ impl Progress {
             AttemptCause::Answered => {
                 self.doubtful = false;
                 self.first = 0;
+                self.recoveries = 0;
             }
             // A deferred attempt never left its process.
-            AttemptCause::Recovered => self.lose(self.started),
+            AttemptCause::Recovered => {
+                self.lose(self.started);
+                // A process that stopped in good order has put it off; one that died has not.
+                self.recoveries =
+                    self.recoveries.saturating_add(u32::from(self.started && start == Start::Now));
+                self.spent_ms = self.at_most_spent_ms(at);
+                self.since = 0;
+            }
             AttemptCause::Failed { possibly_received, .. } => self.lose(possibly_received),
             AttemptCause::Queued => {}
         }
@@ -52,6 +81,10 @@ impl Progress {
             (AttemptCause::Failed { .. }, Start::Now) => {
                 self.attempts = attempt;
                 self.started = true;
+                self.refusals = 0;
+                if self.first == 0 || self.since == 0 {
+                    self.begin(attempt, at);
+                }
             }
             (AttemptCause::Answered | AttemptCause::Recovered | AttemptCause::Queued, Start::Now) => {
                 self.begin(attempt, at);
@@ -69,6 +102,15 @@ impl Progress {
         self.started = false;
         self.doubtful = false;
         self.first = 0;
+        self.recoveries = 0;
+        self.refusals = 0;
+    }
+
+    /// Its process died once too often, and it is not started again: what that attempt may have taken is lost.
+    pub(crate) fn given_up(&mut self, at: Timestamp) {
+        self.spent_ms = self.at_most_spent_ms(at);
+        self.since = 0;
+        self.lose(true);
     }
 
     fn lose(&mut self, possibly_received: bool) {
@@ -83,8 +125,19 @@ impl Progress {
 
     /// A question came up that a person must answer before it goes on.
     pub(crate) fn interpose(&mut self, at: Timestamp) {
-        self.pause(at);
+        self.is_verified = false;
+        // Where its process died meanwhile, the time since then was not spent on it.
+        let pause_ms = u64::try_from(LONGEST_BACKOFF.as_millis()).unwrap_or(u64::MAX);
+        let most_ms = u64::from(self.attempts).saturating_mul(self.timeout_ms.saturating_add(pause_ms));
+        self.spent_ms = self.elapsed_ms(at).min(self.spent_ms.saturating_add(most_ms));
+        self.since = 0;
         self.interposed = at.as_millis();
+    }
+
+    /// A tool was asked whether it took place.
+    pub(crate) fn verified(&mut self) {
+        self.is_verified = true;
+        self.verifications = self.verifications.saturating_add(1);
     }
 
     /// Nobody works on it from here on: it waits for a person, or its process stops.
@@ -93,10 +146,24 @@ impl Progress {
         self.since = 0;
     }
 
+    /// It is a child run that waits. Its time is counted in its own run: from here nobody can tell how much of the time since
+    /// then the child run, or any process, was not at work.
+    fn set_aside(&mut self) {
+        self.since = 0;
+    }
+
     /// The time that was spent on it, without downtime and without waiting for people.
     pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
         let stretch = if self.since == 0 { 0 } else { at.as_millis().saturating_sub(self.since) };
         self.spent_ms + stretch
+    }
+
+    /// The most time that can have been spent on it when its process died some time before: an attempt that nobody saw end
+    /// counts with all that it may take.
+    pub(crate) fn at_most_spent_ms(&self, at: Timestamp) -> u64 {
+        let stretch =
+            if self.since == 0 || !self.started { 0 } else { at.as_millis().saturating_sub(self.since) };
+        self.spent_ms.saturating_add(stretch.min(self.timeout_ms))
     }
 
     /// The time since it was asked for, in milliseconds, waiting for people included.
@@ -107,9 +174,24 @@ impl Progress {
     fn begin(&mut self, attempt: u32, at: Timestamp) {
         self.attempts = attempt;
         self.started = true;
+        self.refusals = 0;
         self.since = at.as_millis();
         if self.first == 0 {
             self.first = self.since;
+        }
+        if self.key_first == 0 {
+            self.key_first = self.since;
+        }
+    }
+}
+
+/// The run of these operations is suspended.
+pub(crate) fn suspend(operations: &mut BTreeMap<OperationId, Progress>, state: &AgentState, at: Timestamp) {
+    for pending in state.pending() {
+        let Some(progress) = operations.get_mut(&pending.operation.id) else { continue };
+        match pending.operation.request {
+            Request::AgentCall(_) => progress.set_aside(),
+            _ => progress.pause(at),
         }
     }
 }

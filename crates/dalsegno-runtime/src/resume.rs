@@ -1,21 +1,22 @@
 //! A run goes on: after an interruption or a crash, with answers, or to be ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use dalsegno_core::{
-    AgentConfig, AgentState, Answer, Gate, GateState, OperationId, Request, RunId, ToolKind, Usage,
-};
-use dalsegno_store::{AcquireError, Lease, Message, PostError, ReadError, RunFilter, RunStatus, RunSummary};
+use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, Request, RunId, Usage};
+use dalsegno_store::{AcquireError, Lease, Message, PostError, ReadError, RunStatus, RunSummary, Waiting};
+
+use dalsegno_workspace::NoTenant;
 
 use crate::answers;
 use crate::attempt::RunContext;
-use crate::driver::{Driver, Why, waiting};
-use crate::engine::Engine;
-use crate::error::{EngineError, RunFailure};
+use crate::driver::{Driver, waiting};
+use crate::ending::Opened;
+use crate::engine::{Engine, Surroundings};
+use crate::error::EngineError;
 use crate::fold::{End, Fold, FoldError};
 use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop, WaitingOperation};
 use crate::observer::Watches;
@@ -30,18 +31,6 @@ pub(crate) struct Descendant {
     pub(crate) state: AgentState,
     /// How many attempts its pending operations had.
     attempts: BTreeMap<OperationId, u32>,
-}
-
-/// What came of asking for a run's end.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cancelled {
-    /// The run has ended.
-    Ended(Box<RunReport>),
-    /// Another process performs the run; it was told.
-    Requested {
-        /// The run.
-        run: RunId,
-    },
 }
 
 impl Engine {
@@ -64,132 +53,59 @@ impl Engine {
         tell: bool,
     ) -> Result<RunHandle, EngineError> {
         loop {
-            if let Some(handle) = self.take_open(run, answers.clone(), tell).await? {
-                return Ok(handle);
+            match self.take_open(run, answers.clone(), tell).await? {
+                // It ends, and takes no answer.
+                Some(handle) if *handle.stop.borrow() == Stop::Cancel && !answers.is_empty() => {
+                    handle.finish().await?;
+                }
+                Some(handle) => return Ok(handle),
+                None => {}
             }
-            let summary = self.last_in_line(run).await?;
-            // Where another process handed it over meanwhile, the run after it goes on.
+            let summary = self.own_last_in_line(run).await?;
+            // Where another process handed it over meanwhile, the run after it is resumed.
+            if summary.status == RunStatus::Abandoned && answers.is_empty() {
+                return Ok(Box::pin(self.report_abandoned(&summary)).await);
+            }
             if summary.status.is_end() {
                 let config = self.config(summary.run, summary.config).await?;
+                let settles = !answers.is_empty() && summary.waiting.contains(&Waiting::InDoubt);
+                if settles {
+                    self.settle_ended(&summary, answers).await?;
+                    return self.report_end(summary.run, config, &[]).await;
+                }
                 return self.report_end(summary.run, config, &answers).await;
             }
         }
     }
 
-    /// Goes on with a run; none when it has ended, also by another process meanwhile.
+    /// Resumes a run; none when it has ended, also by another process meanwhile. A run that is to end, since a person asked
+    /// for that or the run above it has ended, is ended and does nothing else.
     pub(crate) async fn take_open(
         &self,
         run: RunId,
         answers: Vec<GateInput>,
         tell: bool,
     ) -> Result<Option<RunHandle>, EngineError> {
-        let summary = self.last_in_line(run).await?;
-        if summary.status.is_end() {
-            return Ok(None);
-        }
-        let run = summary.run;
-        let config = self.config(run, summary.config).await?;
-        let owner = self.owner(run).await?;
-        let mut lease = self.store().acquire(run, owner).await?;
-        if lease.next_seq() > summary.records && self.store().summary(run).await?.status.is_end() {
-            // Whoever gave it back has ended it.
-            self.store().release(lease).await.map_err(|source| RunFailure::Append { run, source })?;
-            return Ok(None);
-        }
-        if let Some(parent) = summary.parent {
-            lease = if tell { lease.telling(parent) } else { lease.telling_sleeper(parent) };
+        let run = self.own_last_in_line(run).await?.run;
+        let (summary, mut lease) = match self.acquire_open(run).await? {
+            Opened::Acquired(summary, lease) => (summary, lease),
+            Opened::Ended(summary) => return self.take_ended(&summary).await,
+        };
+        let taken = async {
+            let config = self.config(run, summary.config).await?;
+            Ok::<_, EngineError>((config, self.doom(&summary).await?))
+        };
+        let config = match taken.await {
+            Ok((config, None)) => config,
+            Ok((config, Some(why))) => return self.end_here(&summary, config, lease, why).await.map(Some),
+            Err(error) => return Err(self.give_back(lease, error).await),
+        };
+        if let Some(parent) = summary.parent.filter(|_| !tell) {
+            lease = lease.telling_sleeper(parent);
         }
         match self.take_over(run, config, &summary, &lease, answers).await {
             Ok(taken) => self.go_on(run, taken, lease).map(Some),
-            Err(error) => {
-                // The error that stopped us matters more than one while giving the run back.
-                let _ = self.store().release(lease).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends a run and its child runs: here, or through the process that performs it. What may not be repeated and is under
-    /// way finishes, and is recorded.
-    ///
-    /// # Errors
-    /// When there is no such run, it has ended, its journal is damaged, or it cannot be written down.
-    pub fn cancel<'a>(
-        &'a self,
-        run: RunId,
-        by: Option<String>,
-        reason: Option<String>,
-    ) -> Pin<Box<dyn Future<Output = Result<Cancelled, EngineError>> + Send + 'a>> {
-        // Boxed, since its child runs are ended first.
-        Box::pin(async move {
-            let summary = self.last_in_line(run).await?;
-            let run = summary.run;
-            if summary.status.is_end() {
-                // A process that ended with it may have left child runs behind.
-                let children = RunFilter { parent: Some(run), limit: u32::MAX, ..RunFilter::default() };
-                for child in self.store().runs(&children).await? {
-                    if !child.status.is_end() {
-                        self.end_child(child.run, by.as_ref(), reason.as_ref()).await?;
-                    }
-                }
-                return Err(EngineError::Ended { run, status: summary.status });
-            }
-            let (mut by, mut reason) = (by, reason);
-            for text in [&mut by, &mut reason].into_iter().flatten() {
-                self.bindings().secrets().text(text);
-            }
-            let config = self.config(run, summary.config).await?;
-            let owner = self.owner(run).await?;
-            let lease = match self.store().acquire(run, owner).await {
-                Ok(lease) => match summary.parent {
-                    Some(parent) => lease.telling(parent),
-                    None => lease,
-                },
-                Err(AcquireError::Owned { .. }) => {
-                    self.store().post(run, Message::Cancel { by, reason }).await?;
-                    return Ok(Cancelled::Requested { run });
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let prepared = async {
-                let fold = self.fold_from_snapshot(run, &config).await?;
-                for below in self.children(fold.state()).await? {
-                    if !below.state.is_over() {
-                        self.end_child(below.run, by.as_ref(), reason.as_ref()).await?;
-                    }
-                }
-                let watches = self.watches_of(&summary, &config, fold.state()).await?;
-                let (context, _) = self.context(run, config, &summary.session, &summary.tenant, None)?;
-                Ok::<_, EngineError>((fold, watches, context))
-            };
-            let (fold, watches, context) = match prepared.await {
-                Ok(prepared) => prepared,
-                Err(error) => {
-                    let _ = self.store().release(lease).await;
-                    return Err(error);
-                }
-            };
-            let (_stop, stopped) = watch::channel(Stop::Cancel);
-            let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
-            driver.why = Why { by, reason };
-            let task = self.perform(driver);
-            match task.await {
-                Ok(report) => Ok(Cancelled::Ended(Box::new(report?))),
-                Err(error) => Err(RunFailure::Panicked { run, message: error.to_string() }.into()),
-            }
-        })
-    }
-
-    /// Ends a child run, unless it has ended by itself meanwhile.
-    async fn end_child(
-        &self,
-        run: RunId,
-        by: Option<&String>,
-        reason: Option<&String>,
-    ) -> Result<(), EngineError> {
-        match self.cancel(run, by.cloned(), reason.cloned()).await {
-            Ok(_) | Err(EngineError::Ended { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(self.give_back(lease, error).await),
         }
     }
 
@@ -198,8 +114,11 @@ impl Engine {
     /// # Errors
     /// When there is no such run, it has ended, or an answer does not fit. Nothing is passed on then.
     pub async fn pass_on(&self, run: RunId, answers: Vec<GateInput>) -> Result<(), EngineError> {
-        let summary = self.last_in_line(run).await?;
+        let summary = self.own_last_in_line(run).await?;
         let run = summary.run;
+        if summary.status.is_end() && summary.waiting.contains(&Waiting::InDoubt) {
+            return self.settle_ended(&summary, answers).await;
+        }
         if summary.status.is_end() {
             return Err(EngineError::Ended { run, status: summary.status });
         }
@@ -217,7 +136,7 @@ impl Engine {
             }
         };
         add(run, &attempts(&fold), own);
-        let descendants = self.descendants(fold.state()).await?;
+        let descendants = self.descendants(run, fold.state()).await?;
         for input in below.into_values().flatten() {
             let waits = |one: &&Descendant| {
                 waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
@@ -261,7 +180,7 @@ impl Engine {
         by: Option<String>,
         reason: Option<String>,
     ) -> Result<Option<RunHandle>, EngineError> {
-        let summary = self.last_in_line(run).await?;
+        let summary = self.own_last_in_line(run).await?;
         let run = summary.run;
         if summary.status.is_end() {
             return Err(EngineError::Ended { run, status: summary.status });
@@ -293,6 +212,15 @@ impl Engine {
         }
     }
 
+    /// A run's entry, to go on with it or to end it; after handoffs that of the last run.
+    ///
+    /// # Errors
+    /// When an archive brought the run.
+    pub(crate) async fn own_last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
+        let summary = self.last_in_line(run).await?;
+        if summary.foreign.is_some() { Err(EngineError::Foreign { run: summary.run }) } else { Ok(summary) }
+    }
+
     /// A run's entry; after handoffs that of the last run.
     pub(crate) async fn last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
         let mut summary = self.store().summary(run).await?;
@@ -303,14 +231,21 @@ impl Engine {
     }
 
     /// What the runs of a line used that a report of its last one does not count: those that handed over in earlier
-    /// processes.
+    /// processes. Of one that cannot be read any more, nothing is counted.
     pub(crate) async fn used_before(&self, first: RunId, report: &RunReport) -> Result<Usage, EngineError> {
         let counted = report.before.first().copied().unwrap_or(report.run);
         let mut usage = Usage::default();
         let mut run = first;
         while run != counted {
-            let (config, records) = self.journal_of(run).await?;
-            usage.add(&self.fold_all(run, config, &records).await?.state().usage());
+            let used = async {
+                let (config, records) = self.journal_of(run).await?;
+                Ok::<_, EngineError>(self.fold_all(run, config, &records).await?.state().usage())
+            };
+            match used.await {
+                Ok(used) => usage.add(&used),
+                Err(error) if error.is_passing() => return Err(error),
+                Err(error) => tracing::warn!(%run, %error, "what the run used is not counted"),
+            }
             run = successor_run(run);
         }
         Ok(usage)
@@ -328,12 +263,13 @@ impl Engine {
     /// The child runs of a state's pending operations that have not ended, with theirs.
     pub(crate) fn descendants<'a>(
         &'a self,
+        run: RunId,
         state: &'a AgentState,
     ) -> Pin<Box<dyn Future<Output = Result<Vec<Descendant>, EngineError>> + Send + 'a>> {
         Box::pin(async move {
             let mut all = Vec::new();
-            for child in self.children(state).await? {
-                let below = self.descendants(&child.state).await?;
+            for child in self.children(run, state).await? {
+                let below = self.descendants(child.run, &child.state).await?;
                 let via = child.via;
                 all.push(child);
                 all.extend(below.into_iter().map(|one| Descendant { via, ..one }));
@@ -342,12 +278,14 @@ impl Engine {
         })
     }
 
-    async fn children(&self, state: &AgentState) -> Result<Vec<Descendant>, EngineError> {
+    async fn children(&self, parent: RunId, state: &AgentState) -> Result<Vec<Descendant>, EngineError> {
         let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
         let calls = pending.filter(|pending| matches!(pending.operation.request, Request::AgentCall(_)));
         let mut children = Vec::new();
         for via in calls.map(|pending| pending.operation.id) {
-            let Some(known) = self.known(child_run(via)).await? else { continue };
+            // Another run that has the id is no child of this one.
+            let known = self.known(child_run(via)).await?.filter(|known| known.parent == Some(parent));
+            let Some(known) = known else { continue };
             let summary = self.last_in_line(known.run).await?;
             if summary.status.is_end() {
                 continue;
@@ -368,7 +306,7 @@ impl Engine {
         state: &AgentState,
     ) -> Result<Vec<WaitingOperation>, EngineError> {
         let mut all = waiting(run, state);
-        for below in self.descendants(state).await? {
+        for below in self.descendants(run, state).await? {
             all.extend(waiting(below.run, &below.state));
         }
         Ok(all)
@@ -410,19 +348,23 @@ impl Engine {
         lease: &Lease,
         inputs: Vec<GateInput>,
     ) -> Result<Taken, EngineError> {
+        if let Err(error @ NoTenant::Broken { .. }) = self.workspace().check_tenant(&summary.tenant) {
+            // Without its file its tools would reach no host and find no secret.
+            return Err(error.into());
+        }
         let fold = self.fold_from_snapshot(run, &config).await?;
-        let rebound = self.rebind(run, &config, &fold.modules).await?;
+        self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
         let answers = answers::check(run, &config, fold.state(), own)?;
         let watches = self.watches_of(summary, &config, fold.state()).await?;
-        let (context, events) = self.context(run, config, &summary.session, &summary.tenant, None)?;
+        let (context, events) = self.context(run, config, &surroundings(summary, &fold), None)?;
         context.answer_children(below);
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
-        Ok(Taken { context, events, fold, watches, rebound, answers })
+        Ok(Taken { context, events, fold, watches, answers })
     }
 
     /// Those who watch a run that was taken over, after they have seen what is open in it.
-    async fn watches_of(
+    pub(crate) async fn watches_of(
         &self,
         summary: &RunSummary,
         config: &Arc<AgentConfig>,
@@ -457,7 +399,7 @@ impl Engine {
         if inputs.is_empty() {
             return Ok((own, below));
         }
-        let descendants = self.descendants(state).await?;
+        let descendants = self.descendants(run, state).await?;
         let theirs: Vec<(&Descendant, OperationId)> = descendants
             .iter()
             .flat_map(|one| waiting(one.run, &one.state).into_iter().map(move |waits| (one, waits.operation)))
@@ -490,10 +432,10 @@ impl Engine {
     }
 
     fn go_on(&self, run: RunId, taken: Taken, lease: Lease) -> Result<RunHandle, EngineError> {
-        let Taken { context, events, fold, watches, rebound, answers } = taken;
+        let Taken { context, events, fold, watches, answers } = taken;
         let (stop, stopped) = watch::channel(Stop::Go);
         let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
-        driver.rebind(rebound);
+        driver.narrow();
         driver.take_up()?;
         for (operation, answer) in answers {
             driver.answer(operation, answer)?;
@@ -512,50 +454,16 @@ impl Engine {
             return self.fold_all(run, Arc::clone(config), &records).await;
         };
         let records = self.store().read(run, snapshot.seq).await?;
-        let mut fold = Fold::at(Arc::clone(config), run, snapshot.state);
-        fold.carry(snapshot.active_ms, snapshot.modules);
+        let mut fold = Fold::restored(Arc::clone(config), run, snapshot);
         records.iter().try_for_each(|record| fold.apply(record))?;
         Ok(fold)
     }
+}
 
-    /// Compares the tool servers with those that the run has used: another module is fine as long as it offers the
-    /// same tools, and is written down.
-    pub(crate) async fn rebind(
-        &self,
-        run: RunId,
-        config: &AgentConfig,
-        modules: &BTreeMap<String, String>,
-    ) -> Result<BTreeMap<String, String>, EngineError> {
-        let mut rebound = BTreeMap::new();
-        for (server, known) in modules {
-            let digest = self.bindings().digest(server).await?;
-            if digest != *known {
-                rebound.insert(server.clone(), digest);
-            }
-        }
-        if rebound.is_empty() {
-            return Ok(rebound);
-        }
-        let servers: BTreeSet<String> = rebound.keys().cloned().collect();
-        let offered = self.bindings().catalogue(servers.clone()).await?;
-        for (name, tool) in config.tools.tools.iter().filter(|(_, tool)| tool.kind == ToolKind::External) {
-            let Some((server, _)) =
-                name.as_str().split_once('.').filter(|(server, _)| servers.contains(*server))
-            else {
-                continue;
-            };
-            let same = offered.get(name).is_some_and(|now| {
-                now.input_schema == tool.input_schema
-                    && now.output_schema == tool.output_schema
-                    && now.description == tool.description
-            });
-            if !same {
-                let (server, tool) = (server.to_owned(), name.to_string());
-                return Err(EngineError::Rebind { run, server, tool });
-            }
-        }
-        Ok(rebound)
-    }
+/// What a run is performed in that was taken over.
+pub(crate) fn surroundings<'a>(summary: &'a RunSummary, fold: &'a Fold) -> Surroundings<'a> {
+    let RunSummary { session, tenant, .. } = summary;
+    Surroundings { session, tenant, user: &fold.state().request().user, modules: &fold.modules }
 }
 
 /// How many attempts the operations of a run had.
@@ -569,8 +477,6 @@ struct Taken {
     events: broadcast::Receiver<RunEvent>,
     fold: Fold,
     watches: Watches,
-    /// The modules that are others now, to be recorded before it goes on.
-    rebound: BTreeMap<String, String>,
     /// The answers to be recorded then.
     answers: Vec<(OperationId, Answer)>,
 }

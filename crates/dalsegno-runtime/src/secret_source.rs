@@ -46,9 +46,9 @@ pub enum SecretUnavailable {
         source: io::Error,
     },
     /// The secret store does not have it, or there is no such store yet.
-    #[error("the secret store does not have `{name}`: put it there with `dalsegno secret put {name}`")]
+    #[error("the secret store does not have `{name}`: put it there with `{}`", put_command(name))]
     NotStored {
-        /// The secret's name.
+        /// The secret's name; that of a tenant's own as `TENANT/NAME`.
         name: String,
     },
     /// There is no secret store.
@@ -97,6 +97,17 @@ impl SecretSource {
         &self.tenant
     }
 
+    /// Whose the secrets are that the file of this tenant refers to; without a tenant, those of the workspace.
+    ///
+    /// # Errors
+    /// When it is no name of a tenant.
+    pub fn owner(&self, tenant: Option<&str>) -> Result<Tenant, SecretUnavailable> {
+        match tenant {
+            Some(tenant) => Ok(tenant.parse()?),
+            None => Ok(self.tenant.clone()),
+        }
+    }
+
     /// Reads a secret, as of now.
     ///
     /// # Errors
@@ -106,19 +117,23 @@ impl SecretSource {
             SecretRef::Env(name) => std::env::var(name)
                 .map(|value| Secret::new(&value))
                 .map_err(|_| SecretUnavailable::Variable { name: name.clone() }),
-            SecretRef::File(path) => std::fs::read_to_string(path)
-                .map(|text| Secret::new(text.trim_end_matches(['\r', '\n'])))
-                .map_err(|source| SecretUnavailable::File { path: path.clone(), source }),
+            SecretRef::File(path) => read_file(path, None),
+            SecretRef::Below { path, folder } => read_file(path, Some(folder)),
             SecretRef::Store(name) => self.stored(name, now).await,
+            SecretRef::OfTenant { tenant, name } => self.stored(&of_tenant(tenant, name), now).await,
         }
     }
 
-    /// Reads the newest version of a secret from the store.
+    /// Reads the newest version of a secret from the store: one of the workspace, or of a tenant as `TENANT/NAME`.
     pub(crate) async fn stored(&self, name: &str, now: Timestamp) -> Result<Secret, SecretUnavailable> {
         let missing = || SecretUnavailable::NotStored { name: name.to_owned() };
-        let parsed: SecretName = name.parse()?;
+        let (owner, own) = match name.split_once('/') {
+            Some((tenant, own)) => (self.owner(Some(tenant))?, own),
+            None => (self.tenant.clone(), name),
+        };
+        let parsed: SecretName = own.parse()?;
         let store = self.store().await?.ok_or_else(missing)?;
-        let stored = store.get(&self.tenant, &parsed, now.as_millis()).await?;
+        let stored = store.get(&owner, &parsed, now.as_millis()).await?;
         stored.map(|stored| stored.value).ok_or_else(missing)
     }
 
@@ -195,6 +210,39 @@ impl SecretSource {
         Ok(Arc::new(opened?))
     }
 }
+
+/// How a secret of a tenant is called where one of the workspace has its plain name. No name in the store has a slash.
+pub(crate) fn of_tenant(tenant: &str, name: &str) -> String {
+    format!("{tenant}/{name}")
+}
+
+/// The command that puts a secret into the store.
+fn put_command(name: &str) -> String {
+    match name.split_once('/') {
+        Some((tenant, name)) => format!("dalsegno secret put --tenant {tenant} {name}"),
+        None => format!("dalsegno secret put {name}"),
+    }
+}
+
+/// Reads a secret from a file: none of the engine's own, wherever links lead, and one below `folder` if that is given.
+fn read_file(path: &Path, folder: Option<&Path>) -> Result<Secret, SecretUnavailable> {
+    let failed = |source| SecretUnavailable::File { path: path.to_owned(), source };
+    let refused = |why: &str| failed(io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned()));
+    let found = path.canonicalize().map_err(failed)?;
+    if found.iter().any(|part| part == ENGINE_FOLDER) {
+        return Err(refused("it is a file of the engine"));
+    }
+    if let Some(folder) = folder
+        && !found.starts_with(folder.canonicalize().map_err(failed)?)
+    {
+        return Err(refused("it leads out of what the tenant is granted"));
+    }
+    let text = std::fs::read_to_string(found).map_err(failed)?;
+    Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
+}
+
+/// The folder in which the engine keeps what is its own.
+const ENGINE_FOLDER: &str = ".dalsegno";
 
 fn open(path: &Path, key: &StoreKey) -> Result<SqliteSecrets, SecretUnavailable> {
     let with = |key: &MasterKey| {

@@ -91,6 +91,7 @@ fn limits(limits: &ServerLimits) -> Limits {
         table_elements: limits.table_elements,
         concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
         instances: limits.instances,
+        module: limits.module,
         response: limits.response,
     }
 }

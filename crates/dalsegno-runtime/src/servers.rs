@@ -102,23 +102,29 @@ impl Engine {
             },
             grants: binding.grants(),
             pinned: binding.digest.is_some(),
-            health: self.health(name).await,
+            health: self.health(name, binding).await,
         }
     }
 
-    async fn health(&self, name: &str) -> Result<ServerHealth, EngineError> {
+    async fn health(&self, name: &str, binding: &ServerBinding) -> Result<ServerHealth, EngineError> {
         let begin = Instant::now();
         let server = self.bindings().server(name).await?;
         let load = begin.elapsed();
         let begin = Instant::now();
         let tools = server.catalogue(DEFAULT_TENANT).await?;
         let start = begin.elapsed();
+        let missing =
+            binding.tools.iter().flatten().filter(|name| !tools.iter().any(|tool| tool.name == **name));
+        let missing = missing.map(|name| ToolHealth {
+            name: name.clone(),
+            problems: vec!["`tools` in dalsegno.toml names it, and the server does not offer it".to_owned()],
+        });
         Ok(ServerHealth {
             digest: server.digest(DEFAULT_TENANT).await?,
             from_cache: server.module().is_some_and(dalsegno_sandbox::ToolServer::from_cache),
             load,
             start,
-            tools: tools.iter().map(tool_health).collect(),
+            tools: tools.iter().map(tool_health).chain(missing).collect(),
             stats: server.module().map(dalsegno_sandbox::ToolServer::stats),
         })
     }

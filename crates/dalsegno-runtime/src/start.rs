@@ -1,26 +1,27 @@
 //! A run starts: prepared, written down, performed, and whatever it hands over to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, Attachment, Budget, Digest, Handoff, OperationId, RunId,
-    SEMANTICS, Session, Usage, digest_json,
+    Session, Usage, digest_json,
 };
 use dalsegno_store::{
-    AcquireError, Body, Created, Lease, NewRecord, NewRun, Parent, RunFilter, Started, digest_bytes,
+    AcquireError, Body, CreateError, Created, Follows, Lease, NewRecord, NewRun, Parent, RunFilter, Started,
+    digest_bytes,
 };
 
 use crate::attempt::{Heritage, RunContext};
 use crate::children::Within;
 use crate::declared;
 use crate::driver::Driver;
-use crate::engine::Engine;
+use crate::engine::{Engine, Surroundings};
 use crate::error::{EngineError, RunFailure};
 use crate::fold::Fold;
 use crate::handle::{GateInput, RunEvent, RunHandle, RunReport, Stop};
@@ -65,6 +66,8 @@ pub(crate) struct Beginning {
     pub(crate) session: String,
     pub(crate) key: Option<String>,
     pub(crate) predecessor: Option<RunId>,
+    /// The predecessor must be the last root run of the session still when this one is written down.
+    pub(crate) follow_last: bool,
     pub(crate) by_handoff: bool,
     pub(crate) parent: Option<Parent>,
     pub(crate) depth: u32,
@@ -88,6 +91,7 @@ impl Beginning {
             session,
             key: None,
             predecessor: None,
+            follow_last: false,
             by_handoff: false,
             parent: None,
             depth: 0,
@@ -139,9 +143,20 @@ impl Engine {
         mut request: AgentRequest,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        let run = RunId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
+        self.look().await;
+        self.workspace().check_tenant(&request.tenant)?;
+        let run = self.new_run_id();
+        self.know_secrets(&request.tenant, &Value::Null).await?;
+        // Only an agent hands over.
+        request.handoff = None;
         // What is asked is written down: a secret that somebody typed is not.
-        self.bindings().secrets().request(&mut request);
+        let secrets = self.bindings().secrets();
+        secrets.request(&mut request);
+        for (what, name) in [("session", &options.session), ("key", &options.key)] {
+            if name.as_ref().is_some_and(|name| secrets.is_in(name)) {
+                return Err(EngineError::SecretName { what });
+            }
+        }
         self.keep_secrets(run, &mut request).await?;
         let mut blobs = Vec::with_capacity(options.attachments.len());
         for NewAttachment { name, media_type, bytes } in options.attachments {
@@ -152,6 +167,9 @@ impl Engine {
         let session = options.session.clone().unwrap_or_else(|| run.to_string());
         if let Some(after) = options.after {
             let before = self.store().summary(after).await?;
+            if before.foreign.is_some() {
+                return Err(EngineError::Foreign { run: after });
+            }
             if !before.status.is_end() || before.tenant != request.tenant {
                 return Err(EngineError::After { run: after });
             }
@@ -167,28 +185,44 @@ impl Engine {
         let beginning = Beginning { asked, ..Beginning::new(run, agent.clone(), request, session) };
         let pinned = match options.model {
             Some(model) => {
-                let (mut config, modules) = self.resolve(self.agent(agent)?, &tenant).await?;
+                let (mut config, modules) = self.resolve(&self.agent(agent)?, &tenant).await?;
                 crate::fork::change_model(&mut config, &model)
                     .map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
                 Some((config, modules))
             }
             None => None,
         };
-        self.begin_run(Beginning { key: options.key, predecessor, blobs, pinned, ..beginning }, None).await
+        let follow_last = options.session.is_some() && options.after.is_none();
+        let beginning = Beginning { key: options.key, predecessor, follow_last, blobs, pinned, ..beginning };
+        self.begin_run(beginning, None).await
     }
 
-    /// The last run of a session, from which the next one goes on.
+    /// The last run of a session, from which the next one goes on. One that was erased or abandoned is passed over.
     async fn last_of(&self, tenant: &str, session: &str) -> Result<Option<RunId>, EngineError> {
         let filter = RunFilter {
             tenant: Some(tenant.to_owned()),
             session: Some(session.to_owned()),
             roots_only: true,
+            foreign: Some(false),
+            followable: true,
             limit: 1,
             ..RunFilter::default()
         };
-        let last = self.store().runs(&filter).await?.into_iter().next();
         // One that is not over is refused by the store, unless the start itself is known by its key.
-        Ok(last.filter(|run| run.status.is_end()).map(|run| run.run))
+        Ok(self.store().runs(&filter).await?.first().map(|run| run.run))
+    }
+
+    /// Says whether a session has root runs of this workspace's own.
+    pub(crate) async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, EngineError> {
+        let filter = RunFilter {
+            tenant: Some(tenant.to_owned()),
+            session: Some(session.to_owned()),
+            roots_only: true,
+            foreign: Some(false),
+            limit: 1,
+            ..RunFilter::default()
+        };
+        Ok(!self.store().runs(&filter).await?.is_empty())
     }
 
     /// Writes a run down and performs it; a start that happened already goes on instead.
@@ -197,27 +231,44 @@ impl Engine {
         beginning: Beginning,
         forked: Option<NewRecord>,
     ) -> Result<RunHandle, EngineError> {
+        let follow_last = beginning.follow_last;
         let mut prepared = self.prepare(beginning, None).await?;
         prepared.new.records.extend(forked);
         let run = prepared.new.run;
-        // What comes before it is read first: nothing is written down when that is damaged.
-        let origin = self.origin_of(&prepared.new).await?;
-        let records = prepared.new.records.clone();
         let modules = prepared.modules;
-        let lease = match self.store().create(prepared.new).await? {
-            Created::New(lease) => lease,
-            Created::Existing(run) => return self.resume_existing(run).await,
+        let (mut overtaken, own_files) = (0, prepared.new.blobs.len());
+        let (lease, origin, records) = loop {
+            // What comes before it is read first: nothing is written down when that is damaged.
+            let origin = Box::pin(self.origin_of(&mut prepared.new)).await?;
+            if follow_last {
+                prepared.new.follows = Follows::Last(predecessor_of(&prepared.new));
+            }
+            let records = prepared.new.records.clone();
+            match self.store().create(prepared.new.clone()).await {
+                Ok(Created::New(lease)) => break (lease, origin, records),
+                Ok(Created::Existing(run)) => return self.resume_existing(run).await,
+                // While this start was prepared another run of the session began and ended: it is followed instead.
+                // Or the one that was to be followed was erased.
+                Err(CreateError::Overtaken { last, .. }) if overtaken < OVERTAKEN_MAX => {
+                    overtaken += 1;
+                    tracing::info!(%run, ?last, "the session has another last run by now");
+                    follow(&mut prepared.new, last);
+                    prepared.new.blobs.truncate(own_files);
+                }
+                Err(error) => return Err(error.into()),
+            }
         };
         for (record, seq) in records.into_iter().zip(0..) {
             prepared.watches.began(seq, &record);
             // The handle that is about to be returned holds the receiver.
             let _ = prepared.context.events.send(RunEvent::Recorded { seq, record: Arc::new(record) });
         }
-        let mut fold = Fold::at(prepared.config, run, origin);
-        fold.carry(0, modules);
+        let fold = Fold::at(prepared.config, run, origin).with_modules(modules);
         let (stop, stopped) = watch::channel(Stop::Go);
-        let driver =
+        let mut driver =
             Driver::new(prepared.context, Arc::clone(self.store()), lease, fold, prepared.watches, stopped);
+        // A fork may keep a configuration of before.
+        driver.narrow();
         Ok(RunHandle { run, events: prepared.reader, stop, task: self.perform(driver) })
     }
 
@@ -235,24 +286,31 @@ impl Engine {
         beginning: Beginning,
         events: Option<broadcast::Sender<RunEvent>>,
     ) -> Result<Prepared, EngineError> {
-        let digest = digest_request(&beginning);
+        let digest = digest_request(&beginning, &self.bindings().settings().secret_paths);
         let Beginning { run, agent, mut request, session, key, .. } = beginning;
         if let Some(tenant) = self.workspace().tenants.get(&request.tenant) {
             request.tenant_settings = tenant.settings.clone().into();
             if let Some(zone) = &tenant.time_zone {
                 request.tenant_settings["time_zone"] = zone.clone().into();
             }
+            self.bindings().secrets().request(&mut request);
         }
         let (config, modules) = match beginning.pinned {
             Some(pinned) => pinned,
-            None => self.resolve(self.agent(&agent)?, &request.tenant).await?,
+            None => self.resolve(&self.agent(&agent)?, &request.tenant).await?,
         };
+        for (toolkit, document) in &config.toolkits {
+            if let Some(name) = document.missing().first() {
+                let (tenant, toolkit) = (request.tenant.clone(), toolkit.clone());
+                return Err(EngineError::ToolkitConfig { agent, tenant, toolkit, name: (*name).to_owned() });
+            }
+        }
         let config_json = serde_json::to_string(&config)
             .map_err(|error| EngineError::Config { run, message: error.to_string() })?;
         let started = Started {
             agent: agent.clone(),
             config: config.digest(),
-            semantics: SEMANTICS,
+            semantics: config.semantics,
             request: request.clone(),
             session: session.clone(),
             predecessor: beginning.predecessor,
@@ -267,8 +325,13 @@ impl Engine {
         };
         // A tenant or session that is no name is refused before anything is written down.
         let config = Arc::new(config);
-        let (context, reader) =
-            self.context(run, Arc::clone(&config), &session, request.tenant.as_str(), events)?;
+        let surroundings = Surroundings {
+            session: &session,
+            tenant: &request.tenant,
+            user: &request.user,
+            modules: &modules,
+        };
+        let (context, reader) = self.context(run, Arc::clone(&config), &surroundings, events)?;
         // A run that was just made: nobody else has set it.
         let _ = context.heritage.set(Heritage::of(&started));
         let watches = self.watches(run, started.parent.map(|parent| parent.run), &config).await?;
@@ -374,6 +437,26 @@ impl Engine {
     }
 }
 
+/// How often a start follows a run that was faster, before it is refused.
+const OVERTAKEN_MAX: u32 = 16;
+
+/// The run that a new one goes on from, as its first record says.
+fn predecessor_of(new: &NewRun) -> Option<RunId> {
+    match new.records.first().map(|record| &record.body) {
+        Some(Body::Started(started)) => started.predecessor,
+        _ => None,
+    }
+}
+
+/// Lets a new run go on from another one than before, or from none.
+fn follow(new: &mut NewRun, predecessor: Option<RunId>) {
+    if let Some(NewRecord { body: Body::Started(started), .. }) = new.records.first_mut() {
+        started.predecessor = predecessor;
+    }
+    // What it would have taken over from the other one.
+    new.records.truncate(1);
+}
+
 /// The run of a child: the same operation has the same child, however often it is attempted.
 pub(crate) fn child_run(operation: OperationId) -> RunId {
     derived(b"dalsegno child", operation.as_bytes())
@@ -382,6 +465,11 @@ pub(crate) fn child_run(operation: OperationId) -> RunId {
 /// The run that goes on after a handoff.
 pub(crate) fn successor_run(run: RunId) -> RunId {
     derived(b"dalsegno handoff", run.as_bytes())
+}
+
+/// The run that goes on in the place of a foreign one: the same is adopted once.
+pub(crate) fn adopted_run(foreign: RunId) -> RunId {
+    derived(b"dalsegno adopted", foreign.as_bytes())
 }
 
 fn derived(what: &[u8], from: &[u8; 16]) -> RunId {
@@ -393,7 +481,7 @@ fn derived(what: &[u8], from: &[u8; 16]) -> RunId {
 }
 
 /// The digest of what a run is asked: the same start key with another one is a conflict.
-fn digest_request(beginning: &Beginning) -> Digest {
+fn digest_request(beginning: &Beginning, secret_paths: &BTreeSet<String>) -> Digest {
     let Beginning { agent, request, .. } = beginning;
     let mut asked = json!({ "agent": agent, "text": request.text, "data": request.data });
     // Where the run goes on from is part of the question; a session of its own is not, since it is named after the run.
@@ -407,7 +495,7 @@ fn digest_request(beginning: &Beginning) -> Digest {
         asked["model"] = json!(model);
     }
     if !request.user.is_null() {
-        asked["user"] = declared::without_secrets(&request.user);
+        asked["user"] = declared::without_secrets(&request.user, secret_paths);
     }
     if !request.attachments.is_empty() {
         asked["attachments"] = json!(request.attachments);

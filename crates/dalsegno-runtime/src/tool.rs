@@ -44,6 +44,14 @@ pub struct Invocation {
     pub operation: OperationId,
     /// The attempt, from 1.
     pub attempt: u32,
+    /// The tenant on whose behalf the run works.
+    pub tenant: String,
+    /// The id of the user, `user.id` of the request, where the caller gave one.
+    pub user: Option<String>,
+    /// The session of the run; the run's own id where it was started without one.
+    pub session: String,
+    /// The model's own id of the call; none where a plan or a person calls.
+    pub call_id: Option<String>,
     /// The arguments.
     pub arguments: Value,
     /// The workspace's secrets, by name.
@@ -61,3 +69,15 @@ pub struct ToolError {
     /// Whether another attempt could help.
     pub transient: bool,
 }
+
+/// The id of the user, as the caller of the run gave it: a text or a number.
+pub(crate) fn user_id(user: &Value) -> Option<String> {
+    match user.get("id")? {
+        Value::String(id) if !id.is_empty() && id.len() <= USER_BYTES_MAX => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    }
+}
+
+/// Longer ids are text in the wrong place, and would travel with every call.
+const USER_BYTES_MAX: usize = 256;

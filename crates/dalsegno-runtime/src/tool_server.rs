@@ -19,7 +19,7 @@ use crate::access;
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::hidden::Hidden;
-use crate::secret_source::SecretSource;
+use crate::secret_source::{SecretSource, of_tenant};
 
 /// A server that can be asked. Cheap to clone.
 #[derive(Clone)]
@@ -127,7 +127,7 @@ impl Session {
                 if let Some(input) = input {
                     context.input = Input { answers: input.responses, request_state: input.request_state };
                 }
-                context.traceparent = call.traceparent;
+                (context.caller, context.traceparent) = (call.caller, call.traceparent);
                 (context.task, context.owner) = (following.task, following.owner);
                 match session.call(tool, arguments, context).await.map_err(call_error)? {
                     Answer::Done(output) => {
@@ -300,8 +300,9 @@ pub(crate) fn place(reference: &SecretRef) -> Option<String> {
     match reference {
         SecretRef::Env(name) if name == "PATH" || name == "HOME" => None,
         SecretRef::Env(name) => Some(format!("env:{name}")),
-        SecretRef::File(path) => Some(format!("file:{}", path.display())),
+        SecretRef::File(path) | SecretRef::Below { path, .. } => Some(format!("file:{}", path.display())),
         SecretRef::Store(name) => Some(name.clone()),
+        SecretRef::OfTenant { tenant, name } => Some(of_tenant(tenant, name)),
     }
 }
 

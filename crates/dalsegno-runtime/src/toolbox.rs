@@ -13,14 +13,14 @@ use dalsegno_memory::{
     ScopeResolver, ScopeSet, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::Schemas;
-use dalsegno_sandbox::{CallContext, Received};
+use dalsegno_sandbox::{CallContext, Caller, Received};
 use dalsegno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
 use serde_json::{Value, json};
 
 use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
-use crate::tool::Invocation;
+use crate::tool::{Invocation, user_id};
 use crate::tool_server::{Answered, Following, returned};
 use crate::trial::{self, TrialOptions};
 
@@ -45,6 +45,8 @@ pub struct ToolInfo {
     pub class_from: ClassFrom,
     /// What the server that performs it may do, each in words that go on after "it may"; nothing for everybody else.
     pub grants: Vec<String>,
+    /// What a declarative tool repeats although it may have taken place, by the word of its document, each in words.
+    pub repeats: Vec<String>,
     /// The agents that may use it, in the order of their names.
     pub users: Vec<ToolUser>,
 }
@@ -287,6 +289,8 @@ impl Engine {
         arguments: Value,
         options: &ToolCallOptions,
     ) -> Result<ToolReturn, ToolboxError> {
+        let tenant = options.place.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
+        self.know_secrets(tenant, &options.user).await?;
         let info = self.tool(name).await?;
         let arguments = info.check_arguments(arguments)?;
         let schema = info.output_schema.as_ref();
@@ -338,6 +342,7 @@ impl Engine {
             return Err(principal(format!("the scope `{scope}` belongs to a session: say which")));
         }
         let tenant = place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
+        self.workspace().check_tenant(&tenant)?;
         let agent = place.agent.as_ref().map_or(NOBODY, AgentName::as_str);
         let session = place.session.as_deref().unwrap_or(NOBODY);
         let who = Principal::new(&tenant, WORKSPACE, agent, session);
@@ -399,15 +404,23 @@ impl Engine {
             ToolKind::Declarative { toolkit, .. } => OfferedBy::Document(toolkit.clone()),
             ToolKind::External => server.clone().map_or(OfferedBy::Process, OfferedBy::Server),
         };
-        let binding = server.and_then(|server| self.workspace().settings.servers.get(&server));
+        let workspace = self.workspace();
+        let binding = server.and_then(|server| workspace.settings.servers.get(&server));
         let grants = binding.map(ServerBinding::grants).unwrap_or_default();
         let (class, class_from) = class(&tool);
-        let users = self.workspace().agents.values().filter_map(|file| user(file, &name, class));
+        let users = workspace.agents.values().filter_map(|file| user(file, &name, class));
+        let declared = tool.document.as_ref().and_then(|document| document.toolkit.tool(name.as_str()));
+        let repeats = declared.map(|tool| tool.mentions().repeats).unwrap_or_default();
+        let repeats = repeats.into_iter().map(|(method, id, times)| match id {
+            Some(id) => format!("the {method} `{id}`, up to {times} times (`retry_count`)"),
+            None => format!("a {method}, up to {times} times (`retry_count`)"),
+        });
         ToolInfo {
             offered_by,
             class,
             class_from,
             grants,
+            repeats: repeats.collect(),
             users: users.collect(),
             model_name: self.workspace().model_name(&name),
             name,
@@ -477,8 +490,11 @@ impl Call<'_> {
         let Self { engine, name, arguments, options, .. } = self;
         let unknown = || ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
-        let file = engine.workspace().toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;
-        let trial = TrialOptions { tenant, user: options.user.clone() };
+        let workspace = engine.workspace();
+        workspace.check_tenant(&tenant).map_err(EngineError::from)?;
+        let file = workspace.toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;
+        let owner = Some(workspace.owner_of(&tenant, file.name()));
+        let trial = TrialOptions { tenant, user: options.user.clone(), owner };
         let tried = engine.try_tool(&file.toolkit, name.as_str(), &arguments, &trial).await;
         Ok(trial::returned(&tried.map_err(|_| unknown())?.finished))
     }
@@ -491,16 +507,40 @@ impl Call<'_> {
         if let Some(tool) = bindings.tool(name) {
             let secrets = bindings.secrets();
             let run = RunId::from_bytes(*fresh().as_bytes());
-            let invocation = Invocation { run, operation, attempt: 1, arguments, secrets };
+            let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
+            engine.workspace().check_tenant(&tenant).map_err(EngineError::from)?;
+            let (user, session) = (user_id(&options.user), options.place.session.clone().unwrap_or_default());
+            let invocation = Invocation {
+                run,
+                operation,
+                attempt: 1,
+                tenant,
+                user,
+                session,
+                call_id: None,
+                arguments,
+                secrets,
+            };
             return tool.call(invocation).await.map_err(|error| no_answer(error.message, error.received));
         }
         let Some((server, tool)) = name.as_str().split_once('.') else {
             return Err(ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() });
         };
         let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
+        engine.workspace().check_tenant(&tenant).map_err(EngineError::from)?;
         let session = bindings.server(server).await?.open(&tenant, false);
-        let context =
-            CallContext { operation: operation.to_string(), timeout: options.timeout, traceparent: None };
+        let caller = Caller {
+            tenant: Some(tenant),
+            user: user_id(&options.user),
+            session: options.place.session.clone(),
+            call: None,
+        };
+        let context = CallContext {
+            operation: operation.to_string(),
+            caller,
+            timeout: options.timeout,
+            traceparent: None,
+        };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let answered = session.call(tool, arguments, None, context, Following::default()).await;
         session.close().await;

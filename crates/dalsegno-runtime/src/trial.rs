@@ -1,17 +1,23 @@
 //! Declarative tools outside of runs: one call, performed or played back from a recording. Nothing is journaled.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use dalsegno_core::{Failure, FailureCode, OnIndeterminate, OperationId, Outcome, Terms, ToolReturn};
+use dalsegno_core::{
+    Failure, FailureCode, Gate, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms, ToolOwner,
+    ToolReturn,
+};
 use dalsegno_tools::{
     Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
     Session, Toolkit,
 };
+
+use dalsegno_workspace::NoTenant;
 
 use crate::attempt::certain;
 use crate::bindings::DEFAULT_TENANT;
@@ -30,11 +36,13 @@ pub struct TrialOptions {
     pub tenant: String,
     /// What the caller says of the user, an object. A secret in it is used and kept nowhere.
     pub user: Value,
+    /// Whose the document is, whose secrets it gets; nobody's by default, and then it gets none.
+    pub owner: Option<ToolOwner>,
 }
 
 impl Default for TrialOptions {
     fn default() -> Self {
-        Self { tenant: DEFAULT_TENANT.to_owned(), user: json!({}) }
+        Self { tenant: DEFAULT_TENANT.to_owned(), user: json!({}), owner: None }
     }
 }
 
@@ -81,6 +89,9 @@ pub struct Trial {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrialError {
+    /// It is on behalf of a tenant that is none.
+    #[error(transparent)]
+    Tenant(#[from] NoTenant),
     /// The document has no such tool.
     #[error("`{toolkit}` has no tool `{tool}`: it has {}", known.join(", "))]
     UnknownTool {
@@ -114,8 +125,8 @@ enum Answers<'r> {
 }
 
 impl Engine {
-    /// Performs one call of a declarative tool: it reaches whom the tenant may reach, with the tenant's secrets. The
-    /// document need not be one of the workspace.
+    /// Performs one call of a declarative tool: it reaches whom the tenant may reach, with the secrets that its owner may
+    /// use. The document need not be one of the workspace.
     ///
     /// # Errors
     /// When the document has no such tool.
@@ -167,7 +178,9 @@ impl Engine {
             known: toolkit.tools().iter().map(|tool| tool.name().to_owned()).collect(),
         };
         let tool = toolkit.tool(&recording.tool).ok_or_else(unknown)?;
-        let tenant = self.workspace().tenants.get(&options.tenant);
+        let workspace = self.workspace();
+        workspace.check_tenant(&options.tenant)?;
+        let tenant = workspace.tenants.get(&options.tenant);
         let own = tenant.and_then(|tenant| tenant.toolkits.get(toolkit.name()));
         let config = toolkit.config_with(&own.map(|own| own.config.clone()).unwrap_or_default()).into();
         let settings: Value = tenant.map(|tenant| tenant.settings.clone()).unwrap_or_default().into();
@@ -175,6 +188,7 @@ impl Engine {
             id: recording.operation.to_string(),
             session: recording.operation.to_string(),
             operation: recording.operation.to_string(),
+            turn: Some(0),
         };
         let context = Context {
             user: &options.user,
@@ -215,9 +229,16 @@ impl Engine {
         operation: OperationId,
         depth: usize,
     ) -> EffectOutcome {
-        let terms = match &effect.request {
-            EffectRequest::ApiCall(call) => Terms::of_api_call(call, OnIndeterminate::Report),
-            EffectRequest::Email(mail) => Terms::of_email(mail, OnIndeterminate::Report),
+        let parts = PartTerms::default();
+        let (terms, request) = match &effect.request {
+            EffectRequest::ApiCall(call) => (
+                Terms::of_api_call(call, OnIndeterminate::Report, parts),
+                Request::ApiCall(Arc::new(call.clone())),
+            ),
+            EffectRequest::Email(mail) => (
+                Terms::of_email(mail, OnIndeterminate::Report, parts),
+                Request::Email(Arc::new(mail.clone())),
+            ),
             EffectRequest::Tool(tool) => {
                 return self.called(&tool.name, &tool.arguments, options, depth).await;
             }
@@ -228,7 +249,9 @@ impl Engine {
             let part = Part {
                 engine: self,
                 tenant: &options.tenant,
+                agent: None,
                 toolkit: Some(toolkit),
+                owner: options.owner.clone(),
                 user: &options.user,
                 of_user: OfUser::Given,
                 terms: &terms,
@@ -240,25 +263,26 @@ impl Engine {
                 EffectRequest::Email(mail) => within(&terms, part.send_mail(mail)).await,
                 EffectRequest::Tool(_) => unreachable!("it is called above"),
             };
-            let error = match answer {
-                Ok(mut outcome) => {
-                    self.bindings().secrets().scrub(&mut outcome);
-                    return told(outcome);
-                }
-                Err(error) => error,
+            let now = Situation {
+                attempt,
+                doubtful,
+                age: began.elapsed(),
+                key_age: began.elapsed(),
+                recoveries: 0,
+                at: self.now(),
             };
-            let now = Situation { attempt, doubtful, age: began.elapsed() };
-            doubtful |= error.received == crate::Received::Possibly;
-            let failure = match policy::after(operation, &terms, now, error) {
-                Verdict::Again(pause) => {
+            let asked = policy::Effect { id: operation, terms: &terms, request: &request };
+            let mut outcome = match policy::judge(asked, now, answer) {
+                Verdict::Again { pause, possibly_received, .. } => {
+                    doubtful |= possibly_received;
                     tokio::time::sleep(pause).await;
                     attempt += 1;
                     continue;
                 }
-                Verdict::Fail(failure) => failure,
-                Verdict::Ask(reason) => policy::indeterminate(&reason),
+                Verdict::Take(outcome) => outcome,
+                Verdict::Gate(gate) => Outcome::Failed(unsettled(&gate)),
+                Verdict::Ask(reason) => Outcome::Failed(policy::indeterminate(&reason)),
             };
-            let mut outcome = Outcome::Failed(failure);
             self.bindings().secrets().scrub(&mut outcome);
             return told(outcome);
         }
@@ -278,7 +302,8 @@ impl Engine {
                 let message = format!("tools call tools more than {DEPTH_MAX} deep");
                 return failed(ErrorCode::LimitExceeded, message);
             }
-            let toolkits = self.workspace().toolkits_for(&options.tenant);
+            let workspace = self.workspace();
+            let toolkits = workspace.toolkits_for(&options.tenant);
             let plain = name.replace('-', "_");
             let declared = toolkits.values().find(|file| file.toolkit.tool(&plain).is_some());
             if let Some(file) = declared {
@@ -324,6 +349,7 @@ pub(crate) fn returned(finished: &Finished) -> ToolReturn {
         structured: outcome.ok.then(|| outcome.output.clone()),
         text: outcome.model_text(),
         is_error: !outcome.ok,
+        code: None,
         actions: outcome.actions.clone(),
         violations: Vec::new(),
     }
@@ -379,5 +405,14 @@ fn told(outcome: Outcome) -> EffectOutcome {
 }
 
 fn failure(code: ErrorCode, message: &str) -> EffectFailure {
-    EffectFailure { code, message: message.to_owned(), reason: None, attempts: 0 }
+    EffectFailure::new(code, message)
+}
+
+/// What a run would wait for is missing here.
+fn unsettled(gate: &Gate) -> Failure {
+    let message = match gate {
+        Gate::Secret { name } => format!("the secret `{name}` is not in the secret store"),
+        _ => "somebody has to answer a question first".to_owned(),
+    };
+    Failure::new(FailureCode::Unavailable, message)
 }

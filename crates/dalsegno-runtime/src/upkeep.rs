@@ -1,7 +1,7 @@
 //! What keeps a journal small: old runs are deleted, content is erased.
 
 use dalsegno_core::{OperationId, RunId};
-use dalsegno_store::{Erased, GcOptions, GcReport};
+use dalsegno_store::{EraseError, Erased, GcOptions, GcReport};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -22,5 +22,39 @@ impl Engine {
     /// When the run goes on or does not exist, there is no such operation, or the store fails.
     pub async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EngineError> {
         Ok(self.store().erase(run, operation).await?)
+    }
+
+    /// The runs that hold content of this one as well: those that took it over from the run before them in their session,
+    /// and forks, which share its records; with those that go on from these.
+    ///
+    /// # Errors
+    /// When there is no such run, or what goes on from what cannot be read.
+    pub async fn heirs(&self, run: RunId) -> Result<Vec<RunId>, EngineError> {
+        Ok(self.store().heirs(run).await?)
+    }
+
+    /// Erases the content of an ended run wherever it is held: in the run and in all [heirs](Self::heirs) of it. Returns
+    /// what was erased, and in which other runs.
+    ///
+    /// # Errors
+    /// When one of the runs has not ended, and nothing is erased then; or as for [`erase`](Self::erase).
+    pub async fn erase_everywhere(&self, run: RunId) -> Result<(Erased, Vec<RunId>), EngineError> {
+        let heirs = self.heirs(run).await?;
+        for one in heirs.iter().chain([&run]) {
+            let summary = self.store().summary(*one).await?;
+            if !summary.status.is_end() && summary.foreign.is_none() {
+                return Err(EraseError::NotEnded { run: *one, status: summary.status }.into());
+            }
+        }
+        let mut all = Erased::default();
+        // The run itself comes last: until then it says who holds its content.
+        for one in heirs.iter().rev().chain([&run]) {
+            let Erased { records, files, shared_files, .. } = self.erase(*one, None).await?;
+            all.records += records;
+            all.files += files;
+            // What another one of them held was erased with that one.
+            all.shared_files = shared_files;
+        }
+        Ok((all, heirs))
     }
 }

@@ -4,8 +4,10 @@
 mod support;
 
 use dalsegno_core::{AgentRequest, EffectClass, RunErrorCode, Status};
-use dalsegno_runtime::{Cancelled, EngineError, Received, RunEnd, RunFailure, Settlement, StartOptions};
-use dalsegno_store::{RunFilter, RunStatus};
+use dalsegno_runtime::{
+    Cancelled, EngineError, Received, RunEnd, RunFailure, Settlement, StartOptions, WorkerOptions,
+};
+use dalsegno_store::{Body, RunFilter, RunStatus};
 use serde_json::json;
 
 use support::{Behaviour, World, answer, waits};
@@ -75,13 +77,13 @@ async fn an_agent_that_calls_itself_ends_at_the_depth_limit() {
 #[tokio::test]
 async fn a_run_hands_over_and_the_next_agent_answers() {
     let world = World::new("[[steps]]\nhandoff = \"b\"\nmessage = \"please: {{request.text}}\"\n")
-        .agent("b", "[[steps]]\nrespond = \"b was told {{request.text}}\"\n");
+        .agent("b", "[[steps]]\nrespond = \"b was told {{request.handoff.message}} by {{request.handoff.agent}} for {{request.text}}\"\n");
     let engine = world.engine().await;
     let options = StartOptions { session: Some("s".to_owned()), ..StartOptions::default() };
     let handle = engine.start(&"a".parse().unwrap(), AgentRequest::text("help"), options).await.unwrap();
     let first = handle.run();
     let report = handle.finish().await.unwrap();
-    assert_eq!(answer(&report), "b was told please: help");
+    assert_eq!(answer(&report), "b was told please: help by a for help");
     assert_eq!((report.before.as_slice(), report.agent.as_str()), ([first].as_slice(), "b"));
     for run in [first, report.run] {
         let replay = engine.replay(run).await.unwrap();
@@ -89,7 +91,7 @@ async fn a_run_hands_over_and_the_next_agent_answers() {
     }
     // Going on with the first one tells the end of the last one.
     let again = engine.resume(first, Vec::new()).await.unwrap().finish().await.unwrap();
-    assert_eq!((again.run, answer(&again)), (report.run, "b was told please: help"));
+    assert_eq!((again.run, answer(&again)), (report.run, "b was told please: help by a for help"));
 }
 
 #[tokio::test]
@@ -234,12 +236,18 @@ async fn a_child_that_another_process_performs_is_waited_for() {
         by: None,
     };
     let performed = other.resume(child, vec![yes]).await.unwrap();
-    // The child is under way in the other engine: its parent can say nothing of its end.
+    // The child is under way in the other engine: its parent waits, and says what it waits for.
     let here = world.engine().await;
-    let parent = here.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap_err();
-    assert!(matches!(parent, RunFailure::Child { .. }), "{parent}");
+    let parent = here.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
+    assert_eq!(parent.end, RunEnd::Suspended { waiting: Vec::new(), wake_at: None });
+    let last = here.inspect(report.run, None).await.unwrap().records.pop().unwrap();
+    let Body::Suspended { waiting_for, .. } = &last.body else { panic!("{last:?}") };
+    assert_eq!(waiting_for[0].kind, "child_run");
     performed.finish().await.unwrap();
-    drop(here);
+    // Its end wakes the parent: a worker needs no person for that.
+    let options = WorkerOptions { until_idle: true, ..WorkerOptions::default() };
+    let worked = here.work(&options, std::future::pending(), |_| {}).await.unwrap();
+    assert_eq!((worked.ended, worked.failed), (1, 0), "{worked:?}");
     let report = world.resume(report.run, None).await;
     assert_eq!(answer(&report), "done 1");
     assert_eq!(world.count("local.slow"), 1);

@@ -7,12 +7,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use dalsegno_core::{AgentRequest, RunErrorCode, Status};
-use dalsegno_runtime::{RunEnd, RunReport, Settlement, StartOptions};
+use dalsegno_core::{AgentRequest, EffectClass, Gate, RunErrorCode, Status};
+use dalsegno_runtime::{RunEnd, RunEvent, RunReport, Secret, Settlement, StartOptions};
+use dalsegno_secrets::Put;
 use dalsegno_store::Body;
 use serde_json::{Value, json};
 
-use support::{World, answer, waits};
+use support::{Behaviour, World, answer, waits};
 
 /// A request as an endpoint got it.
 #[derive(Debug, Clone)]
@@ -35,6 +36,10 @@ impl Got {
 enum Course {
     /// Answers with this status, further headers and body.
     Answer(u16, &'static str, Value),
+    /// Answers with this status, and closes the connection in the middle of the body.
+    Cut(u16),
+    /// Answers 200 with these bytes, which are said to be text.
+    Bytes(&'static [u8]),
     /// Closes the connection when it has read the request.
     HangUp,
 }
@@ -102,7 +107,25 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<Got>>, courses: &[Course]) {
                 let course = courses[log.len().min(courses.len() - 1)].clone();
                 log.push(Got { line: line.to_owned(), headers, body });
                 drop(log);
-                let Course::Answer(status, more, body) = course else { return };
+                let (status, more, body) = match course {
+                    Course::Answer(status, more, body) => (status, more, body),
+                    Course::Cut(status) => {
+                        let head = format!(
+                            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"id"
+                        );
+                        let _ = stream.write_all(head.as_bytes());
+                        return;
+                    }
+                    Course::Bytes(bytes) => {
+                        let head = format!(
+                            "HTTP/1.1 200 X\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                            bytes.len()
+                        );
+                        let _ = stream.write_all(&[head.as_bytes(), bytes].concat());
+                        return;
+                    }
+                    Course::HangUp => return,
+                };
                 let body = body.to_string();
                 let head = format!(
                     "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n",
@@ -345,11 +368,7 @@ async fn a_tool_is_found_whether_its_name_is_written_with_a_hyphen_or_an_undersc
     let agent = "[tools]\nallow = [\"local.*\", \"relay\"]\n\
         [[steps]]\nid = \"it\"\ntool = \"relay\"\n[[steps]]\nrespond = \"{{steps.it}}\"\n";
     for (name, called) in [("local.do-it", "local.do_it"), ("local.do_it", "local.do-it")] {
-        let world = World::new(agent).tool(
-            name,
-            dalsegno_core::EffectClass::Read,
-            support::Behaviour::Answer(json!(7)),
-        );
+        let world = World::new(agent).tool(name, EffectClass::Read, Behaviour::Answer(json!(7)));
         std::fs::create_dir(world.path().join("tools")).unwrap();
         let document = json!({
             "name": "relay", "description": "Calls another tool.",
@@ -359,4 +378,177 @@ async fn a_tool_is_found_whether_its_name_is_written_with_a_hyphen_or_an_undersc
         std::fs::write(world.path().join("tools/relay.json"), document.to_string()).unwrap();
         assert_eq!(answer(&world.run("go").await), "7", "{called}");
     }
+}
+
+#[tokio::test]
+async fn a_secret_that_comes_while_its_run_is_busy_is_found_without_a_word() {
+    let endpoint = Endpoint::start(vec![Course::Answer(200, "", json!({"n": 7}))]);
+    let agent = "[tools]\nallow = [\"local.*\", \"ask\"]\n\
+        [[steps]]\nparallel = [ { id = \"asked\", tool = \"ask\" }, { tool = \"local.slow\", with = { n = 1 } } ]\n\
+        [[steps]]\nrespond = \"{{steps.asked.n}}\"\n";
+    let world = World::new(agent).tool("local.slow", EffectClass::Unsafe, Behaviour::Slow(1_500));
+    let document = json!({
+        "name": "ask", "description": "Asks with a token.", "secrets": ["token"], "parameters": [],
+        "actions": [{"type": "api_call", "id": "it", "method": "GET", "url": "{{tenant.settings.url}}",
+                     "headers": {"Authorization": "Bearer {{secrets.token}}"}}],
+        "output": "result.it"
+    });
+    std::fs::create_dir(world.path().join("tools")).unwrap();
+    std::fs::write(world.path().join("tools/ask.json"), document.to_string()).unwrap();
+    std::fs::create_dir(world.path().join("tenants")).unwrap();
+    let file = format!(
+        "name = \"default\"\negress = [\"{0}\"]\n[settings]\nurl = \"{0}/ask\"\n\
+         [tools.ask.secrets]\ntoken = {{ store = \"ask.token\" }}\n",
+        endpoint.origin
+    );
+    std::fs::write(world.path().join("tenants/default.toml"), file).unwrap();
+    let engine = world.engine().await;
+    let request = AgentRequest::text("go");
+    let mut handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    while let Some(event) = handle.next_event().await {
+        if let RunEvent::Recorded { record, .. } = event
+            && matches!(record.body, Body::Waiting { gate: Gate::Secret { .. } })
+        {
+            break;
+        }
+    }
+    // The run is busy with the other call, and in no list of runs that wait for a secret.
+    let source = engine.secret_source();
+    let store = source.make().await.unwrap();
+    let put = Put::new(Secret::new("canary-4711-token"), 1);
+    store.put(&source.owner(Some("default")).unwrap(), &"ask.token".parse().unwrap(), put).await.unwrap();
+    assert_eq!(answer(&handle.finish().await.unwrap()), "7");
+    assert_eq!(endpoint.got.lock().unwrap().len(), 1);
+}
+
+/// A document whose call has a class, and whatever else a test sets.
+fn of_class(class: &str, more: &Value) -> Value {
+    let mut document = save_meal();
+    let call = document["actions"][1].as_object_mut().unwrap();
+    call.insert("effect".to_owned(), json!(class));
+    for (key, value) in more.as_object().unwrap() {
+        call.insert(key.clone(), value.clone());
+    }
+    document
+}
+
+#[tokio::test]
+async fn an_answer_that_proves_nothing_leaves_an_unsafe_call_in_doubt() {
+    for (status, headers) in [(504, ""), (500, ""), (408, ""), (409, ""), (503, "retry-after: 0\r\n")] {
+        let endpoint = Endpoint::start(vec![Course::Answer(status, headers, json!({}))]);
+        let world = endpoint.world(AGENT, &of_class("unsafe", &json!({})));
+        let report = run(&world, of_user()).await;
+        let waiting = waits(&report);
+        assert_eq!(waiting.len(), 1, "{status}");
+        assert_eq!(waiting[0].kind(), "in_doubt", "{status}");
+        assert_eq!(endpoint.got().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_repeat_leaves_the_doubt_of_the_attempt_before_it() {
+    for last in [429, 404, 500, 409] {
+        let endpoint = Endpoint::start(vec![Course::HangUp, Course::Answer(last, "", json!({}))]);
+        let world = endpoint.world(AGENT, &of_class("keyed", &json!({ "retry_count": 1 })));
+        let report = run(&world, of_user()).await;
+        let waiting = waits(&report);
+        assert_eq!(waiting.len(), 1, "{last}");
+        assert_eq!(waiting[0].kind(), "in_doubt", "{last}");
+        assert_eq!(endpoint.got().len(), 2, "{last}");
+        let done = Settlement::Done { result: Some(json!({"id": 9})) };
+        let report = world.resume(report.run, Some(done)).await;
+        assert_eq!(answer(&report), "I logged your lunch as 9.\n\n9 [\"lunch\"]");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_one_of_a_call_that_took_place() {
+    let large = Course::Answer(200, "", json!({"text": "x".repeat(4_000)}));
+    let unfit = json!({"response_schema": {"type": "object", "required": ["id"]}});
+    for (course, more) in [
+        (large, json!({"max_response_bytes": 1_000})),
+        (Course::Cut(200), json!({})),
+        (Course::Cut(201), json!({})),
+        (Course::Bytes(b"\xff\xfe\xfd"), json!({})),
+        (Course::Answer(200, "", json!({"no": "id"})), unfit),
+    ] {
+        for class in ["unsafe", "keyed", "idempotent"] {
+            let endpoint = Endpoint::start(vec![course.clone()]);
+            let agent = AGENT.replace("with = {", "on_failure = \"report\"\nwith = {");
+            let agent = agent.replace("{{steps.meal.id}}", "{{steps.meal.error.code}}");
+            let world = endpoint.world(&agent, &of_class(class, &more));
+            let report = run(&world, of_user()).await;
+            let expected = "I could not log it: result_unreadable.\n\nresult_unreadable ";
+            assert_eq!(answer(&report).trim_end(), expected.trim_end(), "{class}");
+            assert_eq!(endpoint.got().len(), 1, "{class}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_documents_word_for_a_status_stands_above_what_http_says() {
+    let known = Course::Answer(409, "", json!({"id": 4}));
+    let endpoint = Endpoint::start(vec![Course::HangUp, known]);
+    let word = json!({ "statuses": {"409": "performed"}, "retry_count": 1 });
+    let world = endpoint.world(AGENT, &of_class("keyed", &word));
+    assert_eq!(answer(&run(&world, of_user()).await), "I logged your lunch as 4.\n\n4 [\"lunch\"]");
+    let endpoint =
+        Endpoint::start(vec![Course::Answer(503, "", json!({})), Course::Answer(201, "", json!({"id": 5}))]);
+    let word = json!({ "statuses": {"503": "not_performed"} });
+    let world = endpoint.world(AGENT, &of_class("unsafe", &word));
+    assert_eq!(answer(&run(&world, of_user()).await), "I logged your lunch as 5.\n\n5 [\"lunch\"]");
+    assert_eq!(endpoint.got().len(), 2);
+}
+
+#[tokio::test]
+async fn neither_continue_nor_a_default_passes_over_a_doubt() {
+    for (of_step, expected) in [("report", Some("indeterminate")), ("{ default = {} }", None)] {
+        let endpoint = Endpoint::start(vec![Course::Answer(502, "", json!({}))]);
+        let of_step = of_step.replace("report", "\"report\"");
+        let agent = AGENT.replace("with = {", &format!("on_failure = {of_step}\nwith = {{"));
+        let agent = agent.replace("{{steps.meal.id}}", "{{steps.meal.error.code}}").replacen(
+            "[[steps]]",
+            "[tools.settings.save_meal]\non_indeterminate = \"report\"\n[[steps]]",
+            1,
+        );
+        let document = of_class("keyed", &json!({ "on_error": "continue", "retry_count": 0 }));
+        let world = endpoint.world(&agent, &document);
+        let report = run(&world, of_user()).await;
+        let RunEnd::Ended(response) = &report.end else { panic!("{:?}", report.end) };
+        match expected {
+            Some(code) => assert!(answer(&report).contains(code), "{}", answer(&report)),
+            None => {
+                assert_eq!(response.status, Status::Failed);
+                let error = response.error.as_ref().unwrap();
+                assert!(error.message.contains("failed with indeterminate"), "{}", error.message);
+            }
+        }
+        let replayed = world.engine().await.replay(report.run).await.unwrap();
+        assert!(replayed.identical, "{:?}", replayed.divergence);
+    }
+}
+
+#[tokio::test]
+async fn what_an_agents_file_says_of_a_declarative_tool_counts_for_its_parts() {
+    let endpoint = Endpoint::start(vec![Course::Answer(503, "retry-after: 0\r\n", json!({}))]);
+    let agent = AGENT.replacen("[[steps]]", "[tools.settings.save_meal]\nretries = 1\n[[steps]]", 1);
+    let world = endpoint.world(&agent, &of_class("keyed", &json!({ "retry_count": 3 })));
+    let report = run(&world, of_user()).await;
+    assert!(matches!(&report.end, RunEnd::Ended(response) if response.status == Status::Failed));
+    assert_eq!(endpoint.got().len(), 2);
+}
+
+#[tokio::test]
+async fn a_person_says_that_it_arrived_and_was_refused() {
+    let endpoint = Endpoint::start(vec![Course::HangUp]);
+    let agent = AGENT.replace("with = {", "on_failure = \"report\"\nwith = {");
+    let agent = agent.replace("{{steps.meal.id}}", "{{steps.meal.error.message}}");
+    let world = endpoint.world(&agent, &of_class("unsafe", &json!({})));
+    let report = run(&world, of_user()).await;
+    assert_eq!(waits(&report)[0].kind(), "in_doubt");
+    let refused = Settlement::Refused { error: "the kitchen is closed".to_owned() };
+    let report = world.resume(report.run, Some(refused)).await;
+    assert!(answer(&report).starts_with("I could not log it: action_failed."), "{}", answer(&report));
+    assert_eq!(endpoint.got().len(), 1);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass, RunId, Status, Timestamp};
 use dalsegno_runtime::{
-    Clock, EngineError, Inspection, Received, RunEnd, RunEvent, Settlement, StartOptions,
+    Clock, EngineError, ForkOptions, Inspection, Received, RunEnd, RunEvent, Settlement, StartOptions,
 };
-use dalsegno_store::{AttemptCause, Body, Start};
+use dalsegno_store::{AttemptCause, Body, Evidence, Start};
 
 use support::{Behaviour, World, answer, waits};
 
@@ -59,7 +59,7 @@ async fn effects_beyond_a_limit_wait_and_say_so_in_the_journal_before_they_start
 
 #[tokio::test]
 async fn runs_of_one_process_share_its_limits() {
-    let world = three("[dispatch]\ntenant_concurrency = 2\n", EffectClass::Read);
+    let world = three("[dispatch]\ntenant_concurrency = 2\n", EffectClass::Read).tenants(&["acme", "other"]);
     let engine = world.engine().await;
     let mut runs = Vec::new();
     for tenant in ["acme", "acme", "other"] {
@@ -129,7 +129,8 @@ async fn a_result_stands_for_the_same_call_of_a_later_run_and_is_recorded_like_a
     let agent = "[tools]\nallow = [\"*\"]\nsettings = { \"local.it\" = { effect = \"read\", cache = \"1h\" } }\n\
                  [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { note = \"{{request.text}}\" }\n\
                  [[steps]]\nrespond = \"{{steps.it.note}}\"\n";
-    let world = World::new(agent).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let world =
+        World::new(agent).tool("local.it", EffectClass::Unsafe, Behaviour::Echo).tenants(&["acme", "other"]);
     let engine = world.engine().await;
     let mut runs = Vec::new();
     for (text, tenant) in [("one", "acme"), ("one", "acme"), ("two", "acme"), ("one", "other")] {
@@ -183,6 +184,26 @@ async fn a_question_that_nobody_answers_in_time_is_answered_with_a_no() {
     assert_eq!(answer(&report), r#"{"error":{"code":"denied","message":"nobody answered within 3600 s"}}"#);
     assert_eq!(world.count("local.it"), 0);
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn the_question_of_a_fork_is_as_old_as_the_fork_also_from_a_snapshot() {
+    let world = World::new(APPROVED).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let hour = 3_600_000;
+    let watch = Watch(Arc::new(AtomicU64::new(1_000 * hour)));
+    let open =
+        async || world.builder().clock(watch.clone()).snapshot_every(1).open(world.path()).await.unwrap();
+    let request = AgentRequest::text("go");
+    let handle = open().await.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    let run = handle.finish().await.unwrap().run;
+    watch.0.store(1_050 * hour, Ordering::SeqCst);
+    let options = ForkOptions { at: Some(1), ..ForkOptions::default() };
+    let fork = open().await.fork(run, options).await.unwrap().finish().await.unwrap();
+    assert_eq!(waits(&fork).len(), 1);
+    watch.0.store(1_050 * hour + hour / 2, Ordering::SeqCst);
+    let fork = open().await.resume(fork.run, Vec::new()).await.unwrap().finish().await.unwrap();
+    let RunEnd::Suspended { wake_at, .. } = fork.end else { panic!("{fork:?}") };
+    assert_eq!(wake_at, Some(Timestamp::from_millis(1_051 * hour)));
 }
 
 #[tokio::test]
@@ -267,4 +288,203 @@ async fn a_question_can_be_given_up_and_what_may_have_taken_place_cannot() {
     let operation = waits(&report)[0].operation;
     let error = doubt.engine().await.give_up(report.run, vec![operation], None, None).await.unwrap_err();
     assert!(error.to_string().contains("may have taken place"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_circuit_breaker_refuses_uses_up_no_attempt() {
+    let agent = "[tools]\nallow = [\"*\"]\nsettings = { \"local.it\" = { retries = 1 } }\n\
+                 [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 1 }\n[[steps]]\nrespond = \"{{steps.it.calls}}\"\n";
+    let world = World::new(agent)
+        .settings("[dispatch]\nbreaker_failures = 1\nbreaker_cool_down = \"1s\"\n")
+        .tool("local.it", EffectClass::Read, Behaviour::LostFirst(1, Received::Possibly));
+    // The breaker refuses the second attempt, which is the last one, until the tool may be asked again.
+    let report = world.run("go").await;
+    assert_eq!(answer(&report), "2");
+    let inspection = inspected(&world, report.run).await;
+    let attempts = inspection.records.iter().filter_map(|record| match record.body {
+        Body::Attempted { attempt, cause, start: Start::Now } => Some((attempt, cause)),
+        _ => None,
+    });
+    let attempts: Vec<_> = attempts.collect();
+    let [(2, AttemptCause::Failed { possibly_received: true, .. })] = attempts[..] else {
+        panic!("{attempts:?}")
+    };
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn an_attempt_in_doubt_that_waited_for_longer_than_its_key_counts_asks_first() {
+    let agent = "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 1 }\n\
+                 [[steps]]\nrespond = \"{{steps.it}}\"\n";
+    let world =
+        World::new(agent).tool("local.it", EffectClass::Keyed, Behaviour::LostFirst(1, Received::Possibly));
+    let hour = 3_600_000;
+    let watch = Watch(Arc::new(AtomicU64::new(1_000 * hour)));
+    let engine = world.builder().clock(watch.clone()).open(world.path()).await.unwrap();
+    let handle =
+        engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await.unwrap();
+    // The lid of the laptop is closed during the pause before the second attempt.
+    while world.count("local.it") == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    watch.0.store(1_025 * hour, Ordering::SeqCst);
+    let report = handle.finish().await.unwrap();
+    assert_eq!(waits(&report)[0].kind(), "in_doubt");
+    assert_eq!(world.count("local.it"), 1);
+}
+
+#[test]
+fn a_tool_that_brings_its_process_down_is_not_called_for_ever() {
+    is_not_called_for_ever("local.it");
+}
+
+#[test]
+fn a_document_keeps_the_code_of_a_part_that_brings_its_process_down() {
+    is_not_called_for_ever("by_way");
+}
+
+fn is_not_called_for_ever(tool: &str) {
+    let agent = format!(
+        "[tools]\nallow = [\"*\"]\nsettings = {{ \"local.it\" = {{ retries = 0 }} }}\n\
+         [[steps]]\nid = \"it\"\ntool = \"{tool}\"\nwith = {{ n = 1 }}\non_failure = \"report\"\n\
+         [[steps]]\nrespond = \"{{{{steps.it.error.code}}}}\"\n"
+    );
+    let world = World::new(&agent).tool("local.it", EffectClass::Read, Behaviour::Hang);
+    if tool == "by_way" {
+        std::fs::create_dir_all(world.path().join("tools")).unwrap();
+        let document = r#"{ "name": "by_way", "description": "Asks it.",
+            "parameters": [{ "name": "n", "type": "integer", "required": true }],
+            "actions": [{ "type": "tool", "name": "local.it", "with": { "n": "{{params.n}}" } }] }"#;
+        std::fs::write(world.path().join("tools/by_way.json"), document).unwrap();
+    }
+    let life = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut run = None;
+    // The first start, and three more after a crash.
+    for calls in 1..=4 {
+        let runtime = life();
+        run = runtime.block_on(async {
+            let engine = world.engine().await;
+            let handle = match run {
+                None => {
+                    let request = AgentRequest::text("go");
+                    engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap()
+                }
+                Some(run) => engine.resume(run, Vec::new()).await.unwrap(),
+            };
+            while world.count("local.it") < calls {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Some(handle.run())
+        });
+        // It dies with all that it does.
+        drop(runtime);
+    }
+    let run = run.unwrap();
+    let report = life().block_on(world.resume(run, None));
+    assert_eq!(answer(&report), "crash_loop");
+    assert_eq!(world.count("local.it"), 4);
+    let identical = life().block_on(async { world.engine().await.replay(run).await.unwrap().identical });
+    assert!(identical);
+}
+
+/// A call that is in doubt, and whom to ask about it.
+fn verified(verdict: &str, retries: u32, asked: Behaviour) -> World {
+    let agent = format!(
+        "[tools]\nallow = [\"*\"]\n[tools.settings.\"local.it\"]\nretries = {retries}\n\
+         verify = {{ tool = \"local.find\", with = {{ note = \"{{{{operation.id}}}}\", n = \"{{{{operation.arguments.n}}}}\" }}, \
+         verdict = \"{verdict}\", result = \"result\", delay = \"1ms\", tries = 2 }}\n\
+         [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = {{ n = 7 }}\n[[steps]]\nrespond = \"{{{{steps.it}}}}\"\n"
+    );
+    World::new(&agent)
+        .tool("local.it", EffectClass::Unsafe, Behaviour::LostFirst(2, Received::Possibly))
+        .tool("local.find", EffectClass::Read, asked)
+}
+
+async fn evidence(world: &World, run: RunId) -> Vec<(Evidence, u32)> {
+    let inspection = inspected(world, run).await;
+    let records = inspection.records.iter().filter_map(|record| match &record.body {
+        Body::Verified { evidence, tries, .. } => Some((*evidence, *tries)),
+        _ => None,
+    });
+    records.collect()
+}
+
+#[tokio::test]
+async fn a_call_in_doubt_that_took_place_is_found_out_without_a_person() {
+    let world = verified("result.n === 7 ? 'happened' : 'unknown'", 0, Behaviour::Echo);
+    let report = world.run("go").await;
+    // What was asked about is the operation itself.
+    let inspection = inspected(&world, report.run).await;
+    let operation = inspection.records.iter().find_map(|record| record.operation).unwrap();
+    assert_eq!(answer(&report), format!("{{\"n\":7,\"note\":\"{operation}\"}}"));
+    assert_eq!((world.count("local.it"), world.count("local.find")), (1, 1));
+    assert_eq!(evidence(&world, report.run).await, [(Evidence::Happened, 1)]);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+#[tokio::test]
+async fn a_call_in_doubt_that_did_not_take_place_starts_again_and_not_for_ever() {
+    // It is lost twice; each time it is asked as often as is allowed, since the receiver may learn of it late.
+    let world = verified("'not_happened'", 1, Behaviour::Echo);
+    let report = world.run("go").await;
+    assert_eq!(answer(&report), "{\"calls\":3}");
+    assert_eq!((world.count("local.it"), world.count("local.find")), (3, 4));
+    assert_eq!(evidence(&world, report.run).await, [(Evidence::NotHappened, 2); 2]);
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    // One that always denies is not believed for ever.
+    let world = verified("'not_happened'", 0, Behaviour::Echo);
+    let report = world.run("go").await;
+    assert_eq!(waits(&report)[0].kind(), "in_doubt");
+    assert_eq!(world.count("local.it"), 2);
+}
+
+#[tokio::test]
+async fn whoever_does_not_know_leaves_the_question_to_a_person() {
+    for (verdict, asked) in [
+        ("result.status", Behaviour::Echo),
+        ("result.n.deep.nothing", Behaviour::Answer(serde_json::json!({}))),
+        ("[1] === [1]", Behaviour::Echo),
+        ("'happened'", Behaviour::Error("no such order")),
+        ("'happened'", Behaviour::Lost(Received::Possibly)),
+        ("'happened'", Behaviour::Panic),
+    ] {
+        let world = verified(verdict, 0, asked.clone());
+        let report = world.run("go").await;
+        assert_eq!(waits(&report)[0].kind(), "in_doubt", "{verdict} {asked:?}");
+        if !matches!(asked, Behaviour::Panic) {
+            assert_eq!(evidence(&world, report.run).await, [(Evidence::Unknown, 2)], "{verdict} {asked:?}");
+        }
+        let calls = world.count("local.find");
+        let done = Settlement::Done { result: None };
+        let report = world.resume(report.run, Some(done)).await;
+        assert_eq!(answer(&report), "{\"settled\":\"done\"}");
+        assert!(matches!(asked, Behaviour::Panic) || world.count("local.find") == calls, "it is asked once");
+    }
+}
+
+#[tokio::test]
+async fn only_a_tool_that_reads_can_be_asked() {
+    let mut world = verified("'happened'", 0, Behaviour::Echo);
+    world.tools.get_mut("local.find").unwrap().class = EffectClass::Unsafe;
+    let engine = world.engine().await;
+    let request = AgentRequest::text("go");
+    let started = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await;
+    let error = format!("{:?}", started.err().unwrap());
+    assert!(error.contains("which does not only read"), "{error}");
+}
+
+#[tokio::test]
+async fn a_model_call_that_was_never_sent_costs_nothing_and_the_fallback_replies() {
+    let agent =
+        "[model]\nuse = \"default\"\nfallback = [\"local\"]\nretries = 0\n[limits]\nmax_tokens = 6000\n";
+    let world = World::new(agent).script("[[replies]]\ntext = \"hello\"\n").settings(
+        "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\napi_key = { env = \"DALSEGNO_TEST_NO_SUCH_KEY\" }\n\
+         [models.local]\nprovider = \"script\"\nfile = \"script.toml\"\n",
+    );
+    let report = world.run("hi").await;
+    assert_eq!(answer(&report), "hello");
+    // Nobody counted the reply, which takes what was set aside for it; a second such sum would not have fitted.
+    let used = (report.usage.model_calls, report.usage.output_tokens);
+    assert_eq!(used, (1, 4_096), "{:?}", report.usage);
 }

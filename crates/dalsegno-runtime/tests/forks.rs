@@ -3,8 +3,13 @@
 
 mod support;
 
-use dalsegno_core::{EffectClass, OperationId, RunId};
-use dalsegno_runtime::{Engine, ForkOptions, RunReport, Settlement};
+use std::collections::BTreeSet;
+
+use dalsegno_core::{AgentRequest, EffectClass, OperationId, RunId};
+use dalsegno_runtime::{
+    Engine, EngineError, ForkOptions, RunReport, Settlement, StartOptions, WorkerOptions,
+};
+use dalsegno_store::RunFilter;
 use serde_json::json;
 
 use support::{Behaviour, World, answer, waits};
@@ -148,4 +153,103 @@ async fn a_run_travels_with_all_that_a_replay_reads() {
     assert_eq!(other.import(archive.clone()).await.unwrap().added.len(), 2);
     assert!(other.replay(forked).await.unwrap().identical);
     assert_eq!(other.import(archive).await.unwrap().known.len(), 2);
+}
+
+/// An hour later than it is.
+#[derive(Debug)]
+struct Later;
+
+impl dalsegno_runtime::Clock for Later {
+    fn now(&self) -> dalsegno_core::Timestamp {
+        let now = dalsegno_runtime::SystemClock.now();
+        dalsegno_core::Timestamp::from_millis(now.as_millis() + 3_600_000)
+    }
+}
+
+/// Waits for a time that a worker waits for in another process, then writes.
+fn sleeper() -> World {
+    let agent = "[tools]\nallow = [\"*\"]\n[[steps]]\nwait = \"10m\"\n[[steps]]\ntool = \"local.write\"\nwith = { n = 1 }\n";
+    World::new(agent).tool("local.write", EffectClass::Unsafe, Behaviour::Echo)
+}
+
+#[tokio::test]
+async fn nothing_of_a_run_that_an_archive_brought_is_performed() {
+    let home = sleeper();
+    let engine = home.engine().await;
+    let options =
+        StartOptions { session: Some("s".into()), key: Some("k".into()), ..StartOptions::default() };
+    let a = "a".parse().unwrap();
+    let start = engine.start(&a, AgentRequest::text("go"), options.clone()).await;
+    let run = start.unwrap().finish().await.unwrap().run;
+    let archive = engine.export(run).await.unwrap();
+
+    // The same workspace elsewhere, with a worker that comes when the time is over.
+    let elsewhere = sleeper();
+    let engine = elsewhere.builder().clock(Later).open(elsewhere.path()).await.unwrap();
+    let report = engine.import(archive).await.unwrap();
+    assert_eq!(report.added, [run]);
+    let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&report.brings.agents), ["a"]);
+    assert!(report.brings.tools.contains("local.write"), "{:?}", report.brings);
+    assert_eq!(names(&report.brings.tenants), ["default"]);
+    assert_eq!(names(&report.brings.sessions), ["s"]);
+    let idle = WorkerOptions { until_idle: true, ..WorkerOptions::default() };
+    let worked = engine.work(&idle, std::future::pending(), |_| {}).await.unwrap();
+    assert_eq!((worked.taken, worked.failed), (0, 0));
+    let foreign = |error: EngineError| {
+        assert!(matches!(error, EngineError::Foreign { run: found } if found == run), "{error}");
+    };
+    foreign(engine.resume(run, Vec::new()).await.err().unwrap());
+    foreign(engine.cancel(run, None, None).await.unwrap_err());
+    foreign(engine.pass_on(run, Vec::new()).await.unwrap_err());
+    foreign(engine.give_up(run, Vec::new(), None, None).await.err().unwrap());
+    let error = engine.tell_to_look(run).await.unwrap_err();
+    assert!(matches!(error, dalsegno_store::PostError::Foreign { .. }), "{error}");
+
+    // No session goes on from it, not even when it is named; and it holds no start key.
+    let after = StartOptions { after: Some(run), ..StartOptions::default() };
+    foreign(engine.start(&a, AgentRequest::text("go"), after).await.err().unwrap());
+    let own = engine.start(&a, AgentRequest::text("go"), options).await.unwrap().finish().await.unwrap();
+    assert_ne!(own.run, run);
+    assert_eq!(engine.predecessor(own.run).await.unwrap(), None);
+    assert_eq!(elsewhere.count("local.write"), 0);
+
+    // It is read and forked like any other: with the agent that this workspace has.
+    assert!(engine.replay(run).await.unwrap().identical);
+    assert!(engine.diff(run, own.run).await.is_ok());
+    let forked = engine.fork(run, ForkOptions { at: Some(1), ..ForkOptions::default() }).await.unwrap();
+    let forked = forked.finish().await.unwrap();
+    assert!(engine.runs(&RunFilter::default()).await.unwrap().iter().any(|one| one.run == forked.run));
+    assert!(engine.replay(forked.run).await.unwrap().identical);
+    let empty = World::new("[[steps]]\nrespond = \"hello\"\n").agent("b", "[[steps]]\nrespond = \"hello\"\n");
+    std::fs::remove_file(empty.path().join("agents/a.toml")).unwrap();
+    let stranger = empty.engine().await;
+    stranger.import(engine.export(run).await.unwrap()).await.unwrap();
+    let error =
+        stranger.fork(run, ForkOptions { at: Some(1), ..ForkOptions::default() }).await.err().unwrap();
+    assert!(matches!(error, EngineError::UnknownAgent { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_fork_of_a_foreign_run_knows_the_user_and_the_tenant_of_this_workspace() {
+    let home = two();
+    let mut request = AgentRequest::text("go");
+    // As an archive may have it that somebody made by hand: a reference to the secret of another run.
+    request.user = json!({ "name": "mallory", "auth_token": "token" });
+    request.tenant_settings = json!({ "base_url": "https://evil.example" });
+    let engine = home.engine().await;
+    let start = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await;
+    let run = start.unwrap().finish().await.unwrap().run;
+    let before = engine.inspect(run, None).await.unwrap().state;
+    assert!(before.request().user["auth_token"]["dalsegno_secret"].is_string(), "{:?}", before.request());
+    let archive = engine.export(run).await.unwrap();
+    let elsewhere = two();
+    let engine = elsewhere.engine().await;
+    engine.import(archive).await.unwrap();
+    let options = ForkOptions { at: Some(2), ..ForkOptions::default() };
+    let forked = engine.fork(run, options).await.unwrap().finish().await.unwrap();
+    let state = engine.inspect(forked.run, None).await.unwrap().state;
+    assert_eq!(state.request().user, json!({ "name": "mallory", "auth_token": null }));
+    assert_eq!(state.request().tenant_settings, json!(null));
+    assert_eq!(waits(&forked).len(), 1, "an unsafe effect asks first");
 }

@@ -288,7 +288,13 @@ async fn an_unsafe_effect_under_way_at_the_deadline_is_kept_and_the_run_replays(
     assert_eq!(response.error.as_ref().unwrap().code, RunErrorCode::Timeout);
     let records = world.engine().await.inspect(report.run, None).await.unwrap().records;
     let kinds: Vec<&str> = records.iter().map(|record| record.body.kind().as_str()).collect();
-    assert_eq!(kinds, ["started", "requested", "signalled", "failed", "late"]);
+    // The end itself says that the effect is under way; what came of it replaces that.
+    assert_eq!(kinds, ["started", "requested", "signalled", "failed", "late", "late"]);
+    let open = records.iter().filter_map(|record| match &record.body {
+        dalsegno_store::Body::Late { open, .. } => Some(*open),
+        _ => None,
+    });
+    assert_eq!(open.collect::<Vec<_>>(), [1, 0]);
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
 }
 

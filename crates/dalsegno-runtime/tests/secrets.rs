@@ -3,6 +3,10 @@
 
 mod support;
 
+#[allow(unreachable_pub, reason = "the fuzz targets, which are another crate, call it too")]
+#[path = "../fuzz/checks.rs"]
+mod checks;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -115,11 +119,12 @@ async fn a_run_waits_for_a_secret_that_is_missing_and_a_worker_goes_on_when_it_i
     assert_eq!(engine.runs(&filter).await.unwrap().len(), 1);
     assert_eq!(work(&engine).await, 0);
 
-    // Somebody looks too early: the run waits on, and nothing is written twice.
+    // Told too early, the run waits again. The record that says so takes the message out of the inbox, and no other.
     let before = engine.inspect(report.run, None).await.unwrap().records.len();
     engine.tell_to_look(report.run).await.unwrap();
     assert_eq!(work(&engine).await, 1);
-    assert_eq!(engine.inspect(report.run, None).await.unwrap().records.len(), before);
+    assert_eq!(engine.inspect(report.run, None).await.unwrap().records.len(), before + 1);
+    assert_eq!(work(&engine).await, 0);
 
     put(&engine, "first-k3y").await;
     engine.tell_to_look(report.run).await.unwrap();
@@ -195,4 +200,115 @@ async fn a_key_that_rotates_opens_the_store_even_if_the_process_dies_between_its
     assert!(answer(&world.run("hi").await).starts_with("you sent [secret]"));
     assert_eq!(std::fs::read_to_string(&key).unwrap(), after);
     assert!(!next.exists());
+}
+
+/// A service that answers each request with what was last shown to it.
+fn echo() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut seen = String::from("nothing yet");
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut head, mut buffer) = (String::new(), [0; 4096]);
+            while !head.contains("\r\n\r\n") {
+                match stream.read(&mut buffer).unwrap() {
+                    0 => break,
+                    read => head.push_str(&String::from_utf8_lossy(&buffer[..read])),
+                }
+            }
+            if let Some((_, shown)) = head.split_once("Bearer ") {
+                seen = shown.lines().next().unwrap_or_default().to_owned();
+            }
+            let body = json!({ "note": format!("you showed {seen}") }).to_string();
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+/// A workspace with a tool that shows a secret to the service, and one that only asks it.
+fn two_tools(address: &str, secrets: &str) -> World {
+    let agent = |tool: &str| {
+        format!(
+            "[tools]\nallow = [\"{tool}\"]\n[[steps]]\nid = \"x\"\ntool = \"{tool}\"\n[[steps]]\nrespond = \"{{{{steps.x}}}}\"\n"
+        )
+    };
+    let world = World::new(&agent("show")).agent("b", &agent("ask"));
+    let document = |name: &str, headers: &str| {
+        format!(
+            "{{\"name\":\"{name}\",\"description\":\"x\",{headers}\"url\":\"{address}/x\",\"method\":\"GET\"}}]}}"
+        )
+    };
+    let show = document(
+        "show",
+        "\"secrets\":[\"token\"],\"actions\":[{\"type\":\"api_call\",\"headers\":{\"Authorization\":\"Bearer {{secrets.token}}\"},",
+    );
+    let ask = document("ask", "\"actions\":[{\"type\":\"api_call\",");
+    let tenant = format!("name = \"default\"\negress = [\"{address}\"]\n{secrets}");
+    let settings = "[tenants.default]\nfile_prefixes = [\"token\"]\n".to_owned();
+    for (name, text) in [
+        ("tools/show.json", &show),
+        ("tools/ask.json", &ask),
+        ("tenants/default.toml", &tenant),
+        ("dalsegno.toml", &settings),
+    ] {
+        write(&world, name, text);
+    }
+    world
+}
+
+fn write(world: &World, name: &str, text: &str) {
+    let path = world.path().join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+/// Runs the agent that only asks, in a new engine.
+async fn ask(world: &World) -> Result<RunReport, dalsegno_runtime::EngineError> {
+    let engine = world.engine().await;
+    let agent = "b".parse().unwrap();
+    let handle = engine.start(&agent, AgentRequest::text("x"), StartOptions::default()).await?;
+    Ok(handle.finish().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_process_scrubs_what_another_process_has_sent() {
+    let world = two_tools(&echo(), "[secrets]\ntoken = { file = \"token\" }\n");
+    write(&world, "token", "tenant-secret-0815");
+    let shown = world.run("x").await;
+    assert!(format!("{shown:?}").contains("you showed [secret]"), "{shown:?}");
+    // A new engine has read nothing of the tenant's; the other tool needs no secret.
+    let asked = ask(&world).await.unwrap();
+    assert!(format!("{asked:?}").contains("you showed [secret]"), "{asked:?}");
+    let journal = world.engine().await.inspect(asked.run, None).await.unwrap();
+    assert!(!format!("{:?}", journal.records).contains("tenant-secret-0815"));
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_read_is_told_before_anything_is_recorded() {
+    // A folder is there and is no value; a file that is missing has none to scrub.
+    let world = two_tools(&echo(), "[secrets]\ntoken = { file = \"token\" }\n");
+    assert!(answer(&ask(&world).await.unwrap()).contains("you showed nothing yet"));
+    write(&world, "token/inner", "x");
+    let error = ask(&world).await.unwrap_err().to_string();
+    assert!(error.contains("must be kept out of the records cannot be read"), "{error}");
+    assert_eq!(world.engine().await.runs(&RunFilter::default()).await.unwrap().len(), 1);
+}
+
+#[test]
+fn the_corpus_of_the_scrubber_holds() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/scrub");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 20, "only {} files", files.len());
+    for file in files {
+        let data = std::fs::read(&file).unwrap();
+        if std::panic::catch_unwind(|| checks::scrub(&data)).is_err() {
+            panic!("{} does not hold: {:?}", file.display(), String::from_utf8_lossy(&data));
+        }
+    }
 }

@@ -7,8 +7,11 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, EffectClass, OperationId, Request, RunId};
-use dalsegno_runtime::{Observer, OfferedBy, StartOptions, ToolCallOptions, Watch, Watched};
+use dalsegno_core::{AgentRequest, EffectClass, Gate, OperationId, Request, RunId};
+use dalsegno_runtime::{
+    Observer, OfferedBy, Secret, Settlement, StartOptions, ToolCallOptions, Watch, Watched,
+};
+use dalsegno_secrets::Put;
 use dalsegno_store::NewRecord;
 use serde_json::json;
 
@@ -141,4 +144,99 @@ async fn a_server_that_offers_something_else_than_when_the_run_began_has_another
     std::fs::write(world.path().join("printer.sh"), PRINTER.replace("\"print\"", "\"plot\"")).unwrap();
     let after = world.engine().await.pin(&dalsegno_workspace::Lock::default()).await.0;
     assert_ne!(before.servers["printer"].digest(), after.servers["printer"].digest());
+}
+
+/// Two servers, of which the agent may use both and needs one.
+fn two(tool: &str, more: &str) -> World {
+    let agent = format!(
+        "[tools]\nallow = [\"printer.*\", \"spare.*\"]\n[[steps]]\nid = \"it\"\ntool = \"{tool}\"\n{more}[[steps]]\nrespond = \"{{{{steps.it}}}}\"\n"
+    );
+    let settings = format!("{SETTINGS}[servers.spare]\ncommand = [\"/bin/sh\", \"spare.sh\"]\n");
+    let world = World::new(&agent).settings(&settings);
+    for name in ["printer.sh", "spare.sh"] {
+        std::fs::write(world.path().join(name), PRINTER).unwrap();
+    }
+    std::fs::write(world.path().join("token"), "tell-nobody-4711\n").unwrap();
+    world
+}
+
+/// Pins what the servers offer, as `dalsegno check --connect` does.
+async fn pin(world: &World) {
+    let (lock, unreachable) = world.engine().await.pin(&dalsegno_workspace::Lock::default()).await;
+    assert!(unreachable.is_empty(), "{unreachable:?}");
+    std::fs::write(world.path().join("dalsegno.lock"), lock.to_text()).unwrap();
+}
+
+fn kinds(view: &dalsegno_runtime::Inspection) -> Vec<&'static str> {
+    view.records.iter().map(|record| record.body.kind().as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_is_allowed_and_not_needed_stops_no_run() {
+    let world = two("printer.look", "");
+    pin(&world).await;
+    std::fs::write(world.path().join("spare.sh"), "exit 3").unwrap();
+    let report = world.run("go").await;
+    assert!(answer(&report).starts_with("seen eu by "), "{}", answer(&report));
+}
+
+#[tokio::test]
+async fn an_answer_is_recorded_before_any_server_is_started() {
+    let world = two("printer.look", "approve = true\non_failure = \"report\"\n");
+    let asked = world.run("go").await;
+    let [_] = waits(&asked) else { panic!("{asked:?}") };
+    for name in ["printer.sh", "spare.sh"] {
+        std::fs::write(world.path().join(name), "exit 3").unwrap();
+    }
+    let approved = Settlement::Approve { edited: None, reason: None };
+    let report = world.resume(asked.run, Some(approved)).await;
+    // The server that it needs is down: that is what came of the operation.
+    assert!(answer(&report).contains("unavailable"), "{}", answer(&report));
+    let view = world.engine().await.inspect(asked.run, None).await.unwrap();
+    assert!(kinds(&view).contains(&"answered"), "{:?}", kinds(&view));
+}
+
+#[tokio::test]
+async fn a_server_that_offers_something_else_than_was_pinned_is_not_called() {
+    let world = two("printer.look", "on_failure = \"report\"\n");
+    pin(&world).await;
+    let changed = PRINTER.replace("\"look\",%s", "\"look\",\"description\":\"Burns it.\",%s");
+    std::fs::write(world.path().join("printer.sh"), changed).unwrap();
+    let report = world.run("go").await;
+    assert!(answer(&report).contains("does not offer `printer.look` as run"), "{}", answer(&report));
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_secret_that_its_server_needs() {
+    let world = two("printer.token", "");
+    pin(&world).await;
+    let settings = std::fs::read_to_string(world.path().join("dalsegno.toml")).unwrap();
+    let world = world.settings(&settings.replace("{ file = \"token\" }", "{ store = \"tok\" }"));
+    let report = world.run("go").await;
+    let [waiting] = waits(&report) else { panic!("{report:?}") };
+    assert_eq!(waiting.gate, Gate::Secret { name: "tok".into() });
+    let engine = world.engine().await;
+    let source = engine.secret_source();
+    let put = Put::new(Secret::new("tell-nobody-4711"), 1);
+    source.make().await.unwrap().put(source.tenant(), &"tok".parse().unwrap(), put).await.unwrap();
+    engine.tell_to_look(report.run).await.unwrap();
+    let report = engine.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&report), "it is [secret]");
+}
+
+#[tokio::test]
+async fn a_server_that_offers_more_than_before_is_called_and_written_down() {
+    let world = two("printer.look", "approve = true\n");
+    let asked = world.run("go").await;
+    let more = PRINTER
+        .replace("{\"name\":\"look\",%s,", "{\"name\":\"plot\",%s},{\"name\":\"look\",%s,")
+        .replace("\"$id\" \"$schema\"", "\"$id\" \"$schema\" \"$schema\"");
+    std::fs::write(world.path().join("printer.sh"), more).unwrap();
+    let approved = Settlement::Approve { edited: None, reason: None };
+    let report = world.resume(asked.run, Some(approved)).await;
+    assert!(answer(&report).starts_with("seen eu by "), "{}", answer(&report));
+    let view = world.engine().await.inspect(asked.run, None).await.unwrap();
+    let kinds = kinds(&view);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "rebound").count(), 1, "{kinds:?}");
+    assert!(world.engine().await.replay(asked.run).await.unwrap().identical);
 }

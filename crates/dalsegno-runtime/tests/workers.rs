@@ -142,7 +142,10 @@ async fn what_an_engine_leaves_behind_another_goes_on_with() {
             assert_eq!(answer(report), "1");
             told.push((report.run, "left"));
         }
-        WorkerEvent::Failed { .. } | WorkerEvent::Blind { .. } | WorkerEvent::Stopping => panic!("{event:?}"),
+        WorkerEvent::Failed { .. }
+        | WorkerEvent::Blind { .. }
+        | WorkerEvent::Changed { .. }
+        | WorkerEvent::Stopping => panic!("{event:?}"),
     };
     other.work(&until_idle(), std::future::pending(), tell).await.unwrap();
     assert_eq!(told, [(report.run, "taken"), (report.run, "left")]);
@@ -436,4 +439,60 @@ async fn an_answer_to_an_earlier_doubt_is_none_to_a_later_one() {
     engine.pass_on(report.run, vec![not_done("eve")]).await.unwrap();
     work(&engine).await;
     assert_eq!(world.count("local.it"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_beside_a_child_that_is_under_way_waits_and_is_no_failure() {
+    let parent =
+        "[[steps]]\nid = \"sub\"\nagent = \"b\"\ninput = \"go\"\n[[steps]]\nrespond = \"{{steps.sub}}\"\n";
+    let child = "[tools]\nallow = [\"*\"]\n[[steps]]\nwait = \"1h\"\n[[steps]]\nid = \"it\"\ntool = \"local.it\"\n\
+                 with = { n = 1 }\n[[steps]]\nrespond = \"{{steps.it.n}}\"\n";
+    let world =
+        World::new(parent).agent("b", child).tool("local.it", EffectClass::Unsafe, Behaviour::Slow(1_500));
+    let watch = Hand(Arc::new(AtomicU64::new(1_000 * HOUR)));
+    let engine = world.builder().clock(watch.clone()).open(world.path()).await.unwrap();
+    let runs: Vec<RunId> = [start(&engine, "go").await.run, start(&engine, "go").await.run].into();
+    watch.0.store(1_001 * HOUR, Ordering::SeqCst);
+    let mut failed = Vec::new();
+    let tell = |event: WorkerEvent<'_>| {
+        if let WorkerEvent::Failed { run, error } = event {
+            failed.push((run, error.to_string()));
+        }
+    };
+    // One worker that ends when nothing is left to do is enough, whichever of the two it acquires first.
+    let report = engine.work(&until_idle(), std::future::pending(), tell).await.unwrap();
+    assert_eq!(failed, []);
+    assert_eq!((report.ended, report.failed), (4, 0), "{report:?}");
+    for run in runs {
+        assert_eq!(engine.inspect(run, None).await.unwrap().summary.status, RunStatus::Completed);
+    }
+    assert_eq!(world.count("local.it"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_cannot_be_resumed_is_told_once_and_tried_for_a_while() {
+    let world = World::new("[[steps]]\nask = \"go?\"\n[[steps]]\nrespond = \"done\"\n");
+    let (bad, good) = (world.run("one").await.run, world.run("two").await.run);
+    let engine = world.engine().await;
+    let operation = async |run| engine.inspect(run, None).await.unwrap().waiting[0].operation;
+    for run in [bad, good] {
+        let settlement = Settlement::Give { value: json!("yes") };
+        let input = GateInput { operation: Some(operation(run).await), seen: None, settlement, by: None };
+        engine.pass_on(run, vec![input]).await.unwrap();
+    }
+    // The journal of one is damaged: no worker can resume it.
+    let journal = rusqlite::Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
+    let bytes: &[u8] = bad.as_bytes();
+    journal.execute("UPDATE run SET head = zeroblob(16) WHERE run = ?1", [bytes]).unwrap();
+    let mut told = Vec::new();
+    let tell = |event: WorkerEvent<'_>| {
+        if let WorkerEvent::Failed { run, .. } = event {
+            told.push(run);
+        }
+    };
+    let began = std::time::Instant::now();
+    let report = engine.work(&until_idle(), std::future::pending(), tell).await.unwrap();
+    assert_eq!((report.ended, report.failed), (1, 1), "{report:?}");
+    assert_eq!(told, [bad], "the same reason is told once");
+    assert!(began.elapsed() > Duration::from_secs(4), "what is away for a moment is not waited for");
 }

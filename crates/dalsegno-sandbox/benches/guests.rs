@@ -15,7 +15,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use dalsegno_sandbox::{Allocation, CallContext, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer};
+use dalsegno_sandbox::{
+    Allocation, CachePlace, CallContext, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer,
+};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
@@ -41,8 +43,12 @@ fn arguments() -> Map<String, Value> {
 }
 
 async fn call(session: &Session) {
-    let context =
-        CallContext { operation: "op".to_owned(), timeout: Duration::from_secs(5), traceparent: None };
+    let context = CallContext {
+        operation: "op".to_owned(),
+        caller: Default::default(),
+        timeout: Duration::from_secs(5),
+        traceparent: None,
+    };
     session.call("score", arguments(), context).await.unwrap();
 }
 
@@ -57,7 +63,10 @@ impl Bench {
     fn new(allocation: Allocation) -> Self {
         let cache = tempfile::tempdir().unwrap();
         let options = SandboxOptions {
-            cache_dir: Some(cache.path().join("cache")),
+            cache: Some(CachePlace {
+                folder: cache.path().join("cache"),
+                key: cache.path().join("modules.key"),
+            }),
             allocation,
             ..SandboxOptions::default()
         };

@@ -1,10 +1,11 @@
-//! Keeps compiled modules between processes: `<folder>/<engine>/<module>.cwasm`, and its digest in `<module>.blake3`.
+//! Keeps compiled modules between processes: `<folder>/<engine>/<module>.cwasm`, and what authenticates it in
+//! `<module>.tag`.
 //!
 //! The machine code is a file of its own, so that it is mapped into memory rather than read. A file appears by renaming,
-//! whole or not at all, and is never changed. What cannot be verified is compiled anew; a folder that everyone may write
-//! to is refused, since whoever can write there could have this process run their machine code.
+//! whole or not at all, and is never changed. It is run only with a tag that was made with this user's key for this
+//! module and this engine, and only from a folder that no other user can change. Anything else is compiled anew.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,52 +15,47 @@ use wasmtime::Engine;
 
 use crate::compiled::{Compiled, Encoding};
 use crate::config::ModuleDigest;
-use crate::error::LoadError;
+use crate::place::{CachePlace, Key, check_own, make_private};
 
 /// The folder of one engine version.
 pub(crate) struct Cache {
     folder: PathBuf,
+    /// Tells engines apart, whose machine code differs.
+    version: String,
+    key: Key,
 }
 
 impl Cache {
-    /// Opens the part of `folder` that belongs to `engine`, and creates it if need be.
-    pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<Self, LoadError> {
+    /// Opens the part of a place that belongs to `engine`, and creates it if need be.
+    ///
+    /// # Errors
+    ///
+    /// Why the place cannot be used or trusted.
+    pub(crate) fn open(place: &CachePlace, engine: &Engine) -> Result<Self, String> {
         let mut hasher = Blake3Hasher(blake3::Hasher::new());
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        let version = hasher.0.finalize().to_hex();
-        let own = folder.join(&version[..32]);
-        let failed = |reason: String| LoadError::Cache { path: folder.to_owned(), reason };
-        create_private(&own).map_err(|error| failed(format!("cannot create it: {error}")))?;
-        for path in [folder, &own] {
-            let metadata = fs::symlink_metadata(path).map_err(|error| failed(error.to_string()))?;
-            if !metadata.is_dir() {
-                return Err(failed("it is not a folder".to_owned()));
-            }
-            if writable_for_everyone(&metadata) {
-                let path = path.display();
-                return Err(failed(format!(
-                    "everyone may write to `{path}`; take that right away (chmod o-w)"
-                )));
-            }
-        }
-        Ok(Self { folder: own })
+        let version = hasher.0.finalize().to_hex()[..32].to_owned();
+        make_private(&place.folder)?;
+        let folder = place.folder.join(&version);
+        make_private(&folder)?;
+        Ok(Self { folder, version, key: place.key()? })
     }
 
-    /// Takes a module from the cache, if it is there and unharmed.
+    /// Takes a module from the cache, if it is there and this user's own work.
     pub(crate) fn take(&self, engine: &Engine, encoding: Encoding, module: ModuleDigest) -> Option<Compiled> {
         let path = self.path(module);
-        let note = digest_file(&path);
-        for file in [&path, &note] {
-            let metadata = fs::symlink_metadata(file).ok()?;
-            if !metadata.is_file() || writable_for_everyone(&metadata) {
-                let path = file.display();
-                tracing::warn!(%path, "cached module is not trusted: everyone may write to it");
-                return None;
-            }
-        }
-        let noted = fs::read_to_string(note).ok()?;
-        if digest(&path).ok()?.to_hex().as_str() != noted {
-            tracing::warn!(path = %path.display(), "cached module is damaged and will be compiled anew");
+        let tag = tag_file(&path);
+        fs::symlink_metadata(&tag).ok()?;
+        let proved = check_own(&path, false).and_then(|()| check_own(&tag, false)).and_then(|()| {
+            let expected = self.tag(module, &path).map_err(|error| error.to_string())?;
+            let noted = fs::read_to_string(&tag).map_err(|error| error.to_string())?;
+            // Compared in constant time.
+            let same = blake3::Hash::from_hex(noted.trim()).is_ok_and(|noted| noted == expected);
+            if same { Ok(()) } else { Err("it is not what this user compiled".to_owned()) }
+        });
+        if let Err(reason) = proved {
+            let path = path.display();
+            tracing::warn!(%path, reason, "a compiled module is not trusted, and is compiled anew");
             return None;
         }
         match Compiled::deserialize(engine, encoding, &path) {
@@ -77,8 +73,10 @@ impl Cache {
     /// Keeps a compiled module. A failure costs the next load time, nothing else, so it is only logged.
     pub(crate) fn keep(&self, module: ModuleDigest, compiled: &Compiled) {
         let path = self.path(module);
-        let written =
-            compiled.serialize().map_err(io::Error::other).and_then(|artefact| write(&path, &artefact));
+        let written = compiled
+            .serialize()
+            .map_err(io::Error::other)
+            .and_then(|artefact| self.write(module, &path, &artefact));
         match written {
             Ok(()) => tracing::debug!(path = %path.display(), "module kept in the cache"),
             Err(error) => tracing::warn!(path = %path.display(), %error, "cannot keep a compiled module"),
@@ -88,23 +86,28 @@ impl Cache {
     fn path(&self, module: ModuleDigest) -> PathBuf {
         self.folder.join(format!("{}.cwasm", module.hex()))
     }
+
+    /// What proves that this user compiled this module with this engine: whoever has no key cannot make it, and it is
+    /// good for no other module.
+    fn tag(&self, module: ModuleDigest, path: &Path) -> io::Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(self.version.as_bytes()).update(module.hex().as_bytes());
+        hasher.update_reader(File::open(path)?)?;
+        Ok(hasher.finalize())
+    }
+
+    /// Writes a module's machine code, then its tag: one that is not there yet, or is another's, proves nothing.
+    fn write(&self, module: ModuleDigest, path: &Path, artefact: &[u8]) -> io::Result<()> {
+        write_whole(path, artefact)?;
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(self.version.as_bytes()).update(module.hex().as_bytes()).update(artefact);
+        write_whole(&tag_file(path), hasher.finalize().to_hex().as_bytes())
+    }
 }
 
-/// The file that holds the digest of a module's machine code.
-fn digest_file(path: &Path) -> PathBuf {
-    path.with_extension("blake3")
-}
-
-fn digest(path: &Path) -> io::Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(path)?)?;
-    Ok(hasher.finalize())
-}
-
-/// Writes a module's machine code, then its digest: one that is not there yet, or is another's, verifies nothing.
-fn write(path: &Path, artefact: &[u8]) -> io::Result<()> {
-    write_whole(path, artefact)?;
-    write_whole(&digest_file(path), blake3::hash(artefact).to_hex().as_bytes())
+/// The file that holds the tag of a module's machine code.
+fn tag_file(path: &Path) -> PathBuf {
+    path.with_extension("tag")
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -112,7 +115,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
-    let result = create_new(&temporary).and_then(|mut file| {
+    let result = dalsegno_files::create_new(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         drop(file);
         fs::rename(&temporary, path)
@@ -122,32 +125,6 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     result
-}
-
-fn create_new(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-fn create_private(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
-}
-
-#[cfg(unix)]
-fn writable_for_everyone(metadata: &fs::Metadata) -> bool {
-    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o002 != 0
-}
-
-#[cfg(not(unix))]
-fn writable_for_everyone(_: &fs::Metadata) -> bool {
-    false
 }
 
 /// Lets `Hash` feed a digest that is the same in every process.

@@ -36,7 +36,7 @@ impl Compiled {
         }
     }
 
-    /// Takes kept machine code. The file must come from [`crate::cache`], which verified its digest. It is mapped, or read
+    /// Takes kept machine code. The file must come from [`crate::cache`], which verified its tag. It is mapped, or read
     /// where the system maps nothing executable from there (a file system that is mounted with `noexec`).
     pub(crate) fn deserialize(engine: &Engine, encoding: Encoding, file: &Path) -> wasmtime::Result<Self> {
         Self::map(engine, encoding, file).or_else(|_| Self::read(engine, encoding, &fs::read(file)?))
@@ -46,8 +46,9 @@ impl Compiled {
     fn map(engine: &Engine, encoding: Encoding, file: &Path) -> wasmtime::Result<Self> {
         Ok(match encoding {
             // SAFETY: the file holds what `Compiled::serialize` returned for an engine of the same version and settings
-            // (wasmtime checks both), as the cache found by its digest. It lies in a folder that only this user can
-            // write to (the cache checks its mode), where files appear by renaming and are never changed afterwards.
+            // (wasmtime checks both), as the cache found by a tag that only this user's key makes. It lies in a folder that
+            // no other user can change (the cache checks every folder above it), where files appear by renaming and are
+            // never changed afterwards.
             Encoding::Component => Self::Component(unsafe { Component::deserialize_file(engine, file) }?),
             // SAFETY: as above.
             Encoding::Module => Self::Module(unsafe { Module::deserialize_file(engine, file) }?),

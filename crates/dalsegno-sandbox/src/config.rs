@@ -75,6 +75,9 @@ pub struct Limits {
     pub stderr: u64,
     /// Elements in all tables together. Default 100,000, ten times what large interpreters need.
     pub table_elements: u64,
+    /// Bytes of the module's file. Default 16 MiB: a Rust server has one or two, a JavaScript one about twelve. A Python one
+    /// has 40.
+    pub module: u64,
     /// Bytes of one HTTP response. Default 8 MiB: more is a download, not an answer.
     pub response: u64,
     /// Calls at once, over all instances; further ones wait, as long as a call may take. Default 256, as many as a
@@ -94,6 +97,7 @@ impl Default for Limits {
             output: 1024 * 1024,
             stderr: 64 * 1024,
             table_elements: 100_000,
+            module: 16 * 1024 * 1024,
             response: 8 * 1024 * 1024,
             concurrency: 256,
             instances: 1_000,

@@ -1,6 +1,5 @@
 //! The engine that all servers of a process share, and the thread that moves its clock.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::config::ServerConfig;
 use crate::error::LoadError;
 use crate::guard;
 use crate::guest::{CORE_INSTANCES_MAX, GuestState};
+use crate::place::CachePlace;
 use crate::server::{self, ToolServer};
 
 /// The engine, its cache and its clock. Clones share them.
@@ -24,8 +24,9 @@ pub struct Sandbox {
 /// What a sandbox is built with.
 #[derive(Clone, Default)]
 pub struct SandboxOptions {
-    /// Where compiled modules are kept. `None`, the default, compiles with every load.
-    pub cache_dir: Option<PathBuf>,
+    /// Where compiled modules are kept. `None`, the default, compiles with every load, and so does a place that cannot be
+    /// used or trusted, with a warning.
+    pub cache: Option<CachePlace>,
     /// Where the memory of instances comes from.
     pub allocation: Allocation,
     /// Who finds the addresses of names that servers send requests to. `None`, the default, is the operating system.
@@ -35,10 +36,10 @@ pub struct SandboxOptions {
 
 impl std::fmt::Debug for SandboxOptions {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { cache_dir, allocation, resolver: _ } = self;
+        let Self { cache, allocation, resolver: _ } = self;
         formatter
             .debug_struct("SandboxOptions")
-            .field("cache_dir", cache_dir)
+            .field("cache", cache)
             .field("allocation", allocation)
             .finish_non_exhaustive()
     }
@@ -70,7 +71,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// When the engine cannot be built here, or the cache folder is writable for everyone.
+    /// When the engine cannot be built here.
     pub fn new(options: SandboxOptions) -> Result<Self, LoadError> {
         let engine = engine(options.allocation)?;
         let mut components = ComponentLinker::new(&engine);
@@ -80,7 +81,13 @@ impl Sandbox {
         let mut modules = ModuleLinker::new(&engine);
         wasmtime_wasi::p1::add_to_linker_async(&mut modules, GuestState::wasi).map_err(engine_error)?;
 
-        let cache = options.cache_dir.map(|folder| Cache::open(&folder, &engine)).transpose()?;
+        let cache = options.cache.and_then(|place| {
+            let opened = Cache::open(&place, &engine);
+            let refused = |reason: &String| {
+                tracing::warn!(reason, "compiled modules are not kept; each start compiles them anew");
+            };
+            opened.inspect_err(refused).ok()
+        });
         start_ticker(&engine)?;
         Ok(Self {
             inner: Arc::new(Shared { engine, components, modules, cache, resolver: options.resolver }),

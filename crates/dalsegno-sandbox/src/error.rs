@@ -33,8 +33,8 @@ pub enum LoadError {
         #[source]
         source: std::io::Error,
     },
-    /// The file is larger than any sensible module.
-    #[error("the module `{}` has {bytes} bytes, expected at most {limit}", path.display())]
+    /// The file is larger than its server may have it.
+    #[error("the module `{}` has {bytes} bytes, expected at most {limit}: raise `module` in the server's `limits` if you trust it", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -61,6 +61,14 @@ pub enum LoadError {
         /// The digest of the file.
         found: ModuleDigest,
     },
+    /// The file would take too long or too much memory to compile.
+    #[error("`{}` is not compiled: {reason}", path.display())]
+    Bounds {
+        /// The file.
+        path: PathBuf,
+        /// The bound that it breaks.
+        reason: String,
+    },
     /// The file is damaged, or uses a feature that the engine does not have.
     #[error("cannot compile `{}`: {reason}", path.display())]
     Compile {
@@ -75,14 +83,6 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
         /// What is missing.
-        reason: String,
-    },
-    /// The folder for compiled modules cannot be trusted or used.
-    #[error("cannot keep compiled modules in `{}`: {reason}", path.display())]
-    Cache {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
         reason: String,
     },
     /// A grant contradicts itself or another one.

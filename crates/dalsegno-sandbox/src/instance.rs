@@ -413,7 +413,7 @@ impl Ask for Asking<'_> {
     async fn ask(&self, request: ClientRequest) -> Result<ServerResult, Failed> {
         let mut options = PeerRequestOptions::no_options();
         if let Some(call) = self.call {
-            options = options.with_meta(meta(&call.operation, call.traceparent.as_deref()));
+            options = options.with_meta(meta(&call.operation, &call.caller, call.traceparent.as_deref()));
         }
         self.instance.request(request, options, self.patience.left()).await
     }

@@ -23,7 +23,7 @@
 //! let server = sandbox.load(ServerConfig::new("risk", "risk.wasm")).await?;
 //! let session = server.open("tenant");
 //! let arguments = serde_json::Map::from_iter([("text".to_owned(), "everything is down".into())]);
-//! let call = CallContext { operation: "op_1".to_owned(), timeout: Duration::from_secs(5), traceparent: None };
+//! let call = CallContext { operation: "op_1".to_owned(), caller: Default::default(), timeout: Duration::from_secs(5), traceparent: None };
 //! let answer = session.call("score", arguments, call).await?;
 //! println!("{:?}", answer.output.structured);
 //! session.close().await;
@@ -40,9 +40,11 @@ mod error;
 mod permissions;
 mod stats;
 
+mod bounds;
 mod cache;
 mod compiled;
 mod engine;
+mod place;
 mod server;
 
 mod exchange;
@@ -57,11 +59,14 @@ mod transport;
 
 pub use config::{InvalidDigest, Lifetime, Limits, ModuleDigest, ServerConfig};
 pub use dalsegno_net::{InvalidOrigin, Origin, Resolver};
-pub use dalsegno_protocol::{Annotations, Builtin, CallErrorKind, Received, ToolDescription, ToolOutput};
+pub use dalsegno_protocol::{
+    Annotations, Builtin, CallErrorKind, Caller, Received, ToolDescription, ToolOutput,
+};
 pub use denial::{Denial, DenialKind};
 pub use engine::{Allocation, Sandbox, SandboxOptions};
 pub use error::{CallError, LoadError};
 pub use permissions::{Access, EnvValue, Injection, Permissions, Preopen, SecretValue};
+pub use place::CachePlace;
 pub use server::ToolServer;
 pub use session::{Answer, CallContext, Session};
 pub use stats::{ServerState, ServerStats};

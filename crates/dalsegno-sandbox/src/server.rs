@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use dalsegno_protocol::{Builtin, CallErrorKind, Failure, LearnedEra, Received, ToolDescription};
 use wasmtime::Engine;
 
+use crate::bounds;
 use crate::compiled::{Compiled, Encoding};
 use crate::config::{ModuleDigest, ServerConfig};
 use crate::engine::Shared;
@@ -176,7 +177,7 @@ impl Loaded {
 /// Loads a server. Blocks: reads files and compiles.
 pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, LoadError> {
     let path = config.module.as_path();
-    let wasm = read(path)?;
+    let wasm = read(path, config.limits.module)?;
     let digest = ModuleDigest::sha256(&wasm);
     if let Some(expected) = config.digest {
         let found = expected.same_of(&wasm, digest);
@@ -199,8 +200,15 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
     let compiled = match cached {
         Some(compiled) => compiled,
         None => {
-            let compiled = Compiled::compile(&shared.engine, encoding, &wasm).map_err(|error| {
-                LoadError::Compile { path: path.to_owned(), reason: format!("{error:#}") }
+            bounds::check(&wasm).map_err(|reason| LoadError::Bounds { path: path.to_owned(), reason })?;
+            let compile = || Compiled::compile(&shared.engine, encoding, &wasm);
+            let compiled = match compilers() {
+                Some(compilers) => compilers.install(compile),
+                None => compile(),
+            };
+            let compiled = compiled.map_err(|error| LoadError::Compile {
+                path: path.to_owned(),
+                reason: format!("{error:#}"),
             })?;
             if let Some(cache) = &shared.cache {
                 cache.keep(digest, &compiled);
@@ -226,19 +234,34 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
     Ok(ToolServer { loaded: Arc::new(loaded) })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
     let unreadable = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => LoadError::NotFound { path: path.to_owned() },
         _ => LoadError::Unreadable { path: path.to_owned(), source },
     };
     let file = File::open(path).map_err(unreadable)?;
+    let too_large = |bytes: u64| LoadError::TooLarge { path: path.to_owned(), bytes, limit };
     let bytes = file.metadata().map_err(unreadable)?.len();
-    if bytes > MODULE_BYTES_MAX {
-        return Err(LoadError::TooLarge { path: path.to_owned(), bytes, limit: MODULE_BYTES_MAX });
+    if bytes > limit {
+        return Err(too_large(bytes));
     }
     let mut wasm = Vec::new();
-    file.take(MODULE_BYTES_MAX).read_to_end(&mut wasm).map_err(unreadable)?;
-    Ok(wasm)
+    file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)?;
+    // It may have grown meanwhile, or be no plain file.
+    let bytes = wasm.len() as u64;
+    if bytes > limit { Err(too_large(bytes)) } else { Ok(wasm) }
+}
+
+/// The threads on which this process compiles, all servers together: half of the machine, so that the rest goes on. None
+/// where no threads can be had; each load compiles on its own then.
+fn compilers() -> Option<&'static rayon::ThreadPool> {
+    static COMPILERS: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+    let make = || {
+        let half = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
+        let name = |number| format!("dalsegno-compiler-{number}");
+        rayon::ThreadPoolBuilder::new().num_threads(half.min(COMPILERS_MAX)).thread_name(name).build().ok()
+    };
+    COMPILERS.get_or_init(make).as_ref()
 }
 
 /// Tells components from modules by their first eight bytes.
@@ -285,5 +308,5 @@ fn link(shared: &Shared, compiled: &Compiled) -> Result<Program, String> {
     }
 }
 
-/// Python with its standard library takes 40 MiB.
-const MODULE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The most threads that compile: each may hold the memory that one function takes.
+const COMPILERS_MAX: usize = 4;

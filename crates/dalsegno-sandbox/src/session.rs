@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_protocol::{CallErrorKind, Failure, Received, ToolOutput};
+use dalsegno_protocol::{CallErrorKind, Caller, Failure, Received, ToolOutput};
 use serde_json::{Map, Value};
 
 use crate::config::Lifetime;
@@ -40,6 +40,8 @@ enum Home {
 pub struct CallContext {
     /// The id of the operation; the server sees it in `_meta` under `dalsegno/operation`.
     pub operation: String,
+    /// On whose behalf the call is made; the server sees it in `_meta` as well.
+    pub caller: Caller,
     /// How long the call may take. The limit of the server applies as well; a start that is needed is not counted.
     pub timeout: Duration,
     /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.

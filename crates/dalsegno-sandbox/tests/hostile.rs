@@ -225,8 +225,12 @@ async fn a_call_that_is_given_up_takes_its_instance_with_it() {
     let server = load(&server("(loop $spin (br $spin))"), unchanged).await;
     let session = server.open("tenant");
     fine(&session).await;
-    let context =
-        CallContext { operation: "op".to_owned(), timeout: Duration::from_secs(60), traceparent: None };
+    let context = CallContext {
+        operation: "op".to_owned(),
+        caller: Default::default(),
+        timeout: Duration::from_secs(60),
+        traceparent: None,
+    };
     let given_up = session.call("any", arguments(json!({"do": "~"})), context);
     assert!(tokio::time::timeout(Duration::from_millis(100), given_up).await.is_err());
     assert_eq!(fine(&session).await, "fine");

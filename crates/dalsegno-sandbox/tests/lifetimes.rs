@@ -142,6 +142,7 @@ async fn thousands_of_calls_at_once_are_all_answered_by_a_few_instances() {
         calls.spawn(async move {
             let context = dalsegno_sandbox::CallContext {
                 operation: "op".to_owned(),
+                caller: dalsegno_sandbox::Caller::default(),
                 timeout: Duration::from_secs(300),
                 traceparent: None,
             };

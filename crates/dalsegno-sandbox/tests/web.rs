@@ -15,7 +15,7 @@ use dalsegno_sandbox::{
 use serde_json::{Value, json};
 
 use site::{Names, Site};
-use support::{arguments, cache_folder, call, guest_module};
+use support::{arguments, cache_place, call, guest_module};
 
 async fn load(
     permissions: Permissions,
@@ -23,7 +23,7 @@ async fn load(
     change: impl FnOnce(&mut ServerConfig),
 ) -> Result<ToolServer, LoadError> {
     let options = SandboxOptions {
-        cache_dir: Some(cache_folder()),
+        cache: Some(cache_place()),
         resolver: names.map(|names| names as Arc<dyn Resolver>),
         // Each of these sandboxes has few instances: there is no point in reserving places for thousands.
         allocation: Allocation::OnDemand,

@@ -1,8 +1,6 @@
 //! Files that nobody but their owner may read.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io;
-use std::path::Path;
+use std::fs::Metadata;
 
 /// What others than the owner may do with a file that should be nobody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,15 +11,6 @@ use std::path::Path;
 pub struct TooOpen {
     /// The permissions, as of `chmod`.
     pub mode: u32,
-}
-
-/// Makes a file that only its owner may read and write; an existing one is an error.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 /// Checks that a file is its owner's alone. Elsewhere than on Unix the folder's own rules have to do.

@@ -13,7 +13,9 @@ use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier};
 use crate::copies::Copies;
 use crate::error::{BlobError, ReadError, StorageError};
-use crate::record::{Body, Record};
+use crate::origin::{Foreign, Signer};
+use crate::record::{Body, Record, RecordKind};
+use crate::signing::SigningKey;
 
 /// Runs with all that they need, taken out of a journal by [`Store::export`](crate::Store::export).
 ///
@@ -22,6 +24,8 @@ use crate::record::{Body, Record};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archive {
     contents: Contents,
+    /// Who signed the file that it was read from.
+    signer: Option<Signer>,
 }
 
 impl Archive {
@@ -33,7 +37,7 @@ impl Archive {
     ) -> Self {
         let runs =
             runs.into_iter().map(|(run, request, rows)| ArchivedRun::new(run, request, rows)).collect();
-        Self { contents: Contents::new(runs, configs, blobs) }
+        Self { contents: Contents::new(runs, configs, blobs), signer: None }
     }
 
     /// The runs in it, the oldest first.
@@ -44,15 +48,25 @@ impl Archive {
     /// Makes one portable file: a line that says what it is, MessagePack in which all text stands as it is, the file's
     /// length, and a checksum over everything before it.
     pub fn encode(&self) -> Vec<u8> {
-        format::encode(&self.contents)
+        format::encode(&self.contents, None)
+    }
+
+    /// Makes the same file, signed with a key: whoever reads it learns who exported it, and that nobody changed it.
+    pub fn encode_signed(&self, key: &SigningKey) -> Vec<u8> {
+        format::encode(&self.contents, Some(key))
+    }
+
+    /// Who signed the file that it was read from; none where nobody did.
+    pub fn signer(&self) -> Option<Signer> {
+        self.signer
     }
 
     /// Reads a portable file. What its runs hold is verified when they are imported.
     ///
     /// # Errors
-    /// When the bytes are no archive, one of another version, cut, changed or malformed.
+    /// When the bytes are no archive, one of another version, cut, changed or malformed, or signed for other contents.
     pub fn decode(bytes: &[u8]) -> Result<Self, ArchiveError> {
-        format::decode(bytes).map(|contents| Self { contents })
+        format::decode(bytes).map(|(contents, signer)| Self { contents, signer })
     }
 
     /// Verifies all that it holds: each run as by a read from 0, configurations and files by their digests.
@@ -83,12 +97,15 @@ impl Archive {
             }
             verified.push(run);
         }
-        Ok(Verified { runs: verified, configs, blobs })
+        let foreign = Foreign { signer: self.signer };
+        Ok(Verified { foreign, runs: verified, configs, blobs })
     }
 }
 
 /// What an archive holds, proved.
 pub(crate) struct Verified {
+    /// Where its runs come from.
+    pub(crate) foreign: Foreign,
     pub(crate) runs: Vec<VerifiedRun>,
     pub(crate) configs: Vec<(Digest, String)>,
     pub(crate) blobs: Vec<(Digest, Vec<u8>)>,
@@ -101,6 +118,42 @@ pub(crate) struct VerifiedRun {
     pub(crate) copies: Copies,
     pub(crate) head: Head,
     pub(crate) rows: Vec<Row>,
+    /// The other runs that its records name.
+    pub(crate) named: Vec<Named>,
+}
+
+/// Another run that the records of an archived one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// The run that it is a child of.
+    Parent(RunId),
+    /// A run from which it goes on, or which goes on from it.
+    Line(RunId),
+}
+
+impl Named {
+    pub(crate) const fn run(self) -> RunId {
+        match self {
+            Self::Parent(run) | Self::Line(run) => run,
+        }
+    }
+
+    fn all(records: &[Record]) -> Vec<Self> {
+        let mut named = Vec::new();
+        for record in records {
+            match &record.body {
+                Body::Started(started) => {
+                    named.extend(started.parent.map(|parent| Self::Parent(parent.run)));
+                    named.extend(started.predecessor.map(Self::Line));
+                }
+                Body::Forked { run, .. } | Body::Adopted { run, .. } | Body::HandedOff { run, .. } => {
+                    named.push(Self::Line(*run));
+                }
+                _ => {}
+            }
+        }
+        named
+    }
 }
 
 impl VerifiedRun {
@@ -113,7 +166,7 @@ impl VerifiedRun {
         let head =
             Head { next_seq: rows.len() as u64, link: rows.last().map(|row| row.link).unwrap_or_default() };
         let copies = Copies::of(run, &records).map_err(unreadable)?;
-        Ok(Self { run, request_digest, copies, head, rows })
+        Ok(Self { run, request_digest, copies, head, rows, named: Named::all(&records) })
     }
 
     /// Says whether a run that is here already is this one.
@@ -125,24 +178,49 @@ impl VerifiedRun {
         }
     }
 
-    /// The error, when a root run that goes on would meet this one in its session.
-    pub(crate) fn busy(&self, by: RunId) -> ImportError {
-        ImportError::SessionBusy { run: self.run, session: self.copies.session.clone(), by }
+    /// Says whether the run may name one that is this journal's own: never as its parent, since it would be taken for a
+    /// child that was started here; otherwise only within one tenant's session.
+    pub(crate) fn may_name(&self, named: Named, own: &Copies) -> Result<(), ImportError> {
+        let allowed = match named {
+            Named::Parent(_) => false,
+            Named::Line(_) => own.tenant == self.copies.tenant && own.session == self.copies.session,
+        };
+        if allowed { Ok(()) } else { Err(ImportError::Reaches { run: self.run, own: named.run() }) }
     }
 }
 
-/// The files that the first of these records refers to.
+/// The files that these records refer to, which are a run's records from the first on.
 pub(crate) fn attachments(records: &[Record]) -> impl Iterator<Item = Digest> {
-    records.first().into_iter().flat_map(|record| files(&record.body))
+    records.iter().take(BEGINNING).flat_map(|record| files(&record.body))
 }
 
-/// The files that a body refers to.
+/// The first records of a run, which alone refer to files.
+pub(crate) const BEGINNING: usize = 2;
+
+/// Says whether a record of this kind may refer to files.
+pub(crate) const fn has_files(kind: u8) -> bool {
+    kind == RecordKind::Started as u8 || kind == RecordKind::Inherited as u8
+}
+
+/// The files that a body refers to: those of a request, and all that a run took over from the one before it.
 pub(crate) fn files(body: &Body) -> impl Iterator<Item = Digest> {
-    let started = match body {
-        Body::Started(started) => Some(started),
+    let (started, inherited) = match body {
+        Body::Started(started) => (Some(started), None),
+        Body::Inherited(inherited) => (None, Some(inherited)),
+        _ => (None, None),
+    };
+    let attachments = started.into_iter().flat_map(|started| &started.request.attachments);
+    let inherited = inherited.into_iter().flat_map(|inherited| inherited.kept());
+    attachments.map(|attachment| attachment.digest).chain(inherited)
+}
+
+/// The parts of what a run took over that must be here for it to begin: all but files of requests, which may be erased.
+pub(crate) fn needed(body: &Body) -> impl Iterator<Item = Digest> {
+    let inherited = match body {
+        Body::Inherited(inherited) => Some(inherited),
         _ => None,
     };
-    started.into_iter().flat_map(|started| &started.request.attachments).map(|attachment| attachment.digest)
+    inherited.into_iter().flat_map(|inherited| inherited.blocks()).map(|block| block.digest)
 }
 
 /// What an import did.
@@ -199,28 +277,16 @@ pub enum ImportError {
         /// The run.
         run: RunId,
     },
-    /// The start key of a run belongs to another run.
-    #[error("the key `{key}` of run {run} belongs to run {by} here: import the archive into another journal")]
-    KeyConflict {
-        /// The key.
-        key: String,
-        /// The run in the archive.
-        run: RunId,
-        /// The run that has the key.
-        by: RunId,
-    },
-    /// A session would have two root runs that go on.
+    /// A run would reach one of this journal's own that is none of its business.
     #[error(
-        "run {run} goes on in the session `{session}`, and so does run {by}: end that one first, or import the \
-         archive into another journal"
+        "run {run} of the archive names run {own}, which is this journal's own, as its parent or as a run of another \
+         tenant or session: import the archive into another journal, or ask whoever sent it"
     )]
-    SessionBusy {
+    Reaches {
         /// The run in the archive.
         run: RunId,
-        /// The session.
-        session: String,
-        /// The run that goes on.
-        by: RunId,
+        /// The run of this journal.
+        own: RunId,
     },
     /// A run that is here already cannot be compared with the archive's.
     #[error(transparent)]

@@ -59,10 +59,14 @@ pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
     Checksum::from_bytes(truncate(blake3::hash(bytes)))
 }
 
+/// What every link is hashed with first. It is part of the stored format, and older than the product's name: journals that
+/// were written with it are read for ever.
+const LINK: &[u8] = b"segno link 1";
+
 /// The link of a row after `previous`.
 pub(crate) fn link(run: RunId, previous: Link, row: &Row) -> Link {
     let mut bytes = Vec::with_capacity(128);
-    bytes.extend_from_slice(b"dalsegno link 1");
+    bytes.extend_from_slice(LINK);
     bytes.extend_from_slice(previous.as_bytes());
     bytes.extend_from_slice(run.as_bytes());
     bytes.extend_from_slice(&row.seq.to_le_bytes());

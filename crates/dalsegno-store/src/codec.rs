@@ -182,7 +182,7 @@ mod tests {
             let nest = |value, _| serde_json::Value::Array(vec![value]);
             let value = (0..levels).fold(serde_json::Value::Null, nest);
             let outcome = Outcome::ToolReturned(dalsegno_core::ToolReturn::structured(value));
-            encode_body(&Body::Late { outcome })
+            encode_body(&Body::late(outcome))
         };
         for levels in 450..MAX_DEPTH {
             if let Ok(bytes) = nested(levels) {
@@ -200,6 +200,6 @@ mod tests {
             value = serde_json::Value::Array(vec![value]);
         }
         let outcome = Outcome::ToolReturned(dalsegno_core::ToolReturn::structured(value));
-        assert!(encode_body(&Body::Late { outcome }).is_err());
+        assert!(encode_body(&Body::late(outcome)).is_err());
     }
 }

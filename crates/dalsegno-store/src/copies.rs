@@ -55,9 +55,9 @@ impl Copies {
     /// The same after more bodies, the last of which came at this time. An end is final, whatever comes after it.
     #[must_use]
     pub(crate) fn after<'a>(self, bodies: impl IntoIterator<Item = &'a Body>, updated_at: Timestamp) -> Self {
-        let progress = match Progress::of(bodies) {
-            Some(progress) if !self.progress.status.is_end() => progress,
-            _ => self.progress,
+        let progress = match self.progress.status.is_end() {
+            true => self.progress.with_late(bodies),
+            false => Progress::of(bodies).unwrap_or(self.progress),
         };
         Self { updated_at, progress, ..self }
     }

@@ -1,5 +1,7 @@
 //! Erasure: the content of a run goes, and the proof that it was there stays.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use dalsegno_core::{OperationId, RunId};
 
 use crate::error::{ReadError, StorageError};
@@ -62,6 +64,50 @@ pub enum EraseError {
     Storage(#[from] StorageError),
 }
 
+/// A run, as far as it matters to who holds what another one said.
+#[derive(Debug)]
+pub(crate) struct Kin {
+    pub(crate) run: RunId,
+    /// Its tenant and its session.
+    pub(crate) session: (String, String),
+    pub(crate) is_root: bool,
+    /// The run before it; the outer one is none where the content that says so was erased.
+    pub(crate) predecessor: Option<Option<RunId>>,
+}
+
+/// The runs that hold content of this one: those that follow it or are forks of it, and theirs. All runs are given in the
+/// order in which they were created, and with each fork the run that it is one of.
+///
+/// Of a run that was erased nobody knows what it followed, so it is taken for one that followed the root run before it in
+/// its session. It holds nothing itself.
+pub(crate) fn heirs(run: RunId, all: &[Kin], forks: &[(RunId, RunId)]) -> Vec<RunId> {
+    let mut last: BTreeMap<&(String, String), RunId> = BTreeMap::new();
+    let mut below: BTreeMap<RunId, Vec<RunId>> = BTreeMap::new();
+    let mut erased = BTreeSet::new();
+    for kin in all {
+        let before = if kin.is_root { last.insert(&kin.session, kin.run) } else { None };
+        let source = match kin.predecessor {
+            Some(predecessor) => predecessor,
+            None => {
+                erased.insert(kin.run);
+                before
+            }
+        };
+        if let Some(source) = source {
+            below.entry(source).or_default().push(kin.run);
+        }
+    }
+    for (fork, source) in forks {
+        below.entry(*source).or_default().push(*fork);
+    }
+    let (mut found, mut open) = (BTreeSet::from([run]), vec![run]);
+    while let Some(next) = open.pop() {
+        open.extend(below.remove(&next).into_iter().flatten().filter(|heir| found.insert(*heir)));
+    }
+    let holds = |kin: &&Kin| kin.run != run && found.contains(&kin.run) && !erased.contains(&kin.run);
+    all.iter().filter(holds).map(|kin| kin.run).collect()
+}
+
 /// Says whether records of this kind hold what people or tools said. Of the others the journal keeps all.
 pub(crate) const fn has_content(kind: RecordKind) -> bool {
     match kind {
@@ -75,13 +121,19 @@ pub(crate) const fn has_content(kind: RecordKind) -> bool {
         | RecordKind::Completed
         | RecordKind::Failed
         | RecordKind::Cancelled
-        | RecordKind::HandedOff => true,
+        | RecordKind::HandedOff
+        | RecordKind::Inherited
+        | RecordKind::Abandoned => true,
         // A guest may ask for an address that holds what it was given.
         RecordKind::Denied => true,
         // An id is the server's word, and may hold anything.
         RecordKind::Tasked => true,
+        // What the tool said of the operation.
+        RecordKind::Verified => true,
         // A gate's reason is what a tool's failure said.
         RecordKind::Waiting => true,
-        RecordKind::Requested | RecordKind::Attempted | RecordKind::Rebound => false,
+        // The words for a request may hold what it was about: releases before the words without values wrote addresses.
+        RecordKind::Requested => true,
+        RecordKind::Attempted | RecordKind::Adopted | RecordKind::Narrowed | RecordKind::Rebound => false,
     }
 }

@@ -56,6 +56,27 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
+    /// The file may only be read, and its latest commits stand in a log that cannot be read there.
+    #[error(
+        "the journal `{0}` may only be read, and its latest commits stand in `{0}-wal`, which can only be read where files can \
+         be made: copy both files to a folder that this user may write, and read them there",
+        path.display()
+    )]
+    LogUnreadable {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file defines something that no journal has.
+    #[error(
+        "the journal `{}` defines `{name}`, which no journal has, so it is not used: restore it from a backup, or move it away \
+         to begin a new journal", path.display()
+    )]
+    Definitions {
+        /// The path.
+        path: PathBuf,
+        /// The name of the trigger, the view, the table or the index.
+        name: String,
+    },
     /// The file cannot be opened or created.
     #[error(
         "cannot open the journal `{}`: check that its folder exists and that this user may read and write it",
@@ -66,6 +87,28 @@ pub enum OpenError {
         path: PathBuf,
         /// The cause.
         source: StorageError,
+    },
+    /// The file is on a network file system.
+    #[error(
+        "the journal `{}` is on a network file system ({kind}), where locks of other computers cannot be trusted: put it on \
+         a disk of this computer, with `store` in dalsegno.toml", path.display()
+    )]
+    Network {
+        /// The path.
+        path: PathBuf,
+        /// The file system, such as `nfs`.
+        kind: &'static str,
+    },
+    /// The file system does not let SQLite keep a log beside the file.
+    #[error(
+        "the journal `{}` cannot keep its log: the file system gives it the journal mode `{mode}` instead of `wal`; put it \
+         on a disk of this computer, with `store` in dalsegno.toml", path.display()
+    )]
+    NoLog {
+        /// The path.
+        path: PathBuf,
+        /// The mode that SQLite chose.
+        mode: String,
     },
     /// The thread that writes could not be started.
     #[error("cannot start the thread that writes the journal `{}`", path.display())]
@@ -122,6 +165,14 @@ pub enum CreateError {
         session: String,
         /// The run that goes on.
         run: RunId,
+    },
+    /// Another root run of the session was created meanwhile.
+    #[error("another run of the session `{session}` was faster: start again, to follow that one")]
+    Overtaken {
+        /// The session.
+        session: String,
+        /// The session's last root run that can be followed now.
+        last: Option<RunId>,
     },
     /// The handover does not fit: the last record is not `handed_off` to the successor, or the successor does not
     /// begin where the run ends.
@@ -186,6 +237,14 @@ pub enum BlobError {
         digest: Digest,
         /// Its length in bytes.
         found: usize,
+    },
+    /// A part of what a new run begins with is not here.
+    #[error(
+        "the run before it was erased meanwhile, and with it the part {digest} of what was said: start again"
+    )]
+    Missing {
+        /// Its digest.
+        digest: Digest,
     },
 }
 
@@ -272,6 +331,15 @@ pub enum AcquireError {
     /// There is no such run.
     #[error("no run {run} in the journal")]
     UnknownRun {
+        /// The run.
+        run: RunId,
+    },
+    /// An archive brought it, and nobody performs it here.
+    #[error(
+        "run {run} came in an archive and is foreign: it can be shown, replayed, compared and forked, and nothing of it is \
+         performed"
+    )]
+    Foreign {
         /// The run.
         run: RunId,
     },
@@ -542,6 +610,11 @@ impl StorageError {
         Self { kind, path: path.map(PathBuf::from), cause: Some(Arc::new(cause)) }
     }
 
+    /// An error of this kind, for a store of one's own.
+    pub const fn of_kind(kind: StorageKind) -> Self {
+        Self { kind, path: None, cause: None }
+    }
+
     pub(crate) const fn closed() -> Self {
         Self { kind: StorageKind::Closed, path: None, cause: None }
     }
@@ -560,6 +633,19 @@ impl StorageError {
     /// The kind of failure.
     pub const fn kind(&self) -> StorageKind {
         self.kind
+    }
+
+    /// Says whether the same write can succeed later without a change to the journal: another process locks the file, the
+    /// disk is full, or the disk failed.
+    pub const fn is_passing(&self) -> bool {
+        match self.kind {
+            StorageKind::Full | StorageKind::Busy | StorageKind::Io => true,
+            StorageKind::ReadOnly
+            | StorageKind::Corrupt
+            | StorageKind::Closed
+            | StorageKind::Unsupported
+            | StorageKind::Other => false,
+        }
     }
 
     fn message(&self) -> String {

@@ -54,6 +54,13 @@ pub enum Message {
     },
 }
 
+impl Message {
+    /// What the commit that ends a run tells the runs below it.
+    pub fn parent_ended() -> Self {
+        Self::Cancel { by: None, reason: Some("the run above it has ended".to_owned()) }
+    }
+}
+
 /// A message that cannot be posted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -71,6 +78,12 @@ pub enum PostError {
         run: RunId,
         /// How it ended.
         status: RunStatus,
+    },
+    /// An archive brought the run, and nobody performs it here.
+    #[error("run {run} came in an archive and is foreign: nobody performs it, so no message can reach it")]
+    Foreign {
+        /// The run.
+        run: RunId,
     },
     /// Too many messages wait.
     #[error(
@@ -182,9 +195,12 @@ impl Told {
     }
 }
 
+/// What every message is hashed with first: part of the stored format, as [`chain`](crate::chain)'s word is.
+const MESSAGE: &[u8] = b"segno message 1";
+
 fn checksum(run: RunId, number: u64, bytes: &[u8]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(b"dalsegno message 1").update(run.as_bytes()).update(&number.to_le_bytes()).update(bytes);
+    hasher.update(MESSAGE).update(run.as_bytes()).update(&number.to_le_bytes()).update(bytes);
     let mut checksum = [0; 16];
     hasher.finalize_xof().fill(&mut checksum);
     Checksum::from_bytes(checksum)

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dalsegno_core::RunId;
 
 use crate::bytes::Link;
+use crate::owner::OwnerId;
+use crate::run::RunStatus;
 
 /// Proof of ownership of a run, needed for every write.
 ///
@@ -15,6 +17,7 @@ use crate::bytes::Link;
 pub struct Lease {
     pub(crate) run: RunId,
     pub(crate) epoch: u64,
+    pub(crate) owner: OwnerId,
     pub(crate) next_seq: u64,
     /// The link of the last record.
     pub(crate) head: Link,
@@ -36,6 +39,11 @@ impl Lease {
         self.epoch
     }
 
+    /// The owner to whom the run was given.
+    pub const fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
     /// The sequence number of the next record, which is also the number of records so far.
     pub const fn next_seq(&self) -> u64 {
         self.next_seq
@@ -46,16 +54,16 @@ impl Lease {
         self.head
     }
 
-    /// The same lease, with which the commit that ends the run tells this one to [look](crate::Message::Look), unless it
-    /// has ended: a parent that waits for a child run wakes, whenever the child's process dies. The lease of a run that goes
-    /// on after a handoff tells it too.
+    /// The same lease, with which the commit that ends or suspends the run tells this one to
+    /// [look](crate::Message::Look), unless it has ended: a parent that waits for a child run wakes, whenever the child's
+    /// process dies. The lease of a run that goes on after a handoff tells it too.
     #[must_use]
     pub fn telling(self, parent: RunId) -> Self {
         Self { tells: Some(Tells { run: parent, sleepers_only: false }), ..self }
     }
 
-    /// The same for a parent that performs this run itself, and sees its end: it is told only where the journal has it as
-    /// suspended still. If its process dies before it has written down what it saw, nobody else would wake it.
+    /// The same for a parent that performs this run itself, and sees how it stands: it is told of the end only, and only
+    /// where the journal has it as suspended still. If its process dies before it has written down what it saw, nobody else would wake it.
     #[must_use]
     pub fn telling_sleeper(self, parent: RunId) -> Self {
         Self { tells: Some(Tells { run: parent, sleepers_only: true }), ..self }
@@ -68,6 +76,21 @@ pub(crate) struct Tells {
     pub(crate) run: RunId,
     /// Only if it is suspended, as far as the journal says.
     pub(crate) sleepers_only: bool,
+}
+
+impl Tells {
+    /// Says whether a commit after which the run stands like this is told.
+    pub(crate) const fn tells_of(self, status: RunStatus) -> bool {
+        match status {
+            RunStatus::Running => false,
+            RunStatus::Suspended => !self.sleepers_only,
+            RunStatus::Completed
+            | RunStatus::Failed
+            | RunStatus::Cancelled
+            | RunStatus::HandedOff
+            | RunStatus::Abandoned => true,
+        }
+    }
 }
 
 /// The leases that a store has given out and that still live.

@@ -58,6 +58,7 @@
 mod archive;
 mod backup;
 mod blob;
+mod block;
 mod bytes;
 mod chain;
 pub mod codec;
@@ -71,12 +72,14 @@ mod gc;
 mod inbox;
 mod lease;
 mod memory;
+mod origin;
 mod owner;
 mod pack;
 mod progress;
 mod record;
 mod run;
 mod shares;
+mod signing;
 mod snapshot;
 mod sqlite;
 mod store;
@@ -87,6 +90,7 @@ mod waiting;
 pub use archive::{Archive, ArchiveError, ImportError, Imported};
 pub use backup::BackupError;
 pub use blob::digest_bytes;
+pub use block::{decode_block, encode_block};
 pub use bytes::{Checksum, Link};
 pub use doctor::{Checkup, Finding};
 pub use erase::{EraseError, Erased};
@@ -98,12 +102,14 @@ pub use gc::{GcError, GcOptions, GcReport};
 pub use inbox::{Message, PostError};
 pub use lease::Lease;
 pub use memory::MemoryStore;
+pub use origin::{Foreign, Signer, SignerError};
 pub use owner::{Owner, OwnerId};
 pub use progress::Progress;
 pub use record::{
-    AttemptCause, Body, Denial, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
+    AttemptCause, Body, Denial, Evidence, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
 };
-pub use run::{Created, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+pub use run::{Created, Follows, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+pub use signing::SigningKey;
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use waiting::Waiting;

@@ -11,19 +11,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dalsegno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
 
-use crate::archive::{Archive, ImportError, Imported};
+use crate::archive::{Archive, ImportError, Imported, files, needed};
 use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier, seal};
 use crate::copies::Copies;
 use crate::erase::{EraseError, Erased};
-use crate::error::{AcquireError, AppendError, CreateError, Flaw, ReadError, SnapshotError};
+use crate::error::{AcquireError, AppendError, BlobError, CreateError, Flaw, ReadError, SnapshotError};
 use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError, StoredMessage, Told};
 use crate::lease::{Holds, Lease};
+use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
 use crate::record::{NewRecord, Record, RecordKind};
 use crate::run::{
-    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunSummary, Snapshot, prefix_range,
+    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range,
 };
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
@@ -66,6 +67,8 @@ struct Run {
     inbox: Vec<StoredMessage>,
     /// The files that came with it or that it refers to.
     files: BTreeSet<Digest>,
+    /// Where it came from; none for a run of this journal's own.
+    foreign: Option<Foreign>,
 }
 
 impl MemoryStore {
@@ -74,12 +77,49 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// Takes a run that nobody alive owns, if a look at it finds nothing wrong.
+    fn take(
+        &self,
+        run: RunId,
+        owner: &Owner,
+        look: impl FnOnce(&Run) -> Result<(), ReadError>,
+    ) -> Result<Lease, AcquireError> {
+        let mut shelf = self.shelf();
+        let entry = shelf.runs.get_mut(&run).ok_or(AcquireError::UnknownRun { run })?;
+        if entry.foreign.is_some() {
+            return Err(AcquireError::Foreign { run });
+        }
+        if let Some(by) = entry.owner {
+            let lives =
+                if by == owner.id() { self.holds.holds(run, entry.epoch) } else { owner.sees_alive(by) };
+            if lives {
+                return Err(AcquireError::Owned { run, by });
+            }
+        }
+        look(entry)?;
+        entry.epoch += 1;
+        let adopted = entry.owner.replace(owner.id()).filter(|by| *by != owner.id());
+        let Head { next_seq, link: head } = entry.head();
+        let epoch = entry.epoch;
+        drop(shelf);
+        if let Some(dead) = adopted {
+            owner.bury(dead);
+        }
+        let _hold = self.holds.hold(run, epoch);
+        Ok(Lease { run, epoch, owner: owner.id(), next_seq, head, tells: None, row: 0, _hold })
+    }
+
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Run {
+    /// Says whether the next run of its session can follow it.
+    fn is_followable(&self) -> bool {
+        self.copies.progress.status.is_followable() && self.rows.iter().all(|row| row.body.is_some())
+    }
+
     fn head(&self) -> Head {
         Head {
             next_seq: self.rows.len() as u64,
@@ -152,13 +192,14 @@ impl Run {
             owner: self.owner,
             parent: copies.parent,
             waiting: copies.progress.waiting.kinds(),
+            foreign: self.foreign,
         }
     }
 }
 
 impl Shelf {
     fn is_suspended(&self, run: RunId) -> bool {
-        self.runs.get(&run).is_some_and(|run| run.copies.progress.status == crate::RunStatus::Suspended)
+        self.runs.get(&run).is_some_and(|run| run.copies.progress.status == RunStatus::Suspended)
     }
 
     fn run(&self, run: RunId) -> Result<&Run, ReadError> {
@@ -173,6 +214,7 @@ impl Shelf {
             agent: run.agent.to_string(),
             request_digest: *run.request_digest.as_bytes(),
             by_key: key.is_some(),
+            foreign: run.foreign.is_some(),
         })
     }
 
@@ -182,19 +224,26 @@ impl Shelf {
         roots.iter().copied().find(|id| self.runs.get(id).is_some_and(|run| run.copies.is_open_root()))
     }
 
+    /// The root run that was created last in the session of another one, of those that can be followed.
+    fn last_root(&self, copies: &Copies) -> Option<RunId> {
+        let roots = self.roots.get(&(copies.tenant.clone(), copies.session.clone()))?;
+        roots.iter().rev().copied().find(|id| self.runs.get(id).is_some_and(Run::is_followable))
+    }
+
     /// The number of the next run.
     const fn next(&mut self) -> usize {
         self.created += 1;
         self.created
     }
 
-    /// Puts a run in its place.
+    /// Puts a run in its place. A foreign one has no key here, and no place in its session.
     fn insert(&mut self, id: RunId, run: Run) {
         let Copies { tenant, session, start_key, parent, .. } = &run.copies;
-        if let Some(key) = start_key {
+        let is_own = run.foreign.is_none();
+        if let Some(key) = start_key.as_ref().filter(|_| is_own) {
             self.keys.insert((tenant.clone(), key.clone()), id);
         }
-        if parent.is_none() {
+        if parent.is_none() && is_own {
             self.roots.entry((tenant.clone(), session.clone())).or_default().push(id);
         }
         self.runs.insert(id, run);
@@ -213,8 +262,16 @@ impl Shelf {
         {
             return Err(CreateError::SessionBusy { session: copies.session, run });
         }
-        let files: Vec<Digest> =
-            started.request.attachments.iter().map(|attachment| attachment.digest).collect();
+        new.check_follows(&copies.session, self.last_root(&copies))?;
+        let bodies = || new.records.iter().map(|record| &record.body);
+        let came = |digest: &Digest| new.blobs.iter().any(|(known, _)| known == digest);
+        if let Some(digest) =
+            bodies().flat_map(needed).find(|digest| !came(digest) && !self.blobs.contains_key(digest))
+        {
+            return Err(CreateError::Blob(BlobError::Missing { digest }));
+        }
+        let files: Vec<Digest> = bodies().flat_map(files).collect();
+        let owner = new.owner;
         let run = Run {
             number: self.next(),
             agent: new.agent,
@@ -227,6 +284,7 @@ impl Shelf {
             posted: 0,
             inbox: Vec::new(),
             files: new.blobs.iter().map(|(digest, _)| *digest).chain(files).collect(),
+            foreign: None,
         };
         let Head { next_seq, link: head } = run.head();
         self.configs.entry(new.config).or_insert(new.config_json);
@@ -237,6 +295,7 @@ impl Shelf {
         Ok(Created::New(Lease {
             run: new.run,
             epoch: 1,
+            owner,
             next_seq,
             head,
             tells: None,
@@ -330,8 +389,12 @@ impl Store for MemoryStore {
         let mut shelf = self.shelf();
         let head = shelf.append(lease, &records, &consumed)?;
         let progress = Progress::of(records.iter().map(|record| &record.body));
-        let ends = progress.is_some_and(|progress| progress.status.is_end());
-        if let (Some(tells), true) = (lease.tells, ends)
+        let status = progress.map(|progress| progress.status);
+        if status.is_some_and(RunStatus::is_end) {
+            shelf.end_children(lease.run);
+        }
+        if let (Some(tells), Some(status)) = (lease.tells, status)
+            && tells.tells_of(status)
             && (!tells.sleepers_only || shelf.is_suspended(tells.run))
         {
             // One that has ended, or for which messages wait already, needs no word.
@@ -344,25 +407,11 @@ impl Store for MemoryStore {
     }
 
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
-        let mut shelf = self.shelf();
-        let entry = shelf.runs.get_mut(&run).ok_or(AcquireError::UnknownRun { run })?;
-        if let Some(by) = entry.owner {
-            let lives =
-                if by == owner.id() { self.holds.holds(run, entry.epoch) } else { owner.sees_alive(by) };
-            if lives {
-                return Err(AcquireError::Owned { run, by });
-            }
-        }
-        entry.read(run, u64::MAX)?;
-        entry.epoch += 1;
-        let adopted = entry.owner.replace(owner.id()).filter(|by| *by != owner.id());
-        let Head { next_seq, link: head } = entry.head();
-        let epoch = entry.epoch;
-        drop(shelf);
-        if let Some(dead) = adopted {
-            owner.bury(dead);
-        }
-        Ok(Lease { run, epoch, next_seq, head, tells: None, row: 0, _hold: self.holds.hold(run, epoch) })
+        self.take(run, owner, |entry| entry.read(run, u64::MAX).map(drop))
+    }
+
+    async fn seize(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
+        self.take(run, owner, |_| Ok(()))
     }
 
     async fn release(&self, lease: Lease) -> Result<(), AppendError> {
@@ -392,11 +441,17 @@ impl Store for MemoryStore {
         let mut found: Vec<(usize, RunSummary)> = shelf
             .runs
             .iter()
+            .filter(|(_, run)| !filter.followable || run.is_followable())
             .map(|(id, run)| (run.number, run.summary(*id)))
             .filter(|(_, run)| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
             .filter(|(_, run)| filter.status.is_none_or(|status| run.status == status))
             .filter(|(_, run)| filter.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant))
-            .filter(|(_, run)| filter.wake_by.is_none_or(|by| run.wake_at.is_some_and(|at| at <= by)))
+            .filter(|(_, run)| {
+                filter
+                    .wake_by
+                    .is_none_or(|by| run.foreign.is_none() && run.wake_at.is_some_and(|at| at <= by))
+            })
+            .filter(|(_, run)| filter.foreign.is_none_or(|foreign| run.foreign.is_some() == foreign))
             .filter(|(_, run)| filter.session.as_ref().is_none_or(|session| run.session == *session))
             .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
             .filter(|(_, run)| filter.waiting.is_none_or(|kind| run.waiting.contains(&kind)))
@@ -422,6 +477,10 @@ impl Store for MemoryStore {
 
     async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
         self.shelf().erase(run, operation)
+    }
+
+    async fn heirs(&self, run: RunId) -> Result<Vec<RunId>, ReadError> {
+        self.shelf().heirs(run)
     }
 
     async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {

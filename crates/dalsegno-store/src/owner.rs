@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ struct Claim {
 
 #[derive(Debug)]
 enum Place {
-    File { dir: PathBuf, _locked: File },
+    File { dir: PathBuf, locked: Mutex<File> },
     Process,
 }
 
@@ -52,17 +52,49 @@ impl Owner {
     /// When the file cannot be created or locked, as on some network file systems.
     pub fn claim(dir: &Path) -> Result<Self, OwnerError> {
         let failed = |source| OwnerError { dir: dir.to_owned(), source };
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        dalsegno_files::make_folder(dir).map_err(failed)?;
+        // Whoever may open a lock file could hold its lock, and make a dead owner look alive.
+        if let Err(error) = dalsegno_files::close(dir) {
+            tracing::warn!(dir = %dir.display(), %error, "other users may use this folder of locks");
+        }
         let id = draw();
-        let path = lock_path(dir, id);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
-        file.try_lock().map_err(|error| failed(error.into()))?;
-        Ok(Self { claim: Arc::new(Claim { id, place: Place::File { dir: dir.to_owned(), _locked: file } }) })
+        let locked = Mutex::new(lock(&lock_path(dir, id)).map_err(failed)?);
+        Ok(Self { claim: Arc::new(Claim { id, place: Place::File { dir: dir.to_owned(), locked } }) })
+    }
+
+    /// Says whether others can see that this owner lives: its file is where they look for it. A person may have deleted it.
+    pub fn is_shown(&self) -> bool {
+        match &self.claim.place {
+            Place::Process => true,
+            Place::File { dir, locked } => {
+                let locked = locked.lock().unwrap_or_else(PoisonError::into_inner);
+                is_same(&locked, &lock_path(dir, self.claim.id))
+            }
+        }
+    }
+
+    /// Makes a new locked file in the place of one that is gone. What others have acquired meanwhile stays theirs.
+    pub fn show(&self) {
+        if let (Place::File { dir, locked }, false) = (&self.claim.place, self.is_shown()) {
+            match lock(&lock_path(dir, self.claim.id)) {
+                Ok(file) => *locked.lock().unwrap_or_else(PoisonError::into_inner) = file,
+                Err(error) => tracing::warn!(
+                    owner = %self.claim.id,
+                    %error,
+                    "the lock file of this process is gone: others take its runs for abandoned"
+                ),
+            }
+        }
     }
 
     /// Makes an owner that only this process knows, for stores that only this process uses.
     pub fn in_process() -> Self {
-        let id = draw();
+        Self::in_process_as(draw())
+    }
+
+    /// The same with an id of one's own, which nothing else in this process may ever have had: where many owners die, the order
+    /// of their ids is the order in which their runs are found.
+    pub fn in_process_as(id: OwnerId) -> Self {
         IN_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         Self { claim: Arc::new(Claim { id, place: Place::Process }) }
     }
@@ -132,6 +164,32 @@ fn draw() -> OwnerId {
     OwnerId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
 }
 
+/// Makes a file and locks it.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = dalsegno_files::create_new(path)?;
+    file.try_lock()?;
+    Ok(file)
+}
+
+/// Says whether an open file is the one at this path.
+#[cfg(unix)]
+fn is_same(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => place(ours) == place(there),
+        // Whatever else is wrong says nothing about the lock.
+        (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+        (Err(_), Ok(_)) => true,
+    }
+}
+
+/// Elsewhere an open file cannot be deleted.
+#[cfg(not(unix))]
+fn is_same(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
 fn lock_path(dir: &Path, id: OwnerId) -> PathBuf {
     dir.join(format!("{}.lock", uuid::Uuid::from_bytes(*id.as_bytes())))
 }
@@ -164,6 +222,22 @@ mod tests {
         assert!(!owner.sees_alive(dead));
         owner.bury(dead);
         assert!(!lock_path(dir.path(), dead).exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_owner_notices_that_its_file_is_gone_and_makes_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (Owner::claim(dir.path()).unwrap(), Owner::claim(dir.path()).unwrap());
+        assert!(one.is_shown() && other.sees_alive(one.id()));
+        std::fs::remove_file(lock_path(dir.path(), one.id())).unwrap();
+        assert!(!one.is_shown() && !other.sees_alive(one.id()));
+        // A file of the same name that another process made is not its lock.
+        File::create(lock_path(dir.path(), one.id())).unwrap();
+        assert!(!one.is_shown());
+        std::fs::remove_file(lock_path(dir.path(), one.id())).unwrap();
+        one.show();
+        assert!(one.is_shown() && other.sees_alive(one.id()));
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use dalsegno_core::{
     AgentName, AgentRequest, AgentResponse, Answer, Budget, Digest, EffectClass, FailureCode, Gate,
-    OperationId, Outcome, RunId, Session, Signal, Timestamp,
+    Inherited, OperationId, Outcome, RunId, Session, Signal, Timestamp, ToolName,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::bytes::{Checksum, Link};
 
@@ -64,6 +65,10 @@ impl NewRecord {
 ///
 /// Bodies are stored as MessagePack maps with named fields, so a field can be added with a default and older records
 /// are read for ever.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large ones begin and end a run; a box would be in the way of each match"
+)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
@@ -123,6 +128,22 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<Timestamp>,
     },
+    /// The engine asked a tool whether an operation in doubt took place. An answer follows where the tool knew; else a
+    /// person is asked. Replays skip it.
+    Verified {
+        /// The tool that was asked.
+        tool: ToolName,
+        /// How often.
+        tries: u32,
+        /// What it said last.
+        evidence: Evidence,
+        /// Its last result, where it had one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        /// Why nobody knows, where the tool or what it said was of no use.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// The operation has its outcome.
     Resolved {
         /// The outcome.
@@ -133,9 +154,19 @@ pub enum Body {
         elapsed_ms: u64,
     },
     /// An outcome that came after its operation was folded or the run ended. Replays skip it.
+    ///
+    /// The end of a run records it for each effect that is under way or in doubt then, with an outcome that says so. A later
+    /// record of the same operation replaces it.
     Late {
         /// The outcome.
         outcome: Outcome,
+        /// How many effects of the ended run have no known outcome after this record. 0 by default: releases that did not
+        /// count them asked nobody about them.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        open: u32,
+        /// The person who said it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// The run received a signal.
     Signalled {
@@ -166,6 +197,35 @@ pub enum Body {
         /// Whether effects that cannot be repeated ask first, since the other run had them already.
         #[serde(default, skip_serializing_if = "is_false")]
         ask_effects: bool,
+        /// Whether the other run is foreign: then what is known of the user and the tenant comes from `started` and not
+        /// from the shared records.
+        #[serde(default, skip_serializing_if = "is_false")]
+        foreign: bool,
+    },
+    /// The run began as the continuation of one that an archive brought: it shares that one's records up to its open step,
+    /// which is asked for anew under ids of this run's own, with the agent of this workspace. Effects that change something
+    /// ask first. Stands right after `started`.
+    Adopted {
+        /// The foreign run.
+        run: RunId,
+        /// The number of its records that are shared.
+        seq: u64,
+        /// The step whose requests are minted anew.
+        step: u64,
+        /// The key of whoever signed the archive, if somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signer: Option<String>,
+        /// Who adopted it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// What the run took over from the one before it in its session. Stands right after `started`; a run that has it needs
+    /// no other run.
+    Inherited(Box<Inherited>),
+    /// The workspace allows the run less from here on than it began with.
+    Narrowed {
+        /// What it may use at most from here on, together with what it has used.
+        budget: Budget,
     },
     /// A tool server's module changed under the same catalogue.
     Rebound {
@@ -198,6 +258,15 @@ pub enum Body {
         /// The response.
         response: AgentResponse,
     },
+    /// A person ended the run without looking at what it had done: its records could not be folded, or nobody wanted them to
+    /// be.
+    Abandoned {
+        /// Why.
+        reason: String,
+        /// Who did it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// Another agent goes on.
     HandedOff {
         /// The other agent.
@@ -214,6 +283,11 @@ pub enum Body {
 }
 
 impl Body {
+    /// An outcome that came late, with which no effect of its run is in doubt.
+    pub const fn late(outcome: Outcome) -> Self {
+        Self::Late { outcome, open: 0, by: None }
+    }
+
     /// A signal from nobody in particular.
     pub const fn signalled(signal: Signal) -> Self {
         Self::Signalled { signal, by: None, reason: None }
@@ -229,15 +303,20 @@ impl Body {
             Self::Answered { .. } => RecordKind::Answered,
             Self::Denied { .. } => RecordKind::Denied,
             Self::Tasked { .. } => RecordKind::Tasked,
+            Self::Verified { .. } => RecordKind::Verified,
             Self::Resolved { .. } => RecordKind::Resolved,
             Self::Late { .. } => RecordKind::Late,
             Self::Signalled { .. } => RecordKind::Signalled,
             Self::Forked { .. } => RecordKind::Forked,
+            Self::Adopted { .. } => RecordKind::Adopted,
+            Self::Inherited(_) => RecordKind::Inherited,
+            Self::Narrowed { .. } => RecordKind::Narrowed,
             Self::Rebound { .. } => RecordKind::Rebound,
             Self::Suspended { .. } => RecordKind::Suspended,
             Self::Completed { .. } => RecordKind::Completed,
             Self::Failed { .. } => RecordKind::Failed,
             Self::Cancelled { .. } => RecordKind::Cancelled,
+            Self::Abandoned { .. } => RecordKind::Abandoned,
             Self::HandedOff { .. } => RecordKind::HandedOff,
         }
     }
@@ -342,6 +421,18 @@ pub struct WaitingFor {
     pub question: String,
 }
 
+/// What a tool says of an operation in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// It took place.
+    Happened,
+    /// It did not take place.
+    NotHappened,
+    /// Nothing.
+    Unknown,
+}
+
 /// Something that a tool's server wanted and was not granted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
@@ -414,6 +505,16 @@ record_kinds! {
     Denied = 16, "denied";
     /// A tool's server made a task of an attempt.
     Tasked = 17, "tasked";
+    /// A tool was asked whether an operation in doubt took place.
+    Verified = 18, "verified";
+    /// What the run took over from the one before it.
+    Inherited = 19, "inherited";
+    /// The run is the continuation of one that an archive brought.
+    Adopted = 20, "adopted";
+    /// The workspace allows the run less than it began with.
+    Narrowed = 21, "narrowed";
+    /// A person ended the run, whatever it had done.
+    Abandoned = 22, "abandoned";
 }
 
 impl std::fmt::Display for RecordKind {

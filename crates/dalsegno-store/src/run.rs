@@ -9,6 +9,7 @@ use crate::blob;
 use crate::copies::Copies;
 use crate::error::CreateError;
 use crate::lease::Lease;
+use crate::origin::Foreign;
 use crate::owner::OwnerId;
 use crate::record::{Body, NewRecord, Started};
 use crate::waiting::{Waiting, WaitingSet};
@@ -37,6 +38,19 @@ pub struct NewRun {
     /// Files that the first records refer to, by the digests of their bytes ([`digest_bytes`](crate::digest_bytes));
     /// at most 32 MiB each. What the store has already need not be here.
     pub blobs: Vec<(Digest, Vec<u8>)>,
+    /// What must be the last root run of the session still.
+    pub follows: Follows,
+}
+
+/// What must be the last root run of a session that can be followed when the next one is created: one of this journal's own
+/// that has ended, was not abandoned, and has all of its content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Follows {
+    /// Whatever is.
+    #[default]
+    Any,
+    /// This run; none, if the session has no such run.
+    Last(Option<RunId>),
 }
 
 impl NewRun {
@@ -60,6 +74,17 @@ impl NewRun {
             owner,
             records: vec![NewRecord::new(at, Body::Started(started))],
             blobs: Vec::new(),
+            follows: Follows::Any,
+        }
+    }
+
+    /// Checks that the session's last root run is the one that this run is to follow.
+    pub(crate) fn check_follows(&self, session: &str, last: Option<RunId>) -> Result<(), CreateError> {
+        match self.follows {
+            Follows::Last(expected) if expected != last => {
+                Err(CreateError::Overtaken { session: session.to_owned(), last })
+            }
+            Follows::Last(_) | Follows::Any => Ok(()),
         }
     }
 
@@ -120,8 +145,10 @@ impl NewRun {
 
     /// Says whether an existing run came of the same start; else, what is wrong.
     pub(crate) fn is_start_of(&self, existing: &Existing) -> Result<RunId, CreateError> {
-        if existing.agent == self.agent.as_str() && existing.request_digest == *self.request_digest.as_bytes()
-        {
+        let is_same = existing.agent == self.agent.as_str()
+            && existing.request_digest == *self.request_digest.as_bytes();
+        // What an archive brought is no start of this journal's, whatever id it has.
+        if is_same && !existing.foreign {
             return Ok(existing.run);
         }
         match &self.key {
@@ -140,6 +167,7 @@ pub(crate) struct Existing {
     pub(crate) request_digest: [u8; 32],
     /// It has the key; else the id.
     pub(crate) by_key: bool,
+    pub(crate) foreign: bool,
 }
 
 /// What came of creating a run.
@@ -168,12 +196,21 @@ pub enum RunStatus {
     Cancelled = 4,
     /// Another agent went on.
     HandedOff = 5,
+    /// A person ended it without a look at what it had done.
+    Abandoned = 6,
 }
 
 impl RunStatus {
     /// Every status, in the order of the numbers, which are part of the stored form.
-    pub const ALL: &[Self] =
-        &[Self::Running, Self::Suspended, Self::Completed, Self::Failed, Self::Cancelled, Self::HandedOff];
+    pub const ALL: &[Self] = &[
+        Self::Running,
+        Self::Suspended,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::HandedOff,
+        Self::Abandoned,
+    ];
 
     /// The status as text, such as `handed_off`.
     pub const fn as_str(self) -> &'static str {
@@ -184,6 +221,7 @@ impl RunStatus {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::HandedOff => "handed_off",
+            Self::Abandoned => "abandoned",
         }
     }
 
@@ -191,7 +229,15 @@ impl RunStatus {
     pub const fn is_end(self) -> bool {
         match self {
             Self::Running | Self::Suspended => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::HandedOff | Self::Abandoned => true,
+        }
+    }
+
+    /// Says whether the next run of a session can take over what such a run has come to.
+    pub(crate) const fn is_followable(self) -> bool {
+        match self {
             Self::Completed | Self::Failed | Self::Cancelled | Self::HandedOff => true,
+            Self::Running | Self::Suspended | Self::Abandoned => false,
         }
     }
 }
@@ -218,11 +264,24 @@ impl Progress {
     pub(crate) const BEGUN: Self =
         Self { status: RunStatus::Running, wake_at: None, waiting: WaitingSet::EMPTY };
 
+    /// Says whether a run whose process died is to be acquired by another one: it was under way, or the process died after
+    /// it had suspended the run and before it released it, and may have missed what it waits for.
+    pub(crate) const fn must_be_let_go(self) -> bool {
+        match self.status {
+            RunStatus::Running | RunStatus::Suspended => true,
+            RunStatus::Completed
+            | RunStatus::Failed
+            | RunStatus::Cancelled
+            | RunStatus::HandedOff
+            | RunStatus::Abandoned => self.waiting.number() > 0,
+        }
+    }
+
     /// Folds bodies; none when they change nothing.
     pub(crate) fn of<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Option<Self> {
         bodies.into_iter().fold(None, |progress: Option<Self>, body| {
-            if progress.is_some_and(|progress| progress.status.is_end()) {
-                return progress;
+            if let Some(ended) = progress.filter(|progress| progress.status.is_end()) {
+                return Some(ended.with_late([body]));
             }
             let status = match body {
                 Body::Late { .. } => return progress,
@@ -236,6 +295,7 @@ impl Progress {
                 Body::Failed { .. } => RunStatus::Failed,
                 Body::Cancelled { .. } => RunStatus::Cancelled,
                 Body::HandedOff { .. } => RunStatus::HandedOff,
+                Body::Abandoned { .. } => RunStatus::Abandoned,
                 Body::Started(_)
                 | Body::Requested { .. }
                 | Body::Attempted { .. }
@@ -243,14 +303,33 @@ impl Progress {
                 | Body::Answered { .. }
                 | Body::Denied { .. }
                 | Body::Tasked { .. }
+                | Body::Verified { .. }
                 | Body::Resolved { .. }
                 | Body::Signalled { .. }
                 | Body::Forked { .. }
+                | Body::Adopted { .. }
+                | Body::Inherited(_)
+                | Body::Narrowed { .. }
                 | Body::Rebound { .. } => RunStatus::Running,
             };
             Some(Self { status, ..Self::BEGUN })
         })
     }
+
+    /// That of an ended run after more bodies: only what is in doubt changes.
+    #[must_use]
+    pub(crate) fn with_late<'a>(self, bodies: impl IntoIterator<Item = &'a Body>) -> Self {
+        Self { waiting: late(bodies).unwrap_or(self.waiting), ..self }
+    }
+}
+
+/// What an ended run waits for after these bodies; none when they say nothing about it.
+pub(crate) fn late<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Option<WaitingSet> {
+    let open = bodies.into_iter().filter_map(|body| match body {
+        Body::Late { open, .. } => Some(*open),
+        _ => None,
+    });
+    open.last().map(|open| if open > 0 { WaitingSet::IN_DOUBT } else { WaitingSet::EMPTY })
 }
 
 /// One line of a listing: the run's entry, which only a read or an acquisition compares with the records.
@@ -284,6 +363,9 @@ pub struct RunSummary {
     /// What it waits for while it is suspended; a [`Waiting::Timer`] when it wakes by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
+    /// Where it came from; none for a run of this journal's own. Nobody performs a foreign one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Foreign>,
 }
 
 /// Which runs a listing shows. The default shows the newest 100 of all.
@@ -295,7 +377,7 @@ pub struct RunFilter {
     pub status: Option<RunStatus>,
     /// Only this tenant's.
     pub tenant: Option<String>,
-    /// Only suspended ones that wake at this time or before.
+    /// Only suspended ones that wake at this time or before. A foreign one never wakes.
     pub wake_by: Option<Timestamp>,
     /// Only those of this session.
     pub session: Option<String>,
@@ -305,6 +387,11 @@ pub struct RunFilter {
     pub roots_only: bool,
     /// Only suspended ones that wait for this, among others. Found by an index.
     pub waiting: Option<Waiting>,
+    /// Only foreign runs, or only this journal's own.
+    pub foreign: Option<bool>,
+    /// Only runs that the next one of their session can follow: they have ended, were not abandoned, and have all of their
+    /// content.
+    pub followable: bool,
     /// Most lines. 100 by default: more than anybody reads, and cheap.
     pub limit: u32,
 }
@@ -320,6 +407,8 @@ impl Default for RunFilter {
             parent: None,
             roots_only: false,
             waiting: None,
+            foreign: None,
+            followable: false,
             limit: 100,
         }
     }
@@ -332,6 +421,9 @@ pub struct Snapshot {
     pub seq: u64,
     /// The state.
     pub state: AgentState,
+    /// When it was saved, which is when its step was requested. The state itself knows the time of its last event, which may
+    /// be much older.
+    pub at: Timestamp,
     /// The run's active time so far, in milliseconds.
     pub active_ms: u64,
     /// The modules that tool servers were bound to last: server and digest.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Envelope, RunId};
+use dalsegno_core::{Envelope, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Checksum;
@@ -26,13 +26,16 @@ struct Kept {
     envelope: Envelope,
     active_ms: u64,
     modules: BTreeMap<String, String>,
+    /// Absent in snapshots of earlier releases, which are as old as their state.
+    #[serde(default)]
+    at: Option<Timestamp>,
 }
 
 impl StoredSnapshot {
     /// Encodes a snapshot.
     pub(crate) fn seal(run: RunId, snapshot: Snapshot) -> Result<Self, EncodeError> {
-        let Snapshot { seq, state, active_ms, modules } = snapshot;
-        let kept = Kept { envelope: Envelope::new(state), active_ms, modules };
+        let Snapshot { seq, state, at, active_ms, modules } = snapshot;
+        let kept = Kept { envelope: Envelope::new(state), active_ms, modules, at: Some(at) };
         let state = encode_compressed("snapshot", &kept)?;
         Ok(Self { seq, checksum: checksum(COMPRESSED, run, seq, &state), state })
     }
@@ -60,18 +63,19 @@ impl StoredSnapshot {
         if self.seq > records {
             return Err(format!("the run has only {records} records"));
         }
-        let Kept { envelope, active_ms, modules } =
+        let Kept { envelope, active_ms, modules, at } =
             decode("snapshot", &self.state).map_err(|error| error.to_string())?;
         let state = envelope.open().map_err(|error| error.to_string())?;
-        Ok(Snapshot { seq: self.seq, state, active_ms, modules })
+        let at = at.unwrap_or_else(|| state.now());
+        Ok(Snapshot { seq: self.seq, state, at, active_ms, modules })
     }
 }
 
 /// What the checksum of a snapshot begins with says which form it has: MessagePack as it is, as the first releases wrote
 /// it,
-const PLAIN: &[u8] = b"dalsegno snapshot 1";
+const PLAIN: &[u8] = b"segno snapshot 1";
 /// or compressed.
-const COMPRESSED: &[u8] = b"dalsegno snapshot 2";
+const COMPRESSED: &[u8] = b"segno snapshot 2";
 
 fn checksum(form: &[u8], run: RunId, seq: u64, state: &[u8]) -> Checksum {
     let mut hasher = blake3::Hasher::new();
@@ -92,16 +96,23 @@ mod tests {
 
     fn snapshot(text: &str) -> Snapshot {
         let state = AgentState::start(RUN, AgentRequest::text(text), Timestamp::from_millis(5));
-        Snapshot { seq: 3, state, active_ms: 250, modules: BTreeMap::new() }
+        Snapshot { seq: 3, at: Timestamp::from_millis(9), state, active_ms: 250, modules: BTreeMap::new() }
     }
 
     #[test]
     fn a_snapshot_of_the_first_releases_is_still_read() {
-        let Snapshot { seq, state, active_ms, modules } = snapshot("x");
-        let kept = Kept { envelope: Envelope::new(state), active_ms, modules };
+        #[derive(Serialize)]
+        struct KeptThen {
+            envelope: Envelope,
+            active_ms: u64,
+            modules: BTreeMap<String, String>,
+        }
+        let Snapshot { seq, state, at: _, active_ms, modules } = snapshot("x");
+        let kept = KeptThen { envelope: Envelope::new(state), active_ms, modules };
         let state = encode("snapshot", &kept).unwrap();
         let stored = StoredSnapshot { seq, checksum: checksum(PLAIN, RUN, seq, &state), state };
-        assert_eq!(stored.open(RUN, 3), Some(snapshot("x")));
+        // It did not say when it was saved, and is taken to be as old as its state.
+        assert_eq!(stored.open(RUN, 3), Some(Snapshot { at: Timestamp::from_millis(5), ..snapshot("x") }));
     }
 
     #[test]

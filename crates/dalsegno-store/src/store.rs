@@ -78,6 +78,9 @@ pub trait Store: Send + Sync {
     /// Appends records, as [`append`](Self::append) does, and takes these messages out of the run's inbox in the same
     /// commit. So a message is journaled once, whatever happens in between.
     ///
+    /// When the run ends with these records, each child run of it that has not ended gets a message to end as well
+    /// ([`Message::parent_ended`]), in the same commit and however many messages wait for it.
+    ///
     /// # Errors
     /// As for an append, and when one of the messages is not in the inbox.
     async fn append_with(
@@ -92,9 +95,17 @@ pub trait Store: Send + Sync {
     /// Before that the run's entry is verified, as by a [`read`](Self::read) of no records.
     ///
     /// # Errors
-    /// When the run does not exist, its owner lives, its entry or the records that prove it are damaged or of a newer
+    /// When the run does not exist, is foreign, its owner lives, its entry or the records that prove it are damaged or of a newer
     /// release, or the storage fails.
     async fn acquire(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError>;
+
+    /// Takes a run as [`acquire`](Self::acquire) does, without a look at its entry or its records: to abandon it.
+    ///
+    /// # Errors
+    /// When the run does not exist, is foreign, its owner lives, or the storage fails.
+    async fn seize(&self, _run: RunId, _owner: &Owner) -> Result<Lease, AcquireError> {
+        Err(StorageError::unsupported().into())
+    }
 
     /// Gives a run back, so that anybody may acquire it.
     ///
@@ -141,10 +152,11 @@ pub trait Store: Send + Sync {
     /// When the storage fails.
     async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, ReadError>;
 
-    /// Finds runs that nobody living owns and that can go on, at most so many. Children are among them.
+    /// Finds runs that nobody living owns and that can go on, at most so many. Children are among them, foreign runs are
+    /// not.
     ///
-    /// There are four causes: a running one was given back, the owner of a running one died, the time of a suspended
-    /// one has come, or messages that can be read wait for a suspended one. Of each cause at least a quarter of `limit`
+    /// There are four causes: a running one was given back, the owner of one died that had not released it, the time of a
+    /// suspended one has come, or messages that can be read wait for a suspended one. Of each cause at least a quarter of `limit`
     /// (rounded down) is found if there are as many; what one does not use is left to the others. They are dealt in
     /// turn, and each call on a store begins with the next cause, so a limit below four hides none for ever either.
     ///
@@ -167,18 +179,28 @@ pub trait Store: Send + Sync {
     /// When the storage fails.
     async fn next_wake(&self, after: Timestamp) -> Result<Option<Timestamp>, ReadError>;
 
-    /// Erases the content of an ended run, or of one operation of it and those below it: what it was asked, outcomes,
+    /// Erases the content of an ended or foreign run, or of one operation of it and those below it: what it was asked, outcomes,
     /// answers, responses, files that no other run uses, the snapshot. When it returns, the bytes are gone.
     ///
     /// The records stay with their checksums and links, and the chain verifies. Whoever reads one of them gets
     /// [`ReadError::Erased`]; such a run cannot be replayed or exported. Its line in the listing stays, with its
-    /// tenant, session and start key; so do the tools' names and the digests of what was requested. It may take as
-    /// long as copying the whole journal, and others who write wait.
+    /// tenant, session and start key. It may take as
+    /// long as reading the whole journal; others who write wait for some milliseconds at a time.
     ///
     /// # Errors
     /// When the run goes on or does not exist, there is no such operation, a reader keeps the bytes in the log, or the
     /// storage fails. Erasing again does what is left.
     async fn erase(&self, _run: RunId, _operation: Option<OperationId>) -> Result<Erased, EraseError> {
+        Err(StorageError::unsupported().into())
+    }
+
+    /// The runs that hold content of this one as well, in the order in which they were created: those that took it over from
+    /// the run before them, and forks, which share its records; with those that go on from these. Content that was erased is
+    /// held by none. It reads the first record of each run.
+    ///
+    /// # Errors
+    /// When the run does not exist, something that says which run goes on from which cannot be read, or the storage fails.
+    async fn heirs(&self, _run: RunId) -> Result<Vec<RunId>, ReadError> {
         Err(StorageError::unsupported().into())
     }
 
@@ -209,7 +231,7 @@ pub trait Store: Send + Sync {
     /// Leaves a message for whoever owns the run. Anybody may, from any process.
     ///
     /// # Errors
-    /// When there is no such run, it has ended, too many messages wait or this one is too long, or the storage fails.
+    /// When there is no such run, it has ended or is foreign, too many messages wait or this one is too long, or the storage fails.
     async fn post(&self, run: RunId, message: Message) -> Result<(), PostError>;
 
     /// Returns the messages that wait for the run's owner, in the order in which they were posted. Their numbers go
@@ -232,11 +254,12 @@ pub trait Store: Send + Sync {
 
     /// Adds the runs of an archive, in one commit: all or none. Everything is verified before anything is written.
     ///
-    /// Nobody owns the added runs. A run that is here already with the same last record is left alone.
+    /// The added runs are foreign: nobody can acquire one, no message reaches one, no worker finds one, and none takes a
+    /// start key or a place in a session. A run that is here already with the same last record is left alone.
     ///
     /// # Errors
-    /// When something in the archive is damaged or forged, a run is here with other records, a start key belongs to
-    /// another run here, a session would have two root runs that go on, or the storage fails.
+    /// When something in the archive is damaged or forged, a run is here with other records, a run names one of this
+    /// journal's own as its parent or as a run of another tenant or session, or the storage fails.
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError>;
 
     /// Saves a run's snapshot in place of the one before.

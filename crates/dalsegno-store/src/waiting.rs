@@ -57,6 +57,8 @@ pub(crate) struct WaitingSet(u8);
 
 impl WaitingSet {
     pub(crate) const EMPTY: Self = Self(0);
+    /// Only a person who says whether an effect happened.
+    pub(crate) const IN_DOUBT: Self = Self(Waiting::InDoubt as u8);
 
     /// The kinds in a `suspended` record.
     pub(crate) fn of(waiting_for: &[WaitingFor], wake_at: Option<Timestamp>) -> Self {

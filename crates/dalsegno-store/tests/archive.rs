@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use dalsegno_store::conformance::{create, every_kind, new_run, portable_run, run_id, with_key};
-use dalsegno_store::{Archive, ArchiveError, MemoryStore, Owner, Record, Store};
+use dalsegno_store::{Archive, ArchiveError, Foreign, MemoryStore, Owner, Record, SigningKey, Store};
 
 const MAGIC: &[u8] = b"dalsegno archive 1\n";
 /// The length and the checksum at the end.
@@ -39,6 +39,7 @@ fn offset(error: &ArchiveError) -> usize {
         | ArchiveError::Cut { offset }
         | ArchiveError::Length { offset, .. }
         | ArchiveError::Checksum { offset }
+        | ArchiveError::Signature { offset, .. }
         | ArchiveError::Form { offset, .. }
         | ArchiveError::Surplus { offset } => *offset,
         other => panic!("{other:?}"),
@@ -174,11 +175,11 @@ fn no_claimed_length_is_believed() {
 #[test]
 fn what_is_no_archive_is_told_apart() {
     assert!(matches!(refusal(b""), ArchiveError::Cut { offset: 0 }));
-    assert!(matches!(refusal(b"dalsegno arch"), ArchiveError::Cut { offset: 10 }));
-    assert!(matches!(refusal(MAGIC), ArchiveError::Cut { offset: 16 }));
-    assert!(matches!(refusal(b"dalsegnotes"), ArchiveError::NotAnArchive { offset: 5 }));
+    assert!(matches!(refusal(b"dalsegno arch"), ArchiveError::Cut { offset: 13 }));
+    assert!(matches!(refusal(MAGIC), ArchiveError::Cut { offset: 19 }));
+    assert!(matches!(refusal(b"dalsegnotes"), ArchiveError::NotAnArchive { offset: 8 }));
     assert!(matches!(refusal(b"SQLite format 3\0"), ArchiveError::NotAnArchive { offset: 0 }));
-    assert!(matches!(refusal(b"dalsegno archive 2\nwhatever"), ArchiveError::Version { offset: 14 }));
+    assert!(matches!(refusal(b"dalsegno archive 3\nwhatever"), ArchiveError::Version { offset: 17 }));
     assert!(matches!(refusal(&seal(b"\x93")), ArchiveError::Form { .. }));
 }
 
@@ -203,4 +204,66 @@ async fn an_archive_of_a_run_that_ended_and_one_that_goes_on_can_be_repeated() {
     assert!(error.to_string().contains(&run_id(1).to_string()), "{error}");
     create(&store, new_run(3, &owner)).await;
     assert_eq!(store.runs(&Default::default()).await.unwrap().len(), 2);
+}
+
+/// The same file with another first line and contents, whose length and checksum fit.
+fn sealed_as(magic: &[u8], contents: &[u8]) -> Vec<u8> {
+    let mut bytes = [magic, contents].concat();
+    bytes.extend_from_slice(&((bytes.len() + TRAILER) as u64).to_le_bytes());
+    let checksum = blake3::hash(&bytes);
+    [bytes.as_slice(), checksum.as_bytes()].concat()
+}
+
+#[tokio::test]
+async fn a_signature_says_who_made_a_file_and_that_nobody_changed_it() {
+    const SIGNED: &[u8] = b"dalsegno archive 2\n";
+    let (plain, records_before) = file().await;
+    let archive = Archive::decode(&plain).unwrap();
+    assert_eq!(archive.signer(), None, "a file of an earlier release is read, and nobody signed it");
+    let (key, other) = (SigningKey::from_seed(&[7; 32]), SigningKey::from_seed(&[8; 32]));
+    let bytes = archive.encode_signed(&key);
+    assert_eq!(bytes, archive.encode_signed(&key), "the same runs are the same file");
+    let read = Archive::decode(&bytes).unwrap();
+    assert_eq!(read.signer(), Some(key.signer()));
+    assert_ne!(key.signer(), other.signer());
+    assert_eq!(key.signer().to_string().parse(), Ok(key.signer()));
+
+    // Who signed it stays with the runs.
+    let store = MemoryStore::new();
+    store.import(read).await.unwrap();
+    assert_eq!(store.summary(run_id(1)).await.unwrap().foreign, Some(Foreign { signer: Some(key.signer()) }));
+    assert_eq!(records(&store).await, records_before);
+
+    // Whoever changes what it holds, or says that somebody else signed it, can make the checksum fit and nothing else.
+    let contents = &bytes[SIGNED.len()..bytes.len() - TRAILER];
+    let signer_at = contents.len() - 64 - 32;
+    for place in
+        [0, 5, signer_at / 2, signer_at - 1, signer_at, signer_at + 31, signer_at + 32, contents.len() - 1]
+    {
+        let mut changed = contents.to_vec();
+        changed[place] ^= 1;
+        let error = refusal(&sealed_as(SIGNED, &changed));
+        assert!(matches!(error, ArchiveError::Signature { .. }), "{place}: {error}");
+    }
+    let mut stolen = contents.to_vec();
+    stolen[signer_at..signer_at + 32].copy_from_slice(other.signer().as_bytes());
+    assert!(matches!(refusal(&sealed_as(SIGNED, &stolen)), ArchiveError::Signature { .. }));
+    // A signature over other contents is none of these.
+    let elsewhere = MemoryStore::new();
+    create(&elsewhere, portable_run(1, &Owner::in_process())).await;
+    let foreign = elsewhere.export(&[run_id(1)]).await.unwrap().encode_signed(&key);
+    let signature = &foreign[foreign.len() - TRAILER - 96..foreign.len() - TRAILER];
+    let pasted = [&contents[..signer_at], signature].concat();
+    assert!(matches!(refusal(&sealed_as(SIGNED, &pasted)), ArchiveError::Signature { .. }));
+    // Without its signature it is a file that nobody signed, and says so; half of it is none.
+    let stripped = sealed_as(MAGIC, &contents[..signer_at]);
+    assert_eq!(Archive::decode(&stripped).unwrap().signer(), None);
+    for length in [0, 63, 95] {
+        assert!(matches!(refusal(&sealed_as(SIGNED, &contents[..length])), ArchiveError::Cut { .. }));
+    }
+    for length in 0..bytes.len() {
+        if length % 97 == 0 {
+            refusal(&bytes[..length]);
+        }
+    }
 }

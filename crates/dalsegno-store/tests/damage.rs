@@ -3,7 +3,7 @@
 
 use dalsegno_core::{Digest, Outcome, RunId, ToolReturn};
 use dalsegno_store::conformance::{
-    at, child_of, create, every_kind, handed_off, new_run, note, portable_run, run_id, snapshot,
+    at, child_of, create, every_kind, handed_off, long_text, new_run, note, portable_run, run_id, snapshot,
     successor_of, suspended, with_key,
 };
 use dalsegno_store::tamper::tamper;
@@ -213,7 +213,7 @@ async fn released(last: Vec<Body>) -> Victim {
     let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
     let owner = Owner::in_process();
     let mut lease = create(&store, with_key(new_run(1, &owner), "acme", "k")).await;
-    let late = Body::Late { outcome: Outcome::ToolReturned(ToolReturn::default()) };
+    let late = Body::late(Outcome::ToolReturned(ToolReturn::default()));
     let bodies = last.into_iter().chain([late]);
     let records: Vec<_> = bodies.zip(50..).map(|(body, time)| NewRecord::new(at(time), body)).collect();
     store.append(&mut lease, records).await.unwrap();
@@ -564,4 +564,21 @@ async fn damage_in_one_run_leaves_the_others_readable() {
     victim.change("UPDATE record SET at = 0 WHERE key >> 32 = 1 AND key & 4294967295 = 4");
     victim.expect(4, Flaw::Link).await;
     assert_eq!(victim.store.read(lease.run(), 0).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_damaged_and_written_once_more_is_sound_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
+    let owner = Owner::in_process();
+    let mut one = create(&store, new_run(1, &owner)).await;
+    store.append(&mut one, vec![long_text("the same text ")]).await.unwrap();
+    let behind = Connection::open(store.path()).unwrap();
+    assert_eq!(behind.execute("UPDATE blob SET bytes = zeroblob(length(bytes))", []).unwrap(), 1);
+    assert!(matches!(store.read(run_id(1), 0).await, Err(ReadError::Damaged(_))));
+    // The text is kept once. A record that repeats it is not damaged from its first moment.
+    let mut other = create(&store, new_run(2, &owner)).await;
+    store.append(&mut other, vec![long_text("the same text ")]).await.unwrap();
+    assert_eq!(store.read(run_id(2), 0).await.unwrap().len(), 2);
+    assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 2);
 }

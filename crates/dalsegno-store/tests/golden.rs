@@ -13,8 +13,8 @@ use dalsegno_store::conformance::{
     snapshot, successor_of, with_key,
 };
 use dalsegno_store::{
-    Body, CreateError, Created, Flaw, Message, NewRecord, Owner, ReadError, RunFilter, SqliteStore, Store,
-    Waiting, WaitingFor,
+    Body, CreateError, Created, Flaw, MemoryStore, Message, NewRecord, Owner, ReadError, RunFilter,
+    SqliteStore, Store, Waiting, WaitingFor,
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -150,8 +150,25 @@ async fn a_journal_of_version_2_is_migrated_and_read() {
 async fn a_journal_of_version_3_is_opened_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = open_golden(3, folder.path()).await;
+    assert_eq!(dump_schema(&Connection::open(store.path()).unwrap()), new_schema());
+    goes_on(&store).await;
+}
+
+#[tokio::test]
+async fn a_journal_of_version_4_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(4, folder.path()).await;
     let waiting = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };
     assert_eq!(store.runs(&waiting).await.unwrap()[0].run, run_id(5));
+    goes_on(&store).await;
+}
+
+#[tokio::test]
+async fn a_journal_of_version_5_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(5, folder.path()).await;
+    let foreign = RunFilter { foreign: Some(true), ..RunFilter::default() };
+    assert_eq!(store.runs(&foreign).await.unwrap()[0].run, run_id(9));
     goes_on(&store).await;
 }
 
@@ -248,7 +265,7 @@ fn a_migration_that_fails_leaves_the_journal_as_it_was() {
 #[test]
 fn the_schema_is_that_of_the_newest_golden_file() {
     let schema = new_schema();
-    let sql = std::fs::read_to_string(golden("v3.sql")).unwrap();
+    let sql = std::fs::read_to_string(golden("v5.sql")).unwrap();
     assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
 }
 
@@ -288,7 +305,31 @@ async fn write_the_golden_files() {
     let records = vec![long_text("a long text "), NewRecord::new(at(5_000), suspended)];
     store.append(&mut lease, records).await.unwrap();
     store.release(lease).await.unwrap();
+    let elsewhere = MemoryStore::new();
+    create(&elsewhere, portable_run(9, &owner)).await;
+    store.import(elsewhere.export(&[run_id(9)]).await.unwrap()).await.unwrap();
     let json = serde_json::to_string_pretty(&read_all(&store).await).unwrap();
-    std::fs::write(golden("v3.json"), json + "\n").unwrap();
-    std::fs::write(golden("v3.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+    std::fs::write(golden("v5.json"), json + "\n").unwrap();
+    std::fs::write(golden("v5.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+}
+
+#[tokio::test]
+async fn what_an_archive_brought_is_not_made_an_own_run_behind_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
+    let (elsewhere, owner) = (MemoryStore::new(), Owner::in_process());
+    create(&elsewhere, portable_run(9, &owner)).await;
+    store.import(elsewhere.export(&[run_id(9)]).await.unwrap()).await.unwrap();
+    let behind = Connection::open(store.path()).unwrap();
+    for change in ["origin = NULL", "origin = zeroblob(32)", "origin = x'00'"] {
+        assert_eq!(behind.execute(&format!("UPDATE run SET {change}"), []), Ok(1));
+        let error = store.read(run_id(9), 0).await.unwrap_err();
+        assert!(
+            matches!(error, ReadError::Damaged(damage) if matches!(damage.what, Flaw::Seal | Flaw::Row)),
+            "{change}"
+        );
+        assert!(store.acquire(run_id(9), &owner).await.is_err(), "{change}");
+        behind.execute("UPDATE run SET origin = x''", []).unwrap();
+        assert_eq!(store.read(run_id(9), 0).await.unwrap().len(), 1);
+    }
 }

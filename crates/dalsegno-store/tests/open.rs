@@ -50,9 +50,9 @@ fn a_journal_of_a_newer_release_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
     drop(SqliteStore::open(&path).unwrap());
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 4).unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 6).unwrap();
     let error = refusal(&path);
-    assert!(matches!(error, OpenError::NewerVersion { found: 4, supported: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::NewerVersion { found: 6, supported: 5, .. }), "{error}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ async fn whoever_opens_a_journal_twice_in_one_process_keeps_its_locks() {
             4 => {
                 raw.pragma_update(None, "user_version", 77).unwrap();
                 assert!(matches!(refusal(&path), OpenError::NewerVersion { .. }));
-                raw.pragma_update(None, "user_version", 3).unwrap();
+                raw.pragma_update(None, "user_version", 5).unwrap();
             }
             5 => {
                 let other = SqliteStore::open(&path).unwrap();
@@ -217,7 +217,11 @@ async fn whoever_opens_a_journal_twice_in_one_process_keeps_its_locks() {
 /// The same promise as of the source: a path of a journal goes to SQLite and to nobody else.
 #[test]
 fn nothing_in_the_store_opens_the_file_of_a_journal_but_sqlite() {
-    const OPENING: [&str; 8] = [
+    const OPENING: [&str; 12] = [
+        "dalsegno_files::create_new",
+        "dalsegno_files::open_or_create",
+        "dalsegno_files::replace",
+        "dalsegno_files::write_new",
         "File::open",
         "File::create",
         "File::options",
@@ -243,8 +247,8 @@ fn nothing_in_the_store_opens_the_file_of_a_journal_but_sqlite() {
         }
     }
     found.sort();
-    // The first only makes the file of a copy, which nobody has open yet; the other has files of its own.
-    assert_eq!(found, ["backup.rs", "owner.rs"]);
+    // It has files of its own.
+    assert_eq!(found, ["owner.rs"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -297,4 +301,48 @@ async fn a_record_costs_little_more_than_its_body() {
     let size = std::fs::metadata(&path).unwrap().len();
     let over = (size - empty - u64::try_from(bodies).unwrap()) / u64::from(RECORDS);
     assert!(over < 90, "{over} bytes over the body");
+}
+
+#[test]
+fn a_journal_that_defines_more_than_a_journal_is_refused_and_left_alone() {
+    for planted in [
+        "CREATE TRIGGER planted AFTER INSERT ON run BEGIN DELETE FROM record; END",
+        "CREATE VIEW planted AS SELECT * FROM run",
+        "CREATE TABLE planted (x)",
+        "CREATE INDEX planted ON run (owner)",
+        "PRAGMA user_version = 1; CREATE TRIGGER planted AFTER UPDATE ON run BEGIN SELECT 1; END",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        drop(SqliteStore::open(&path).unwrap());
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(planted).unwrap();
+        let error = refusal(&path);
+        assert!(
+            matches!(&error, OpenError::Definitions { name, .. } if name == "planted"),
+            "{planted}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_journal_that_is_only_read_is_read_and_never_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a journal #1 100%.db");
+    let run = {
+        let owner = Owner::claim(&folder.path().join("owners")).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
+        create(&store, portable_run(1, &owner)).await.run()
+    };
+    let before = std::fs::read(&path).unwrap();
+    let store = SqliteStore::open_read_only(&path).unwrap();
+    assert_eq!(store.runs(&RunFilter::default()).await.unwrap().len(), 1);
+    assert!(store.doctor(|_| {}).await.unwrap().is_sound());
+    let owner = Owner::in_process();
+    let refused = store.acquire(run, &owner).await.unwrap_err();
+    assert!(refused.to_string().contains("read-only"), "{refused}");
+    drop(store);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(SqliteStore::open_read_only(folder.path().join("missing.db")).is_err());
+    assert!(!folder.path().join("missing.db").exists());
 }

@@ -112,11 +112,11 @@ mod tests {
     }
 
     const PINNED: [&str; 6] = [
-        "3bdb43435deba5210deaa508954dc875",
-        "c8035206678fcd81",
-        "fd0406e4fbd34256",
-        "a81ce217debae9c5",
-        "6d2d72c0cbf6537a",
-        "dba969369c3a6850",
+        "4c00573a1b53ab9c98d4694eb37e8666",
+        "98dd58a1bf0ed056",
+        "8245c9511c19d6ed",
+        "db141bda28396129",
+        "833acf632a9cb094",
+        "cee60dc4b69a7c5c",
     ];
 }

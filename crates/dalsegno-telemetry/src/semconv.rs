@@ -112,6 +112,12 @@ names! {
     DALSEGNO_KIND = "dalsegno.kind";
     /// How many replies of models the run took.
     DALSEGNO_MODEL_CALLS = "dalsegno.model_calls";
+    /// An action of a declarative tool: its place in the document.
+    DALSEGNO_ACTION = "dalsegno.action";
+    /// How important a line is: `debug`, `info`, `warn` or `error`.
+    DALSEGNO_LEVEL = "dalsegno.level";
+    /// A line that a declarative tool wrote for people. Content.
+    DALSEGNO_MESSAGE = "dalsegno.message";
     /// The operation.
     DALSEGNO_OPERATION = "dalsegno.operation";
     /// The operation of another run that this run performs.
@@ -176,6 +182,8 @@ names! {
     EVENT_DENIED = "dalsegno.denied";
     /// A tool's server made a task of an attempt.
     EVENT_TASKED = "dalsegno.tasked";
+    /// A declarative tool wrote a line for people, or noticed something odd.
+    EVENT_LOG = "dalsegno.log";
     /// Somebody answered at a gate.
     EVENT_ANSWERED = "dalsegno.answered";
     /// The run received a signal.
@@ -184,6 +192,8 @@ names! {
     EVENT_FALLBACK = "dalsegno.fallback";
     /// The run began as a copy of another.
     EVENT_FORKED = "dalsegno.forked";
+    /// The run is the continuation of one that an archive brought.
+    EVENT_ADOPTED = "dalsegno.adopted";
     /// A tool server's module changed.
     EVENT_REBOUND = "dalsegno.rebound";
     /// The run waits and holds no process.

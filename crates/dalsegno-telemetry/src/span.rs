@@ -191,6 +191,8 @@ pub struct OperationFacts {
     pub output_tokens: u64,
     /// What the reply cost, in billionths of a US dollar, where the model's price is known.
     pub cost_nano_usd: u64,
+    /// The calls of a model's reply that were refused before they were operations: the tool as the model wrote it, and why.
+    pub refused: Vec<(String, &'static str)>,
     /// The gates that it waited at, in order.
     pub gates: Vec<&'static str>,
     /// What a tool's server was refused, by kind, and how often.

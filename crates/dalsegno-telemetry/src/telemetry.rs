@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dalsegno_core::{AgentConfig, OperationId, Request, RunId};
 use dalsegno_runtime::{Observer, Watch, Watched};
-use dalsegno_store::{Body, NewRecord, Record};
+use dalsegno_store::{Body, NewRecord, Record, StorageKind};
 
 use crate::export::{Counters, ExportConfig, ExportError, ExportStats, Exporter};
 use crate::ids::{SpanId, TraceId};
@@ -144,6 +144,10 @@ impl Observer for Telemetry {
 
     fn traceparent(&self, root: RunId, run: RunId, operation: OperationId) -> Option<String> {
         Some(format!("00-{}-{}-01", TraceId::of(root), SpanId::of_operation(run, operation)))
+    }
+
+    fn unwritable(&self, _run: RunId, kind: StorageKind, _waited: Duration) {
+        self.metrics().commit_retried(kind);
     }
 
     fn committed(&self, records: usize, took: Duration) {

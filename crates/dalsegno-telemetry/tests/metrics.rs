@@ -6,10 +6,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dalsegno_core::RunId;
+use dalsegno_core::{
+    AgentConfig, CallRequest, Mind, ModelReply, Outcome, ReplyPart, RunId, StopReason, Tool, Verdict,
+};
 use dalsegno_runtime::Load;
 use dalsegno_store::{Body, Denial, NewRecord, Start};
 use dalsegno_telemetry::{Metrics, Telemetry, TelemetryConfig};
+use serde_json::json;
 
 use support::journal::{CANARY, Journal, generate, operation, outcome, requested, resolved, run};
 
@@ -59,7 +62,7 @@ fn metrics_count_what_the_journals_hold() {
             match &record.body {
                 Body::Started(_) => started += 1,
                 Body::Requested { .. } => asked += 1,
-                Body::Resolved { outcome: dalsegno_core::Outcome::ModelReplied(_), .. } => replies += 1,
+                Body::Resolved { outcome: Outcome::ModelReplied(_), .. } => replies += 1,
                 Body::Late { .. } => late += 1,
                 Body::Completed { .. } | Body::HandedOff { .. } => ended += 1,
                 Body::Failed { .. } | Body::Cancelled { .. } => {
@@ -174,7 +177,67 @@ fn labels_are_bounded_whatever_tools_are_called() {
     let samples = samples(&telemetry.metrics().encode());
     let tools = samples.keys().filter(|name| name.starts_with("dalsegno_tool_calls_total"));
     assert_eq!(tools.count(), 257);
-    assert_eq!(samples["dalsegno_tool_calls_total{tool=\"other\",code=\"ok\"}"], 744.0);
+    assert_eq!(samples["dalsegno_tool_calls_total{agent=\"triage\",tool=\"other\",code=\"ok\"}"], 744.0);
+}
+
+#[test]
+fn failures_count_under_their_own_code_and_refused_calls_count() {
+    let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
+    let returned = |value: serde_json::Value| Outcome::ToolReturned(serde_json::from_value(value).unwrap());
+    let error = json!({"code": "http_error", "message": CANARY});
+    let action = json!({"action": "actions[0]", "type": "api_call", "status": "failed", "error": error});
+    let answered = |status: u16| {
+        Outcome::ApiAnswered(
+            serde_json::from_value(json!({"status": status, "body": CANARY, "attempts": 1})).unwrap(),
+        )
+    };
+    let call = |name: &str, verdict: Verdict| {
+        let (call_id, name, arguments) = (name.to_owned(), name.to_owned(), "{}".to_owned());
+        ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
+    };
+    let valid = || Verdict::Valid { arguments: json!({}) };
+    let reply = vec![
+        call("risk__score", valid()),
+        call("risk__score", Verdict::Malformed { message: CANARY.into() }),
+        call("host__kill", valid()),
+        call("no_such_tool", valid()),
+    ];
+    let reply = Outcome::ModelReplied(ModelReply::new(reply, StopReason::ToolCalls));
+    let mut journal = Journal::root();
+    journal
+        .of(operation(1), requested(1, 0, "model completion", Start::Now))
+        .of(operation(1), resolved(reply, 1))
+        .of(operation(2), requested(2, 0, "tool `crm.find`", Start::Now))
+        .of(operation(3), requested(2, 0, "POST https://api.example.com/x", Start::Now))
+        .of(operation(4), requested(2, 1, "GET https://api.example.com/y", Start::Now))
+        .of(operation(3), resolved(answered(503), 1))
+        .of(operation(4), resolved(answered(404), 1))
+        .of(operation(2), resolved(returned(json!({"is_error": true, "actions": [action]})), 1));
+    let mind = json!({"model": {"name": "local"}, "prompt": "{{request.text}}"});
+    let mut config =
+        AgentConfig::new("triage".parse().unwrap(), Mind::Model(serde_json::from_value(mind).unwrap()));
+    let tool = Tool::new("scores".into(), json!({"type": "object"}));
+    config.tools.tools.insert("risk.score".parse().unwrap(), tool);
+    config.tools.forbidden.insert("host.kill".parse().unwrap());
+    let mut told = telemetry.run(run(1), run(1), Some(std::sync::Arc::new(config)));
+    for (seq, record) in journal.records.iter().enumerate() {
+        told.record(seq as u64, record, None);
+    }
+    let text = telemetry.metrics().encode();
+    let samples = samples(&text);
+    for (name, labels) in [
+        ("tool_calls_total", "agent=\"triage\",tool=\"crm.find\",code=\"http_error\""),
+        ("tool_calls_total", "agent=\"triage\",tool=\"risk.score\",code=\"invalid_arguments\""),
+        ("tool_calls_total", "agent=\"triage\",tool=\"host__kill\",code=\"not_permitted\""),
+        ("tool_calls_total", "agent=\"triage\",tool=\"unknown\",code=\"tool_not_found\""),
+        ("tool_seconds_count", "agent=\"triage\",tool=\"crm.find\""),
+        ("operations_total", "kind=\"http\",code=\"http_5xx\""),
+        ("operations_total", "kind=\"http\",code=\"http_4xx\""),
+    ] {
+        let name = format!("dalsegno_{name}{{{labels}}}");
+        assert_eq!(samples.get(&name), Some(&1.0), "{name}: {samples:?}");
+    }
+    assert!(!text.contains(CANARY));
 }
 
 #[test]

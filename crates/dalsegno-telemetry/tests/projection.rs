@@ -131,7 +131,7 @@ fn what_its_run_ended_without_is_abandoned_and_its_late_outcome_has_a_span() {
         .of(operation(1), requested(1, 0, "tool `risk.record`", Start::Now))
         .of_run(Body::signalled(dalsegno_core::Signal::Cancel))
         .completed()
-        .of(operation(1), Body::Late { outcome: failed(FailureCode::Indeterminate) });
+        .of(operation(1), Body::late(failed(FailureCode::Indeterminate)));
     let spans = project(run(1), &journal.records);
     oracle::check(run(1), &journal.records, &spans);
     let tool = named(&spans, "execute_tool risk.record");
@@ -354,7 +354,7 @@ fn records_that_fit_nothing_harm_nothing() {
         .of_run(resolved(Outcome::TimerFired, 1))
         .of_run(requested(1, 0, "tool `x`", Start::Now))
         .of(operation(1), requested(1, 0, "something `new`", Start::Now))
-        .of(operation(2), Body::Late { outcome: Outcome::TimerFired })
+        .of(operation(2), Body::late(Outcome::TimerFired))
         .of_run(Body::Started(started(None, 0)))
         .completed()
         .completed();

@@ -1,12 +1,14 @@
-//! Simulates one history for each seed, and prints the first that breaks a promise.
+//! Simulates one history for each seed, prints the first that breaks a promise, and counts what happened. What never happened in
+//! 500 histories or more is a failure, too: a promise that is never put to the test is kept by nobody.
 //!
-//! `cargo run -p dalsegno-testkit --example sim -- --seeds 500 [--from 1] [--quiet] [--brief] [--history] [--keep-going]`
+//! `cargo run -p dalsegno-testkit --example sim -- --seeds 500 [--from 1] [--quiet] [--brief] [--history] [--keep-going]
+//! [--shrink]`
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use dalsegno_testkit::{Counts, Simulation};
+use dalsegno_testkit::{Counts, Coverage, Simulation};
 
 /// What is asked for.
 struct Arguments {
@@ -20,11 +22,20 @@ struct Arguments {
     brief: bool,
     /// Goes on after a seed that breaks a promise.
     keep_going: bool,
+    /// Leaves out of a broken history what it does not need.
+    shrink: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut found =
-        Arguments { from: 1, seeds: 100, quiet: false, history: false, brief: false, keep_going: false };
+    let mut found = Arguments {
+        from: 1,
+        seeds: 100,
+        quiet: false,
+        history: false,
+        brief: false,
+        keep_going: false,
+        shrink: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || {
@@ -38,14 +49,26 @@ fn arguments() -> Result<Arguments, String> {
             "--history" => found.history = true,
             "--brief" => found.brief = true,
             "--keep-going" => found.keep_going = true,
+            "--shrink" => found.shrink = true,
             _ => {
                 return Err(format!(
-                    "`{word}` is not known: --seeds N, --from N, --quiet, --brief, --history, --keep-going"
+                    "`{word}` is not known: --seeds N, --from N, --quiet, --brief, --history, --keep-going, --shrink"
                 ));
             }
         }
     }
     Ok(found)
+}
+
+/// Histories in which everything must happen that can.
+const ENOUGH: u64 = 500;
+
+/// Prints the least of a broken history.
+fn shrunk(out: &mut impl Write, world: Simulation) -> Result<(), Box<dyn std::error::Error>> {
+    let least = world.shrink()?;
+    writeln!(out, "{}", least.clone().run()?)?;
+    writeln!(out, "left of it: {}", least.outline())?;
+    Ok(())
 }
 
 fn main() -> ExitCode {
@@ -58,11 +81,13 @@ fn main() -> ExitCode {
         }
     };
     let began = Instant::now();
+    let mut coverage = Coverage::default();
     let mut counts = Counts::default();
     let mut broken = Vec::new();
     let last = arguments.from.saturating_add(arguments.seeds);
     for seed in arguments.from..last {
-        let report = match Simulation::new(seed).run() {
+        let world = Simulation::new(seed);
+        let report = match world.clone().run() {
             Ok(report) => report,
             Err(error) => {
                 let _ = writeln!(out, "{error}");
@@ -70,6 +95,7 @@ fn main() -> ExitCode {
             }
         };
         counts.add(&report.counts);
+        coverage.add(&report.coverage);
         if arguments.history && report.violations.is_empty() {
             let _ = writeln!(out, "{}", report.history);
         }
@@ -77,6 +103,8 @@ fn main() -> ExitCode {
             broken.push(seed);
             if arguments.brief || arguments.keep_going {
                 let _ = writeln!(out, "seed {seed}: {}", report.violations[0]);
+            } else if arguments.shrink {
+                let _ = shrunk(&mut out, world);
             } else {
                 let _ = writeln!(out, "{report}");
             }
@@ -91,7 +119,12 @@ fn main() -> ExitCode {
     }
     let seconds = began.elapsed().as_secs_f64();
     let _ = writeln!(out, "{counts}; {seconds:.1} s");
-    if broken.is_empty() {
+    let _ = writeln!(out, "{coverage}");
+    let missing = coverage.missing();
+    if broken.is_empty() && arguments.seeds >= ENOUGH && !missing.is_empty() {
+        let _ = writeln!(out, "never happened in {} histories: {}", arguments.seeds, missing.join(", "));
+        ExitCode::FAILURE
+    } else if broken.is_empty() {
         let _ = writeln!(out, "{} seeds from {}: every promise held", arguments.seeds, arguments.from);
         ExitCode::SUCCESS
     } else {

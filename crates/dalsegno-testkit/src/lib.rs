@@ -1,9 +1,11 @@
 //! The engine in a simulated world: virtual time, seeded faults, and a reference model of what it promises.
 //!
-//! One seed is one history. It decides the agents of a workspace, what becomes of each call of a tool, when the store
-//! fails or is slow, when processes die, lose their lock or are started, what people answer and when the clock is set
-//! wrong. Real engines run in it, on one thread and a paused clock; only what is around them is simulated. The same seed
-//! gives the same history, byte for byte.
+//! One seed is one history. It decides the agents and tools of a workspace, what becomes of each call of a tool or an endpoint,
+//! when the store fails, is slow or full, when processes die, are stopped, lose their lock or are started, what people
+//! answer, erase and fork, and when the clock is set wrong. Each seed has a mix of its own: some kinds of fault never happen
+//! in its world, others often. Real engines with real workers run in it, on one thread and a paused clock; only what is
+//! around them is simulated. People only leave messages: workers perform the runs, and everything must end once
+//! everything is answered. The same seed gives the same history, byte for byte.
 //!
 //! ```
 //! use dalsegno_testkit::{Faults, Simulation};
@@ -23,6 +25,8 @@
 //! [`VirtualClock`] and [`Faults`] serve tests of one's own as well.
 
 mod clock;
+mod coverage;
+mod endpoint;
 mod error;
 mod faults;
 mod guarantees;
@@ -31,13 +35,16 @@ mod process;
 mod random;
 mod receiver;
 mod report;
+mod shared;
 mod simulation;
 mod soak;
+mod sqlite;
 mod store;
 mod workspace;
 mod world;
 
 pub use clock::VirtualClock;
+pub use coverage::Coverage;
 pub use error::SimulationError;
 pub use faults::Faults;
 pub use report::{Counts, Report};

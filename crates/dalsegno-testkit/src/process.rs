@@ -1,12 +1,22 @@
 //! A simulated process: what is left of one when it dies is what it wrote and what it sent.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dalsegno_store::Owner;
+use dalsegno_store::{Owner, OwnerId};
 use tokio::sync::Notify;
 
 use crate::random::Random;
+
+/// An id that no other owner has, in the order of the processes' numbers: a store finds the runs of dead owners in the order
+/// of their ids.
+fn owner_id(number: u32) -> OwnerId {
+    static OWNERS: AtomicU64 = AtomicU64::new(0);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&u64::from(number).to_be_bytes());
+    bytes[8..].copy_from_slice(&OWNERS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    OwnerId::from_bytes(bytes)
+}
 
 /// A process. A dead one never gets past its next contact with the world outside it.
 #[derive(Debug)]
@@ -20,6 +30,9 @@ pub(crate) struct Process {
     /// Something went wrong for it.
     hurt: AtomicBool,
     died: Notify,
+    /// It is stopped, as by SIGSTOP: it holds its lock and does nothing.
+    frozen: AtomicBool,
+    thawed: Notify,
     random: Mutex<Random>,
     /// Nothing ever goes wrong for it: it belongs to the simulation itself.
     pub(crate) outside: bool,
@@ -30,10 +43,12 @@ impl Process {
         Self {
             number,
             alive: AtomicBool::new(true),
-            owner: Mutex::new(Some(Owner::in_process())),
+            owner: Mutex::new(Some(Owner::in_process_as(owner_id(number)))),
             writes_left: AtomicI64::new(writes.unwrap_or(-1)),
             hurt: AtomicBool::new(false),
             died: Notify::new(),
+            frozen: AtomicBool::new(false),
+            thawed: Notify::new(),
             random: Mutex::new(Random::new(seed, &format!("process {number}"))),
             outside: false,
         }
@@ -61,13 +76,9 @@ impl Process {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// It lives, and does not know that it lost its lock.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.is_alive() && !self.holds_lock()
-    }
-
     pub(crate) fn kill(&self) {
         self.alive.store(false, Ordering::SeqCst);
+        self.thawed.notify_waiters();
         self.lose_lock();
         self.died.notify_waiters();
     }
@@ -99,10 +110,31 @@ impl Process {
         self.writes_left.store(-1, Ordering::SeqCst);
     }
 
-    /// Goes on while the process lives, and never if it is dead.
+    /// Stops the process until it is thawed; it keeps its lock.
+    pub(crate) fn freeze(&self) {
+        self.frozen.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.frozen.store(false, Ordering::SeqCst);
+        self.thawed.notify_waiters();
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// Goes on while the process lives, waits while it is frozen, and never goes on if it is dead.
     pub(crate) async fn breathe(&self) {
-        if !self.is_alive() {
-            std::future::pending::<()>().await;
+        loop {
+            let thawed = self.thawed.notified();
+            if !self.is_alive() {
+                std::future::pending::<()>().await;
+            }
+            if !self.is_frozen() {
+                return;
+            }
+            thawed.await;
         }
     }
 

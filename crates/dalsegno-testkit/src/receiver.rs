@@ -88,9 +88,9 @@ pub(crate) fn fate(seed: u64, fails: u32, operation: OperationId, attempt: u32) 
 }
 
 /// A call is under way until this is dropped, however it ends.
-struct UnderWay {
-    world: Arc<World>,
-    call: Call,
+pub(crate) struct UnderWay {
+    pub(crate) world: Arc<World>,
+    pub(crate) call: Call,
 }
 
 impl Drop for UnderWay {
@@ -155,6 +155,9 @@ impl Tool for SimulatedTool {
         let guard = UnderWay { world: Arc::clone(world), call: call.clone() };
         let Fate { course, there, back } =
             fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
+        if course != Course::Answered {
+            world.count("fault", "call_fails");
+        }
         let answer = course.arrives().then(|| self.send(call.clone(), there, back));
         let lost = |received| ToolError { message: "the line went dead".into(), received, transient: true };
         let result = match course {
@@ -249,6 +252,9 @@ impl Model for SimulatedModel {
         let _guard = UnderWay { world: Arc::clone(world), call: call.clone() };
         let Fate { course, there, back } =
             fate(world.seed, world.faults().call_fails, call.operation, call.attempt);
+        if course != Course::Answered {
+            world.count("fault", "call_fails");
+        }
         sink.text("hm");
         tokio::time::sleep(there + back).await;
         process.breathe().await;

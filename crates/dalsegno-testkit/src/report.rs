@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::coverage::Coverage;
+
 /// What came of one seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -14,6 +16,8 @@ pub struct Report {
     pub history: String,
     /// What happened, counted.
     pub counts: Counts,
+    /// What was made to happen, by kind.
+    pub coverage: Coverage,
 }
 
 /// What happened in a simulated world, counted.

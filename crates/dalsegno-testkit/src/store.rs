@@ -1,35 +1,26 @@
 //! The store, as one process sees it: slow, failing, and the place where it dies.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
 use dalsegno_store::{
-    AcquireError, AppendError, Archive, Body, CreateError, Created, EraseError, Erased, GcError, GcOptions,
-    GcReport, ImportError, Imported, Lease, MemoryStore, Message, NewRecord, NewRun, OpenError, Owner,
-    PostError, ReadError, Record, RunFilter, RunSummary, Snapshot, SnapshotError, SqliteStore, StorageError,
-    Store,
+    AcquireError, AppendError, Archive, CreateError, Created, EraseError, Erased, GcError, GcOptions,
+    GcReport, ImportError, Imported, Lease, Message, NewRecord, NewRun, Owner, PostError, ReadError, Record,
+    RunFilter, RunSummary, Snapshot, SnapshotError, StorageError, StorageKind, Store,
 };
 
 use crate::process::Process;
 use crate::world::World;
 
-/// A failure as a database reports it.
-static FAILURE: LazyLock<StorageError> = LazyLock::new(|| {
-    let missing =
-        std::env::temp_dir().join("dalsegno testkit, a folder that nobody makes").join("dalsegno.db");
-    match SqliteStore::open(missing) {
-        Err(OpenError::Inaccessible { source, .. }) => source,
-        Err(error) => panic!("a journal in a folder that does not exist: {error}"),
-        Ok(_) => panic!("a journal in a folder that does not exist was opened"),
-    }
-});
+/// The kinds of trouble that a disk has and that pass.
+const TROUBLE: [StorageKind; 3] = [StorageKind::Busy, StorageKind::Full, StorageKind::Io];
 
 /// One process's way to the store that all share.
 pub(crate) struct SimulatedStore {
-    inner: Arc<MemoryStore>,
+    inner: Arc<dyn Store>,
     world: Arc<World>,
     process: Arc<Process>,
     /// Leases whose last write was made and not acknowledged: they do not know where the journal ends.
@@ -47,7 +38,7 @@ enum Fate {
 }
 
 impl SimulatedStore {
-    pub(crate) fn new(inner: Arc<MemoryStore>, world: Arc<World>, process: Arc<Process>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Store>, world: Arc<World>, process: Arc<Process>) -> Self {
         Self { inner, world, process, lost: Mutex::default() }
     }
 
@@ -59,6 +50,7 @@ impl SimulatedStore {
         let pause = {
             let mut random = self.process.random();
             if random.chance(slow) {
+                self.world.count("fault", "store_slow");
                 random.millis(20, 500)
             } else if random.chance(300) {
                 random.millis(1, 5)
@@ -83,9 +75,8 @@ impl SimulatedStore {
         let fails = self.process.random().chance(fails);
         self.pause().await;
         if fails {
-            self.process.hurt();
-            self.world.note(&format!("p{} cannot read: {what}", self.process.number));
-            return Err(FAILURE.clone().into());
+            self.world.count("fault", "read_fails");
+            return Err(self.trouble(&format!("cannot read: {what}")).into());
         }
         Ok(())
     }
@@ -101,7 +92,7 @@ impl SimulatedStore {
                 Fate::DiesBefore
             } else if dies {
                 Fate::DiesAfter
-            } else if random.chance(faults.write_fails) {
+            } else if random.chance(faults.write_fails) || self.world.disk_is_blocked() {
                 Fate::Failed
             } else if random.chance(faults.write_unacknowledged) {
                 Fate::Unacknowledged
@@ -113,9 +104,8 @@ impl SimulatedStore {
         match fate {
             Fate::DiesBefore => self.die(&format!("before {what}")).await,
             Fate::Failed => {
-                self.process.hurt();
-                self.world.note(&format!("p{} cannot write: {what}", self.process.number));
-                return Err(FAILURE.clone().into());
+                self.world.count("fault", "write_fails");
+                return Err(self.trouble(&format!("cannot write: {what}")).into());
             }
             Fate::Made | Fate::Unacknowledged | Fate::DiesAfter => {}
         }
@@ -129,24 +119,31 @@ impl SimulatedStore {
             self.die(&format!("after {what}")).await;
         }
         self.pause().await;
-        // The word of a write does not reach one whose runs were taken: it would act on it long after.
-        if fate == Fate::Unacknowledged || self.process.is_stale() {
-            self.process.hurt();
-            self.world.note(&format!("p{} is not told of its write: {what}", self.process.number));
-            return Err(FAILURE.clone().into());
+        if fate == Fate::Unacknowledged {
+            self.world.count("fault", "write_unacknowledged");
+            return Err(self.trouble(&format!("is not told of its write: {what}")).into());
         }
         Ok(())
     }
 
+    /// Trouble with the disk, of some kind.
+    fn trouble(&self, what: &str) -> StorageError {
+        self.process.hurt();
+        let kind = self.process.random().pick(&TROUBLE);
+        self.world.note(&format!("p{} {what} ({kind:?})", self.process.number));
+        StorageError::of_kind(kind)
+    }
+
     async fn die(&self, when: &str) {
         self.world.note(&format!("p{} dies {when}", self.process.number));
+        self.world.count("fault", "dies_at_write");
         self.process.kill();
         self.process.breathe().await;
     }
 
     /// The lock that the process has, or the trouble that it has none.
     fn owner(&self) -> Result<Owner, StorageError> {
-        self.process.owner().ok_or_else(|| FAILURE.clone())
+        self.process.owner().ok_or_else(|| StorageError::of_kind(StorageKind::Io))
     }
 
     fn lost(&self) -> MutexGuard<'_, BTreeSet<(RunId, u64)>> {
@@ -179,12 +176,6 @@ impl SimulatedStore {
 impl Store for SimulatedStore {
     async fn create(&self, mut run: NewRun) -> Result<Created, CreateError> {
         let fate = self.before::<CreateError>("a new run").await?;
-        let first = run.records.first().map(|record| &record.body);
-        let root = matches!(first, Some(Body::Started(started)) if started.parent.is_none());
-        if root {
-            // The engine draws the ids of root runs; here the seed does, and the engine goes on with a run that exists.
-            run.run = self.world.next_run();
-        }
         run.owner = self.owner()?.id();
         let (id, records) = (run.run, run.records.clone());
         let created = self.inner.create(run).await?;
@@ -192,14 +183,6 @@ impl Store for SimulatedStore {
             let epoch = lease.epoch();
             self.world.judge(|guarantees| guarantees.created(&self.process, id, epoch, &records));
         }
-        let created = match created {
-            Created::New(lease) if root => {
-                self.inner.release(lease).await.map_err(CreateError::from)?;
-                self.world.judge(|guarantees| guarantees.released(&self.process, id));
-                Created::Existing(id)
-            }
-            created => created,
-        };
         self.after::<CreateError>("a new run", fate).await?;
         Ok(created)
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use dalsegno_core::{EffectClass, OnIndeterminate};
+use serde_json::json;
 
 use crate::random::Random;
 
@@ -17,8 +19,37 @@ pub(crate) const TOOLS: [(&str, EffectClass); 5] = [
     ("t.look", EffectClass::Read),
 ];
 
+/// On whose behalf runs are started.
+pub(crate) const TENANTS: [&str; 2] = ["acme", "other"];
+
 /// The tool whose results are kept.
 pub(crate) const KEPT: &str = "t.look";
+
+/// The declarative tools, with what may repeat of the calls that they make. `shop.both` makes two.
+pub(crate) const SHOP: [(&str, EffectClass); 6] = [
+    ("shop.look", EffectClass::Read),
+    ("shop.put", EffectClass::Idempotent),
+    ("shop.keyed", EffectClass::Keyed),
+    ("shop.buy", EffectClass::Unsafe),
+    ("shop.locked", EffectClass::Keyed),
+    ("shop.both", EffectClass::Keyed),
+];
+
+/// Where the endpoints of the declarative tools are.
+const ORIGIN: &str = "http://shop.test:8000";
+
+/// How often a document's call is repeated where it does not say.
+const RETRIES: u32 = 3;
+
+/// The secret that `shop.locked` shows, and its name in the secret store.
+pub(crate) const SECRET: &str = "open-sesame-4711";
+pub(crate) const SECRET_NAME: &str = "shop.token";
+
+/// The longest answer of an endpoint that is read, in bytes.
+pub(crate) const ANSWER_MAX: usize = 2_000;
+
+/// What is added to the number of a second call of the same tool.
+pub(crate) const SECOND: i64 = 50_000;
 
 /// On which terms an agent calls a tool.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +71,43 @@ pub(crate) struct Bounds {
     pub(crate) model: usize,
 }
 
+/// What of the rest of a world a seed decides.
+#[derive(Debug, Clone)]
+pub(crate) struct Mix {
+    /// Agents that are asked from outside.
+    pub(crate) roots: Vec<String>,
+    /// Somebody resumes runs, besides the workers.
+    pub(crate) resumes: bool,
+    /// How often workers look for runs.
+    pub(crate) polls: Vec<Duration>,
+    /// Runs that a worker performs at once.
+    pub(crate) concurrency: usize,
+    /// Steps between two snapshots.
+    pub(crate) snapshot_every: u64,
+    /// The journal is in a SQLite file.
+    pub(crate) sqlite: bool,
+}
+
+impl Mix {
+    pub(crate) fn generate(seed: u64) -> Self {
+        let mut random = Random::new(seed, "mix");
+        let seconds = |seconds: &[u64]| seconds.iter().map(|second| Duration::from_secs(*second)).collect();
+        let roots = ["top", "flat", "talk"].into_iter().filter(|_| random.chance(750));
+        let mut roots: Vec<String> = roots.map(str::to_owned).collect();
+        if roots.is_empty() {
+            roots.push("top".into());
+        }
+        Self {
+            roots,
+            resumes: random.chance(250),
+            polls: seconds(random.pick(&[&[2][..], &[10], &[45], &[2, 45]])),
+            concurrency: random.pick(&[1, 2, 64, 64]),
+            snapshot_every: random.pick(&[1, 2, 3, 1_000]),
+            sqlite: random.chance(100),
+        }
+    }
+}
+
 /// The files of a workspace, and what the reference model must know of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -49,8 +117,10 @@ pub(crate) struct Plan {
     /// How long an agent's questions wait for an answer, in milliseconds; those of others wait for ever.
     pub(crate) patience: BTreeMap<String, u64>,
     pub(crate) bounds: Bounds,
-    /// Agents that are asked from outside.
-    pub(crate) roots: Vec<String>,
+    /// The declarative tools.
+    toolkit: String,
+    /// On which terms their calls are made.
+    shop: BTreeMap<String, ToolTerms>,
 }
 
 impl Plan {
@@ -80,8 +150,10 @@ impl Plan {
             terms: BTreeMap::new(),
             patience: BTreeMap::new(),
             bounds,
-            roots: vec!["top".into(), "flat".into(), "talk".into()],
+            toolkit: String::new(),
+            shop: BTreeMap::new(),
         };
+        plan.add_shop(&mut random);
         // Each may call those before it only, so that no agent calls itself.
         plan.add_plan(&mut random, "leaf", &[], None);
         plan.add_plan(&mut random, "mid", &["leaf"], None);
@@ -95,17 +167,84 @@ impl Plan {
     /// Writes the files.
     pub(crate) fn write(&self, root: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(root.join("agents"))?;
+        std::fs::create_dir_all(root.join("tenants"))?;
+        for name in ["acme", "other"] {
+            std::fs::write(root.join(format!("tenants/{name}.toml")), format!("name = \"{name}\"\n"))?;
+        }
         std::fs::write(root.join("dalsegno.toml"), &self.settings)?;
         for (name, text) in &self.agents {
             std::fs::write(root.join(format!("agents/{name}.toml")), text)?;
         }
+        std::fs::create_dir_all(root.join("tools"))?;
+        std::fs::write(root.join("tools/shop.json"), &self.toolkit)?;
+        std::fs::create_dir_all(root.join("tenants"))?;
+        for tenant in TENANTS {
+            let text = format!(
+                "name = \"{tenant}\"\negress = [\"{ORIGIN}\"]\n\
+                 [tools.shop]\nsecrets = {{ token = {{ store = \"{SECRET_NAME}\" }} }}\n"
+            );
+            std::fs::write(root.join(format!("tenants/{tenant}.toml")), text)?;
+        }
         Ok(())
+    }
+
+    /// Adds declarative tools that call endpoints.
+    fn add_shop(&mut self, random: &mut Random) {
+        let mut tools = Vec::new();
+        for (name, class) in SHOP {
+            let drawn = u32::try_from(random.below(4)).unwrap_or_default();
+            // A document may not ask for repeats of what it says is unsafe, so that the default counts: refused connections.
+            let retries = if class == EffectClass::Unsafe { RETRIES } else { drawn };
+            let timeout = random.pick(&[2, 5, 12]);
+            let action = name.trim_start_matches("shop.");
+            let mut call = json!({
+                "type": "api_call",
+                "url": format!("{ORIGIN}/{action}/{{{{params.n}}}}"),
+                "timeout": timeout,
+                "retry_delay": random.pick(&[0.05, 1.0]),
+                "max_response_bytes": ANSWER_MAX,
+            });
+            match class {
+                EffectClass::Read => call["method"] = "GET".into(),
+                EffectClass::Idempotent => call["method"] = "PUT".into(),
+                EffectClass::Keyed => call["effect"] = "keyed".into(),
+                EffectClass::Unsafe | EffectClass::Composite => call["effect"] = "unsafe".into(),
+            }
+            if class != EffectClass::Unsafe {
+                call["retry_count"] = retries.into();
+            }
+            if class != EffectClass::Read {
+                call["body"] = json!({ "n": "{{params.n}}" });
+            }
+            if name == "shop.locked" {
+                call["headers"] = json!({ "Authorization": "Bearer {{secrets.token}}" });
+            }
+            let mut calls = vec![call.clone()];
+            if name == "shop.both" {
+                call["body"] = json!({ "n": format!("{{{{params.n + {SECOND}}}}}") });
+                calls.push(call);
+            }
+            tools.push(json!({
+                "name": action,
+                "description": "Calls an endpoint.",
+                "parameters": [{ "name": "n", "type": "integer", "required": true }],
+                "actions": calls,
+                "output": { "n": "params.n", "receipt": "result.last.receipt" },
+            }));
+            let terms =
+                ToolTerms { class, retries, policy: OnIndeterminate::Ask, approve: false, kept_ms: 0 };
+            self.shop.insert(name.to_owned(), terms);
+        }
+        let toolkit = json!({
+            "name": "shop", "description": "Endpoints.", "secrets": ["token"], "actions": tools,
+        });
+        self.toolkit = toolkit.to_string();
     }
 
     fn head(&mut self, random: &mut Random, name: &str, rest: &str) -> String {
         let approve = random.chance(200);
         let mut text = format!(
-            "name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"Generated.\"\n{rest}[tools]\nallow = [\"t.*\"]\n"
+            "name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"Generated.\"\n{rest}[tools]\nallow = [\"t.*\", \"shop.*\"]\n"
         );
         if approve {
             text.push_str("approve = [\"t.set\"]\n");
@@ -133,7 +272,16 @@ impl Plan {
             let terms = ToolTerms { class, retries, policy, approve, kept_ms };
             self.terms.insert((name.to_owned(), tool.to_owned()), terms);
         }
+        for (tool, terms) in &self.shop {
+            self.terms.insert((name.to_owned(), tool.clone()), *terms);
+        }
         let _ = writeln!(text, "[limits]\ntimeout = \"{}\"", random.pick(&["15s", "3m", "20m", "20m"]));
+        if random.chance(100) {
+            let _ = writeln!(text, "max_tokens = {}", random.pick(&[2_000, 20_000]));
+        }
+        if random.chance(100) {
+            let _ = writeln!(text, "max_tool_calls = {}", random.pick(&[3, 8]));
+        }
         if random.chance(300) {
             let seconds = random.pick(&[10, 300]);
             let _ = writeln!(text, "answer_timeout = \"{seconds}s\"");
@@ -150,7 +298,7 @@ impl Plan {
 
     fn add_plan(&mut self, random: &mut Random, name: &str, callees: &[&str], successor: Option<&str>) {
         let mut text = self.head(random, name, "");
-        let mut steps = Steps { random, callees, next: 0, known: Vec::new() };
+        let mut steps = Steps { random, agent: name, callees, next: 0, known: Vec::new() };
         for _ in 0..2 + steps.random.below(4) {
             steps.step(&mut text);
         }
@@ -171,6 +319,7 @@ impl Plan {
 /// The steps of one plan.
 struct Steps<'a> {
     random: &'a mut Random,
+    agent: &'a str,
     callees: &'a [&'a str],
     /// The number of the last call: each has one of its own within its run.
     next: u32,
@@ -226,8 +375,31 @@ impl Steps<'_> {
         self.next += 1;
         let number = self.next;
         let report = "on_failure = \"report\"".to_owned();
-        match self.random.below(20) {
-            0..2 if *children > 0 && !self.callees.is_empty() => {
+        match self.random.below(26) {
+            20..23 => {
+                let (tool, _) = self.random.pick(&SHOP);
+                let mut keys = vec![
+                    format!("id = \"s{number}\""),
+                    format!("tool = \"{tool}\""),
+                    format!("with = {{ n = {number} }}"),
+                ];
+                if self.random.chance(900) {
+                    keys.push(report);
+                }
+                keys
+            }
+            23 => match self.random.below(3) {
+                0 => vec!["memory_search = { query = \"note\", limit = 3 }".into(), report],
+                1 => vec![format!("memory_traverse = {{ from = \"thing {number}\", depth = 1 }}"), report],
+                _ => vec![
+                    format!(
+                        "memory_create = {{ entity = \"thing {number}\", content = \"note {number} of {} for {{{{request.text}}}}\" }}",
+                        self.agent
+                    ),
+                    report,
+                ],
+            },
+            0..2 | 24..26 if *children > 0 && !self.callees.is_empty() => {
                 *children -= 1;
                 let callee = self.random.pick(self.callees);
                 vec![format!("agent = \"{callee}\""), "input = \"help\"".into(), report]

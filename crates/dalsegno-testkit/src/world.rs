@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dalsegno_core::RunId;
 
 use crate::clock::VirtualClock;
+use crate::coverage::Coverage;
 use crate::faults::Faults;
 use crate::guarantees::Guarantees;
 use crate::random::Random;
@@ -19,6 +20,10 @@ pub(crate) struct World {
     calm: AtomicBool,
     history: Mutex<String>,
     guarantees: Mutex<Guarantees>,
+    /// Nothing can be written.
+    disk_blocked: AtomicBool,
+    /// How often what happened, by what kind of thing it is and its name.
+    coverage: Mutex<Coverage>,
     /// Draws the ids of root runs.
     ids: Mutex<Random>,
 }
@@ -32,6 +37,8 @@ impl World {
             calm: AtomicBool::new(false),
             history: Mutex::default(),
             guarantees: Mutex::new(guarantees),
+            disk_blocked: AtomicBool::new(false),
+            coverage: Mutex::default(),
             ids: Mutex::new(Random::new(seed, "runs")),
         }
     }
@@ -44,6 +51,25 @@ impl World {
     /// Nothing goes wrong from now on.
     pub(crate) fn calm(&self) {
         self.calm.store(true, Ordering::Relaxed);
+        self.block_disk(false);
+    }
+
+    /// Keeps the disk from taking any write, or lets it take them again.
+    pub(crate) fn block_disk(&self, blocked: bool) {
+        self.disk_blocked.store(blocked, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disk_is_blocked(&self) -> bool {
+        self.disk_blocked.load(Ordering::Relaxed)
+    }
+
+    /// Counts that something happened.
+    pub(crate) fn count(&self, kind: &'static str, name: &str) {
+        self.coverage.lock().unwrap_or_else(PoisonError::into_inner).count(kind, name);
+    }
+
+    pub(crate) fn coverage(&self) -> Coverage {
+        self.coverage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The id of the next root run.

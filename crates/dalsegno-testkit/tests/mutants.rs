@@ -1,4 +1,4 @@
-//! Planted faults that no source has any more would be counted as found, or as nothing at all.
+//! A planted fault that no source has any more says nothing.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::path::Path;
@@ -20,6 +20,6 @@ fn every_planted_fault_has_its_place_in_the_sources() {
             }
         }
     }
-    assert!(lost.is_empty(), "{lost:#?}");
-    assert!(found > 60);
+    assert!(lost.is_empty(), "mend their texts in `mutants/`, or take them out: {lost:#?}");
+    assert!(found > 120, "{found}");
 }

@@ -87,7 +87,7 @@ fn planner(criterion: &mut Criterion) {
     let user = json!({"id": "u1", "name": "Ada", "email": "ada@example.com", "auth_token": "x"});
     let tenant = json!({"settings": {"endpoints": {"meals": "https://meals.example/v1"}}});
     let (config, session) = (json!({}), Session::default());
-    let info = CallInfo { id: "c1".into(), session: "s1".into(), operation: "0a".repeat(16) };
+    let info = CallInfo { id: "c1".into(), session: "s1".into(), operation: "0a".repeat(16), turn: None };
     let context = Context {
         user: &user,
         tenant: &tenant,

@@ -1,12 +1,13 @@
 //! The actions of a compiled tool.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use crate::effect::{EffectClass, Method, Security};
+use crate::effect::{EffectClass, Method, Security, StatusMeaning};
 use crate::parameters::Pattern;
 use crate::path::Path;
 use crate::source::{Expr, JsonSource, Parts, ValueSource, Words};
@@ -72,6 +73,7 @@ pub(crate) struct ApiCallSource {
     pub(crate) max_response_bytes: u64,
     pub(crate) class: Option<EffectClass>,
     pub(crate) idempotency_key: Option<Expr>,
+    pub(crate) statuses: BTreeMap<u16, StatusMeaning>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -45,6 +45,10 @@ pub struct CallInfo {
     pub session: String,
     /// The id of the operation that the call is, as text; the keys of its effects begin with it.
     pub operation: String,
+    /// How many messages of the caller the session had before the one that is being answered (`call.turn`). The same in a run that
+    /// another one called or handed over to. None under rules that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
 }
 
 /// What the agents of a session share and keep: state of the workflow, state of each agent, flags, and what was written
@@ -64,12 +68,20 @@ pub struct Session {
     /// What was written since the session was lent, in order; none if it was not lent.
     #[serde(skip_serializing_if = "Option::is_none")]
     lent: Option<Vec<Write>>,
+    /// How many messages of the caller came before the one that is being answered.
+    #[serde(skip_serializing_if = "is_zero")]
+    turn: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Default for Session {
     fn default() -> Self {
         let empty = || Value::Object(Map::new());
-        Self { workflow: empty(), agents: empty(), flags: empty(), user: Vec::new(), lent: None }
+        Self { workflow: empty(), agents: empty(), flags: empty(), user: Vec::new(), lent: None, turn: 0 }
     }
 }
 
@@ -158,6 +170,14 @@ impl Write {
         }
     }
 
+    /// Changes the names that the write goes by: those of its path below the root, or that of its flag.
+    pub fn rename(&mut self, change: impl FnMut(&mut String)) {
+        match self {
+            Self::Set { path, .. } | Self::Append { path, .. } | Self::Delete { path } => path.rename(change),
+            Self::Flag { flag, .. } => core::iter::once(flag).for_each(change),
+        }
+    }
+
     /// About how many bytes the write holds.
     pub fn bytes(&self) -> usize {
         match self {
@@ -188,6 +208,17 @@ impl Session {
         Self { lent: None, ..self }
     }
 
+    /// The same session with another message of the caller.
+    #[must_use]
+    pub fn next_turn(self) -> Self {
+        Self { turn: self.turn.saturating_add(1), ..self }
+    }
+
+    /// How many messages of the caller came before the one that is being answered.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
     /// What was written since the session was lent, in order and without what was replaced since; nothing if it was not
     /// lent.
     pub fn writes(&self) -> &[Write] {
@@ -214,7 +245,7 @@ impl Session {
         &self.user
     }
 
-    /// Says whether nothing was written yet.
+    /// Says whether nothing was written yet, in the first turn.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::json::measure;
+use crate::limits::{MAX_VALUE_BYTES, MAX_VALUE_DEPTH};
 use crate::outcome::{ActionPlace, ErrorCode};
 use crate::parameters::Violation;
 use crate::text::{Payload, Text};
@@ -72,6 +74,48 @@ pub struct ApiCall {
     pub max_response_bytes: u64,
     /// JSON Schema of the response; what breaks it comes back as violations.
     pub response_schema: Option<Value>,
+    /// What statuses say of the effect, by the word of the document's author. The others say what HTTP says of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub statuses: BTreeMap<u16, StatusMeaning>,
+}
+
+impl ApiCall {
+    /// Says whether an answer with this status is one of a receiver that did what it was asked to do: 2xx, unless the
+    /// document says otherwise.
+    pub fn is_performed(&self, status: u16) -> bool {
+        match self.statuses.get(&status) {
+            Some(meaning) => *meaning == StatusMeaning::Performed,
+            None => (200..300).contains(&status),
+        }
+    }
+}
+
+/// Says whether a call can hold the body of an answer.
+pub fn can_hold(body: &Value) -> bool {
+    measure(body, MAX_VALUE_BYTES, MAX_VALUE_DEPTH).is_some()
+}
+
+/// What a status says of an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusMeaning {
+    /// It took place: the answer is a success, whatever its status.
+    Performed,
+    /// It did not take place.
+    NotPerformed,
+}
+
+impl StatusMeaning {
+    /// The meaning as text.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Performed => "performed",
+            Self::NotPerformed => "not_performed",
+        }
+    }
+
+    pub(crate) const ALL: [(&'static str, Self); 2] =
+        [("performed", Self::Performed), ("not_performed", Self::NotPerformed)];
 }
 
 /// The method of an HTTP request.
@@ -261,6 +305,16 @@ pub struct EffectFailure {
     /// How many attempts there were.
     #[serde(default)]
     pub attempts: u32,
+    /// The list ends with it, whatever `on_error` says: the effect may have taken place, or a person said no.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub ends: bool,
+}
+
+impl EffectFailure {
+    /// A failure without further details.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), reason: None, attempts: 0, ends: false }
+    }
 }
 
 impl EffectRequest {

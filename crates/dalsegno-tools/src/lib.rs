@@ -46,11 +46,12 @@ pub use context::{CallInfo, Context, Session, Write};
 pub use document::{Compiled, Settings, compile, compile_with};
 pub use effect::{
     ApiCall, ApiResponse, Effect, EffectClass, EffectFailure, EffectOutcome, EffectRequest, Email, Method,
-    Security, ToolRequest,
+    Security, StatusMeaning, ToolRequest, can_hold,
 };
 pub use limits::{MAX_ACTIONS, MAX_CALL_BYTES, MAX_NESTING, MAX_SESSION_BYTES, MAX_VALUE_BYTES};
 pub use outcome::{
     ActionPlace, ActionStatus, ActionTrace, ErrorCode, Finished, HandoffTo, ToolError, ToolOutcome,
+    UnknownErrorCode,
 };
 pub use parameters::{Coercion, Kind, Parameter, Pattern, Shape, Violation};
 pub use path::Path;

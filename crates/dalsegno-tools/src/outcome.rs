@@ -193,6 +193,10 @@ pub enum ErrorCode {
     ApprovalRequired,
     /// The call was cancelled.
     Cancelled,
+    /// An action may have taken place, and nobody knows.
+    Indeterminate,
+    /// An action took place, and what came back of it cannot be read.
+    ResultUnreadable,
     /// A limit was reached.
     LimitExceeded,
     /// The engine's own fault.
@@ -200,6 +204,24 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Every code.
+    pub const ALL: &[Self] = &[
+        Self::ToolNotFound,
+        Self::InvalidArguments,
+        Self::ValidationFailed,
+        Self::ActionFailed,
+        Self::HttpError,
+        Self::Timeout,
+        Self::EgressDenied,
+        Self::NotPermitted,
+        Self::ApprovalRequired,
+        Self::Cancelled,
+        Self::Indeterminate,
+        Self::ResultUnreadable,
+        Self::LimitExceeded,
+        Self::Internal,
+    ];
+
     /// The code as text.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -213,6 +235,8 @@ impl ErrorCode {
             Self::NotPermitted => "not_permitted",
             Self::ApprovalRequired => "approval_required",
             Self::Cancelled => "cancelled",
+            Self::Indeterminate => "indeterminate",
+            Self::ResultUnreadable => "result_unreadable",
             Self::LimitExceeded => "limit_exceeded",
             Self::Internal => "internal",
         }
@@ -235,11 +259,30 @@ impl ErrorCode {
             Self::NotPermitted => "the tool is not allowed to do this",
             Self::ApprovalRequired => "a person has to agree first",
             Self::Cancelled => "the call was cancelled",
+            Self::Indeterminate => {
+                "what the tool does may or may not have taken place; calling it again may do it twice"
+            }
+            Self::ResultUnreadable => {
+                "the tool did its work, and the answer of the service cannot be read; calling it again would do it twice"
+            }
             Self::LimitExceeded => "the call reached a limit",
             Self::Internal => "the engine could not run the tool",
         }
     }
 }
+
+impl core::str::FromStr for ErrorCode {
+    type Err = UnknownErrorCode;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.iter().copied().find(|code| code.as_str() == text).ok_or(UnknownErrorCode)
+    }
+}
+
+/// A text that is no [`ErrorCode`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no code of an error of a declarative tool")]
+pub struct UnknownErrorCode;
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -57,6 +57,15 @@ impl Path {
         &self.root
     }
 
+    /// Changes the names below the root.
+    pub(crate) fn rename(&mut self, mut change: impl FnMut(&mut String)) {
+        for segment in &mut self.segments {
+            if let Segment::Name(name) = segment {
+                change(name);
+            }
+        }
+    }
+
     pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments
     }

@@ -41,6 +41,8 @@ impl fmt::Display for Problem {
 pub(crate) struct Report {
     pub(crate) problems: Vec<Problem>,
     pub(crate) warnings: Vec<Problem>,
+    pub(crate) mistakes: Vec<Problem>,
+    pub(crate) notes: Vec<Problem>,
 }
 
 impl Report {
@@ -74,6 +76,14 @@ impl Report {
             help: Some(help.into()),
             suggestion: None,
         });
+    }
+
+    pub(crate) fn mistake(&mut self, mistake: Problem) {
+        push(&mut self.mistakes, mistake, "mistakes");
+    }
+
+    pub(crate) fn note(&mut self, note: Problem) {
+        push(&mut self.notes, note, "notes");
     }
 
     pub(crate) fn warn(&mut self, warning: Problem) {

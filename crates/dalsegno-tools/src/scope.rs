@@ -162,7 +162,13 @@ impl<'n> Names<'n> {
             "agents" => &*view.agents,
             "flags" => &*view.flags,
             "config" => view.context.config,
-            "call" => return Some(Cow::Owned(json!({"id": call.id, "session": call.session}))),
+            "call" => {
+                let mut shown = json!({"id": call.id, "session": call.session});
+                if let Some(turn) = call.turn {
+                    shown["turn"] = turn.into();
+                }
+                return Some(Cow::Owned(shown));
+            }
             "operation" => return Some(Cow::Owned(json!({"key": self.held.key}))),
             "now" => return Some(Cow::Owned(rfc3339(view.context.now_ms).into())),
             "item" if self.item.is_some() => self.item?.item,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::action::Action;
 use crate::document::{self, Settings};
+use crate::effect::EffectClass;
 use crate::parameters::Parameter;
 use crate::path::Path;
 use crate::source::ValueSource;
@@ -167,6 +168,11 @@ impl Toolkit {
         &self.0.auth
     }
 
+    /// Returns the settings that it was compiled with.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
     /// The document that it was compiled from.
     pub fn source(&self) -> &Value {
         &self.0.source
@@ -233,6 +239,9 @@ pub struct Mentions<'t> {
     pub tools: Vec<&'t str>,
     /// Names of agents, as the document has them.
     pub agents: Vec<&'t str>,
+    /// Calls that are repeated although they may have taken place, by the document's `retry_count`: the method, the `id`
+    /// where there is one, and how often.
+    pub repeats: Vec<(&'static str, Option<&'t str>, u32)>,
 }
 
 impl<'t> Mentions<'t> {
@@ -242,6 +251,15 @@ impl<'t> Mentions<'t> {
             match &action.kind {
                 ActionKind::Tool(tool) => self.tools.push(&tool.name),
                 ActionKind::Handoff { target, .. } => self.agents.push(target),
+                ActionKind::ApiCall(call) => {
+                    let method = call.method.unwrap_or_default();
+                    let class = call.class.unwrap_or(method.class());
+                    if let Some(retries) = call.retries.filter(|retries| *retries > 0)
+                        && class == EffectClass::Unsafe
+                    {
+                        self.repeats.push((method.as_str(), action.id.as_deref(), retries));
+                    }
+                }
                 ActionKind::Conditional { then_actions, else_actions, .. } => {
                     self.gather(then_actions);
                     self.gather(else_actions);

@@ -28,6 +28,13 @@ const BATTERIES: &[Battery] = &[
         text: include_str!("../batteries/email.json"),
     },
     Battery {
+        name: "email_api",
+        about: "Sends mail through the HTTP API of Resend or SendGrid.",
+        needs: "`from_email` of the configuration, the secret `api_key`, and the service's host in `egress`, such as \
+                `https://api.resend.com`.",
+        text: include_str!("../batteries/email_api.json"),
+    },
+    Battery {
         name: "google_calendar",
         about: "Lists, creates, changes and deletes events, and says when somebody is free.",
         needs: "the secrets `client_id` and `client_secret` of an OAuth client, `https://www.googleapis.com` and \

@@ -175,6 +175,70 @@ pub fn builtin_tools() -> Catalogue {
         .collect()
 }
 
+/// The engine's tools about the workspace and its runs. No `*` covers them: an agent has those that its file names.
+pub fn engine_tools() -> Catalogue {
+    let tool = |class, description: &str, properties: Value, required: Value| CatalogueTool {
+        declared: Some(class),
+        ..CatalogueTool::new(
+            description,
+            json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false }),
+        )
+    };
+    let limit = json!({
+        "type": "integer", "minimum": 1, "maximum": 100, "default": 20, "description": "The most runs to return.",
+    });
+    let describe = tool(
+        EffectClass::Read,
+        "Describes the workspace as it is now: its agents, and the declarative tools of this tenant.",
+        json!({}),
+        json!([]),
+    );
+    let agents = tool(
+        EffectClass::Read,
+        "Lists the agents of the workspace, each with its description and its capabilities.",
+        json!({ "capability": { "type": "string", "minLength": 1, "description": "Only agents with this capability." } }),
+        json!([]),
+    );
+    let runs = tool(
+        EffectClass::Read,
+        "Lists the runs of this tenant, the newest first.",
+        json!({
+            "agent": { "type": "string", "minLength": 1, "description": "Only runs of this agent." },
+            "status": {
+                "enum": ["running", "suspended", "completed", "failed", "cancelled", "handed_off"],
+                "description": "Only runs that stand here.",
+            },
+            "limit": limit,
+        }),
+        json!([]),
+    );
+    let cancel = tool(
+        EffectClass::Idempotent,
+        "Ends a run of this tenant that is not over. The run that calls cannot end itself.",
+        json!({
+            "run": { "type": "string", "pattern": "^[0-9a-f]{32}$", "description": "The run's id." },
+            "reason": { "type": "string", "maxLength": 500, "description": "Why; it is recorded." },
+        }),
+        json!(["run"]),
+    );
+    let metrics = tool(
+        EffectClass::Read,
+        "Counts the latest runs of this tenant, by agent and by how they stand.",
+        json!({}),
+        json!([]),
+    );
+    [
+        ("workspace.describe", describe),
+        ("agents.list", agents),
+        ("runs.list", runs),
+        ("runs.cancel", cancel),
+        ("metrics.read", metrics),
+    ]
+    .into_iter()
+    .map(|(name, tool)| (name.parse().expect("a tool name"), tool))
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

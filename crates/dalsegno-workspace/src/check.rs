@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::agent::AgentFile;
 use crate::catalogue::{Catalogue, builtin_tools};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lock::Lock;
+use crate::names::list;
+use crate::report::Report;
 use crate::toolkit::{self, Around};
 use crate::workspace::{SETTINGS_FILE, Workspace};
 
@@ -49,13 +52,78 @@ impl Workspace {
             // What is wrong for everybody has been told.
             found.extend(more.into_iter().filter(|more| !found.contains(more)).collect::<Vec<_>>());
         }
+        found.extend(self.agents.values().flat_map(|agent| self.check_config(agent, &common, &unpinned)));
         let notes = unpinned.intersection(&reached).map(|server| {
             let message =
                 format!("the tools of `{server}` are not pinned, so nothing was checked about them");
             Diagnostic::new(Code::NotPinned, Severity::Note, Path::new(SETTINGS_FILE), message)
                 .with_help("run `dalsegno check --connect`, which asks the server and writes `dalsegno.lock`")
         });
-        notes.chain(found).collect()
+        let narrowed = self.settings.servers.iter().filter_map(|(server, binding)| {
+            let pinned = lock.servers.get(server)?;
+            let named = binding.tools.iter().flatten().map(String::as_str);
+            let missing: Vec<&str> = named.filter(|name| !pinned.tools.contains_key(*name)).collect();
+            if missing.is_empty() {
+                return None;
+            }
+            let message = format!(
+                "`tools` of `[servers.{server}]` names {}, which the server does not offer",
+                list(missing)
+            );
+            let offers = match pinned.tools.is_empty() {
+                true => format!("`{server}` offers no tool"),
+                false => format!("`{server}` offers {}", list(pinned.tools.keys().map(String::as_str))),
+            };
+            let file = Path::new(SETTINGS_FILE);
+            Some(Diagnostic::new(Code::UnknownTool, Severity::Warning, file, message).with_help(offers))
+        });
+        notes.chain(narrowed).chain(found).collect()
+    }
+}
+
+impl Workspace {
+    /// Reports the values of configurations that no tenant has, and that the agent does not set either: no run of it can start. A
+    /// value that some tenants have is theirs: the agent runs for them.
+    fn check_config(
+        &self,
+        agent: &AgentFile,
+        common: &Catalogue,
+        unpinned: &BTreeSet<String>,
+    ) -> Vec<Diagnostic> {
+        let tenants = self.tenants.keys().map(String::as_str).chain([Self::DEFAULT_TENANT]);
+        let mut missing: Option<BTreeSet<(String, String)>> = None;
+        for tenant in tenants {
+            let mut catalogue = common.clone();
+            catalogue.extend(self.declared_tools(tenant));
+            let Ok(config) = agent.resolve_known(&catalogue, unpinned) else { continue };
+            let documents = config.toolkits.iter();
+            let lacks = documents.flat_map(|(toolkit, document)| {
+                document
+                    .missing()
+                    .into_iter()
+                    .map(|name| (toolkit.clone(), name.to_owned()))
+                    .collect::<Vec<_>>()
+            });
+            let lacks: BTreeSet<_> = lacks.collect();
+            missing = Some(match missing {
+                Some(missing) => missing.intersection(&lacks).cloned().collect(),
+                None => lacks,
+            });
+        }
+        let report = Report::new(agent.source.clone());
+        for (toolkit, name) in missing.unwrap_or_default() {
+            let tools = agent.tools.allow.iter();
+            let named =
+                tools.filter(|pattern| pattern.value.as_str().split('.').next() == Some(toolkit.as_str()));
+            let span = named.map(|pattern| pattern.span.clone()).next().unwrap_or_default();
+            report
+                .error(Code::MissingKey, span, format!("`{name}` of the configuration of `{toolkit}` is set nowhere"))
+                .label("a run of this agent could not start")
+                .help(format!(
+                    "add `{name}` to `[tools.{toolkit}.config]` of a tenant's file, or to `[tools.toolkits.{toolkit}.config]` of this one"
+                ));
+        }
+        report.finish().1
     }
 }
 

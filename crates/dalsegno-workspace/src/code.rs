@@ -101,6 +101,8 @@ codes! {
     MissingFolder = "missing-folder",
     /// A secret that is written in a file of the workspace.
     SecretInClear = "secret-in-clear",
+    /// A secret that the file which names it may not read.
+    SecretNotGranted = "secret-not-granted",
     /// A tool that a step calls and the agent does not allow.
     ToolNotAllowed = "tool-not-allowed",
     /// A tool that nobody offers.

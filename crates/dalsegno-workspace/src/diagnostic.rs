@@ -78,6 +78,12 @@ impl Diagnostic {
         self
     }
 
+    /// That a file beside the workspace's own, such as a script or a seed, does not hold what it should.
+    pub fn of_file(root: &Path, file: &Path, problem: impl Into<String>) -> Self {
+        let file = file.strip_prefix(root).unwrap_or(file);
+        Self::new(Code::InvalidValue, Severity::Error, file, problem).with_help("correct the file")
+    }
+
     /// Says whether the workspace cannot be used because of it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

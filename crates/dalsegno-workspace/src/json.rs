@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::code::Code;
 use crate::report::Report;
 
+/// What some editors write before a text, and no editor shows.
+const MARK: char = '\u{feff}';
+
 /// A JSON file: its value, and where each part of it stands.
 pub(crate) struct JsonFile<'t> {
     text: &'t str,
@@ -25,6 +28,13 @@ impl<'t> JsonFile<'t> {
     /// One parser keeps the places, the other decides what is JSON and what its numbers and strings mean, since that is
     /// the one that reads the same document when it comes over the network.
     pub(crate) fn parse(report: &Report, text: &'t str) -> Option<Self> {
+        if text.starts_with(MARK) {
+            let problem = "the file begins with a byte order mark, which JSON does not know";
+            report
+                .error(Code::JsonSyntax, 0..MARK.len_utf8(), problem)
+                .help("save it as UTF-8 without a mark");
+            return None;
+        }
         let tree = match parse_to_ast(text, &CollectOptions::default(), &STRICT) {
             Ok(parsed) => parsed.value,
             Err(error) => {

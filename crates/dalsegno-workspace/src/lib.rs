@@ -30,6 +30,7 @@
 
 mod batteries;
 mod check;
+mod footprint;
 mod workspace;
 
 mod agent;
@@ -55,9 +56,10 @@ mod units;
 
 pub use agent::{AgentFile, AgentTools, ToolSettings};
 pub use batteries::{Battery, batteries};
-pub use catalogue::{Catalogue, CatalogueTool, builtin_tools};
+pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
+pub use footprint::Footprint;
 pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedTool};
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
@@ -65,9 +67,9 @@ pub use settings::{
     Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
     MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant, SecretRef,
     SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
-    TelemetrySettings,
+    TelemetrySettings, TenantGrants,
 };
 pub use source::{Position, SourceFile};
-pub use tenant::{Destination, Features, Refer, Tenant, ToolkitSettings};
+pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};
 pub use toolkit::{DeclaredTool, ToolkitFile};
-pub use workspace::{Loaded, Workspace};
+pub use workspace::{Broken, Loaded, Workspace};

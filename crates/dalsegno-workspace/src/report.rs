@@ -49,6 +49,11 @@ impl Report {
         self.add(code, Severity::Error, span, message.into())
     }
 
+    /// Says whether there is an error among the problems that were found until now.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.borrow().iter().any(Diagnostic::is_error)
+    }
+
     /// Says how many problems were found until now.
     pub(crate) fn count(&self) -> usize {
         self.found.borrow().len()
@@ -56,6 +61,10 @@ impl Report {
 
     pub(crate) fn warning(&self, code: Code, span: Range<usize>, message: impl Into<String>) -> Added<'_> {
         self.add(code, Severity::Warning, span, message.into())
+    }
+
+    pub(crate) fn note(&self, code: Code, span: Range<usize>, message: impl Into<String>) -> Added<'_> {
+        self.add(code, Severity::Note, span, message.into())
     }
 
     /// Finds where a part of a string stands; the whole string where that is unknown.

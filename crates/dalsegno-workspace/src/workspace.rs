@@ -1,24 +1,26 @@
 //! A workspace folder, read as a whole.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use dalsegno_core::{AgentName, ModelName, ToolName};
+use dalsegno_core::{AgentName, ModelName, ToolName, ToolOwner};
 
 use crate::agent::{self, AgentFile, Directory, ReadAgent, Surroundings};
 use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::lock::{Lock, LockRead};
+use crate::footprint::Footprint;
+use crate::lock::{Lock, LockRead, LockedServer};
 use crate::report::Report;
 use crate::section::Located;
 use crate::settings::{self, SecretRef, Settings, SettingsRead};
 use crate::source::SourceFile;
-use crate::tenant::{self, Tenant};
-use crate::toolkit::{self, Shelf, ToolkitFile, Toolkits};
+use crate::tenant::{self, ReadTenants, Tenant};
+use crate::toolkit::{self, ReadToolkits, Shelf, ToolkitFile};
 
 /// A workspace without errors.
 #[derive(Debug, Clone)]
@@ -29,12 +31,29 @@ pub struct Workspace {
     pub settings: Settings,
     /// The documents of declarative tools, `tools/*.json`, by name.
     pub toolkits: BTreeMap<String, ToolkitFile>,
-    /// The tenants of `tenants/*.toml` by name. A run whose tenant has no file works without settings and egress.
+    /// The tenants of `tenants/*.toml` by name; [`check_tenant`](Self::check_tenant) says for which names a run may start.
     pub tenants: BTreeMap<String, Tenant>,
     /// The agents of `agents/*.toml` by name.
     pub agents: BTreeMap<AgentName, AgentFile>,
     /// The names by which models see actions of toolkits, as `dalsegno.lock` pins them.
     pub names: BTreeMap<ToolName, ModelName>,
+    /// What the tool servers offer, by server, as `dalsegno.lock` pins it: a run asks these servers only when it uses them.
+    pub pinned: BTreeMap<String, LockedServer>,
+    /// What is not in use, since its file has errors. Empty in a workspace without errors.
+    pub broken: Broken,
+    /// The files that the workspace was read from, as they were.
+    pub footprint: Footprint,
+}
+
+/// What of a workspace is not in use, since its file has errors. The rest of the workspace is.
+#[derive(Debug, Clone, Default)]
+pub struct Broken {
+    /// Documents of declarative tools, `tools/*.json`, by the name of the document and by that of its file.
+    pub tools: BTreeSet<String>,
+    /// Tenants, by the name in the file and by that of the file.
+    pub tenants: BTreeSet<String>,
+    /// All that is wrong with these files and with the tools of single tenants.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// What came of reading a workspace.
@@ -42,6 +61,9 @@ pub struct Workspace {
 pub struct Loaded {
     /// The workspace; `None` if there is an error.
     pub workspace: Option<Workspace>,
+    /// The workspace without the tools and tenants whose files have errors, where there are no other errors.
+    rest: Option<Workspace>,
+    footprint: Footprint,
     /// What `dalsegno.toml` says, even if there are errors, with defaults in place of what does not fit; `None` if the
     /// place of the store is not known for certain. Enough to read what was recorded, not to run anything.
     pub settings: Option<Settings>,
@@ -68,8 +90,12 @@ impl Workspace {
     /// Reads the workspace as [`load`](Self::load) does, with other texts in the place of these agent files, which are
     /// named as diagnostics name them.
     pub fn load_with(root: &Path, replaced: &BTreeMap<PathBuf, String>) -> Loaded {
+        // Taken before anything is read: what changes meanwhile has changed since.
+        let footprint = Footprint::take(root);
         let mut loaded = Loaded {
             workspace: None,
+            rest: None,
+            footprint: footprint.clone(),
             settings: None,
             diagnostics: Vec::new(),
             lock: Lock::read(root),
@@ -82,13 +108,22 @@ impl Workspace {
         let toolkits = toolkit::load(root, known, &mut loaded);
         let tenants = tenant::load(root, known, &toolkits, &mut loaded);
         let agents = load_agents(root, known, (&toolkits, &tenants), replaced, &mut loaded);
+        let (toolkits, tenants, mut broken) = (
+            toolkits.sound,
+            tenants.sound,
+            Broken { tools: toolkits.broken, tenants: tenants.broken, diagnostics: Vec::new() },
+        );
+        broken.diagnostics.extend(loaded.diagnostics.iter().filter(|found| is_part(found)).cloned());
         if let Some(SettingsRead { settings, store_is_known }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
-            if !loaded.has_errors() {
+            let has_errors = loaded.has_errors();
+            if loaded.diagnostics.iter().all(|found| !found.is_error() || is_part(found)) {
                 let (root, names) = (root.to_path_buf(), BTreeMap::new());
-                let mut workspace = Self { root, settings, toolkits, tenants, agents, names };
+                let pinned = loaded.lock.lock.as_ref().map(|lock| lock.servers.clone()).unwrap_or_default();
+                let mut workspace =
+                    Self { root, settings, toolkits, tenants, agents, names, pinned, broken, footprint };
                 loaded.lock.take(workspace.take_names(&loaded.lock));
-                loaded.workspace = Some(workspace);
+                *if has_errors { &mut loaded.rest } else { &mut loaded.workspace } = Some(workspace);
             }
         }
         loaded
@@ -97,8 +132,11 @@ impl Workspace {
     /// The declarative tools of a tenant, by the name of their document: those of the workspace, in whose place stand the
     /// tenant's own of the same name. For a tenant without a file, those of the workspace.
     pub fn toolkits_for(&self, tenant: &str) -> BTreeMap<&str, &ToolkitFile> {
-        let own = self.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.tools);
-        self.toolkits.iter().chain(own).map(|(name, file)| (name.as_str(), file)).collect()
+        let own = self.tenants.get(tenant);
+        let is_broken = |name: &String| own.is_some_and(|own| own.broken_tools.contains(name));
+        let shared = self.toolkits.iter().filter(|(name, _)| !is_broken(name));
+        let own = own.into_iter().flat_map(|tenant| &tenant.tools);
+        shared.chain(own).map(|(name, file)| (name.as_str(), file)).collect()
     }
 
     /// The declarative tools of a tenant that are switched on, as part of the catalogue that
@@ -107,29 +145,75 @@ impl Workspace {
         let settings = self.tenants.get(tenant).map(|tenant| &tenant.toolkits);
         let mut catalogue = Catalogue::new();
         for (name, file) in self.toolkits_for(tenant) {
-            toolkit::add(&mut catalogue, file, settings.and_then(|settings| settings.get(name)));
+            let owner = self.owner_of(tenant, name);
+            toolkit::add(&mut catalogue, file, settings.and_then(|settings| settings.get(name)), &owner);
         }
         catalogue
     }
 
-    /// Finds where a secret of a toolkit is, for a tenant.
-    ///
-    /// First `[tools.<toolkit>] secrets` of the tenant, then its `[secrets]` under the secret's name, then `[secrets]` of
-    /// `dalsegno.toml` under `"<toolkit>.<secret>"`. The last never goes to a document that is the tenant's own: that one
-    /// could send it anywhere.
-    pub fn toolkit_secret(&self, tenant: &str, toolkit: &str, secret: &str) -> Option<&SecretRef> {
-        let own = self.tenants.get(tenant);
-        let set = own.and_then(|own| own.toolkits.get(toolkit)?.secrets.get(secret));
-        let named = || own.and_then(|own| own.secrets.get(secret));
-        let is_own = own.is_some_and(|own| own.tools.contains_key(toolkit));
-        let shared = || self.settings.secrets.get(&format!("{toolkit}.{secret}")).filter(|_| !is_own);
-        set.or_else(named).or_else(shared)
+    /// Whose the document is that a tenant has under this name today.
+    pub fn owner_of(&self, tenant: &str, toolkit: &str) -> ToolOwner {
+        match self.tenants.get(tenant) {
+            Some(own) if own.tools.contains_key(toolkit) => ToolOwner::Tenant(tenant.to_owned()),
+            _ => ToolOwner::Workspace,
+        }
     }
 
-    /// Finds the nearest folder that holds `dalsegno.toml`, from `start` upwards.
-    pub fn discover(start: &Path) -> Option<PathBuf> {
+    /// Finds where a secret of a toolkit is, for a tenant and a document of this owner, which need not be the one that the
+    /// tenant has today.
+    ///
+    /// First what the tenant has for the agent alone, `[tools.<toolkit>.agents.<agent>] secrets`, then `[tools.<toolkit>]
+    /// secrets` of the tenant, then its `[secrets]` under the secret's name, then `[secrets]` of `dalsegno.toml` under
+    /// `"<toolkit>.<secret>"`. The last never goes to a document that is a tenant's own: that one could send it anywhere. A
+    /// document of another tenant gets none.
+    pub fn toolkit_secret(
+        &self,
+        tenant: &str,
+        owner: &ToolOwner,
+        agent: Option<&AgentName>,
+        toolkit: &str,
+        secret: &str,
+    ) -> Option<&SecretRef> {
+        if matches!(owner, ToolOwner::Tenant(other) if other != tenant) {
+            return None;
+        }
+        let own = self.tenants.get(tenant);
+        let settings = own.and_then(|own| own.toolkits.get(toolkit));
+        let of_agent = settings
+            .zip(agent)
+            .and_then(|(set, agent)| set.of_agents.get(agent.as_str())?.secrets.get(secret));
+        let set = settings.and_then(|settings| settings.secrets.get(secret));
+        let named = || own.and_then(|own| own.secrets.get(secret));
+        let is_own = *owner != ToolOwner::Workspace;
+        let shared = || self.settings.secrets.get(&format!("{toolkit}.{secret}")).filter(|_| !is_own);
+        of_agent.or(set).or_else(named).or_else(shared)
+    }
+
+    /// Says whether a person consents to a toolkit for an agent of a tenant alone, and not for all agents of the tenant.
+    pub fn has_own_access(&self, tenant: &str, agent: &AgentName, toolkit: &str) -> bool {
+        let settings = self.tenants.get(tenant).and_then(|tenant| tenant.toolkits.get(toolkit));
+        settings.and_then(|set| set.of_agents.get(agent.as_str())).is_some_and(|own| own.own_access)
+    }
+
+    /// The tools of a server as `dalsegno.lock` pins them, narrowed to what its section offers; none of a server that is
+    /// not pinned.
+    pub fn pinned_tools(&self, server: &str) -> Option<Catalogue> {
+        Some(self.pinned.get(server)?.catalogue(server, self.settings.servers.get(server)?))
+    }
+
+    /// Finds the nearest folder that holds `dalsegno.toml`, from `start` upwards. The last folder that is looked at is `home`, or one
+    /// on which another file system begins: what lies above is not this user's project.
+    pub fn discover(start: &Path, home: Option<&Path>) -> Option<PathBuf> {
         let start = std::path::absolute(start).ok()?;
-        start.ancestors().find(|folder| folder.join(SETTINGS_FILE).is_file()).map(Path::to_path_buf)
+        for folder in start.ancestors() {
+            if folder.join(SETTINGS_FILE).is_file() {
+                return Some(folder.to_path_buf());
+            }
+            if home.is_some_and(|home| is_same(folder, home)) || is_mount(folder) {
+                return None;
+            }
+        }
+        None
     }
 }
 
@@ -139,20 +223,24 @@ impl Loaded {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// The workspace, to be run: without errors, and with the names by which models see its tools. What else is wrong
-    /// with `dalsegno.lock` concerns only those who check.
+    /// The workspace, to be run, with the names by which models see its tools. Tools and tenants whose files have errors are
+    /// not part of it: see [`Workspace::broken`]. What else is wrong with `dalsegno.lock` concerns only those who check.
     ///
     /// # Errors
-    /// All problems that stand in the way, and the warnings beside them.
+    /// All problems, if `dalsegno.toml`, an agent or a pinned name has an error.
     pub fn sound(self) -> Result<Workspace, Vec<Diagnostic>> {
-        let has_errors = self.has_errors();
-        let Self { workspace, mut diagnostics, lock, .. } = self;
+        let Self { workspace, rest, mut diagnostics, lock, .. } = self;
         if !lock.names_are_sound {
             diagnostics.extend(lock.diagnostics);
-        } else if let Some(workspace) = workspace.filter(|_| !has_errors) {
+        } else if let Some(workspace) = workspace.or(rest) {
             return Ok(workspace);
         }
         Err(diagnostics)
+    }
+
+    /// The files that were read, as they were.
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
     }
 
     /// Finds the text of a diagnostic's file.
@@ -166,6 +254,30 @@ impl Loaded {
         self.diagnostics.extend(diagnostics);
         source
     }
+}
+
+/// Says whether a problem takes out a tool or a tenant, and not the workspace.
+fn is_part(found: &Diagnostic) -> bool {
+    let is_in = |folder: &str| found.file != Path::new(folder) && found.file.starts_with(folder);
+    found.is_error() && (is_in("tools") || is_in("tenants"))
+}
+
+/// Says whether two paths lead to the same folder.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Says whether another file system begins at this folder.
+#[cfg(unix)]
+fn is_mount(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
+    folder.parent().is_some_and(|above| device(folder) != device(above))
+}
+
+#[cfg(not(unix))]
+const fn is_mount(_: &Path) -> bool {
+    false
 }
 
 fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
@@ -192,11 +304,11 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
 fn load_agents(
     root: &Path,
     settings: Option<&Settings>,
-    (toolkits, tenants): (&Toolkits, &BTreeMap<String, Tenant>),
+    (toolkits, tenants): (&ReadToolkits, &ReadTenants),
     replaced: &BTreeMap<PathBuf, String>,
     loaded: &mut Loaded,
 ) -> BTreeMap<AgentName, AgentFile> {
-    let shelf = Shelf::new(toolkits, tenants, &loaded.diagnostics);
+    let shelf = Shelf::new(toolkits, &tenants.sound, &tenants.lost);
     let mut directory = Directory::default();
     let mut texts = Vec::new();
     for file in agent_files(root, loaded) {
@@ -283,6 +395,13 @@ fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
     files
 }
 
+/// Says whether a name is that of a hidden file, or of one that an editor keeps beside a file of a person: `.#a.toml`, `.a.toml.swp`,
+/// `#a.toml#`, `~a.toml`, `a.toml~`.
+pub(crate) fn is_kept_aside(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with(['.', '#', '~']) || name.ends_with(['~', '#'])
+}
+
 /// The files of a folder with this extension, in the order of their names; none where the folder is not there.
 pub(crate) fn files(
     root: &Path,
@@ -302,6 +421,7 @@ pub(crate) fn files(
     });
     let mut files: Vec<_> = entries
         .iter()
+        .filter(|entry| !is_kept_aside(&entry.file_name()))
         .map(|entry| folder.join(entry.file_name()))
         .filter(|file| file.extension().is_some_and(|found| found == extension))
         .collect();

@@ -266,9 +266,12 @@ fn a_tool_falls_back_to_another_one() {
     let list = &config.tools.tools[&"files.list".parse().unwrap()];
     assert_eq!(list.on_failure, Some(OnFailure::Fallback("files.read".parse().unwrap())));
     let refused = agent.resolve(&offered(&["files.list"])).unwrap_err();
-    assert!(refused.iter().all(|found| found.message == "nobody offers a tool `files.read`"), "{refused:?}");
+    let missing = refused.iter().filter(|found| found.message == "nobody offers a tool `files.read`");
     // Its settings, the step that calls it, and the tool and the step that fall back to it.
-    assert_eq!(refused.len(), 4);
+    assert_eq!(missing.count(), 4, "{refused:?}");
+    // And the tool that asks it when a call is in doubt.
+    let asks = "`verify` asks `files.read`, which is not among the agent's tools";
+    assert!(refused.iter().any(|found| found.message == asks) && refused.len() == 5, "{refused:?}");
 }
 
 #[test]

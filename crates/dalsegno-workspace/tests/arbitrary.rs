@@ -229,7 +229,7 @@ fn the_nearest_folder_with_settings_is_the_workspace() {
     let inner = folder.path().join("a/b");
     fs::create_dir_all(&inner).unwrap();
     fs::write(folder.path().join("dalsegno.toml"), "").unwrap();
-    assert_eq!(Workspace::discover(&inner).as_deref(), Some(folder.path()));
+    assert_eq!(Workspace::discover(&inner, None).as_deref(), Some(folder.path()));
     fs::write(folder.path().join("a/dalsegno.toml"), "").unwrap();
-    assert_eq!(Workspace::discover(&inner), Some(folder.path().join("a")));
+    assert_eq!(Workspace::discover(&inner, None), Some(folder.path().join("a")));
 }

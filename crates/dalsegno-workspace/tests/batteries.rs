@@ -42,6 +42,7 @@ impl Conversation {
             id: format!("call_{}", self.calls),
             session: "s".to_owned(),
             operation: format!("0af{}", self.calls),
+            turn: Some(self.session.turn()),
         };
         let tool = self.toolkit.tool(name).unwrap();
         let tenant = json!({});
@@ -69,6 +70,11 @@ impl Conversation {
         assert!(answers.is_empty(), "{:?}", finished.outcome);
         self.session.apply(&self.user, &finished.writes).unwrap();
         finished.outcome
+    }
+
+    /// The caller says something.
+    fn hear(&mut self) {
+        self.session = self.session.clone().next_turn();
     }
 
     fn requests(&self) -> Vec<&ApiCall> {
@@ -152,15 +158,29 @@ fn a_transfer_is_sent_only_with_the_token_of_a_confirmation() {
     let guessed = json!({ "destination_id": "sales", "confirmation_token": "yes" });
     assert_eq!(talk.call(TRANSFER, guessed, &[]).output["status"], "confirmation_required");
     // The guess has replaced what was asked for, so the earlier token is worth nothing.
+    talk.hear();
     let stale = json!({ "destination_id": "sales", "confirmation_token": token });
     let asked_again = talk.call(TRANSFER, stale, &[]).output;
     let token = asked_again["confirmation_token"].clone();
+    talk.hear();
     let elsewhere = json!({ "destination_id": "support", "confirmation_token": token });
     let asked_again = talk.call(TRANSFER, elsewhere, &[]).output;
     assert_eq!((&asked_again["status"], talk.asked.len()), (&json!("confirmation_required"), 0));
 
     let token = asked_again["confirmation_token"].clone();
     let confirmed = json!({ "destination_id": "support", "confirmation_token": token });
+    // The caller has said nothing since the question, and then too much.
+    let too_soon = talk.call(TRANSFER, confirmed, &[]).output;
+    assert_eq!((&too_soon["status"], talk.asked.len()), (&json!("confirmation_required"), 0));
+    talk.hear();
+    talk.hear();
+    let confirmed =
+        json!({ "destination_id": "support", "confirmation_token": too_soon["confirmation_token"] });
+    let too_late = talk.call(TRANSFER, confirmed, &[]).output;
+    assert_eq!((&too_late["status"], talk.asked.len()), (&json!("confirmation_required"), 0));
+    talk.hear();
+    let confirmed =
+        json!({ "destination_id": "support", "confirmation_token": too_late["confirmation_token"] });
     let done = talk.call(TRANSFER, confirmed.clone(), &[answer(200, json!({}))]);
     assert_eq!(
         done.output,
@@ -322,6 +342,53 @@ fn the_other_actions_of_the_calendar_ask_for_what_they_say() {
     );
     assert!(url(requests[3]).ends_with("/events/a%2Fb"), "{}", url(requests[3]));
     assert_eq!(requests[4].method.as_str(), "DELETE");
+}
+
+#[test]
+fn mail_is_sent_under_tls_from_the_first_byte_where_the_configuration_or_the_port_says_so() {
+    for (port, security, expected) in [
+        (587, None, "starttls"),
+        (465, None, "tls"),
+        (2465, Some("tls"), "tls"),
+        (465, Some("starttls"), "starttls"),
+    ] {
+        let mut talk = Conversation::battery("email");
+        talk.config["smtp_server"] = json!("mail.acme.example");
+        talk.config["from_email"] = json!("desk@acme.example");
+        talk.config["smtp_port"] = json!(port);
+        if let Some(security) = security {
+            talk.config["smtp_security"] = json!(security);
+        }
+        let arguments = json!({ "to": "ada@example.com", "subject": "Tea", "body": "At four?" });
+        let sent = EffectOutcome::Sent { message_id: Some("<1@acme>".into()) };
+        let done = talk.call("email.send_email", arguments, &[sent]);
+        assert_eq!(done.output["sent"], true, "{done:?}");
+        let [EffectRequest::Email(mail)] = &talk.asked[..] else { panic!("{:?}", talk.asked) };
+        assert_eq!((mail.port, serde_json::to_value(mail.security).unwrap()), (port, json!(expected)));
+    }
+}
+
+#[test]
+fn mail_is_sent_through_the_api_of_a_mail_service() {
+    let arguments = json!({ "to": "ada@example.com", "subject": "Tea", "body": "At four?" });
+    let mut talk = Conversation::battery("email_api");
+    assert!(!talk.call("email_api.send_email", arguments.clone(), &[]).ok, "no sender is configured");
+    talk.config["from_email"] = json!("desk@acme.example");
+    let done = talk.call("email_api.send_email", arguments.clone(), &[answer(200, json!({ "id": "m1" }))]);
+    assert_eq!(done.output, json!({ "sent": true, "id": "m1" }), "{done:?}");
+    talk.config["service"] = json!("sendgrid");
+    let done = talk.call("email_api.send_email", arguments.clone(), &[answer(202, Value::Null)]);
+    assert_eq!(done.output, json!({ "sent": true, "id": null }), "{done:?}");
+    let refused = talk.call("email_api.send_email", arguments, &[answer(401, json!({}))]);
+    assert!(!refused.ok, "{refused:?}");
+    let requests = talk.requests();
+    assert_eq!(url(requests[0]), "https://api.resend.com/emails");
+    assert_eq!(
+        body(requests[0]),
+        json!({ "from": "desk@acme.example", "to": ["ada@example.com"], "subject": "Tea", "text": "At four?" })
+    );
+    assert_eq!(url(requests[1]), "https://api.sendgrid.com/v3/mail/send");
+    assert_eq!(body(requests[1])["personalizations"], json!([{ "to": [{ "email": "ada@example.com" }] }]));
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn names_that_nobody_offers_are_refused_with_the_nearest_one() {
         [
             "'risk.scroe' [unknown-tool] nobody offers a tool `risk.scroe` (did you mean `risk.score`?)",
             "'files.*' [unknown-tool] nobody offers a tool whose name begins with `files.` \
-             (there is no server `files`: add `[servers.files]` to `dalsegno.toml`)",
+             (`files` offers no tool: add `[servers.files]` to `dalsegno.toml`, or, if it is there, let its `tools` name what the server has)",
             "'risk.recrod' [unknown-tool] nobody offers a tool `risk.recrod` (did you mean `risk.record`?)",
             "'risk.scor' [unknown-tool] nobody offers a tool `risk.scor` (did you mean `risk.score`?)",
         ]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use dalsegno_core::{AgentConfig, EffectClass, ToolName};
-use dalsegno_workspace::{Catalogue, Lock, SecretRef, Workspace, builtin_tools};
+use dalsegno_core::{AgentConfig, EffectClass, ToolName, ToolOwner};
+use dalsegno_workspace::{Catalogue, Diagnostic, Lock, SecretRef, Workspace, builtin_tools};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -151,29 +151,162 @@ fn a_slip_in_the_name_of_a_tool_of_a_tenant_is_found_all_the_same() {
 
 #[test]
 fn a_secret_is_looked_up_in_one_tenant_and_then_in_the_workspace() {
-    let settings =
-        "[secrets]\n\"crm.token\" = { env = \"SHARED\" }\n\"save_meal.key\" = { env = \"SHARED_KEY\" }\n";
+    let settings = "[secrets]\n\"crm.token\" = { env = \"SHARED\" }\n\"save_meal.key\" = { env = \"SHARED_KEY\" }\n\
+         [tenants.acme]\nenv_prefixes = [\"ACME\", \"SALES\"]\n[tenants.basil]\nenv_prefixes = [\"BASIL\"]\n";
     let crm = r#"{ "name": "crm", "auth": { "type": "bearer", "secret": "token" }, "actions": [
         { "name": "find", "description": "Finds.", "actions": [{ "type": "respond", "message": "None." }] }] }"#;
     let folder = folder(&[
         ("dalsegno.toml", settings),
         ("agents/a.toml", "name = \"a\"\n\n[[steps]]\nrespond = \"Hello\"\n"),
         ("tools/crm.json", crm),
-        ("tenants/acme.toml", "name = \"acme\"\n\n[tools.crm.secrets]\ntoken = { env = \"ACME\" }\n"),
+        (
+            "tenants/acme.toml",
+            "name = \"acme\"\n\n[tools.crm.secrets]\ntoken = { env = \"ACME\" }\n\n\
+             [tools.crm.agents.sales.secrets]\ntoken = { env = \"SALES\" }\n",
+        ),
         ("tenants/basil.toml", "name = \"basil\"\n\n[secrets]\ntoken = { env = \"BASIL\" }\n"),
         ("tenants/cumin.toml", "name = \"cumin\"\n"),
         ("tenants/dill.toml", "name = \"dill\"\n"),
         ("tenants/dill/tools/crm.json", crm),
     ]);
     let workspace = load(folder.path());
-    let secret = |tenant: &str| workspace.toolkit_secret(tenant, "crm", "token").cloned();
+    let secret = |tenant: &str| {
+        let owner = workspace.owner_of(tenant, "crm");
+        workspace.toolkit_secret(tenant, &owner, None, "crm", "token").cloned()
+    };
     assert_eq!(secret("acme"), Some(SecretRef::Env("ACME".to_owned())));
+    let of_agent = |tenant: &str, agent: &str| {
+        let owner = workspace.owner_of(tenant, "crm");
+        workspace.toolkit_secret(tenant, &owner, Some(&agent.parse().unwrap()), "crm", "token").cloned()
+    };
+    assert_eq!(of_agent("acme", "sales"), Some(SecretRef::Env("SALES".to_owned())));
+    assert_eq!(of_agent("acme", "support"), Some(SecretRef::Env("ACME".to_owned())));
+    assert_eq!(of_agent("basil", "sales"), Some(SecretRef::Env("BASIL".to_owned())));
     assert_eq!(secret("basil"), Some(SecretRef::Env("BASIL".to_owned())));
     assert_eq!(secret("cumin"), Some(SecretRef::Env("SHARED".to_owned())));
     assert_eq!(secret("nobody"), Some(SecretRef::Env("SHARED".to_owned())));
     // Its own document could send the secret of the workspace anywhere.
     assert_eq!(secret("dill"), None);
-    assert_eq!(workspace.toolkit_secret("acme", "crm", "key"), None);
+    assert_eq!(workspace.toolkit_secret("acme", &ToolOwner::Workspace, None, "crm", "key"), None);
+    // A run keeps the document with which it began, whatever the tenant has under that name now.
+    let pinned = |tenant: &str, owner: &ToolOwner| {
+        workspace.toolkit_secret(tenant, owner, None, "crm", "token").cloned()
+    };
+    assert_eq!(pinned("cumin", &ToolOwner::Tenant("cumin".to_owned())), None);
+    assert_eq!(pinned("acme", &ToolOwner::Tenant("basil".to_owned())), None);
+    assert_eq!(pinned("dill", &ToolOwner::Workspace), Some(SecretRef::Env("SHARED".to_owned())));
+}
+
+/// What is wrong with `tenants/evil.toml` that names these secrets, in a workspace that grants it what `settings` say.
+fn refused(settings: &str, secrets: &str) -> Vec<String> {
+    let tenant = format!("name = \"evil\"\negress = [\"http://127.0.0.1:19999\"]\n[secrets]\n{secrets}");
+    let folder = folder(&[
+        ("dalsegno.toml", settings),
+        ("agents/a.toml", "name = \"a\"\n\n[[steps]]\nrespond = \"Hello\"\n"),
+        ("tenants/evil.toml", &tenant),
+    ]);
+    let loaded = Workspace::load(folder.path());
+    let errors = loaded.diagnostics.iter().filter(|problem| problem.is_error());
+    let errors = errors.map(|problem| {
+        assert_eq!(problem.code, dalsegno_workspace::Code::SecretNotGranted, "{problem}");
+        assert!(problem.file.ends_with("evil.toml") && problem.span.is_some(), "{problem}");
+        problem.to_string()
+    });
+    errors.collect()
+}
+
+#[test]
+fn a_tenants_file_names_only_secrets_of_that_tenant() {
+    // The review's: the master key, and what another tenant was given access with.
+    let evil = "k = { file = \".dalsegno/secrets.key\" }\no = { store = \"oauth.acme.crm\" }\n";
+    let granted = "[tenants.evil]\nenv_prefixes = [\"EVIL_\"]\nfile_prefixes = [\"secrets/evil\", \".\"]\n";
+    assert_eq!(refused("", evil).len(), 2);
+    assert_eq!(refused(granted, evil).len(), 2, "no grant reaches what is the engine's own");
+    for (secret, of_none, of_some) in [
+        ("{ env = \"ACME_TOKEN\" }", 1, 1),
+        ("{ env = \"EVIL_TOKEN\" }", 1, 0),
+        ("{ file = \"secrets/evil/token\" }", 1, 0),
+        ("{ file = \"/etc/shadow\" }", 1, 1),
+        ("{ file = \"secrets/evil/../../../outside\" }", 1, 1),
+        ("{ file = \"secrets/evil/../../.dalsegno/secrets.key\" }", 1, 1),
+        ("{ file = \".dalsegno/secrets.key.next\" }", 1, 1),
+        ("{ store = \"request.00.auth_token\" }", 1, 1),
+        ("{ store = \"token\" }", 0, 0),
+    ] {
+        let secret = format!("s = {secret}\n");
+        assert_eq!(refused("", &secret).len(), of_none, "{secret}");
+        assert_eq!(refused(granted, &secret).len(), of_some, "{secret}");
+    }
+    // Where the operator keeps the engine's files elsewhere, they are the engine's all the same.
+    let elsewhere =
+        format!("[secret_store]\nkey = {{ file = \"keys/master\" }}\n[store]\npath = \"runs.db\"\n{granted}");
+    assert_eq!(refused(&elsewhere, "s = { file = \"keys/master\" }\n").len(), 1);
+    assert_eq!(refused(&elsewhere, "s = { file = \"keys/../runs.db\" }\n").len(), 1);
+    // Nobody else's grant counts.
+    assert_eq!(
+        refused("[tenants.acme]\nenv_prefixes = [\"ACME_\"]\n", "s = { env = \"ACME_TOKEN\" }\n").len(),
+        1
+    );
+}
+
+#[test]
+fn a_name_in_the_secret_store_is_looked_up_among_the_tenants_own() {
+    let folder = folder(&[
+        ("dalsegno.toml", "[secrets]\n\"crm.token\" = { store = \"token\" }\n"),
+        ("agents/a.toml", "name = \"a\"\n\n[[steps]]\nrespond = \"Hello\"\n"),
+        ("tenants/acme.toml", "name = \"acme\"\n\n[secrets]\ntoken = { store = \"token\" }\n"),
+    ]);
+    let workspace = load(folder.path());
+    let own = SecretRef::OfTenant { tenant: "acme".to_owned(), name: "token".to_owned() };
+    assert_eq!(workspace.tenants["acme"].secrets["token"], own);
+    assert_eq!(workspace.settings.secrets["crm.token"], SecretRef::Store("token".to_owned()));
+}
+
+#[test]
+fn a_configuration_that_a_document_requires_is_set_by_the_agent_or_by_a_tenant() {
+    let crm = r#"{ "name": "crm", "config_schema": { "type": "object", "required": ["queue"], "properties": { "queue": { "type": "string" } } },
+        "actions": [{ "name": "find", "description": "Finds.", "actions": [{ "type": "respond", "message": "{{config.queue}}" }] }] }"#;
+    let agent = "name = \"a\"\n\n[tools]\nallow = [\"crm.*\"]\n\n[[steps]]\ntool = \"crm.find\"\n";
+    let codes = |tenant: &str, agent: &str| {
+        let files = [
+            ("dalsegno.toml", ""),
+            ("agents/a.toml", agent),
+            ("tools/crm.json", crm),
+            ("tenants/acme.toml", tenant),
+        ];
+        let folder = folder(&files);
+        let found = load(folder.path()).check(&Lock::default(), &Catalogue::new());
+        found.iter().map(|found| (found.code.as_str(), found.message.clone())).collect::<Vec<_>>()
+    };
+    let missing = codes("name = \"acme\"\n", agent);
+    assert_eq!(missing, [("missing-key", "`queue` of the configuration of `crm` is set nowhere".to_owned())]);
+    assert_eq!(codes("name = \"acme\"\n[tools.crm.config]\nqueue = \"first\"\n", agent), []);
+    let own = agent.replace("\n[[steps]]", "\n[tools.toolkits.crm.config]\nqueue = \"first\"\n\n[[steps]]");
+    assert_eq!(codes("name = \"acme\"\n", &own), []);
+}
+
+#[test]
+fn more_places_of_the_caller_can_hold_secrets() {
+    let document = r#"{ "name": "crm", "description": "Asks.", "actions": [{ "type": "api_call", "method": "GET",
+        "url": "https://crm.example.com/x", "headers": { "X-Key": "{{user.crm.token}}" } },
+        { "type": "respond", "message": "{{user.crm.token}}" }] }"#;
+    let files = |settings: &str| {
+        let agent = "name = \"a\"\n\n[[steps]]\nrespond = \"Hello\"\n";
+        let folder =
+            folder(&[("dalsegno.toml", settings), ("agents/a.toml", agent), ("tools/crm.json", document)]);
+        Workspace::load(folder.path()).diagnostics
+    };
+    assert!(!files("").iter().any(Diagnostic::is_error));
+    // Named as a secret, what stands there can be sent and not be said.
+    let found = files("secret_paths = [\"user.crm.token\"]\n");
+    assert!(found.iter().any(|found| found.is_error() && found.file.ends_with("crm.json")), "{found:?}");
+    for wrong in ["crm.token", "user", "user.crm[0]", "user..x", "tenant.settings.key"] {
+        let found = files(&format!("secret_paths = [\"{wrong}\"]\n"));
+        assert!(
+            found.iter().any(|found| found.is_error() && found.file.ends_with("dalsegno.toml")),
+            "{wrong}"
+        );
+    }
 }
 
 #[test]
@@ -210,4 +343,25 @@ fn hostile_documents_end_in_problems_within_limits() {
         assert!(loaded.has_errors(), "{}", text.chars().take(80).collect::<String>());
         assert!(loaded.diagnostics.len() <= 210, "{}", loaded.diagnostics.len());
     }
+}
+
+#[test]
+fn a_retry_count_beside_unsafe_is_refused_and_beside_a_post_it_is_noted() {
+    use dalsegno_workspace::Severity;
+    let load = |more: &str| {
+        let document = format!(
+            r#"{{"name": "order", "description": "Orders.", "actions": [
+                {{"type": "api_call", "url": "https://api.example.com/orders", "retry_count": 2{more}}}]}}"#
+        );
+        let files =
+            [("dalsegno.toml", ""), ("agents/a.toml", AGENT), ("tools/order.json", document.as_str())];
+        Workspace::load(folder(&files).path()).diagnostics
+    };
+    let severities = |more: &str| {
+        let found = load(more).into_iter().filter(|one| one.message.contains("retry_count"));
+        found.map(|one| one.severity).collect::<Vec<_>>()
+    };
+    assert_eq!(severities(r#", "effect": "unsafe""#), [Severity::Error]);
+    assert_eq!(severities(""), [Severity::Note]);
+    assert_eq!(severities(r#", "effect": "keyed""#), []);
 }

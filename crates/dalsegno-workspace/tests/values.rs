@@ -46,6 +46,10 @@ fn every_key_of_the_settings_arrives() {
     assert_eq!(settings.memory.path, root.join("state/memory.db"));
     assert_eq!(settings.memory.seeds, [root.join("known.jsonl")]);
     assert_eq!(settings.secrets["CRM_TOKEN"], SecretRef::Env("CRM_TOKEN".to_owned()));
+    assert!(settings.signers["berlin"].starts_with("d75a9801"));
+    let granted = &settings.tenants["acme"];
+    assert_eq!(granted.env_prefixes, ["ACME_"]);
+    assert_eq!(granted.file_prefixes, [root.join("secrets/acme")]);
     assert_eq!(settings.secrets["signing_key"], SecretRef::File(PathBuf::from("/run/secrets/signing")));
 
     let server = &settings.servers["files"];
@@ -75,6 +79,7 @@ fn every_key_of_the_settings_arrives() {
             start_timeout: Duration::from_secs(2),
             table_elements: 5_000,
             instances: 16,
+            module: 8 << 20,
             response: 2 << 20,
         }
     );

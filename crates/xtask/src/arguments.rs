@@ -14,7 +14,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   run <ARGUMENTS…>     Build everything the demo needs, then `dalsegno run <ARGUMENTS…>`
-  dalsegno <ARGUMENTS…>   The same for any other `dalsegno` command
+  dalsegno <ARGUMENTS…>
+                       The same for any other `dalsegno` command
   test                 Everything a commit has to pass: fmt, guests, clippy, test, doc, doors
     --only <STAGES>    Only these, separated by commas, in the same order
   lint                 fmt and clippy
@@ -22,17 +23,22 @@ Commands:
   guests               Build the tool servers for WebAssembly
   fmt                  Format both workspaces
   bench <ARGUMENTS…>   Run the benchmarks of the core, then measure durable turns on this disk
-  sim <ARGUMENTS…>     Simulate histories with faults: `--seeds N`, `--from SEED`, `--history`
+  sim <ARGUMENTS…>     Simulate histories with faults: `--seeds N`, `--from SEED`, `--history`, `--shrink`
   crash                Kill processes of real runs wherever they can be killed, and count what took place
     --instants <N>     So many random instants instead of 100; the tests for every boundary run as well
     --seed <N>         The same instants again
   soak <ARGUMENTS…>    Many runs on a real disk with faults, while memory is watched: `--minutes 10`,
                        `--seconds N`, `--runs 200`, `--seed N`, `--quiet`
+  crashbench           Run BFCL's multi-turn tasks while processes are killed and the server misbehaves, and compare
+                       the end states with the benchmark's own; installs `bfcl-eval` of PyPI below target/
+    --kills <N>        So many kill points instead of 20000
+    --tasks <N>        Only the first tasks instead of all 400
+    --seed <N>         Draw other kill points
   budget               Measure every budget in one table; a release build, some minutes
     --suspended <N>    So many suspended runs instead of 100000
   conformance          Run the official conformance suite and the reference servers of MCP against the client;
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
-  mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and see which the simulation finds
+  mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and write down what finds each: `--minutes N`
   help                 Print this text
 
 Missing targets and components are added with rustup. The tool servers are a Cargo workspace of their own.
@@ -59,6 +65,8 @@ pub(crate) enum Verb {
     Crash(Option<u64>, Option<u64>),
     /// Soak with these arguments.
     Soak(Vec<OsString>),
+    /// Run the benchmark's tasks under kills, with these arguments.
+    Crashbench(Vec<OsString>),
     /// Measure the budgets, with this number of suspended runs if it is given.
     Budget(Option<u64>),
     /// Run the conformance suite of MCP.
@@ -88,6 +96,7 @@ impl Verb {
             Some("bench") => return Ok(Self::Bench(arguments)),
             Some("sim") => return Ok(Self::Simulation("sim", arguments)),
             Some("soak") => return Ok(Self::Soak(arguments)),
+            Some("crashbench") => return Ok(Self::Crashbench(arguments)),
             Some("crash") => {
                 let [instants, seed] = numbers("crash", ["--instants", "--seed"], &arguments)?;
                 return Ok(Self::Crash(instants, seed));

@@ -5,7 +5,7 @@
 //! that of this machine, or one from PyPI.
 
 mod agent;
-mod packages;
+pub(crate) mod packages;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use crate::build;
+use crate::conformance::packages;
 use crate::process::{cargo, perform, read, root};
 
 /// The crash tests, as `cargo test` runs them, with everything that they say. Of the whole workspace, as everywhere: for a
@@ -42,6 +43,16 @@ pub(crate) fn soak(arguments: &[OsString]) -> anyhow::Result<()> {
     // The C library keeps memory apart for each thread, and the threads of a soak come and go with its processes: with
     // one arena for all of them, what is measured is what is in use. Other systems ignore it.
     perform(cargo().args(run).args(arguments).env("MALLOC_ARENA_MAX", "1"))
+}
+
+/// Runs the tasks of a public benchmark while processes are killed. In the release profile: thousands of processes start.
+///
+/// # Errors
+/// An end state was not the benchmark's own, something was repeated, or something could not be installed or built.
+pub(crate) fn crashbench(arguments: &[OsString]) -> anyhow::Result<()> {
+    let python = packages::benchmark(&root().join("target/crashbench"))?;
+    let run = ["run", "--release", "--locked", "--quiet", "--example", "crashbench", "--", "--python"];
+    perform(cargo().args(run).arg(python).args(arguments))
 }
 
 /// Measures every budget.

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use clap::Args as ClapArgs;
+use dalsegno_core::AgentName;
 
 use super::{DocumentArgs, Format};
 
@@ -13,6 +14,9 @@ pub(crate) struct AuthArgs {
     /// The tenant for whom access to a toolkit is given; access to a tool server counts for all
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: String,
+    /// The agent for which alone access is given, where the tenant's file says so (`own_access`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<AgentName>,
     /// Do not wait for the browser: paste the address that it was sent to, as one does where it runs on another machine
     #[arg(long)]
     pub(crate) no_listen: bool,

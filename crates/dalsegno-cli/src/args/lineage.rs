@@ -20,6 +20,15 @@ pub(crate) struct ChatArgs {
     /// The tenant on whose behalf the runs work
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
+    /// What is known of the user, which templates read as `user`; `auth_token` in it is kept as a secret
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) user: Option<String>,
+    /// Structured input of every message, which templates read as `request.data`
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) data: Option<String>,
+    /// Read commands (`/undo`) and approvals from lines that no person types: of a script, never of another party
+    #[arg(long)]
+    pub(crate) script: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -99,6 +108,24 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct AbandonArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// Why; it is recorded
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) reason: String,
+    /// Who does it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    /// Abandon a run that could be cancelled, too
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ExportArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
@@ -118,9 +145,41 @@ pub(crate) struct ImportArgs {
     /// The file; `-` for standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
+    /// Make its runs that have not ended runs of this workspace, as `dalsegno adopt` does
+    #[arg(long)]
+    pub(crate) adopt: bool,
+    /// With `--adopt`: although this workspace does not know who signed the file
+    #[arg(long, requires = "adopt")]
+    pub(crate) unknown_signer: bool,
+    /// With `--adopt`: who adopts them
+    #[arg(long, value_name = "NAME", requires = "adopt")]
+    pub(crate) by: Option<String>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AdoptArgs {
+    /// The foreign run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// Adopt it although this workspace does not know who signed its archive
+    #[arg(long)]
+    pub(crate) unknown_signer: bool,
+    /// Who adopts it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+pub(super) const ADOPT_EXAMPLES: &str = "\
+The agent that goes on is this workspace's. A person is asked before each effect that may not be
+repeated: the original run may have had it, or may still have it.
+
+Examples:
+  dalsegno adopt 3fa94c
+  dalsegno adopt 3fa94c --by eve && dalsegno resume last";
 
 pub(super) const CHAT_EXAMPLES: &str = "\
 Examples:
@@ -146,6 +205,11 @@ Examples:
   dalsegno cancel 3fa94c --op 81c2                        the run goes on without it
   dalsegno cancel 3fa94c --reason \"wrong customer\" --by eve";
 
+pub(super) const ABANDON_EXAMPLES: &str = "\
+Examples:
+  dalsegno abandon 3fa94c --reason \"its records are damaged\"
+  dalsegno abandon 3fa94c --reason \"the run before it was erased\" --by eve --json";
+
 pub(super) const EXPORT_EXAMPLES: &str = "\
 Examples:
   dalsegno export last
@@ -155,4 +219,5 @@ Examples:
 pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:
   dalsegno import run.dalsegno
-  dalsegno import run.dalsegno && dalsegno replay last";
+  dalsegno import run.dalsegno && dalsegno replay last
+  dalsegno import run.dalsegno --adopt                    make its open runs runs of this workspace";

@@ -10,6 +10,7 @@ mod secret;
 mod servers;
 mod setup;
 mod tools;
+mod trust;
 mod upkeep;
 
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs};
 pub(crate) use self::lineage::{
-    CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
+    AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
 };
 pub(crate) use self::memory::{
     MemoryAddArgs, MemoryArgs, MemoryExportArgs, MemoryImportArgs, MemoryRelateArgs, MemorySearchArgs,
@@ -30,12 +31,15 @@ pub(crate) use self::memory::{
 pub(crate) use self::runs::{
     AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, WaitingArg,
 };
-pub(crate) use self::secret::{SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
+pub(crate) use self::secret::{
+    SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
+};
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::tools::{
     ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsTestArgs, ToolsVerb,
 };
+pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
 
 /// Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
@@ -49,6 +53,10 @@ pub(crate) struct Args {
     /// Tell each step as it happens
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+
+    /// Start the programs that `dalsegno.toml` names, without a question
+    #[arg(long, global = true)]
+    pub(crate) trust: bool,
 
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value_t = ColourArg::Auto, value_name = "auto|always|never")]
@@ -116,12 +124,18 @@ pub(crate) enum Verb {
     /// End a run and its child runs
     #[command(after_help = lineage::CANCEL_EXAMPLES)]
     Cancel(CancelArgs),
+    /// End a run that cannot be cancelled: its records are damaged, or rest on content that was erased
+    #[command(after_help = lineage::ABANDON_EXAMPLES)]
+    Abandon(AbandonArgs),
     /// Write a run, with all that a replay of it reads, to one file
     #[command(after_help = lineage::EXPORT_EXAMPLES)]
     Export(ExportArgs),
     /// Read runs from a file into this workspace
     #[command(after_help = lineage::IMPORT_EXAMPLES)]
     Import(ImportArgs),
+    /// Make a run that an archive brought a run of this workspace
+    #[command(after_help = lineage::ADOPT_EXAMPLES)]
+    Adopt(AdoptArgs),
     /// Go on with runs that nobody performs: those of processes that died, those whose time has come
     #[command(after_help = upkeep::WORKER_EXAMPLES)]
     Worker(WorkerArgs),
@@ -155,6 +169,9 @@ pub(crate) enum Verb {
     /// Measure this disk: a durable turn beside a bare commit
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
+    /// Trust a workspace: one of another user, or one that starts programs
+    #[command(after_help = trust::EXAMPLES)]
+    Trust(TrustArgs),
     /// Write the JSON Schema of a file kind, for editors
     #[command(after_help = setup::SCHEMA_EXAMPLES)]
     Schema(SchemaArgs),
@@ -183,9 +200,12 @@ impl Verb {
     /// How much of the machine the verb needs. What is not needed is not started.
     pub(crate) fn needs(&self) -> Needs {
         match self {
-            Self::Init(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => Needs::Nothing,
+            Self::Init(_) | Self::Trust(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => {
+                Needs::Nothing
+            }
             Self::Check(check) if !check.connect => Needs::Files,
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
+            Self::Import(import) if import.adopt => Needs::Everything,
             Self::Runs(_)
             | Self::Show(_)
             | Self::Replay(_)
@@ -198,12 +218,14 @@ impl Verb {
             | Self::Gc(_)
             | Self::Doctor(_)
             | Self::Backup(_)
+            | Self::Abandon(_)
             | Self::Erase(_) => Needs::Journal,
             Self::Check(_)
             | Self::Run(_)
             | Self::Chat(_)
             | Self::Resume(_)
             | Self::Fork(_)
+            | Self::Adopt(_)
             | Self::Cancel(_)
             | Self::Tools(_)
             | Self::Servers(_)
@@ -227,8 +249,10 @@ impl Verb {
             Self::Fork(fork) => fork.stream.resolve(),
             Self::Diff(diff) => diff.document.resolve(),
             Self::Cancel(cancel) => cancel.document.resolve(),
+            Self::Abandon(abandon) => abandon.document.resolve(),
             Self::Export(export) => export.document.resolve(),
             Self::Import(import) => import.document.resolve(),
+            Self::Adopt(adopt) => adopt.document.resolve(),
             Self::Worker(worker) => worker.stream.resolve(),
             Self::Gc(gc) => gc.document.resolve(),
             Self::Doctor(doctor) => doctor.document.resolve(),
@@ -240,6 +264,7 @@ impl Verb {
             Self::Memory(memory) => memory.verb.format(),
             Self::Secret(secret) => secret.verb.format(),
             Self::Auth(auth) => auth.format(),
+            Self::Trust(trust) => trust.document.resolve(),
             // What they write is a document of its own.
             Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
         }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use dalsegno_core::{AgentName, ToolName};
@@ -28,7 +29,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// A key for this start: the same key again returns the same run
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: Option<String>,
     /// The tenant on whose behalf the run works
     #[arg(long, value_name = "NAME")]
@@ -121,6 +122,10 @@ pub(crate) struct ResumeArgs {
     /// Approve with the arguments in this file (JSON; `-` for standard input)
     #[arg(long, value_name = "FILE", requires = "approve")]
     pub(crate) edit: Option<PathBuf>,
+    /// What was shown when it was decided: the digits beside the arguments. Without it, `--approve` shows the arguments and
+    /// asks, on a terminal
+    #[arg(long, value_name = "DIGITS", requires = "approve")]
+    pub(crate) shown: Option<String>,
     /// Which operation, where the run waits for several: its id, or the first 4 or more digits
     #[arg(long, value_name = "ID")]
     pub(crate) op: Option<String>,
@@ -140,7 +145,7 @@ pub(crate) struct SettlementArgs {
     /// Why; recorded, and told to the agent when it is denied
     #[arg(long, value_name = "TEXT", conflicts_with = "answer")]
     pub(crate) reason: Option<String>,
-    /// For an operation in doubt: `done`, `not-done`, or `@FILE` with what it returned
+    /// For an operation in doubt: `done`, `not-done`, `refused:WHY`, or `@FILE` with what it returned
     #[arg(long, value_name = "done|not-done|@FILE")]
     pub(crate) answer: Option<String>,
     /// For a question: the answer, a text or JSON as the question asks; `-` for standard input, `@FILE` for a file
@@ -167,9 +172,9 @@ pub(crate) struct AnswerArgs {
     /// Only calls of this tool
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<ToolName>,
-    /// Answer; without it, only say what would be answered
-    #[arg(long)]
-    pub(crate) yes: bool,
+    /// Answer the list that these digits stand for; without it, only say what would be answered, and the digits
+    #[arg(long, value_name = "DIGITS")]
+    pub(crate) yes: Option<String>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -187,6 +192,9 @@ pub(crate) struct RunsArgs {
     /// Only runs of this agent
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: Option<AgentName>,
+    /// Only runs of this tenant
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
     /// Only runs that stand here
     #[arg(long, value_enum)]
     pub(crate) status: Option<StatusArg>,
@@ -196,7 +204,7 @@ pub(crate) struct RunsArgs {
     /// Only runs with an effect of which nobody knows whether it took place: short for `--waiting in-doubt`
     #[arg(long, conflicts_with = "waiting")]
     pub(crate) in_doubt: bool,
-    /// Most lines
+    /// Most lines, up to 10,000
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -244,6 +252,10 @@ pub(crate) enum StatusArg {
     Completed,
     Failed,
     Cancelled,
+    // As `runs` lists it.
+    #[value(name = "handed_off", alias = "handed-off")]
+    HandedOff,
+    Abandoned,
 }
 
 impl From<StatusArg> for RunStatus {
@@ -254,6 +266,8 @@ impl From<StatusArg> for RunStatus {
             StatusArg::Completed => Self::Completed,
             StatusArg::Failed => Self::Failed,
             StatusArg::Cancelled => Self::Cancelled,
+            StatusArg::HandedOff => Self::HandedOff,
+            StatusArg::Abandoned => Self::Abandoned,
         }
     }
 }
@@ -300,7 +314,8 @@ Examples:
 
 pub(super) const RESUME_EXAMPLES: &str = "\
 Examples:
-  dalsegno resume last --approve
+  dalsegno resume last --approve                          shows what is asked for, and asks
+  dalsegno resume 3fa94c --approve --shown 81c2d3a54b95f7c2
   dalsegno resume 3fa94c --approve --edit arguments.json
   dalsegno resume 3fa94c --deny --reason \"not on a Friday\"
   dalsegno resume 3fa94c --op 81c2 --answer done          it took place
@@ -312,8 +327,8 @@ The answers are passed on to whoever performs the runs: a worker, or `dalsegno r
 
 Examples:
   dalsegno answer --waiting approval --approve --agent triage             what would be answered
-  dalsegno answer --waiting approval --approve --agent triage --by ada --yes
-  dalsegno answer --waiting in-doubt --answer not-done --tool pager.page --yes";
+  dalsegno answer --waiting approval --approve --agent triage --by ada --yes 81c2d3a54b95f7c2
+  dalsegno answer --waiting in-doubt --answer not-done --tool pager.page";
 
 pub(super) const RUNS_EXAMPLES: &str = "\
 Examples:

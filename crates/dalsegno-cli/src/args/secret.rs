@@ -48,6 +48,8 @@ impl SecretVerb {
 pub(crate) struct SecretPutArgs {
     /// Its name, as `{ store = "NAME" }` has it
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) owner: SecretOwnerArgs,
     /// Read the value from this file; by default from standard input, where a person types it unseen
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
@@ -55,8 +57,26 @@ pub(crate) struct SecretPutArgs {
     pub(crate) document: DocumentArgs,
 }
 
+/// Whose a secret is.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SecretOwnerArgs {
+    /// The tenant whose file names it [default: the workspace's own]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
+    pub(crate) tenant: Option<String>,
+}
+
+fn tenant_name(text: &str) -> Result<String, String> {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    if (1..=64).contains(&text.len()) && text.bytes().all(inside) {
+        return Ok(text.to_owned());
+    }
+    Err("expected lower-case letters, digits, `-` and `_`, as in `tenants/NAME.toml`".to_owned())
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SecretListArgs {
+    #[command(flatten)]
+    pub(crate) owner: SecretOwnerArgs,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -65,6 +85,8 @@ pub(crate) struct SecretListArgs {
 pub(crate) struct SecretRemoveArgs {
     /// Its name
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) owner: SecretOwnerArgs,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -91,7 +113,8 @@ Examples:
 const PUT_EXAMPLES: &str = "\
 Examples:
   dalsegno secret put openai              asks for the value, and does not show it
-  pass show openai | dalsegno secret put openai";
+  pass show openai | dalsegno secret put openai
+  dalsegno secret put --tenant acme crm_token     for `{ store = \"crm_token\" }` in tenants/acme.toml";
 
 const LIST_EXAMPLES: &str = "\
 Examples:

@@ -15,7 +15,7 @@ pub(crate) struct WorkerArgs {
     /// Most runs at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
-    /// End when nothing can go on any more, instead of waiting for more
+    /// End when nothing can be done any more, instead of waiting for more
     #[arg(long)]
     pub(crate) until_idle: bool,
     /// Offer metrics for Prometheus at this address, under `/metrics`, such as `127.0.0.1:9464`
@@ -60,8 +60,11 @@ pub(crate) struct EraseArgs {
     /// Only this operation and those below it: its id, or the first 4 or more digits
     #[arg(long, value_name = "ID")]
     pub(crate) op: Option<String>,
-    /// Erase: what is gone cannot be brought back
-    #[arg(long, required = true)]
+    /// Erase it from every run that holds it, too: those that took it over in the session, and forks
+    #[arg(long, conflicts_with = "op")]
+    pub(crate) everywhere: bool,
+    /// Erase; without it, only say what would be erased. What is gone cannot be brought back
+    #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
@@ -103,6 +106,7 @@ Examples:
 pub(super) const ERASE_EXAMPLES: &str = "\
 Examples:
   dalsegno erase 3fa94c --yes
+  dalsegno erase 3fa94c --everywhere --yes                from the later runs of its session and from forks, too
   dalsegno erase 3fa94c --op 81c2 --yes                   only what one operation asked and got";
 
 #[cfg(test)]

@@ -41,8 +41,7 @@ pub(super) fn add(args: &ToolsAddArgs, context: &mut Context<'_>) -> Result<Exit
     if context.format == Format::Json {
         context.output.document(&Added { file: shown, about, needs });
     } else {
-        let colour = context.output.stderr.terminal.colour;
-        context.output.note(format_args!("{} {shown}: {about}", styled(colour, Style::Green, "made")));
+        context.output.note(styled(Style::Green, "made").and(format_args!(" {shown}: {about}")));
         context.output.note(format_args!("it needs {needs}"));
     }
     Ok(Exit::Done)

@@ -1,94 +1,169 @@
 //! `dalsegno answer`: answers what many runs wait for.
 
-use dalsegno_core::{OperationId, RunId};
-use dalsegno_runtime::{EngineError, GateInput};
+use dalsegno_core::{OperationId, Request, ToolName};
+use dalsegno_runtime::{
+    Engine, EngineError, GateInput, Inspection, OperationView, Settlement, WaitingOperation,
+};
 use dalsegno_store::{RunFilter, Waiting};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Context, resume};
+use super::{Context, resume, select};
 use crate::args::{AnswerArgs, Format};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::table::table;
-use crate::render::text::{count, harmless, short};
+use crate::render::text::{Style, count, short, styled};
+use crate::render::{ending, failure};
 
 /// An operation that is to be answered.
 struct Open {
-    run: RunId,
     agent: String,
-    operation: OperationId,
-    question: String,
+    waits: WaitingOperation,
+}
+
+/// What came of the answers.
+#[derive(Default)]
+struct Answered {
+    answered: u64,
+    /// Those that did not fit their operations, with the reasons.
+    refused: Vec<(WaitingOperation, String)>,
 }
 
 pub(super) async fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let Some(settlement) = resume::settlement(&args.settlement, None)? else { return Err(Error::NoAnswer) };
-    let engine = context.engine().await?;
     let waiting = Waiting::from(args.waiting);
+    fits(waiting, &settlement)?;
+    let engine = context.engine().await?;
+    select::tenant(&engine, args.tenant.as_deref()).await?;
+    let open = open(args, waiting, &engine).await?;
+    let shown = WaitingOperation::all_shown(open.iter().map(|one| &one.waits));
+    let Some(agreed) = &args.yes else {
+        tell(&open, &shown, None, context);
+        return Ok(Exit::Done);
+    };
+    // What came meanwhile nobody has seen.
+    if !agreed.eq_ignore_ascii_case(&shown) {
+        if context.format == Format::Text {
+            tell(&open, &shown, None, context);
+        }
+        return Err(Error::ShownOther { what: "the list", option: "--yes" });
+    }
+    let mut done = Answered::default();
+    for Open { waits, .. } in &open {
+        let input = GateInput {
+            operation: Some(waits.operation),
+            seen: Some(waits.gate.clone()),
+            settlement: settlement.clone(),
+            by: args.settlement.by.clone(),
+        };
+        match engine.pass_on(waits.run, vec![input]).await {
+            Ok(()) => done.answered += 1,
+            // What does not fit one of them may fit the others.
+            Err(error @ (EngineError::Answer { .. } | EngineError::Ended { .. })) => {
+                done.refused.push((waits.clone(), error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    tell(&open, &shown, Some(&done), context);
+    Ok(if done.refused.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// The operations that are meant, the newest run first.
+async fn open(args: &AnswerArgs, waiting: Waiting, engine: &Engine) -> Result<Vec<Open>, Error> {
     let filter = RunFilter {
         agent: args.agent.clone(),
         tenant: args.tenant.clone(),
         waiting: Some(waiting),
+        foreign: Some(false),
         limit: u32::MAX,
         ..RunFilter::default()
     };
-    let (mut open, mut answered) = (Vec::new(), 0);
+    let mut open = Vec::new();
     for summary in engine.runs(&filter).await? {
         let inspection = engine.inspect(summary.run, None).await?;
-        // A child run is in the list itself.
-        let own = inspection.waiting.into_iter().filter(|one| one.run == summary.run);
-        let meant = own
-            .filter(|one| one.kind() == waiting.as_str() && (args.tool.is_none() || one.tool == args.tool));
-        for one in meant {
-            if args.yes {
-                let input = GateInput {
-                    operation: Some(one.operation),
-                    seen: Some(one.gate.clone()),
-                    settlement: settlement.clone(),
-                    by: args.settlement.by.clone(),
-                };
-                match engine.pass_on(summary.run, vec![input]).await {
-                    Ok(()) => answered += 1,
-                    // Somebody else was faster.
-                    Err(EngineError::Ended { .. }) => continue,
-                    // What does not fit one of them may fit the others.
-                    Err(error @ EngineError::Answer { .. }) => {
-                        let told = harmless(&error.to_string());
-                        context.output.note(format_args!("run {}: {told}", short(summary.run)));
-                        continue;
-                    }
-                    Err(error) => return Err(error.into()),
-                }
+        for waits in &inspection.waiting {
+            let of_tool = || args.tool.as_ref().is_none_or(|tool| is_of(waits.operation, tool, &inspection));
+            // A child run is in the list itself.
+            if waits.run == summary.run && waits.kind() == waiting.as_str() && of_tool() {
+                open.push(Open { agent: summary.agent.to_string(), waits: waits.clone() });
             }
-            let (operation, question) = (one.operation, one.question);
-            open.push(Open { run: summary.run, agent: summary.agent.to_string(), operation, question });
         }
     }
-    show(&open, answered, args.yes, context);
-    Ok(Exit::Done)
+    Ok(open)
 }
 
-fn show(open: &[Open], answered: u64, yes: bool, context: &mut Context<'_>) {
+/// Says whether an operation is a call of this tool, or a part of one.
+fn is_of(operation: OperationId, tool: &ToolName, inspection: &Inspection) -> bool {
+    let all = || inspection.steps.iter().flat_map(|step| &step.operations);
+    let mut next = Some(operation);
+    while let Some(view) = next.and_then(|id| all().find(|view| view.operation == id)) {
+        let OperationView { request, parent, .. } = view;
+        if matches!(request, Request::ToolCall(call) if call.tool_name == *tool) {
+            return true;
+        }
+        next = *parent;
+    }
+    false
+}
+
+/// Refuses an answer to another question than the one that is asked for.
+fn fits(waiting: Waiting, settlement: &Settlement) -> Result<(), Error> {
+    let (question, help, fits) = match waiting {
+        Waiting::Approval => (
+            "an approval",
+            "answer it with `--approve` or `--deny`",
+            matches!(settlement, Settlement::Approve { .. } | Settlement::Deny { .. }),
+        ),
+        Waiting::Input => (
+            "a question",
+            "answer it with `--reply TEXT`, `--reply @FILE` or `--deny`",
+            matches!(settlement, Settlement::Give { .. } | Settlement::Deny { .. }),
+        ),
+        Waiting::InDoubt => (
+            "an operation in doubt",
+            "answer it with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`",
+            matches!(settlement, Settlement::Done { .. } | Settlement::Refused { .. } | Settlement::NotDone),
+        ),
+        // Of these no list can be asked for.
+        _ => return Ok(()),
+    };
+    if fits { Ok(()) } else { Err(Error::OtherKind { question, help }) }
+}
+
+/// Tells the operations in full, since an answer to them is an answer to all of it; or what came of the answers.
+fn tell(open: &[Open], shown: &str, done: Option<&Answered>, context: &mut Context<'_>) {
     let output = &mut *context.output;
     if context.format == Format::Json {
-        let operations = open
-            .iter()
-            .map(|one| json!({ "run_id": one.run, "operation": one.operation, "question": one.question }));
-        let operations: Vec<_> = operations.collect();
-        output.document(&json!({ "answered": answered, "operations": operations }));
+        let operation = |WaitingOperation { run, operation, question, arguments, .. }: &WaitingOperation| json!({ "run_id": run, "operation": operation, "question": question, "arguments": arguments });
+        let operations: Vec<Value> = open.iter().map(|one| operation(&one.waits)).collect();
+        let refused = done.into_iter().flat_map(|done| &done.refused);
+        let refused: Vec<Value> = refused
+            .map(|(one, why)| json!({ "run_id": one.run, "operation": one.operation, "error": why }))
+            .collect();
+        output.document(&json!({
+            "answered": done.map_or(0, |done| done.answered),
+            "shown": shown,
+            "operations": operations,
+            "refused": refused,
+        }));
         return;
     }
-    let row = |one: &Open| [short(one.run), short(one.operation), one.agent.clone(), one.question.clone()];
-    let rows: Vec<_> = open.iter().map(row).collect();
-    if !rows.is_empty() {
-        for line in table(["RUN", "OPERATION", "AGENT", "QUESTION"], &rows, output.stdout.terminal.width) {
-            output.stdout.line(line);
+    let Some(Answered { answered, refused }) = done else {
+        for Open { agent, waits } in open {
+            let (run, id) = (short(waits.run), short(waits.operation));
+            output.stdout.line(styled(Style::Dim, format_args!("run {run} · operation {id} · {agent}")));
+            ending::question(waits, &mut output.stdout);
+            output.stdout.line("");
         }
-    }
-    if yes {
-        let told = count(answered, "operation");
-        output.note(format_args!("{told} answered: a worker goes on, or `dalsegno resume RUN`"));
-    } else {
         let told = count(open.len() as u64, "operation");
-        output.note(format_args!("{told} would be answered: `--yes` does it"));
+        output.note(format_args!("{told} would be answered: `--yes {shown}` does it"));
+        return;
+    };
+    for (one, why) in refused {
+        output.note(format_args!("run {}: {}", short(one.run), failure::with_short_ids(why)));
     }
+    let told = count(*answered, "operation");
+    let left = if refused.is_empty() { String::new() } else { format!(", {} refused", refused.len()) };
+    let next = if *answered > 0 { ": a worker goes on, or `dalsegno resume RUN`" } else { "" };
+    output.note(format_args!("{told} answered{left}{next}"));
 }

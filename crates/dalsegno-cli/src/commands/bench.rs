@@ -87,7 +87,8 @@ async fn follow(
             result = &mut measured => break result,
             _ = updates.tick(), if shown => {
                 let (done, all) = load.progress();
-                output.stderr.write(&format!("\r{} of {} turns", grouped(done), grouped(all)));
+                output.stderr.steer("\r");
+                output.stderr.write(&format!("{} of {} turns", grouped(done), grouped(all)));
                 output.stderr.flush();
             }
             () = signals.next() => {
@@ -101,7 +102,7 @@ async fn follow(
     };
     if shown {
         // Back to the beginning of the line, and nothing on it.
-        output.stderr.write("\r\u{1b}[K");
+        output.stderr.steer("\r\u{1b}[K");
         output.stderr.mid_line = false;
     }
     result

@@ -1,18 +1,19 @@
-//! `dalsegno cancel`: ends a run, here or through the process that performs it.
+//! `dalsegno cancel` and `dalsegno abandon`: end a run, here or through the process that performs it.
 
 use dalsegno_core::RunId;
-use dalsegno_runtime::{Cancelled, Engine};
+use dalsegno_runtime::{AbandonOptions, Cancelled, Engine};
 
 use super::follow::{Follow, passed_on};
 use super::{Context, select};
-use crate::args::{CancelArgs, Format};
+use crate::args::{AbandonArgs, CancelArgs, Format};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::journal::Events;
 use crate::render::text::short;
 
 pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.performer().await?;
+    // A run that loses an operation goes on.
+    let engine = if args.op.is_empty() { context.ender().await? } else { context.performer().await? };
     let run = match (&args.run, &args.session) {
         (Some(run), _) => select::run(&engine, run).await?,
         (None, session) => {
@@ -32,6 +33,27 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
         context.output.document(&serde_json::json!({ "run_id": report.run, "cancel": "cancelled" }));
     }
     context.output.note(format_args!("run {} is cancelled", short(report.run)));
+    Ok(Exit::Done)
+}
+
+pub(super) async fn abandon(args: &AbandonArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.journal().await?;
+    let run = select::run(&engine, &args.run).await?;
+    let AbandonArgs { reason, by, force, .. } = args;
+    let options = AbandonOptions { reason: reason.clone(), by: by.clone(), force: *force };
+    let abandoned = engine.abandon(run, options).await?;
+    if context.format != Format::Text {
+        context.output.document(&serde_json::json!(abandoned));
+    }
+    let output = &mut *context.output;
+    for left in &abandoned.in_doubt {
+        let (operation, label) = (short(left.operation), &left.label);
+        output.note(format_args!("operation {operation} ({label}) may have taken place"));
+    }
+    if !abandoned.readable {
+        output.note(format_args!("its records cannot be read: look at its receivers for what took place"));
+    }
+    output.note(format_args!("run {} is abandoned", short(abandoned.run)));
     Ok(Exit::Done)
 }
 

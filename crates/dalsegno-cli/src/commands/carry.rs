@@ -1,17 +1,19 @@
 //! `dalsegno export` and `dalsegno import`: runs in one portable file.
 
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use dalsegno_store::{Archive, ArchiveError};
+use dalsegno_runtime::{AdoptOptions, Adoption, EngineError, SignedBy};
+use dalsegno_store::{Archive, ArchiveError, Foreign};
 use serde_json::json;
 
 use super::{Context, select};
-use crate::args::{ExportArgs, Format, ImportArgs};
+use crate::args::{AdoptArgs, ExportArgs, Format, ImportArgs};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::text::{count, short};
+use crate::render::text::{brief, count, short};
 
 /// The most bytes of a file that is imported: far beyond any session, and a bound on memory.
 const LARGEST: u64 = 1 << 30;
@@ -24,7 +26,15 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     let engine = context.journal().await?;
     let run = select::run(&engine, &args.run).await?;
     let archive = engine.export(run).await?;
-    let bytes = archive.encode();
+    let bytes = match engine.sign(&archive) {
+        Ok(bytes) => bytes,
+        // A journal that may only be read can be exported all the same.
+        Err(EngineError::SigningKey(error)) => {
+            context.output.note(format_args!("the file is not signed: {error}"));
+            archive.encode()
+        }
+        Err(error) => return Err(error.into()),
+    };
     let path = args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.dalsegno", short(run))));
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::FileTaken { path: path.clone() },
@@ -45,7 +55,7 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
 }
 
 pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
+    let engine = if args.adopt { context.performer().await? } else { context.journal().await? };
     let bytes =
         read(&args.file).map_err(|source| Error::Input { place: args.file.display().to_string(), source })?;
     let archive = Archive::decode(&bytes).map_err(|source| match source {
@@ -59,7 +69,9 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
     match context.format {
         Format::Text => {}
         Format::Json | Format::Jsonl => {
-            context.output.document(&json!({ "added": imported.added, "known": imported.known }));
+            if !args.adopt {
+                context.output.document(&imported);
+            }
         }
     }
     let added = count(imported.added.len() as u64, "run");
@@ -71,27 +83,93 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
     for run in &imported.added {
         context.output.note(format_args!("  {}", short(run)));
     }
+    for (what, names) in [
+        ("agents", &imported.brings.agents),
+        ("tools", &imported.brings.tools),
+        ("tenants", &imported.brings.tenants),
+        ("sessions", &imported.brings.sessions),
+    ] {
+        if !names.is_empty() {
+            context.output.note(format_args!("{what}: {}", listed(names)));
+        }
+    }
+    let by = match (&imported.signed_by, &imported.signer) {
+        (SignedBy::ThisWorkspace, _) => "signed by this workspace".to_owned(),
+        (SignedBy::Known(name), Some(signer)) => format!("signed by `{name}` ({signer})"),
+        (SignedBy::Known(_) | SignedBy::Stranger, signer) => {
+            let signer = signer.map_or_else(String::new, |signer| signer.to_string());
+            format!("signed by {signer}, whom dalsegno.toml does not name in `[signers]`")
+        }
+        (SignedBy::Nobody, _) => "not signed: nobody can tell who made it".to_owned(),
+    };
+    context.output.note(by);
+    if !imported.added.is_empty() {
+        context.output.note(format_args!(
+            "they are foreign: show, replay, diff and fork them; nothing of them is performed until you adopt them"
+        ));
+    }
+    if args.adopt {
+        let options = AdoptOptions { by: args.by.clone(), unknown_signer: args.unknown_signer };
+        let mut adopted = Vec::new();
+        for run in imported.added.iter().chain(&imported.known) {
+            let summary = engine.inspect(*run, None).await?.summary;
+            if summary.foreign.is_some() && summary.parent.is_none() && !summary.status.is_end() {
+                let adoption = engine.adopt(*run, &options).await?;
+                tell(&adoption, context);
+                adopted.push(adoption);
+            }
+        }
+        if adopted.is_empty() {
+            context.output.note("no run of it goes on, so that none was adopted");
+        }
+        if context.format != Format::Text {
+            context.output.document(&json!({ "imported": imported, "adopted": adopted }));
+        }
+    }
     Ok(Exit::Done)
+}
+
+pub(super) async fn adopt(args: &AdoptArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let engine = context.performer().await?;
+    let run = select::run(&engine, &args.run).await?;
+    let options = AdoptOptions { by: args.by.clone(), unknown_signer: args.unknown_signer };
+    let adoption = engine.adopt(run, &options).await?;
+    if context.format != Format::Text {
+        context.output.document(&adoption);
+    }
+    tell(&adoption, context);
+    Ok(Exit::Done)
+}
+
+fn tell(adoption: &Adoption, context: &mut Context<'_>) {
+    let (foreign, run) = (short(adoption.foreign), short(adoption.run));
+    let words = if adoption.known { "was adopted before" } else { "is adopted" };
+    context.output.note(format_args!(
+        "run {foreign} {words} as run {run}: a worker goes on with it, or `dalsegno resume {run}`"
+    ));
+}
+
+/// The first names of many, cut to what a line of a log can hold.
+fn listed(names: &BTreeSet<String>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| brief(name, 64)).collect();
+    if names.len() > SHOWN {
+        shown.push(format!("and {} more", names.len() - SHOWN));
+    }
+    shown.join(", ")
+}
+
+/// Says who signed the archive that a run came in.
+pub(super) fn signed(foreign: &Foreign) -> String {
+    match foreign.signer {
+        Some(signer) => format!("{signer} signed"),
+        None => "nobody signed".to_owned(),
+    }
 }
 
 /// Writes a file as a whole or not at all. Without `force` another file is never written over.
 fn write(path: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
-    if !force && path.try_exists()? {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = OpenOptions::new().write(true).create_new(true).open(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    let written = written.and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        // What is left of it is of no use; the error that stopped us matters more than one from here.
-        let _ = std::fs::remove_file(&part);
-    }
-    written
+    if force { dalsegno_files::replace(path, bytes) } else { dalsegno_files::write_new(path, bytes) }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -2,21 +2,24 @@
 
 mod reply;
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 
 use dalsegno_core::{AgentRequest, Entry, RunId};
 use dalsegno_runtime::Engine;
 use dalsegno_store::RunFilter;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::follow::Follow;
-use super::{Context, show};
+use super::{Context, select, show};
 use crate::args::ChatArgs;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::input;
+use crate::render::ending::quoted;
 use crate::render::failure::{help_line, told};
 use crate::render::terminal;
-use crate::render::text::{Style, harmless, short, styled};
+use crate::render::text::{Style, Words, short, styled};
 
 const HELP: &str = "  /show        what happened in the last run, and why
   /history     the conversation so far
@@ -33,6 +36,8 @@ enum Line {
     End,
     /// Ctrl-C while nothing was under way.
     Wish,
+    /// It cannot be read.
+    Fault(Error),
 }
 
 struct Chat<'a, 'c> {
@@ -40,9 +45,12 @@ struct Chat<'a, 'c> {
     context: &'a mut Context<'c>,
     engine: Engine,
     follow: Follow,
-    lines: mpsc::Receiver<String>,
+    lines: mpsc::Receiver<Result<String, Error>>,
     /// A person types the lines: they are prompted for.
     typed: bool,
+    /// A line may be a command or an approval. What a program passes on may be another party's text, and says no more than
+    /// a message says.
+    trusted: bool,
     session: String,
     /// The run that the next message goes on from.
     last: Option<RunId>,
@@ -52,27 +60,38 @@ struct Chat<'a, 'c> {
     stands: Exit,
     /// The next message goes on from `last`, not from the newest run of the session.
     parted: bool,
+    /// What is known of the user, and what goes with every message.
+    user: Value,
+    data: Value,
 }
 
 pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let user =
+        args.user.as_deref().map(|user| input::object("--user", user)).transpose()?.unwrap_or_default();
+    let data = args.data.as_deref().map(input::json).transpose()?.unwrap_or_default();
     let engine = context.performer().await?;
-    // An agent that is not there is told before anything is said to it.
+    // An agent or a tenant that is not there is told before anything is said.
     engine.agent_config(&args.agent).await?;
+    select::tenant(&engine, args.tenant.as_deref()).await?;
     let session = args.session.clone().unwrap_or_else(|| format!("chat-{}", short(fresh())));
     let follow = Follow::begin(context)?;
     let lines = read_lines();
+    let typed = std::io::stdin().is_terminal() && !terminal::is_ci();
     let mut chat = Chat {
         args,
         context,
         engine,
         follow,
         lines,
-        typed: std::io::stdin().is_terminal() && !terminal::is_ci(),
+        typed,
+        trusted: typed || args.script,
         session,
         last: None,
         open: false,
         stands: Exit::Done,
         parted: false,
+        user,
+        data,
     };
     chat.find_last().await?;
     chat.talk().await
@@ -84,12 +103,14 @@ fn fresh() -> RunId {
 }
 
 /// Lines of standard input, read by a thread: a terminal may keep one waiting for ever.
-fn read_lines() -> mpsc::Receiver<String> {
+fn read_lines() -> mpsc::Receiver<Result<String, Error>> {
     let (sender, lines) = mpsc::channel(16);
     std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if sender.blocking_send(line).is_err() {
+        let mut stdin = std::io::stdin().lock();
+        for number in 1.. {
+            let Some(line) = input::line(&mut stdin, number).transpose() else { return };
+            let is_last = line.is_err();
+            if sender.blocking_send(line).is_err() || is_last {
                 return;
             }
         }
@@ -99,28 +120,35 @@ fn read_lines() -> mpsc::Receiver<String> {
 
 impl Chat<'_, '_> {
     async fn talk(mut self) -> Result<Exit, Error> {
-        self.note(format_args!("session {} · /help lists what else can be said", self.session.clone()));
+        let help = if self.trusted { " · /help lists what else can be said" } else { "" };
+        self.note(format!("session {}{help}", self.session));
         if self.open {
-            self.note(
-                "the last reply was left unfinished: /resume goes on with it, another message gives it up",
-            );
+            let words = format!("the last reply was left unfinished: {}", self.ways());
+            self.note(words);
         }
         loop {
+            // Nobody reads the answers any more, or nobody wants them.
+            if self.context.output.stdout.is_closed() {
+                return Ok(self.stands);
+            }
+            if self.follow.ends(self.typed) {
+                return Ok(Exit::Interrupted);
+            }
             let line = match self.read("> ").await {
                 Line::Text(line) => line,
                 Line::End => return Ok(self.stands),
+                Line::Fault(error) => return Err(error),
                 Line::Wish => {
-                    self.note(format_args!(
-                        "left: come back with `dalsegno chat {} --session {}`",
-                        self.args.agent,
-                        self.session.clone()
-                    ));
+                    let back =
+                        format!("dalsegno chat {} --session {}", self.args.agent, quoted(&self.session));
+                    self.note(format!("left: come back with `{back}`"));
                     return Ok(Exit::Interrupted);
                 }
             };
             let said = line.trim();
             let done = match said.split_once(' ').unwrap_or((said, "")) {
                 ("", _) => Ok(()),
+                _ if !self.trusted => self.say(said).await,
                 ("/quit" | "/exit", _) => return Ok(Exit::Done),
                 ("/help", _) => {
                     self.note(HELP);
@@ -144,8 +172,7 @@ impl Chat<'_, '_> {
             // A message that failed is told, and the conversation goes on.
             if let Err(error) = done {
                 self.stands = error.class().exit;
-                let colour = self.context.output.stderr.terminal.colour;
-                self.note(format_args!("{}: {}", styled(colour, Style::Red, "error"), told(&error)));
+                self.note(styled(Style::Red, "error").and(format_args!(": {}", told(&error))));
                 if let Some(help) = error.class().help {
                     help_line(&help, self.context.output);
                 }
@@ -153,7 +180,7 @@ impl Chat<'_, '_> {
         }
     }
 
-    fn note(&mut self, words: impl std::fmt::Display) {
+    fn note(&mut self, words: impl Into<Words>) {
         self.context.output.note(words);
     }
 
@@ -172,8 +199,24 @@ impl Chat<'_, '_> {
             stream.mid_line = false;
         }
         tokio::select! {
-            line = self.lines.recv() => line.map_or(Line::End, Line::Text),
+            // However fast the lines come, a wish is not passed over.
+            biased;
             () = self.follow.wish() => Line::Wish,
+            line = self.lines.recv() => match line {
+                Some(Ok(line)) => Line::Text(line),
+                Some(Err(error)) => Line::Fault(error),
+                None => Line::End,
+            },
+        }
+    }
+
+    /// How an unfinished reply can go on.
+    fn ways(&self) -> String {
+        match self.last {
+            Some(run) if !self.trusted => {
+                format!("`dalsegno resume {}` goes on with it, another message gives it up", short(run))
+            }
+            _ => "/resume goes on with it, another message gives it up".to_owned(),
         }
     }
 
@@ -183,6 +226,7 @@ impl Chat<'_, '_> {
             session: Some(self.session.clone()),
             tenant: Some(self.tenant()),
             roots_only: true,
+            foreign: Some(false),
             limit: 1,
             ..RunFilter::default()
         };
@@ -218,7 +262,9 @@ impl Chat<'_, '_> {
                 | Entry::Compaction(_) => continue,
             };
             if !text.is_empty() {
-                self.context.output.stdout.line(format_args!("{who}: {}", harmless(&text)));
+                let stdout = &mut self.context.output.stdout;
+                stdout.prose(&format!("{who}: {text}"));
+                stdout.write("\n");
             }
         }
         Ok(())

@@ -1,13 +1,18 @@
 //! `dalsegno check`: every problem of the workspace at once.
 
-use std::fs;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 
+use dalsegno_memory::check_seed;
+use dalsegno_models::{Cassette, ScriptModel};
 use dalsegno_runtime::Engine;
-use dalsegno_workspace::{Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, Workspace};
+use dalsegno_workspace::{
+    Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, Workspace,
+};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, programs};
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -36,10 +41,29 @@ pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
     if let Some(workspace) = workspace.as_ref().filter(|_| !is_damaged) {
         found.extend(workspace.check(&lock.unwrap_or_default(), &Catalogue::new()));
     }
+    if let Some(workspace) = &workspace {
+        found.extend(beside(workspace));
+    }
     if context.format == Format::Json {
         context.output.document(&found);
     }
     Ok(tell(workspace.as_ref(), &found, context))
+}
+
+/// Reads the scripts and the cassettes of models, and the seeds of the memory, as a run will.
+fn beside(workspace: &Workspace) -> Vec<Diagnostic> {
+    let models = workspace.settings.models.values().filter_map(|model| match model {
+        ModelBinding::Script { file } => Some((file, ScriptModel::open(file).err()?.to_string())),
+        ModelBinding::Cassette { file } => Some((file, Cassette::open(file).err()?.to_string())),
+        ModelBinding::Http(_) => None,
+    });
+    let seeds = workspace.settings.memory.seeds.iter().filter_map(|seed| {
+        let opened = File::open(seed).map_err(|error| error.to_string());
+        let checked =
+            opened.and_then(|file| check_seed(BufReader::new(file)).map_err(|error| error.to_string()));
+        Some((seed, checked.err()?))
+    });
+    models.chain(seeds).map(|(file, problem)| Diagnostic::of_file(&workspace.root, file, problem)).collect()
 }
 
 /// Asks every tool server what it offers, tells what changed since it was pinned, and pins that, with the names by which
@@ -55,9 +79,10 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
     // Of a damaged file nothing is believed but names: nobody wants them to change for it.
     let before = read.lock.clone().unwrap_or_else(|| Lock { names: read.names(), ..Lock::default() });
     // Not by `Context::engine`, which asks for a lock that is right.
+    programs::admit(&workspace.settings, context)?;
     let engine = Engine::builder().build(workspace).await?;
     let (lock, unreachable) = engine.pin(&before).await;
-    let mut workspace = engine.workspace().clone();
+    let mut workspace = Workspace::clone(&engine.workspace());
     workspace.set_names(lock.names.clone());
     let changes = Lock::diff(&before, &lock);
     let is_wanted = read.source.is_some() || !workspace.settings.servers.is_empty() || !lock.names.is_empty();
@@ -66,6 +91,7 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
         write(&context.root, &lock)?;
     }
     found.extend(workspace.check(&lock, &Catalogue::new()));
+    found.extend(beside(&workspace));
     if context.format == Format::Json {
         let changes = changes.iter().map(ToString::to_string).collect();
         context.output.document(&Connected { changes, written, diagnostics: &found });
@@ -81,11 +107,10 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
 }
 
 fn changed(changes: &[LockChange], written: bool, output: &mut Output) {
-    let colour = output.stderr.terminal.colour;
     let width = output.stderr.terminal.width;
     for change in changes {
-        let word = styled(colour, Style::Yellow, "changed").to_string();
-        output.note(format_args!("{word}: {}", brief(&change.to_string(), width.saturating_sub(9))));
+        let words = brief(&change.to_string(), width.saturating_sub(9));
+        output.note(styled(Style::Yellow, "changed").and(format_args!(": {words}")));
     }
     if written {
         let changes = count(changes.len() as u64, "change");
@@ -96,9 +121,8 @@ fn changed(changes: &[LockChange], written: bool, output: &mut Output) {
 /// Writes the file as a whole: no reader sees half of it.
 fn write(root: &Path, lock: &Lock) -> Result<(), Error> {
     let path = root.join(Lock::FILE);
-    let beside = root.join(format!("{}.new", Lock::FILE));
-    let written = fs::write(&beside, lock.to_text()).and_then(|()| fs::rename(&beside, &path));
-    written.map_err(|source| Error::Write { path, source })
+    dalsegno_files::replace_shared(&path, lock.to_text().as_bytes())
+        .map_err(|source| Error::Write { path, source })
 }
 
 fn tell(workspace: Option<&Workspace>, found: &[Diagnostic], context: &mut Context<'_>) -> Exit {

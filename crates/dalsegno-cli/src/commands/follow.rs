@@ -16,7 +16,7 @@ use crate::render::ending;
 use crate::render::journal::{Entry, Events};
 use crate::render::output::Output;
 use crate::render::progress::Progress;
-use crate::render::text::{harmless, short};
+use crate::render::text::short;
 use crate::signal::Signals;
 
 /// Somebody who follows a run.
@@ -26,6 +26,8 @@ pub(super) struct Follow {
     progress: Progress,
     /// A wish to stop was passed on.
     stopping: bool,
+    /// There was a wish to stop, at any time.
+    wished: bool,
 }
 
 impl Follow {
@@ -33,7 +35,7 @@ impl Follow {
     pub(super) fn begin(context: &Context<'_>) -> Result<Self, Error> {
         let signals = Signals::listen().map_err(|source| Error::Signals { source })?;
         let progress = Progress::new(context.verbose, context.format == Format::Text, context.output);
-        Ok(Self { begun: Instant::now(), signals, progress, stopping: false })
+        Ok(Self { begun: Instant::now(), signals, progress, stopping: false, wished: false })
     }
 
     /// Says whether it needs to know what earlier processes recorded.
@@ -80,6 +82,7 @@ impl Follow {
                     return Ok(handle);
                 }
                 () = self.signals.next() => {
+                    self.wished = true;
                     if std::mem::replace(&mut wished, true) {
                         return Err(Error::Stopped);
                     }
@@ -138,6 +141,13 @@ impl Follow {
     /// Waits for a wish to stop.
     pub(super) async fn wish(&mut self) {
         self.signals.next().await;
+        self.wished = true;
+    }
+
+    /// Says whether to stop altogether, and not only what was under way: at the wish of another program, or at any wish
+    /// where no person types.
+    pub(super) fn ends(&self, typed: bool) -> bool {
+        self.signals.is_terminated() || self.wished && !typed
     }
 
     async fn tell(
@@ -165,13 +175,17 @@ impl Follow {
                 }
                 *events = Events::new(*run);
             }
-            RunEvent::Recorded { .. } | RunEvent::Delta { .. } => {}
+            RunEvent::Recorded { .. }
+            | RunEvent::Said { .. }
+            | RunEvent::Delta { .. }
+            | RunEvent::Unwritable { .. } => {}
         }
         Ok(())
     }
 
     /// The first wish interrupts the run, the second ends the process; the journal can take that.
     fn stop(&mut self, run: RunId, output: &mut Output) {
+        self.wished = true;
         if std::mem::replace(&mut self.stopping, true) {
             output.note(format_args!("stopped at once: resume it with `dalsegno resume {}`", short(run)));
             process::exit(Exit::Interrupted.code().into());
@@ -194,7 +208,17 @@ impl Follow {
         Ok(ending::tell(report, self.begun.elapsed(), context.named, context.output))
     }
 
-    /// Writes the answer, if it was not streamed; raw, unless a terminal would obey what a model wrote.
+    /// The run began in another process, or as a part of another run: something may have been said already.
+    pub(super) fn goes_on(&mut self, output: &Output) {
+        self.progress.goes_on(output);
+    }
+
+    /// Another answer begins.
+    pub(super) fn anew(&mut self) {
+        self.progress.forget();
+    }
+
+    /// Writes what was not shown yet of the answer.
     pub(super) fn answer(&self, report: &RunReport, output: &mut Output) {
         let RunEnd::Ended(response) = &report.end else { return };
         let answer = match (&response.answer, &response.output) {
@@ -205,11 +229,12 @@ impl Follow {
         if output.stdout.mid_line {
             output.stdout.write("\n");
         }
-        if answer.is_empty() || self.progress.has_shown(&answer) {
-            return;
+        let Some(rest) = self.progress.unshown(&answer) else { return };
+        if self.progress.has_said() {
+            output.stdout.write("\n");
         }
-        let answer = if output.stdout.terminal.live { harmless(&answer) } else { answer };
-        output.stdout.line(answer.trim_end_matches('\n'));
+        output.stdout.prose(rest.trim_end_matches('\n'));
+        output.stdout.write("\n");
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<E
     let live_effects = args.effects == EffectsArg::Live;
     let options = ForkOptions { at: args.at, set, config, model: args.model.clone(), live_effects };
     let mut follow = follow::Follow::begin(context)?;
+    follow.goes_on(context.output);
     let handle = follow.until_begun(engine.fork(run, options)).await?;
     context.output.note(format_args!("forked run {} as run {}", short(run), short(handle.run())));
     let events = Events::new(handle.run());

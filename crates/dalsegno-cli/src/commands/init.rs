@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::ending::quoted;
 use crate::render::output::Output;
-use crate::render::text::{Style, styled};
+use crate::render::text::{Style, Words, styled};
 
 /// What a workspace begins with.
 struct Template {
@@ -96,20 +96,20 @@ pub(super) fn init(
         output.document(&Document { workspace: folder, template: template.name, files, next });
         return Ok(Exit::Done);
     }
-    let colour = output.stderr.terminal.colour;
-    let made = styled(colour, Style::Green, "made").to_string();
+    let made =
+        |file: &str| styled(Style::Green, "made").and(format_args!(" {}", place(folder, file).display()));
     let place = |file: &str| place(folder, file).display().to_string();
     for (file, _) in template.files {
-        output.note(format_args!("{made} {}", place(file)));
+        output.note(made(file));
     }
     if ignored {
-        output.note(format_args!("{made} {}", place(IGNORE_FILE)));
+        output.note(made(IGNORE_FILE));
     } else {
         output.note(format_args!("kept {} as it is: let it name `.dalsegno/`", place(IGNORE_FILE)));
     }
     output.note("\nnext:");
     for line in next {
-        output.note(format_args!("  {}", styled(colour, Style::Bold, line)));
+        output.note(Words::from("  ").and(styled(Style::Bold, line)));
     }
     Ok(Exit::Done)
 }

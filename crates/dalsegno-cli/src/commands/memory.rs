@@ -1,7 +1,7 @@
 //! `dalsegno memory`: what agents remember, for people.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,8 +21,12 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
 use crate::render::output::Output;
+use crate::render::screen::InertLines;
 use crate::render::table::table;
-use crate::render::text::{Style, brief, count, harmless, styled, time};
+use crate::render::text::{Style, Words, brief, count, styled, time};
+
+/// The most bytes of a file that is imported: far beyond any memory, and a bound on that of this process.
+const LARGEST: u64 = 1 << 30;
 
 /// Names that are compared with one that is unknown.
 const NAMES: u32 = 1_000;
@@ -40,7 +44,7 @@ pub(super) async fn memory(args: &MemoryArgs, context: &mut Context<'_>) -> Resu
 }
 
 async fn open(args: &ScopeArgs, context: &Context<'_>) -> Result<(Arc<dyn Memory>, ScopeSet), Error> {
-    let engine = context.engine().await?;
+    let engine = context.quiet().await?;
     let place = MemoryPlace {
         scope: args.scope,
         tenant: args.tenant.clone(),
@@ -88,7 +92,7 @@ async fn add(args: &MemoryAddArgs, context: &mut Context<'_>) -> Result<Exit, Er
         recorded_at: now().as_millis(),
     };
     let created = memory.create_related(&scopes, observation, args.relation.clone()).await?;
-    let word = if created.duplicate { "known already" } else { "remembered" };
+    let word = if created.duplicate || created.repeated { "known already" } else { "remembered" };
     if context.format == Format::Json {
         context.output.document(&created);
     }
@@ -188,19 +192,21 @@ async fn show(args: &MemoryShowArgs, context: &mut Context<'_>) -> Result<Exit, 
 }
 
 fn describe(entity: &EntityView, output: &mut Output) {
-    let colour = output.stdout.terminal.colour;
     let width = output.stdout.terminal.width;
-    let title = format!("{} ({})", harmless(&entity.name), harmless(&entity.entity_type));
-    output.stdout.line(styled(colour, Style::Bold, title));
+    let title = format!("{} ({})", entity.name, entity.entity_type);
+    output.stdout.line(styled(Style::Bold, title));
     if !entity.observations.is_empty() {
         output.stdout.line("\nobservations");
     }
     for one in &entity.observations {
         let ended = one.valid_to.map(|at| format!(" until {}", at_time(at))).unwrap_or_default();
-        let from = one.source.as_ref().map(|source| format!(" · run {}", brief(&source.run, 12)));
+        let from = one.source.as_ref().map(|source| match source.run.strip_prefix("imported:") {
+            Some(claimed) => format!(" · imported, run {} as it says", brief(claimed, 12)),
+            None => format!(" · run {}", brief(&source.run, 12)),
+        });
         let facts = format!("{}{ended} · {}{}", at_time(one.valid_from), one.scope, from.unwrap_or_default());
-        output.stdout.line(format_args!("  {}", styled(colour, Style::Dim, facts)));
-        for line in harmless(&one.text).lines() {
+        output.stdout.line(Words::from("  ").and(styled(Style::Dim, facts)));
+        for line in one.text.lines() {
             output.stdout.line(format_args!("    {line}"));
         }
     }
@@ -237,12 +243,12 @@ async fn export(args: &MemoryExportArgs, context: &mut Context<'_>) -> Result<Ex
     let (memory, scopes) = open(&args.scope, context).await?;
     let writer: Box<dyn Write + Send> = match &args.file {
         Some(path) => {
-            let file = File::create_new(path);
+            let file = dalsegno_files::create_new(path);
             let file = file.map_err(|source| Error::Write { path: path.clone(), source })?;
             Box::new(BufWriter::new(file))
         }
         // Not through `Output`: the memory writes from a thread of its own.
-        None => Box::new(BufWriter::new(io::stdout())),
+        None => Box::new(InertLines::new(BufWriter::new(io::stdout()))),
     };
     let counts = match memory.export(&scopes, writer).await {
         Ok(counts) => counts,
@@ -274,12 +280,20 @@ fn plural(number: u64, thing: &str) -> String {
 
 async fn import(args: &MemoryImportArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let place = args.file.display().to_string();
-    let lines: Box<dyn BufRead + Send> = if args.file == Path::new("-") {
-        Box::new(BufReader::new(io::stdin()))
+    // All of it is read before the memory is opened: what comes slowly, from a pipe, must keep nobody from writing.
+    let unreadable = |source| Error::Input { place: place.clone(), source };
+    let source: Box<dyn io::Read> = if args.file == Path::new("-") {
+        Box::new(io::stdin())
     } else {
-        let file = File::open(&args.file).map_err(|source| Error::Input { place: place.clone(), source })?;
-        Box::new(BufReader::new(file))
+        Box::new(File::open(&args.file).map_err(unreadable)?)
     };
+    let mut bytes = Vec::new();
+    let read = source.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if read as u64 > LARGEST {
+        let large = io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB");
+        return Err(unreadable(large));
+    }
+    let lines = Box::new(io::Cursor::new(bytes));
     let (memory, scopes) = open(&args.scope, context).await?;
     let imported = memory.import(&scopes, lines, args.merge, now().as_millis()).await;
     let counts = imported.map_err(|source| Error::Import { place, source })?;

@@ -9,6 +9,7 @@ mod carry;
 mod chat;
 mod check;
 mod completions;
+mod consent;
 mod diff;
 mod follow;
 mod fork;
@@ -16,6 +17,7 @@ mod init;
 mod man;
 mod memory;
 mod metrics;
+mod programs;
 mod replay;
 mod resume;
 mod run;
@@ -27,10 +29,12 @@ mod servers;
 mod show;
 mod telemetry;
 mod tools;
+mod trust;
 mod try_tool;
 mod upkeep;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +48,7 @@ use crate::exit::Exit;
 use crate::locate;
 use crate::render::failure;
 use crate::render::output::Output;
+use crate::render::text::{Style, styled};
 
 pub(crate) use self::completions::COMPLETE;
 
@@ -53,6 +58,8 @@ struct Context<'a> {
     root: PathBuf,
     /// The folder as it was named, if it was.
     named: Option<&'a Path>,
+    /// The programs that the workspace names are agreed to.
+    trust: bool,
     /// What goes to standard output.
     format: Format,
     /// Tell each step as it happens.
@@ -63,8 +70,21 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    async fn engine(&self) -> Result<Engine, Error> {
-        Ok(Engine::open(&self.root).await?)
+    /// An engine that asks tool servers.
+    async fn engine(&mut self) -> Result<Engine, Error> {
+        let workspace = self.sound()?;
+        programs::admit(&workspace.settings, self)?;
+        Ok(Engine::builder().build(workspace).await?)
+    }
+
+    /// An engine that starts no program: what it does needs none.
+    async fn quiet(&self) -> Result<Engine, Error> {
+        Ok(Engine::builder().without_programs().build(self.sound()?).await?)
+    }
+
+    fn sound(&self) -> Result<Workspace, Error> {
+        let failed = |diagnostics| OpenError::Workspace { root: self.root.clone(), diagnostics };
+        Ok(Workspace::load(&self.root).sound().map_err(failed)?)
     }
 
     /// An engine that performs runs: what it writes down is told where dalsegno.toml says.
@@ -73,14 +93,45 @@ impl Context<'_> {
         self.build(Engine::builder(), workspace).await
     }
 
-    /// The workspace, if it has no errors.
-    fn workspace(&self) -> Result<Workspace, Error> {
-        let sound = Workspace::load(&self.root).sound();
-        let root = self.root.clone();
-        sound.map_err(|diagnostics| OpenError::Workspace { root, diagnostics }.into())
+    /// The workspace, to be run; tells which of its tools and tenants are not in use, since their files have errors.
+    fn workspace(&mut self) -> Result<Workspace, Error> {
+        let workspace = self.sound()?;
+        let files: BTreeSet<&Path> =
+            workspace.broken.diagnostics.iter().map(|found| found.file.as_path()).collect();
+        for file in files {
+            self.output.note(styled(Style::Yellow, "warning").and(format_args!(
+                ": `{}` has errors, so what it describes is not in use: run `dalsegno check`",
+                file.display()
+            )));
+        }
+        Ok(workspace)
     }
 
-    async fn build(&mut self, mut builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
+    /// An engine that ends runs. It needs no trust: without it, what waits at a program is not told of the end.
+    async fn ender(&mut self) -> Result<Engine, Error> {
+        let workspace = match self.workspace() {
+            Ok(workspace) => workspace,
+            Err(Error::Open(OpenError::Workspace { .. })) => {
+                self.output.note(styled(Style::Yellow, "warning").and(
+                    ": the workspace has errors, so tool servers are not told of the end: run `dalsegno check`",
+                ));
+                return Ok(Engine::ender(&self.root).await?);
+            }
+            Err(error) => return Err(error),
+        };
+        let builder = match programs::is_admitted(&workspace.settings, self) {
+            true => Engine::builder(),
+            false => Engine::builder().without_programs(),
+        };
+        self.observed(builder, workspace).await
+    }
+
+    async fn build(&mut self, builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
+        programs::admit(&workspace.settings, self)?;
+        self.observed(builder, workspace).await
+    }
+
+    async fn observed(&mut self, mut builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
         if self.telemetry.is_some() || workspace.settings.telemetry.is_some() {
             builder = builder.observer(Arc::new(self.telemetry(&workspace.settings).await?));
         }
@@ -118,7 +169,11 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
         Ok(root) => root,
         Err(error) => return failure::show(&error, None, format, output),
     };
-    let mut context = Context { root, named, format, verbose: args.verbose, output, telemetry: None };
+    if args.verb.needs() != Needs::Files {
+        keep_private(&root, output);
+    }
+    let mut context =
+        Context { root, named, trust: args.trust, format, verbose: args.verbose, output, telemetry: None };
     let result = match &args.verb {
         Verb::Check(check) if !check.connect => check::files(&mut context),
         verb => with_runtime(verb.needs(), perform(verb, &mut context)),
@@ -127,10 +182,32 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
     result.unwrap_or_else(|error| failure::show(&error, Some(&root), format, output))
 }
 
+/// Takes the rights of other users away from the folder that an earlier version, or a person, left open to them.
+fn keep_private(root: &Path, output: &mut Output) {
+    let folder = root.join(KEPT);
+    let told = match dalsegno_files::close(&folder) {
+        Ok(None) => return,
+        Ok(Some(closed)) => format!(
+            "other users could use `{KEPT}` (mode {:04o}): it is closed to them now; what it holds may be known to them",
+            closed.mode
+        ),
+        Err(error) => {
+            format!(
+                "other users may use `{KEPT}`, and that cannot be changed ({error}): run `chmod go-rwx {KEPT}`"
+            )
+        }
+    };
+    output.note(styled(Style::Yellow, "warning").and(format_args!(": {told}")));
+}
+
+/// The folder in which a workspace keeps what is made on this machine.
+const KEPT: &str = ".dalsegno";
+
 /// What needs no workspace.
 fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
     match &args.verb {
         Verb::Init(init) => init::init(init, args.workspace.as_deref(), args.verb.format(), output),
+        Verb::Trust(trust) => trust::trust(trust, args.verb.format(), output),
         Verb::Schema(schema) => schema::schema(schema, output),
         Verb::Completions(completions) => completions::completions(completions, output),
         Verb::Man(man) => man::man(man, output),
@@ -144,8 +221,10 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Fork(_)
         | Verb::Diff(_)
         | Verb::Cancel(_)
+        | Verb::Abandon(_)
         | Verb::Export(_)
         | Verb::Import(_)
+        | Verb::Adopt(_)
         | Verb::Worker(_)
         | Verb::Gc(_)
         | Verb::Doctor(_)
@@ -198,8 +277,10 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Fork(args) => fork::fork(args, context).await,
         Verb::Diff(args) => diff::diff(args, context).await,
         Verb::Cancel(args) => cancel::cancel(args, context).await,
+        Verb::Abandon(args) => cancel::abandon(args, context).await,
         Verb::Export(args) => carry::export(args, context).await,
         Verb::Import(args) => carry::import(args, context).await,
+        Verb::Adopt(args) => carry::adopt(args, context).await,
         Verb::Worker(args) => worker::worker(args, context).await,
         Verb::Gc(args) => upkeep::gc(args, context).await,
         Verb::Doctor(_) => upkeep::doctor(context).await,
@@ -210,7 +291,12 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Memory(args) => memory::memory(args, context).await,
         Verb::Secret(args) => secret::secret(args, context).await,
         Verb::Auth(args) => auth::auth(args, context).await,
-        Verb::Init(_) | Verb::Schema(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Bench(_) => {
+        Verb::Init(_)
+        | Verb::Trust(_)
+        | Verb::Schema(_)
+        | Verb::Completions(_)
+        | Verb::Man(_)
+        | Verb::Bench(_) => {
             unreachable!("these need no workspace")
         }
     }

@@ -8,7 +8,7 @@ use dalsegno_runtime::{Divergence, Engine, EngineError, OpenError, ReplayVerdict
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::{Diagnostic, Workspace};
 
-use super::{Context, select};
+use super::{Context, programs, select};
 use crate::args::{Format, ReplayArgs};
 use crate::error::{Error, Problems};
 use crate::exit::Exit;
@@ -17,7 +17,7 @@ use crate::render::diff;
 use crate::render::document::Replayed;
 use crate::render::failure::with_short_ids;
 use crate::render::output::Output;
-use crate::render::text::{Style, count, harmless, short, styled};
+use crate::render::text::{Style, count, short, styled};
 
 pub(super) async fn replay(args: &ReplayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.journal().await?;
@@ -75,7 +75,7 @@ async fn all(engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> 
                     "{}  {}  {}",
                     short(run),
                     verdict.as_str(),
-                    harmless(&with_short_ids(&words))
+                    with_short_ids(&words)
                 ));
             } else {
                 others.push(serde_json::json!({ "run_id": run, "verdict": verdict, "message": words }));
@@ -123,6 +123,7 @@ async fn with_config(
             }
         });
     };
+    programs::admit(&workspace.settings, context)?;
     let engine = Engine::builder().build(workspace).await?;
     let config = match (engine.agent_config(&agent).await, replaced) {
         (Err(EngineError::Agent { diagnostics, .. }), Some(replaced)) => {
@@ -140,12 +141,11 @@ async fn with_config(
         identical(&format!("{}, nothing performed", count(report.steps, "step")), output);
         return Ok(Exit::Done);
     }
-    let colour = output.stderr.terminal.colour;
     let word = match (&report.divergence, report.changed_requests.len()) {
         (Some(divergence), _) => format!("another course from step {} on", divergence.step),
         (None, requests) => format!("the same course with {}", count(requests as u64, "changed request")),
     };
-    output.note(styled(colour, Style::Yellow, word));
+    output.note(styled(Style::Yellow, word));
     Ok(Exit::Diverged)
 }
 
@@ -169,13 +169,11 @@ impl Replaced<'_> {
 }
 
 fn identical(what: &str, output: &mut Output) {
-    let word = styled(output.stderr.terminal.colour, Style::Green, "identical").to_string();
-    output.note(format_args!("{word}: {what}"));
+    output.note(styled(Style::Green, "identical").and(format_args!(": {what}")));
 }
 
 fn diverged(divergence: &Divergence, output: &mut Output) {
-    let word = styled(output.stderr.terminal.colour, Style::Red, "diverged").to_string();
-    output.note(format_args!("{word} at step {}", divergence.step));
-    output.note(format_args!("  expected: {}", harmless(&divergence.expected)));
-    output.note(format_args!("  got:      {}", harmless(&divergence.got)));
+    output.note(styled(Style::Red, "diverged").and(format_args!(" at step {}", divergence.step)));
+    output.note(format_args!("  expected: {}", divergence.expected));
+    output.note(format_args!("  got:      {}", divergence.got));
 }

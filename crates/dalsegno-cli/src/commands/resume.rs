@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use dalsegno_core::OperationId;
-use dalsegno_runtime::{EngineError, GateInput, Settlement};
+use dalsegno_core::{Gate, OperationId, RunId};
+use dalsegno_runtime::{Engine, EngineError, GateInput, Settlement, WaitingOperation};
 use dalsegno_store::AcquireError;
 
-use super::{Context, follow, select};
-use crate::args::{ResumeArgs, SettlementArgs};
+use super::{Context, consent, follow, select};
+use crate::args::{Format, ResumeArgs, SettlementArgs};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
+use crate::render::ending;
 use crate::render::journal::Events;
+use crate::render::text::short;
 
 pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let settlement = settlement(&args.settlement, args.edit.as_deref())?;
@@ -21,12 +23,20 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
     let engine = context.performer().await?;
     let run = select::run(&engine, &args.run).await?;
     let mut follow = follow::Follow::begin(context)?;
+    follow.goes_on(context.output);
     let mut events = Events::new(run);
     let mut operation = None;
+    let approves = matches!(settlement, Some(Settlement::Approve { .. }));
     // A long run takes a while to read, so it is read only for those who need it.
-    if args.op.is_some() || follow.needs_history(context) {
+    if approves || args.op.is_some() || follow.needs_history(context) {
         let before = engine.inspect(run, None).await?;
         operation = args.op.as_deref().map(|op| select::operation(run, op, &before.waiting)).transpose()?;
+        if let Some(settlement) = settlement.as_ref().filter(|_| approves) {
+            match agree(args, settlement, run, operation, &before.waiting, context)? {
+                Agreed::To(agreed) => operation = agreed,
+                Agreed::No => return Ok(Exit::Suspended),
+            }
+        }
         follow.catch_up(&before.records, &mut events);
     }
     let answers = answers(settlement, operation, args.settlement.by.as_deref());
@@ -39,7 +49,80 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
         }
         begun => begun?,
     };
-    follow.until_over(&engine, handle, events, context).await
+    let exit = follow.until_over(&engine, handle, events, context).await?;
+    if matches!(exit, Exit::Done | Exit::Failed) {
+        tell_parent(run, &engine, context).await;
+    }
+    Ok(exit)
+}
+
+/// Says that another run waits for the one that has just ended, if one does.
+async fn tell_parent(run: RunId, engine: &Engine, context: &mut Context<'_>) {
+    let Ok(ended) = engine.inspect(run, None).await else { return };
+    let Some(parent) = ended.summary.parent else { return };
+    if engine.inspect(parent, None).await.is_ok_and(|above| !above.summary.status.is_end()) {
+        let parent = short(parent);
+        context.output.note(format_args!(
+            "run {parent} waits for it: a worker resumes that one, or `dalsegno resume {parent}`"
+        ));
+    }
+}
+
+/// What came of the question whether an operation may take place.
+enum Agreed {
+    /// It may; none where the run waits for no such answer, which the engine tells.
+    To(Option<OperationId>),
+    /// A person said no more than that they do not agree: it still waits.
+    No,
+}
+
+/// Finds the operation that is approved: the one that `--shown` names, else the one that a person agrees to who is there
+/// and has just seen it.
+fn agree(
+    args: &ResumeArgs,
+    settlement: &Settlement,
+    run: RunId,
+    operation: Option<OperationId>,
+    waiting: &[WaitingOperation],
+    context: &mut Context<'_>,
+) -> Result<Agreed, Error> {
+    let meant = |one: &&WaitingOperation| {
+        one.gate == Gate::Approval && operation.is_none_or(|operation| operation == one.operation)
+    };
+    let open: Vec<&WaitingOperation> = waiting.iter().filter(meant).collect();
+    if let Some(shown) = args.shown.as_deref().filter(|_| !waiting.is_empty()) {
+        let shown = shown.to_ascii_lowercase();
+        if let [one] = open.iter().filter(|one| one.shown() == shown).collect::<Vec<_>>().as_slice() {
+            return Ok(Agreed::To(Some(one.operation)));
+        }
+        if context.format == Format::Text {
+            ending::waiting(&short(run), waiting, context.named, context.output);
+        }
+        return Err(Error::ShownOther { what: "what waits", option: "--shown" });
+    }
+    let [one] = open.as_slice() else { return Ok(Agreed::To(operation)) };
+    if context.format == Format::Text {
+        ending::question(one, &mut context.output.stderr);
+    }
+    if let Settlement::Approve { edited: Some(edited), .. } = settlement
+        && context.format == Format::Text
+    {
+        context.output.note("with these arguments in their place:");
+        ending::arguments(edited, &mut context.output.stderr);
+    }
+    let asked = if context.format == Format::Text && args.edit.as_deref() != Some(Path::new("-")) {
+        consent::ask("approve it?", context.output)
+    } else {
+        None
+    };
+    match asked {
+        Some(true) => Ok(Agreed::To(Some(one.operation))),
+        Some(false) => {
+            context.output.note("nothing was answered: it still waits");
+            Ok(Agreed::No)
+        }
+        None => Err(Error::NotShown { operation: short(one.operation), shown: one.shown() }),
+    }
 }
 
 fn answers(
@@ -69,7 +152,10 @@ pub(super) fn settlement(args: &SettlementArgs, edit: Option<&Path>) -> Result<O
         Some("not-done") => Ok(Some(Settlement::NotDone)),
         Some(other) => match other.strip_prefix('@') {
             Some(file) => Ok(Some(Settlement::Done { result: Some(input::result(file)?) })),
-            None => Err(Error::NotAnAnswer { given: other.to_owned() }),
+            None => match other.strip_prefix("refused:").map(str::trim) {
+                Some(error) if !error.is_empty() => Ok(Some(Settlement::Refused { error: error.to_owned() })),
+                _ => Err(Error::NotAnAnswer { given: other.to_owned() }),
+            },
         },
         None => {
             let lonely = [("reason", args.reason.is_some()), ("by", args.by.is_some())];
@@ -112,6 +198,11 @@ mod tests {
             parsed("dalsegno resume last --answer done").unwrap(),
             Some(Settlement::Done { result: None })
         );
+        assert_eq!(
+            parsed("dalsegno resume last --answer refused:duplicate").unwrap(),
+            Some(Settlement::Refused { error: "duplicate".to_owned() })
+        );
+        assert!(matches!(parsed("dalsegno resume last --answer refused:"), Err(Error::NotAnAnswer { .. })));
         assert_eq!(parsed("dalsegno resume last").unwrap(), None);
     }
 

@@ -23,7 +23,7 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
         request.data = input::json(data)?;
     }
     if let Some(user) = &args.user {
-        request.user = input::json(user)?;
+        request.user = input::object("--user", user)?;
     }
     if let Some(tenant) = &args.tenant {
         request.tenant.clone_from(tenant);

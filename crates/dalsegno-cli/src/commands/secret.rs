@@ -3,13 +3,15 @@
 use std::io::{self, IsTerminal as _};
 
 use dalsegno_core::Timestamp;
-use dalsegno_runtime::{Clock as _, Engine, SecretUnavailable, SystemClock};
+use dalsegno_runtime::{Clock as _, Engine, SecretUnavailable, Secrets, SystemClock};
 use dalsegno_secrets::{MasterKey, Put, Rotation, Secret, SecretEntry, SecretName};
 use dalsegno_store::{PostError, RunFilter, Waiting};
 use serde_json::json;
 
 use super::Context;
-use crate::args::{Format, SecretArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb};
+use crate::args::{
+    Format, SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
+};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
@@ -19,7 +21,7 @@ use crate::render::text::{count, time};
 pub(super) async fn secret(args: &SecretArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
         SecretVerb::Put(args) => put(args, context).await,
-        SecretVerb::List(_) => list(context).await,
+        SecretVerb::List(args) => list(args, context).await,
         SecretVerb::Remove(args) => remove(args, context).await,
         SecretVerb::RotateKey(args) => rotate_key(args, context).await,
         SecretVerb::NewKey => {
@@ -37,11 +39,15 @@ fn name(text: &str) -> Result<SecretName, SecretUnavailable> {
 async fn put(args: &SecretPutArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let name = name(&args.name)?;
     let value = value(args)?;
+    if value.expose().len() < Secrets::SHORTEST {
+        return Err(Error::ShortSecret { shortest: Secrets::SHORTEST });
+    }
     let engine = context.journal().await?;
     let source = engine.secret_source();
     let store = source.make().await?;
     let put = Put::new(value, SystemClock.now().as_millis());
-    let version = store.put(source.tenant(), &name, put).await.map_err(SecretUnavailable::from)?;
+    let owner = source.owner(args.owner.tenant.as_deref())?;
+    let version = store.put(&owner, &name, put).await.map_err(SecretUnavailable::from)?;
     let told = tell_runs(&engine).await?;
     if context.format == Format::Json {
         context
@@ -60,7 +66,12 @@ async fn put(args: &SecretPutArgs, context: &mut Context<'_>) -> Result<Exit, Er
 
 /// Lets runs look that wait for a secret.
 pub(super) async fn tell_runs(engine: &Engine) -> Result<u64, Error> {
-    let filter = RunFilter { waiting: Some(Waiting::Secret), limit: u32::MAX, ..RunFilter::default() };
+    let filter = RunFilter {
+        waiting: Some(Waiting::Secret),
+        foreign: Some(false),
+        limit: u32::MAX,
+        ..RunFilter::default()
+    };
     let mut told = 0;
     for run in engine.runs(&filter).await? {
         match engine.tell_to_look(run.run).await {
@@ -86,11 +97,13 @@ fn value(args: &SecretPutArgs) -> Result<Secret, Error> {
     Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
 }
 
-async fn list(context: &mut Context<'_>) -> Result<Exit, Error> {
+async fn list(args: &SecretListArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.journal().await?;
     let source = engine.secret_source();
     let entries = match source.store().await? {
-        Some(store) => store.list(source.tenant()).await.map_err(SecretUnavailable::from)?,
+        Some(store) => {
+            store.list(&source.owner(args.owner.tenant.as_deref())?).await.map_err(SecretUnavailable::from)?
+        }
         None => Vec::new(),
     };
     let output = &mut *context.output;
@@ -128,7 +141,10 @@ async fn remove(args: &SecretRemoveArgs, context: &mut Context<'_>) -> Result<Ex
     let engine = context.journal().await?;
     let source = engine.secret_source();
     let removed = match source.store().await? {
-        Some(store) => store.remove(source.tenant(), &name).await.map_err(SecretUnavailable::from)?,
+        Some(store) => {
+            let owner = source.owner(args.owner.tenant.as_deref())?;
+            store.remove(&owner, &name).await.map_err(SecretUnavailable::from)?
+        }
         None => false,
     };
     if !removed {

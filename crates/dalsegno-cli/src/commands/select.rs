@@ -1,7 +1,7 @@
 //! Finds the run or the operation that somebody means: by its id, the beginning of it, or as the last one.
 
 use dalsegno_core::{AgentRequest, OperationId, RunId};
-use dalsegno_runtime::{Engine, Inspection, WaitingOperation};
+use dalsegno_runtime::{Engine, EngineError, Inspection, WaitingOperation};
 use dalsegno_store::RunFilter;
 
 use crate::error::{AN_OPERATION, Error};
@@ -36,15 +36,28 @@ pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
 
 /// Finds the run that goes on in a session of a tenant, by default of the one that runs have which name none.
 pub(super) async fn open_in(engine: &Engine, session: &str, tenant: Option<&str>) -> Result<RunId, Error> {
+    self::tenant(engine, tenant).await?;
     let tenant = tenant.map_or_else(|| AgentRequest::text("").tenant, str::to_owned);
     let filter = RunFilter {
         session: Some(session.to_owned()),
         tenant: Some(tenant),
         roots_only: true,
+        foreign: Some(false),
         ..RunFilter::default()
     };
     let open = engine.runs(&filter).await?.into_iter().find(|run| !run.status.is_end());
     open.map(|run| run.run).ok_or_else(|| Error::NothingOpen { session: shown(session) })
+}
+
+/// Refuses a tenant that is none. One whose file was removed counts while the journal has runs of it.
+pub(super) async fn tenant(engine: &Engine, name: Option<&str>) -> Result<(), Error> {
+    let Some(name) = name else { return Ok(()) };
+    let Err(error) = engine.workspace().check_tenant(name) else { return Ok(()) };
+    let filter = RunFilter { tenant: Some(name.to_owned()), limit: 1, ..RunFilter::default() };
+    match engine.runs(&filter).await?.is_empty() {
+        true => Err(EngineError::from(error).into()),
+        false => Ok(()),
+    }
 }
 
 /// Finds an operation among those that a run waits for.
@@ -89,7 +102,8 @@ pub(super) fn operation_of(inspection: &Inspection, given: &str) -> Result<Opera
 
 /// Refuses a model that the workspace does not have, before a run asks it.
 pub(super) fn model(engine: &Engine, name: &str) -> Result<(), Error> {
-    let models = &engine.workspace().settings.models;
+    let workspace = engine.workspace();
+    let models = &workspace.settings.models;
     if models.contains_key(name) {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::render::failure;
 use crate::render::output::Output;
 use crate::render::server::{self, Listed};
-use crate::render::text::{Style, duration, harmless, styled};
+use crate::render::text::{Style, duration, styled};
 
 pub(super) async fn servers(args: &ServersArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
@@ -60,12 +60,11 @@ async fn check(args: &ServersCheckArgs, context: &mut Context<'_>) -> Result<Exi
 }
 
 fn tell(server: &ServerInfo, output: &mut Output) {
-    let colour = output.stdout.terminal.colour;
-    output.stdout.line(styled(colour, Style::Bold, &server.name));
+    output.stdout.line(styled(Style::Bold, &server.name));
     let mut tell = |word: &str, words: &[String]| {
         for (place, words) in words.iter().enumerate() {
             let word = if place == 0 { word } else { "" };
-            output.stdout.line(format_args!("  {word:<9} {}", harmless(words)));
+            output.stdout.line(format_args!("  {word:<9} {}", words));
         }
     };
     tell("state", &[server::state(server)]);
@@ -96,6 +95,6 @@ fn measured(health: &ServerHealth, output: &mut Output) {
     ));
     for (place, tool) in health.tools.iter().enumerate() {
         let word = if place == 0 { "tools" } else { "" };
-        output.stdout.line(format_args!("  {word:<9} {}", harmless(&tool.name)));
+        output.stdout.line(format_args!("  {word:<9} {}", tool.name));
     }
 }

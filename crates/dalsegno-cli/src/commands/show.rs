@@ -1,9 +1,10 @@
 //! `dalsegno show`: what happened in a run, what the agent knew, and why.
 
-use dalsegno_core::{OperationId, Request, RunId, Signal};
+use dalsegno_core::{Answer, OperationId, Outcome, Request, RunId, Signal, Verdict};
 use dalsegno_runtime::{Engine, Inspection, OperationView, StepView};
 use dalsegno_store::Body;
 
+use super::carry::signed;
 use super::{Context, select};
 use crate::args::{Format, ShowArgs};
 use crate::error::Error;
@@ -11,7 +12,7 @@ use crate::exit::Exit;
 use crate::render::document::Shown;
 use crate::render::output::Output;
 use crate::render::progress::outcome_line;
-use crate::render::text::{Style, brief, count, gist, harmless, short, styled, time};
+use crate::render::text::{self, Style, Words, brief, count, gist, short, styled, time};
 use crate::render::{document, ending};
 
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
@@ -40,7 +41,7 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
         output.stdout.line("\nstate");
         output.document(&inspection.state);
     }
-    if args.step.is_none() && !inspection.summary.status.is_end() {
+    if args.step.is_none() && !inspection.summary.status.is_end() && inspection.summary.foreign.is_none() {
         ending::waiting(&short(run), &inspection.waiting, context.named, output);
     }
     Ok(Exit::Done)
@@ -58,14 +59,18 @@ pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>)
 
 fn header(inspection: &Inspection, output: &mut Output) {
     let Inspection { summary, state, response, .. } = inspection;
-    let colour = output.stdout.terminal.colour;
     let width = output.stdout.terminal.width;
     let mut facts = vec![time(summary.started_at), count(summary.records, "record")];
     // Of a run that has ended, the whole use, whichever step is shown.
     facts.extend(ending::usage(response.as_ref().map_or_else(|| state.usage(), |response| response.usage)));
-    let run = styled(colour, Style::Bold, summary.run).to_string();
-    output.stdout.line(format_args!("run {run}"));
+    output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
     output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
+    if let Some(foreign) = &summary.foreign {
+        output.stdout.line(format_args!(
+            "foreign: from an archive that {}; nothing of it is performed",
+            signed(foreign)
+        ));
+    }
     if !state.request().text.is_empty() {
         output.stdout.line(format_args!("asked: {}", brief(&state.request().text, width.saturating_sub(7))));
     }
@@ -90,34 +95,42 @@ fn step(view: &StepView, inspection: &Inspection, output: &mut Output) {
     if view.decisions.is_empty() && view.operations.is_empty() {
         return;
     }
-    let colour = output.stdout.terminal.colour;
     let width = output.stdout.terminal.width;
     if view.operations.is_empty() {
         output.stdout.line("");
     } else {
-        let title = styled(colour, Style::Bold, format_args!("step {}", view.step)).to_string();
-        output.stdout.line(format_args!("\n{title}"));
+        let title = styled(Style::Bold, format_args!("step {}", view.step));
+        output.stdout.line(Words::from("\n").and(title));
     }
     for decision in &view.decisions {
         let why = brief(decision, width.saturating_sub(7));
-        output.stdout.line(format_args!("  why  {}", styled(colour, Style::Dim, why)));
+        output.stdout.line(Words::from("  why  ").and(styled(Style::Dim, why)));
     }
     for OperationView { operation, parent, label, request, outcome } in &view.operations {
         let asked = format!("{label} {}", request_line(request));
         let id = short(operation);
         let room = width.saturating_sub(9 + id.len());
-        let id = styled(colour, Style::Dim, id);
         // What a declarative tool asks for is a part of it.
         let word = if parent.is_some() { "part" } else { "ask " };
-        output.stdout.line(format_args!("  {word} {}  {id}", brief(&asked, room)));
+        let asked = Words::from(format_args!("  {word} {}  ", brief(&asked, room)));
+        output.stdout.line(asked.and(styled(Style::Dim, id)));
         if let Some(task) = task_line(*operation, inspection) {
             output.stdout.line(format_args!("  task {}", brief(&task, width.saturating_sub(7))));
+        }
+        for asked in asked_lines(*operation, inspection) {
+            output.stdout.line(format_args!("  then {}", brief(&asked, width.saturating_sub(7))));
         }
         let came = outcome.as_ref().map_or_else(
             || "nothing yet".to_owned(),
             |outcome| outcome_line(outcome, width.saturating_sub(7)),
         );
         output.stdout.line(format_args!("  got  {came}"));
+        if let Some(Outcome::ToolReturned(returned)) = outcome {
+            for note in returned.notes() {
+                let line = format!("{} {}: {}", note.level, note.action, note.text);
+                output.stdout.line(format_args!("  log  {}", brief(&line, width.saturating_sub(7))));
+            }
+        }
     }
 }
 
@@ -131,6 +144,49 @@ fn task_line(operation: OperationId, inspection: &Inspection) -> Option<String> 
         }
         _ => None,
     })
+}
+
+/// What tools said of an operation that was in doubt, and what people answered.
+fn asked_lines(operation: OperationId, inspection: &Inspection) -> Vec<String> {
+    let records = inspection.records.iter().filter(|record| record.operation == Some(operation));
+    let lines = records.filter_map(|record| match &record.body {
+        Body::Verified { tool, tries, evidence, result, error } => {
+            let why = match (error, result) {
+                (Some(error), _) => format!(": {error}"),
+                (None, Some(result)) => format!(", by {}", gist(result)),
+                (None, None) => String::new(),
+            };
+            let times = count(u64::from(*tries), "time");
+            Some(format!("in doubt; `{tool}` was asked {times}: {}{why}", text::evidence(*evidence)))
+        }
+        Body::Answered { answer } => answer_line(answer),
+        _ => None,
+    });
+    lines.collect()
+}
+
+/// What somebody answered, and who, as far as the outcome does not say it.
+fn answer_line(answer: &Answer) -> Option<String> {
+    let (word, by, more) = match answer {
+        Answer::Approved { edited, reason, by } => {
+            let edited = match edited {
+                Some(Verdict::Valid { arguments }) => format!(" with other arguments: {}", gist(arguments)),
+                _ => String::new(),
+            };
+            let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            ("approved", by, format!("{reason}{edited}"))
+        }
+        Answer::Denied { by, .. } => ("denied", by, String::new()),
+        Answer::Done { error: None, by, .. } => ("in doubt; settled: it took place", by, String::new()),
+        Answer::Done { by, .. } => ("in doubt; settled: it was refused", by, String::new()),
+        Answer::NotDone { by } => ("in doubt; settled: it did not take place", by, String::new()),
+        Answer::Given { by, .. } | Answer::Supplied { by, .. } if by.is_some() => {
+            ("answered", by, String::new())
+        }
+        _ => return None,
+    };
+    let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    Some(format!("{word}{by}{more}"))
 }
 
 /// What a request says beyond its label.
@@ -154,20 +210,20 @@ fn request_line(request: &Request) -> String {
 }
 
 fn end(inspection: &Inspection, output: &mut Output) {
-    let colour = output.stdout.terminal.colour;
     if let Some(divergence) = &inspection.divergence {
-        let word = styled(colour, Style::Red, "diverged").to_string();
-        output.stdout.line(format_args!("\n{word} at {divergence}"));
+        let word = Words::from("\n").and(styled(Style::Red, "diverged"));
+        output.stdout.line(word.and(format_args!(" at {divergence}")));
     }
     let Some(response) = &inspection.response else { return };
     output.stdout.line(format_args!("\n{}{}", document::end(response.status), wish(inspection)));
     if let Some(error) = &response.error {
-        output.stdout.line(format_args!("  error[{}]: {}", error.code.as_str(), harmless(&error.message)));
-        output.stdout.line(format_args!("  help: {}", harmless(&error.help)));
+        output.stdout.line(format_args!("  error[{}]: {}", error.code.as_str(), error.message));
+        output.stdout.line(format_args!("  help: {}", error.help));
     }
     if let Some(answer) = response.answer.as_deref().filter(|answer| !answer.is_empty()) {
-        for line in harmless(answer).lines() {
-            output.stdout.line(format_args!("  {line}").to_string().trim_end());
+        for line in answer.lines() {
+            output.stdout.prose(format!("  {line}").trim_end());
+            output.stdout.write("\n");
         }
     }
 }
@@ -179,7 +235,7 @@ fn wish(inspection: &Inspection) -> String {
         _ => None,
     });
     let Some((by, reason)) = said else { return String::new() };
-    let by = by.as_ref().map(|by| format!(" by {}", harmless(by))).unwrap_or_default();
-    let reason = reason.as_ref().map(|reason| format!(": {}", harmless(reason))).unwrap_or_default();
+    let by = by.as_ref().map(|by| format!(" by {}", by)).unwrap_or_default();
+    let reason = reason.as_ref().map(|reason| format!(": {}", reason)).unwrap_or_default();
     format!("{by}{reason}")
 }

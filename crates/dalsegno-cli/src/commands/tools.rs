@@ -1,24 +1,23 @@
 //! `dalsegno tools`: what tools there are, what one of them is, and a call of it outside of any run.
 
-use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
 
 use dalsegno_core::{EffectClass, ToolReturn};
 use dalsegno_runtime::{OfferedBy, ToolCallOptions, ToolInfo, ToolListing};
 use serde_json::{Value, json};
 
-use super::Context;
 use super::add::add;
-use super::try_tool;
+use super::{Context, consent, try_tool};
 use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
+use crate::render::failure;
 use crate::render::output::Output;
+use crate::render::screen::inert;
 use crate::render::table::table;
-use crate::render::text::{Style, harmless, styled};
+use crate::render::text::{Style, styled};
 use crate::render::tool::{self, Called, Listed};
-use crate::render::{failure, terminal};
 
 pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
@@ -63,9 +62,8 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
         output.document(&Listed::of(&tool));
         return Ok(Exit::Done);
     }
-    let colour = output.stdout.terminal.colour;
-    output.stdout.line(styled(colour, Style::Bold, &tool.name));
-    for line in harmless(&tool.description).lines() {
+    output.stdout.line(styled(Style::Bold, &tool.name));
+    for line in tool.description.lines() {
         output.stdout.line(format_args!("  {line}"));
     }
     output.stdout.line(format_args!("\nmodels see  {}", tool.model_name));
@@ -75,6 +73,10 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
     for (place, grant) in tool.grants.iter().enumerate() {
         let word = if place == 0 { "may" } else { "" };
         output.stdout.line(format_args!("{word:<10}  {grant}"));
+    }
+    for (place, repeat) in tool.repeats.iter().enumerate() {
+        let word = if place == 0 { "repeats" } else { "" };
+        output.stdout.line(format_args!("{word:<10}  {}", repeat));
     }
     for (place, user) in tool::users(&tool).into_iter().enumerate() {
         let word = if place == 0 { "used by" } else { "" };
@@ -90,7 +92,7 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
 }
 
 fn schema(schema: &Value, output: &mut Output) {
-    for line in harmless(&format!("{schema:#}")).lines() {
+    for line in inert(&format!("{schema:#}")).lines() {
         output.stdout.line(format_args!("  {line}"));
     }
 }
@@ -106,8 +108,7 @@ async fn call(args: &ToolsCallArgs, context: &mut Context<'_>) -> Result<Exit, E
         return Err(Error::NotAgreed { tool: tool.name.to_string(), why });
     }
     let words = format!("calling `{}` outside of any run: nothing is journaled", tool.name);
-    let dim = styled(context.output.stderr.terminal.colour, Style::Dim, words).to_string();
-    context.output.note(dim);
+    context.output.note(styled(Style::Dim, words));
     let timeout = Duration::from_secs(args.timeout.get());
     let user = args.user.as_deref().map_or_else(|| Ok(json!({})), input::json)?;
     let options = ToolCallOptions { timeout, user, ..ToolCallOptions::default() };
@@ -121,14 +122,11 @@ fn tell(tool: &ToolInfo, returned: &ToolReturn, context: &mut Context<'_>) -> Ex
         output.document(&Called::of(tool, returned));
     } else if let Some(value) = &returned.structured {
         output.document(value);
-    } else if output.stdout.terminal.live {
-        output.stdout.line(harmless(&returned.text).trim_end_matches('\n'));
     } else {
         output.stdout.line(returned.text.trim_end_matches('\n'));
     }
     if returned.is_error {
-        let word = styled(output.stderr.terminal.colour, Style::Red, "failed").to_string();
-        output.note(format_args!("{word}: `{}` reports an error", tool.name));
+        output.note(styled(Style::Red, "failed").and(format_args!(": `{}` reports an error", tool.name)));
         return Exit::Failed;
     }
     Exit::Done
@@ -167,13 +165,5 @@ fn is_doubtful(class: EffectClass) -> bool {
 
 /// Asks a person whether the tool may be called, if one is there.
 fn agreed(tool: &ToolInfo, why: &str, output: &mut Output) -> bool {
-    if !(io::stdin().is_terminal() && output.stderr.terminal.live) || terminal::is_ci() {
-        return false;
-    }
-    output.stderr.write(&format!("`{}` is {why}\ncall it? [y/N] ", tool.name));
-    output.stderr.flush();
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    output.stderr.mid_line = false;
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    consent::ask(&format!("`{}` is {why}\ncall it?", tool.name), output).unwrap_or(false)
 }

@@ -1,9 +1,8 @@
 //! `dalsegno tools test`: one declarative tool, performed or played back, action by action.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use dalsegno_core::ToolOwner;
 use dalsegno_runtime::{Trial, TrialOptions, TrialRecording};
 use dalsegno_workspace::{SourceFile, ToolkitFile};
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use crate::error::{Error, Problems};
 use crate::exit::Exit;
 use crate::input;
 use crate::render::table::table;
-use crate::render::text::{Style, harmless, styled};
+use crate::render::text::{Style, styled};
 
 pub(super) async fn test(args: &ToolsTestArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let toolkit = open(&args.file)?.toolkit;
@@ -22,6 +21,7 @@ pub(super) async fn test(args: &ToolsTestArgs, context: &mut Context<'_>) -> Res
     let options = TrialOptions {
         tenant: args.tenant.clone(),
         user: args.user.as_deref().map_or_else(|| Ok(json!({})), input::json)?,
+        owner: owner(&args.file, &context.root, &args.tenant),
     };
     let tool = match (&args.action, toolkit.tools()) {
         (Some(action), _) if !toolkit.is_single() => {
@@ -40,7 +40,7 @@ pub(super) async fn test(args: &ToolsTestArgs, context: &mut Context<'_>) -> Res
         None if args.live || args.record.is_some() => None,
         None => Some(TrialRecording::empty(&tool)),
     };
-    let engine = context.engine().await?;
+    let engine = if recording.is_some() { context.quiet().await? } else { context.engine().await? };
     let tried = match &recording {
         Some(recording) if recording.tool != tool => {
             return Err(Error::OtherRecording { tool, found: recording.tool.clone() });
@@ -48,8 +48,7 @@ pub(super) async fn test(args: &ToolsTestArgs, context: &mut Context<'_>) -> Res
         Some(recording) => engine.play_tool(&toolkit, &params, &options, recording).await,
         None => {
             let words = format!("calling `{tool}` outside of any run: nothing is journaled");
-            let dim = styled(context.output.stderr.terminal.colour, Style::Dim, words).to_string();
-            context.output.note(dim);
+            context.output.note(styled(Style::Dim, words));
             engine.try_tool(&toolkit, &tool, &params, &options).await
         }
     };
@@ -64,6 +63,16 @@ pub(super) async fn test(args: &ToolsTestArgs, context: &mut Context<'_>) -> Res
         ));
     }
     Ok(tell(&trial, context))
+}
+
+/// Whose a document is, by the folder that it stands in: one from elsewhere is nobody's, whatever name it has.
+fn owner(file: &Path, root: &Path, tenant: &str) -> Option<ToolOwner> {
+    let folder = file.canonicalize().ok()?.parent()?.to_owned();
+    let is = |place: PathBuf| root.join(place).canonicalize().is_ok_and(|place| place == folder);
+    if is(PathBuf::from("tools")) {
+        return Some(ToolOwner::Workspace);
+    }
+    is(Path::new("tenants").join(tenant).join("tools")).then(|| ToolOwner::Tenant(tenant.to_owned()))
 }
 
 fn open(file: &Path) -> Result<ToolkitFile, Error> {
@@ -82,7 +91,7 @@ fn read(file: &Path) -> Result<TrialRecording, Error> {
 fn write(file: &Path, recording: &TrialRecording) -> Result<(), Error> {
     let fault = |source| Error::Write { path: file.to_owned(), source };
     let text = format!("{:#}\n", json!(recording));
-    File::create(file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(fault)
+    dalsegno_files::replace(file, text.as_bytes()).map_err(fault)
 }
 
 fn tell(trial: &Trial, context: &mut Context<'_>) -> Exit {
@@ -121,7 +130,7 @@ fn tell(trial: &Trial, context: &mut Context<'_>) -> Exit {
         if !lines.is_empty() {
             output.stdout.line(format_args!("\n{head}"));
             for line in lines.iter().flat_map(|line| line.lines()) {
-                output.stdout.line(format_args!("  {}", harmless(line)));
+                output.stdout.line(format_args!("  {}", line));
             }
         }
     };

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dalsegno_core::Timestamp;
-use dalsegno_runtime::OpenError;
+use dalsegno_core::{OperationId, RunId, Timestamp};
+use dalsegno_runtime::{Engine, OpenError, open_journal};
 use dalsegno_store::{GcOptions, SqliteStore};
 use dalsegno_workspace::{Loaded, Workspace};
 use serde_json::json;
@@ -12,7 +12,8 @@ use super::{Context, select};
 use crate::args::{BackupArgs, EraseArgs, Format, GcArgs};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::text::{Style, count, harmless, short, styled};
+use crate::render::output::Output;
+use crate::render::text::{Style, count, short, styled};
 
 pub(super) async fn gc(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.journal().await?;
@@ -50,8 +51,7 @@ pub(super) async fn gc(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit,
 pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
     let store = open(context).await?;
     let checkup = store.doctor(|_| {}).await.map_err(dalsegno_runtime::EngineError::from)?;
-    let findings: Vec<String> =
-        checkup.findings.iter().map(|finding| harmless(&finding.to_string())).collect();
+    let findings: Vec<String> = checkup.findings.iter().map(|finding| finding.to_string()).collect();
     let output = &mut *context.output;
     match context.format {
         Format::Text => findings.iter().for_each(|finding| output.stdout.line(finding)),
@@ -68,7 +68,6 @@ pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
             "findings": findings,
         })),
     }
-    let colour = output.stderr.terminal.colour;
     let seen = format!(
         "{}, {}, {}, {}",
         count(checkup.runs, "run"),
@@ -77,11 +76,11 @@ pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
         count(checkup.configs, "configuration")
     );
     if checkup.is_sound() {
-        output.note(format_args!("{}: {seen}", styled(colour, Style::Green, "sound")));
+        output.note(styled(Style::Green, "sound").and(format_args!(": {seen}")));
         return Ok(Exit::Done);
     }
     let faults = count(checkup.findings.len() as u64, "finding");
-    output.note(format_args!("{}: {faults} in {seen}", styled(colour, Style::Red, "damaged")));
+    output.note(styled(Style::Red, "damaged").and(format_args!(": {faults} in {seen}")));
     crate::render::failure::help_line("restore a backup, or export the runs that are intact", output);
     Ok(Exit::Failed)
 }
@@ -108,7 +107,16 @@ pub(super) async fn erase(args: &EraseArgs, context: &mut Context<'_>) -> Result
         }
         None => None,
     };
-    let erased = engine.erase(run, operation).await?;
+    // Before anything is erased: the run itself says who goes on from it.
+    let heirs = if operation.is_none() { engine.heirs(run).await? } else { Vec::new() };
+    if !args.yes {
+        return would_erase(run, operation, &heirs, &engine, context).await;
+    }
+    let erased = match args.everywhere {
+        true => engine.erase_everywhere(run).await?.0,
+        false => engine.erase(run, operation).await?,
+    };
+    let (erased_in, held_by) = if args.everywhere { (heirs, Vec::new()) } else { (Vec::new(), heirs) };
     let output = &mut *context.output;
     if context.format == Format::Json {
         output.document(&json!({
@@ -116,6 +124,8 @@ pub(super) async fn erase(args: &EraseArgs, context: &mut Context<'_>) -> Result
             "records": erased.records,
             "files": erased.files,
             "shared_files": erased.shared_files,
+            "erased_in": erased_in,
+            "held_by": held_by,
         }));
     }
     let shared = match erased.shared_files {
@@ -123,13 +133,63 @@ pub(super) async fn erase(args: &EraseArgs, context: &mut Context<'_>) -> Result
         shared => format!("; {} stay, since other runs use them", count(shared, "file")),
     };
     output.note(format_args!(
-        "erased the content of {} of run {}, and {}{shared}",
+        "erased the content of {} of run {}{}, and {}{shared}",
         count(erased.records, "record"),
         short(run),
+        match erased_in.len() {
+            0 => String::new(),
+            others => format!(" and of {} that held it", count(others as u64, "other run")),
+        },
         count(erased.files, "file")
     ));
+    tell_heirs(&held_by, output);
     Ok(Exit::Done)
 }
+
+/// Says what `--yes` would erase.
+async fn would_erase(
+    run: RunId,
+    operation: Option<OperationId>,
+    heirs: &[RunId],
+    engine: &Engine,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    let inspection = engine.inspect(run, None).await?;
+    let output = &mut *context.output;
+    if context.format == Format::Json {
+        output.document(&json!({ "run_id": run, "operation": operation, "erased": false, "held_by": heirs }));
+    }
+    let what = match operation {
+        Some(operation) => {
+            format!("operation {} of run {}, and of what is below it", short(operation), short(run))
+        }
+        None => format!("run {}: {}", short(run), count(inspection.summary.records, "record")),
+    };
+    output.note(format_args!("would erase the content of {what}; `--yes` does it, for ever"));
+    tell_heirs(heirs, output);
+    Ok(Exit::Done)
+}
+
+/// Names the runs that hold what a run said as well.
+fn tell_heirs(heirs: &[RunId], output: &mut Output) {
+    if heirs.is_empty() {
+        return;
+    }
+    let shown: Vec<String> = heirs.iter().take(SHOWN).map(|run| short(*run)).collect();
+    let more = match heirs.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    output.note(format_args!(
+        "{} of its session or forked from it {} what it said: {}{more}; `--everywhere` erases that, too",
+        count(heirs.len() as u64, "run"),
+        if heirs.len() == 1 { "holds" } else { "hold" },
+        shown.join(", ")
+    ));
+}
+
+/// Most runs that are named in a line.
+const SHOWN: usize = 5;
 
 /// The time so long ago.
 fn before(age: Duration) -> Timestamp {
@@ -148,7 +208,7 @@ async fn open(context: &Context<'_>) -> Result<SqliteStore, Error> {
     if !settings.store.exists() {
         return Err(Error::NoJournal { path: settings.store });
     }
-    let store = tokio::task::spawn_blocking(move || SqliteStore::open(&settings.store)).await;
+    let store = tokio::task::spawn_blocking(move || open_journal(&settings.store)).await;
     let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })?;
     Ok(store.map_err(OpenError::from)?)
 }

@@ -1,6 +1,6 @@
 //! `dalsegno worker`: goes on with runs that nobody performs.
 
-use dalsegno_runtime::{Engine, RunEnd, WorkerEvent, WorkerOptions};
+use dalsegno_runtime::{Engine, Look, RunEnd, WorkerEvent, WorkerOptions};
 use serde_json::json;
 
 use super::Context;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::document::end;
 use crate::render::failure;
-use crate::render::text::{count, harmless, short};
+use crate::render::text::{count, short};
 use crate::signal::Signals;
 
 pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
@@ -50,12 +50,16 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
             }
             WorkerEvent::Failed { run, error } => {
                 let told = failure::chain(error);
-                let words = format!("run {} cannot go on now: {}", short(run), harmless(&told));
+                let words = format!("run {} cannot go on now: {}", short(run), told);
                 (json!({ "event": "failed", "run_id": run, "message": told }), words)
+            }
+            WorkerEvent::Changed { look } => {
+                let (status, words) = changed(look);
+                (json!({ "event": "changed", "status": status }), words)
             }
             WorkerEvent::Blind { error } => {
                 let told = failure::chain(error);
-                let words = format!("the journal cannot be read now: {}", harmless(&told));
+                let words = format!("the journal cannot be read now: {}", told);
                 (json!({ "event": "blind", "message": told }), words)
             }
             WorkerEvent::Stopping => (
@@ -82,12 +86,39 @@ pub(super) async fn worker(args: &WorkerArgs, context: &mut Context<'_>) -> Resu
         output.document(&report);
     }
     output.note(format_args!(
-        "took runs up {}: {} ended, {} suspended, {} left for another process, {} could not go on",
+        "resumed runs {}: {} ended, {} suspended, {} left for another process, {} could not be resumed",
         count(report.taken, "time"),
         report.ended,
         report.suspended,
         report.interrupted,
         report.failed
     ));
-    Ok(Exit::Done)
+    // A script that waits for this worker learns that a run is left.
+    Ok(if args.until_idle && report.failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// What came of a change of the workspace's files, as a word and in words.
+fn changed(look: &Look) -> (&'static str, String) {
+    match look {
+        Look::Unchanged => ("unchanged", "the workspace is as it was".to_owned()),
+        Look::Taken(workspace) if workspace.broken.diagnostics.is_empty() => {
+            ("taken", "the workspace has changed, and is in use as it is now".to_owned())
+        }
+        Look::Taken(workspace) => {
+            let problems = count(workspace.broken.diagnostics.len() as u64, "error");
+            let words = format!(
+                "the workspace has changed, and is in use but for the tools and tenants with errors ({problems}): run `dalsegno check`"
+            );
+            ("taken", words)
+        }
+        Look::Refused(diagnostics) => {
+            let problem = diagnostics.iter().find(|found| found.is_error());
+            let problem = problem.map(|found| format!(" ({}: {})", found.file.display(), found.message));
+            let words = format!(
+                "the workspace has changed and has errors{}: it stays in use as it was; run `dalsegno check`",
+                problem.unwrap_or_default()
+            );
+            ("refused", words)
+        }
+    }
 }

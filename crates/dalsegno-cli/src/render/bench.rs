@@ -140,10 +140,10 @@ pub(crate) fn table(figures: &Figures, output: &mut Output) {
             replay,
         ),
     ];
-    let (width, colour) = (output.stdout.terminal.width, output.stdout.terminal.colour);
+    let width = output.stdout.terminal.width;
     for line in table::table(["WHAT", "MEASURED", "BUDGET", ""], &rows, width) {
         if line.ends_with(MISSED) {
-            output.stdout.line(styled(colour, Style::Yellow, line));
+            output.stdout.line(styled(Style::Yellow, line));
         } else {
             output.stdout.line(line);
         }

@@ -1,13 +1,19 @@
-//! Draws the problems of a workspace: each with its file, its place underlined, and what to try.
+//! Draws the problems of a workspace: each with its file, its place underlined, and what to try. The files may be anyone's:
+//! all that is drawn of them is screened, and bounded.
 
 use std::fmt;
 use std::path::Path;
 
 use dalsegno_workspace::{Diagnostic, Loaded, Lock, Severity, SourceFile, Workspace};
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
 
+use super::excerpt::Excerpt;
 use super::output::Output;
+use super::screen::screened;
 use super::text::count;
+
+/// The most characters of a message, a label or a help: what they quote may have any length.
+const LONGEST: usize = 2_000;
 
 /// Draws all of them, then says how many they are.
 ///
@@ -24,14 +30,14 @@ pub(crate) fn draw(root: &Path, diagnostics: &[Diagnostic], output: &mut Output)
 pub(crate) fn draw_of(file: &Path, text: Option<&str>, diagnostics: &[Diagnostic], output: &mut Output) {
     let source = |diagnostic: &Diagnostic| {
         let text = text.filter(|_| diagnostic.file == file)?;
-        Some(NamedSource::new(file.to_string_lossy(), text.to_owned()))
+        excerpt(diagnostic, text)
     };
     draw_with(diagnostics, source, output);
 }
 
 fn draw_with(
     diagnostics: &[Diagnostic],
-    source: impl Fn(&Diagnostic) -> Option<NamedSource<String>>,
+    source: impl Fn(&Diagnostic) -> Option<Excerpt>,
     output: &mut Output,
 ) {
     let terminal = output.stderr.terminal;
@@ -39,12 +45,12 @@ fn draw_with(
     let handler = GraphicalReportHandler::new_themed(theme).with_width(terminal.width).with_links(false);
     for diagnostic in diagnostics {
         let mut drawn = String::new();
-        let report = Report { diagnostic, source: source(diagnostic) };
+        let report = Report::of(diagnostic, source(diagnostic));
         if handler.render_report(&mut drawn, &report).is_err() {
-            // A span that does not fit its file, which changed meanwhile: the words still say it.
-            drawn = format!("{diagnostic}\n");
+            // The words still say it.
+            drawn = report.to_string();
         }
-        output.note(drawn.trim_end());
+        output.drawing(drawn.trim_end());
         output.note("");
     }
 }
@@ -61,40 +67,70 @@ pub(crate) fn summary(diagnostics: &[Diagnostic]) -> String {
     if words.is_empty() { "no problems".to_owned() } else { words.join(", ") }
 }
 
-fn source(root: &Path, loaded: &Loaded, diagnostic: &Diagnostic) -> Option<NamedSource<String>> {
-    let named =
-        |source: &SourceFile| NamedSource::new(diagnostic.file.to_string_lossy(), source.text().to_owned());
+fn source(root: &Path, loaded: &Loaded, diagnostic: &Diagnostic) -> Option<Excerpt> {
+    let excerpt = |source: &SourceFile| excerpt(diagnostic, source.text());
     if diagnostic.file == Path::new(Lock::FILE) {
-        return Lock::read(root).source.as_ref().map(named);
+        return Lock::read(root).source.as_ref().and_then(excerpt);
     }
-    loaded.source(&diagnostic.file).map(named)
+    loaded.source(&diagnostic.file).and_then(excerpt)
 }
 
-/// A diagnostic together with its file.
+/// The place of a diagnostic in the text of its file; none if the file changed meanwhile and has no such place.
+fn excerpt(diagnostic: &Diagnostic, text: &str) -> Option<Excerpt> {
+    Excerpt::around(diagnostic.span.as_ref()?, &diagnostic.file.to_string_lossy(), text)
+}
+
+/// A diagnostic together with the excerpt of its file; all of its words are screened.
 #[derive(Debug)]
-struct Report<'d> {
-    diagnostic: &'d Diagnostic,
-    source: Option<NamedSource<String>>,
+struct Report {
+    message: String,
+    code: String,
+    severity: Severity,
+    label: Option<String>,
+    help: Option<String>,
+    source: Option<Excerpt>,
 }
 
-impl fmt::Display for Report<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.diagnostic.span.is_none() || self.source.is_none() {
-            write!(f, "{}: ", self.diagnostic.file.display())?;
+impl Report {
+    fn of(diagnostic: &Diagnostic, source: Option<Excerpt>) -> Self {
+        let Diagnostic { message, label, help, severity, code, file, .. } = diagnostic;
+        let place = if source.is_some() { String::new() } else { format!("{}: ", file.display()) };
+        Self {
+            message: quoted(&format!("{place}{message}")),
+            code: format!("{severity}[{code}]"),
+            severity: *severity,
+            label: label.as_deref().map(quoted),
+            help: help.as_deref().map(quoted),
+            source,
         }
-        f.write_str(&self.diagnostic.message)
     }
 }
 
-impl std::error::Error for Report<'_> {}
+/// A text that may quote a file.
+fn quoted(text: &str) -> String {
+    let mut shown = screened(text).into_owned();
+    if let Some((end, _)) = shown.char_indices().nth(LONGEST) {
+        shown.truncate(end);
+        shown.push('…');
+    }
+    shown
+}
 
-impl miette::Diagnostic for Report<'_> {
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl miette::Diagnostic for Report {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(format!("{}[{}]", self.diagnostic.severity, self.diagnostic.code)))
+        Some(Box::new(&self.code))
     }
 
     fn severity(&self) -> Option<miette::Severity> {
-        Some(match self.diagnostic.severity {
+        Some(match self.severity {
             Severity::Error => miette::Severity::Error,
             Severity::Warning => miette::Severity::Warning,
             Severity::Note => miette::Severity::Advice,
@@ -102,7 +138,7 @@ impl miette::Diagnostic for Report<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.diagnostic.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -110,8 +146,7 @@ impl miette::Diagnostic for Report<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = self.diagnostic.span.clone()?;
-        self.source.as_ref()?;
-        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(self.diagnostic.label.clone(), span))))
+        let span = self.source.as_ref()?.span();
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(self.label.clone(), span))))
     }
 }

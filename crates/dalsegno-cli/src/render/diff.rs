@@ -4,15 +4,15 @@ use dalsegno_runtime::{Change, ConfigReport, RunDiff, Side};
 
 use super::ending::usage;
 use super::output::Output;
-use super::text::{Style, brief, count, harmless, short, styled};
+use super::screen::screened;
+use super::text::{Style, brief, count, short, styled};
 
 /// Tells how two runs differ.
 pub(crate) fn runs(diff: &RunDiff, output: &mut Output) {
     let width = output.stdout.terminal.width;
-    let colour = output.stdout.terminal.colour;
     for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
         let line = brief(&format!("{mark} {}", describe(side)), width);
-        output.stdout.line(styled(colour, style, line).to_string());
+        output.stdout.line(styled(style, line));
     }
     let Some(first) = &diff.first else {
         output.stdout.line("");
@@ -36,7 +36,7 @@ pub(crate) fn runs(diff: &RunDiff, output: &mut Output) {
         let parts = usage(side.usage);
         let words = if parts.is_empty() { "nothing".to_owned() } else { parts.join(" · ") };
         let line = brief(&format!("{mark} {words}"), width.saturating_sub(4));
-        output.stdout.line(styled(colour, style, format!("    {line}")));
+        output.stdout.line(styled(style, format_args!("    {line}")));
     }
 }
 
@@ -74,21 +74,21 @@ fn section(title: &str, output: &mut Output) {
 }
 
 fn heading(title: &str, output: &mut Output) {
-    let (width, colour) = (output.stdout.terminal.width, output.stdout.terminal.colour);
-    output.stdout.line(styled(colour, Style::Bold, brief(title, width)).to_string());
+    let width = output.stdout.terminal.width;
+    output.stdout.line(styled(Style::Bold, brief(title, width)));
 }
 
 fn changes(changes: &[Change], output: &mut Output) {
-    let (width, colour) = (output.stdout.terminal.width, output.stdout.terminal.colour);
+    let width = output.stdout.terminal.width;
     for Change { path, left, right } in changes {
         if !path.is_empty() {
             output.stdout.line(format!("  {}", brief(path, width.saturating_sub(2))));
         }
         for (mark, style, side) in [('-', Style::Red, left), ('+', Style::Green, right)] {
             let Some(side) = side else { continue };
-            for (index, line) in wrap(&harmless(side), width.saturating_sub(6)).iter().enumerate() {
+            for (index, line) in wrap(&screened(side), width.saturating_sub(6)).iter().enumerate() {
                 let mark = if index == 0 { mark } else { ' ' };
-                output.stdout.line(styled(colour, style, format!("    {mark} {line}")).to_string());
+                output.stdout.line(styled(style, format_args!("    {mark} {line}")));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
 use dalsegno_runtime::{Inspection, ReplayReport, RunEnd, RunReport, WaitingOperation};
-use dalsegno_store::{RunStatus, RunSummary};
+use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,6 +38,9 @@ struct Waiting {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     arguments: Option<Value>,
+    /// What `resume --approve --shown` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shown: Option<String>,
 }
 
 /// Why a run did not complete.
@@ -104,6 +107,7 @@ impl Waiting {
                 Gate::InDoubt { reason } => Some(reason.clone()),
             },
             arguments: waiting.arguments.clone(),
+            shown: (waiting.gate == Gate::Approval).then(|| waiting.shown()),
         }
     }
 }
@@ -113,6 +117,9 @@ impl Waiting {
 pub(crate) struct Shown<'i> {
     #[serde(flatten)]
     run: Run,
+    /// Where it came from, if an archive brought it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign: Option<Foreign>,
     started: String,
     updated: String,
     events: Vec<Event>,
@@ -128,6 +135,7 @@ impl<'i> Shown<'i> {
         let run = Run::new(summary.run, summary.agent.to_string(), status, response.as_ref(), waiting);
         Self {
             run: Run { steps: state.step(), usage: state.usage(), ..run },
+            foreign: summary.foreign,
             started: text::exact_time(summary.started_at),
             updated: text::exact_time(summary.updated_at),
             events: Events::of(summary.run, records)
@@ -149,6 +157,9 @@ pub(crate) struct Listed {
     started: String,
     updated: String,
     records: u64,
+    /// Where it came from, if an archive brought it: nothing of it is performed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign: Option<Foreign>,
 }
 
 impl Listed {
@@ -163,6 +174,7 @@ impl Listed {
             started: text::exact_time(summary.started_at),
             updated: text::exact_time(summary.updated_at),
             records: summary.records,
+            foreign: summary.foreign,
         }
     }
 }

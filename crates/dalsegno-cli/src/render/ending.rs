@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use dalsegno_core::{Gate, Usage};
 use dalsegno_runtime::{RunEnd, RunReport, SecretGiver, WaitingOperation};
+use serde_json::Value;
 
 use super::document;
 use super::failure::help_line;
-use super::output::Output;
-use super::text::{Style, brief, count, duration, harmless, short, styled, time};
+use super::output::{Output, Stream};
+use super::screen::inert;
+use super::text::{Style, brief, count, duration, short, styled, time};
 use crate::exit::Exit;
 
 /// Tells how a run stands, and says how the command ends.
 pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, output: &mut Output) -> Exit {
-    let colour = output.stderr.terminal.colour;
     let (word, style, exit) = match &report.end {
         RunEnd::Ended(response) => {
             let done = response.status == dalsegno_core::Status::Completed;
@@ -27,16 +28,15 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
     if let RunEnd::Ended(response) = &report.end
         && let Some(error) = &response.error
     {
-        let word = styled(colour, Style::Red, format_args!("error[{}]", error.code.as_str())).to_string();
-        output.note(format_args!("{word}: {}", harmless(&error.message)));
+        let word = styled(Style::Red, format_args!("error[{}]", error.code.as_str()));
+        output.note(word.and(format_args!(": {}", error.message)));
         help_line(&error.help, output);
     }
     let run = short(report.run);
-    let word = styled(colour, style, word);
     let mut parts = vec![count(report.steps, "step")];
     parts.extend(usage(report.usage));
     parts.push(duration(took));
-    output.note(format_args!("{word} · {} · run {run}", parts.join(" · ")));
+    output.note(styled(style, word).and(format_args!(" · {} · run {run}", parts.join(" · "))));
     match &report.end {
         RunEnd::Ended(_) => {}
         RunEnd::Suspended { waiting, wake_at } => {
@@ -44,6 +44,11 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
             if let Some(at) = wake_at {
                 let at = time(*at);
                 output.note(format_args!("it waits until {at}; then go on with `{}`", resume(&run, named)));
+            } else if waiting.is_empty() {
+                output.note(format_args!(
+                    "it waits for a child run that another process performs; then a worker resumes it, or `{}`",
+                    resume(&run, named)
+                ));
             }
         }
         RunEnd::Interrupted => output.note(format_args!("resume it with `{}`", resume(&run, named))),
@@ -63,72 +68,79 @@ pub(crate) fn usage(usage: Usage) -> Vec<String> {
 
 /// Tells what a run waits for, with the exact commands that go on.
 pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Path>, output: &mut Output) {
-    let colour = output.stderr.terminal.colour;
-    let width = output.stderr.terminal.width;
-    let resume = resume(run, named);
     for operation in waiting {
         output.note("");
-        output.note(styled(colour, Style::Bold, headline(operation, width)));
-        if let Gate::InDoubt { reason } = &operation.gate {
-            output.note(format_args!("  {}", brief(reason, width.saturating_sub(2))));
-            if operation.arguments.is_some() {
-                output.note("its arguments:");
-            }
+        question(operation, &mut output.stderr);
+        ways(operation, waiting.len() > 1, &resume(run, named), output);
+    }
+}
+
+/// Tells what an operation waits for, with all that a person has to know who decides it.
+pub(crate) fn question(operation: &WaitingOperation, stream: &mut Stream) {
+    let width = stream.terminal.width;
+    stream.line(styled(Style::Bold, headline(operation, width)));
+    if let Gate::InDoubt { reason } = &operation.gate {
+        stream.line(format_args!("  {}", brief(reason, width.saturating_sub(2))));
+        if operation.arguments.is_some() {
+            stream.line("its arguments:");
         }
-        // In full: nobody can agree to what they do not see. To give a secret is no agreement to a call.
-        let is_secret = matches!(operation.gate, Gate::Secret { .. });
-        let arguments =
-            operation.arguments.as_ref().filter(|_| !is_secret).map(|arguments| format!("{arguments:#}"));
-        for line in harmless(&arguments.unwrap_or_default()).lines() {
-            output.note(format_args!("  {line}"));
+    }
+    // To give a secret is no agreement to a call.
+    if let (Some(arguments), false) = (&operation.arguments, matches!(operation.gate, Gate::Secret { .. })) {
+        self::arguments(arguments, stream);
+    }
+}
+
+/// Arguments in full, each of their characters to be seen: nobody can agree to what they do not see.
+pub(crate) fn arguments(arguments: &Value, stream: &mut Stream) {
+    for line in inert(&format!("{arguments:#}")).lines() {
+        stream.line(format_args!("  {line}"));
+    }
+}
+
+/// Tells the exact commands that answer an operation; `several` if it is not the only one.
+fn ways(operation: &WaitingOperation, several: bool, resume: &str, output: &mut Output) {
+    let id = short(operation.operation);
+    // With one operation only there is nothing to choose.
+    let op = if several { format!(" --op {id}") } else { String::new() };
+    output.note(match &operation.gate {
+        Gate::Secret { name } => match SecretGiver::of(name) {
+            SecretGiver::Value { .. } => "put it into the secret store, and go on",
+            SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
+        },
+        Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => "go on with one of",
+    });
+    match &operation.gate {
+        Gate::Approval => {
+            let approve = format!("{resume} --approve --shown {}", operation.shown());
+            output.note(format_args!("  {approve}"));
+            // Only a tool's arguments can be edited.
+            if operation.tool.is_some() {
+                output.note(format_args!("  {approve} --edit FILE     with other arguments, as JSON"));
+            }
+            output.note(format_args!("  {resume}{op} --deny --reason \"…\""));
         }
-        let id = short(operation.operation);
-        output.note(match &operation.gate {
-            Gate::Secret { name } => match SecretGiver::of(name) {
-                SecretGiver::Value { .. } => "put it into the secret store, and go on",
-                SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
-            },
-            Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => {
-                "go on with one of"
-            }
-        });
-        match &operation.gate {
-            Gate::Approval => {
-                // With one operation only there is nothing to choose.
-                let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
-                output.note(format_args!("  {resume}{op} --approve"));
-                // Only a tool's arguments can be edited.
-                if operation.tool.is_some() {
-                    output.note(format_args!(
-                        "  {resume}{op} --approve --edit FILE     with other arguments, as JSON"
-                    ));
+        Gate::Input | Gate::Elicitation { .. } => {
+            if let Some(schema) = &operation.schema {
+                output.note("  with an answer as JSON that fits");
+                for line in inert(&format!("{schema:#}")).lines() {
+                    output.note(format_args!("    {line}"));
                 }
-                output.note(format_args!("  {resume}{op} --deny --reason \"…\""));
             }
-            Gate::Input | Gate::Elicitation { .. } => {
-                if let Some(schema) = &operation.schema {
-                    output.note("  with an answer as JSON that fits");
-                    for line in harmless(&format!("{schema:#}")).lines() {
-                        output.note(format_args!("    {line}"));
-                    }
-                }
-                let op = if waiting.len() > 1 { format!(" --op {id}") } else { String::new() };
-                output.note(format_args!("  {resume}{op} --reply \"…\""));
-                output.note(format_args!("  {resume}{op} --reply @FILE"));
-            }
-            Gate::Secret { name } => {
-                output.note(format_args!("  {}", harmless(&SecretGiver::of(name).to_string())));
-                output.note(format_args!("  {resume}"));
-            }
-            Gate::InDoubt { .. } => {
-                output.note(format_args!("  {resume} --op {id} --answer done         it took place"));
-                output.note(format_args!(
-                    "  {resume} --op {id} --answer not-done     it did not: it starts again"
-                ));
-                output.note(format_args!(
-                    "  {resume} --op {id} --answer @FILE        it took place and returned this"
-                ));
-            }
+            output.note(format_args!("  {resume}{op} --reply \"…\""));
+            output.note(format_args!("  {resume}{op} --reply @FILE"));
+        }
+        Gate::Secret { name } => {
+            output.note(format_args!("  {}", SecretGiver::of(name)));
+            output.note(format_args!("  {resume}"));
+        }
+        Gate::InDoubt { .. } => {
+            output.note(format_args!("  {resume} --op {id} --answer done         it took place"));
+            output
+                .note(format_args!("  {resume} --op {id} --answer not-done     it did not: it starts again"));
+            output.note(format_args!(
+                "  {resume} --op {id} --answer @FILE        it took place and returned this"
+            ));
         }
     }
 }
@@ -138,6 +150,8 @@ fn headline(operation: &WaitingOperation, width: usize) -> String {
     match (&operation.gate, &operation.tool) {
         (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
         (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
+        // What a person agrees to is not cut.
+        (Gate::Approval, None) => operation.question.clone(),
         (Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. }, Some(_)) | (_, None) => {
             brief(&operation.question, width)
         }

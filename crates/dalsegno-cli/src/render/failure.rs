@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::diagnostics;
 use super::output::Output;
-use super::text::{Style, harmless, short, styled};
+use super::text::{Style, Words, short, styled};
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -45,14 +45,13 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
     } else if let Some(root) = root {
         diagnostics::draw(root, problems, output);
     }
-    let error_word = styled(output.stderr.terminal.colour, Style::Red, "error").to_string();
     let counted =
         if problems.is_empty() { String::new() } else { format!(": {}", diagnostics::summary(problems)) };
-    output.note(format_args!("{error_word}: {}{counted}", harmless(&with_short_ids(&message))));
+    output.note(styled(Style::Red, "error").and(format_args!(": {}{counted}", with_short_ids(&message))));
     let violations = violations(error);
     for Violation { path, message } in violations {
         let place = if path.is_empty() { "/" } else { path };
-        output.note(format_args!("  `{}` {}", harmless(place), harmless(message)));
+        output.note(format_args!("  `{place}` {message}"));
     }
     if let Some(help) = &class.help {
         help_line(help, output);
@@ -70,8 +69,7 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
 
 /// Writes one thing to try below a message.
 pub(crate) fn help_line(help: &str, output: &mut Output) {
-    let word = styled(output.stderr.terminal.colour, Style::Cyan, "help").to_string();
-    output.note(format_args!("  {word}: {help}"));
+    output.note(Words::from("  ").and(styled(Style::Cyan, "help")).and(format_args!(": {help}")));
 }
 
 /// The message with its causes, and with ids as short as people see them everywhere.

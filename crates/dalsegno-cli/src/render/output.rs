@@ -1,12 +1,12 @@
-//! The two streams of the command, and the one place that writes to them.
+//! The two streams of the command, and the one place that writes to them: nothing reaches a reader unscreened.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::screen::{Prose, inert, screened};
 use super::terminal::{self, Terminal};
-use super::text::inert;
+use super::text::Words;
 use crate::args::ColourArg;
 use crate::exit::Exit;
 
@@ -31,6 +31,7 @@ pub(crate) struct Stream {
     fault: Option<io::Error>,
     /// The last thing written did not end its line.
     pub(crate) mid_line: bool,
+    prose: Prose,
 }
 
 impl Output {
@@ -43,17 +44,28 @@ impl Output {
     }
 
     /// Writes words on a line of their own; on a terminal that shows both streams, below unfinished data.
-    pub(crate) fn note(&mut self, words: impl Display) {
+    pub(crate) fn note(&mut self, words: impl Into<Words>) {
+        self.below_data();
+        self.stderr.line(words);
+    }
+
+    /// Writes what was drawn with styles of its own, which was screened before, like [`Self::note`].
+    pub(crate) fn drawing(&mut self, screened: &str) {
+        self.below_data();
+        self.stderr.put(screened);
+        self.stderr.put("\n");
+    }
+
+    fn below_data(&mut self) {
         if self.stdout.mid_line && self.stdout.terminal.live && self.stderr.terminal.live {
             self.stdout.write("\n");
         }
-        self.stderr.line(words);
     }
 
     /// Writes one JSON document.
     pub(crate) fn document(&mut self, document: &impl Serialize) {
         match serde_json::to_string_pretty(document) {
-            Ok(json) => self.stdout.line(inert(&json)),
+            Ok(json) => self.stdout.json(&json),
             Err(error) => self.stdout.fault(error.into()),
         }
     }
@@ -61,7 +73,7 @@ impl Output {
     /// Writes one JSON object on a line, at once.
     pub(crate) fn json_line(&mut self, object: &impl Serialize) {
         match serde_json::to_string(object) {
-            Ok(json) => self.stdout.line(inert(&json)),
+            Ok(json) => self.stdout.json(&json),
             Err(error) => self.stdout.fault(error.into()),
         }
     }
@@ -72,6 +84,8 @@ impl Output {
             // A reply that was streamed and then cut off: the shell's prompt begins on a line of its own.
             self.stdout.write("\n");
         }
+        // What a piece of prose held back.
+        self.stdout.put("");
         self.stdout.flush();
         self.stderr.flush();
         match self.stdout.fault.take() {
@@ -86,20 +100,62 @@ impl Output {
 
 impl Stream {
     fn new(writer: Box<dyn Write>, terminal: Terminal) -> Self {
-        Self { writer, terminal, fault: None, mid_line: false }
+        Self { writer, terminal, fault: None, mid_line: false, prose: Prose::default() }
     }
 
-    /// Writes text as it is.
+    /// Writes text.
     pub(crate) fn write(&mut self, text: &str) {
-        if let Some(last) = text.chars().last() {
-            self.mid_line = last != '\n';
-            self.attempt(|writer| writer.write_all(text.as_bytes()));
-        }
+        self.put(&screened(text));
     }
 
     /// Writes a line.
-    pub(crate) fn line(&mut self, text: impl Display) {
-        self.write(&format!("{text}\n"));
+    pub(crate) fn line(&mut self, words: impl Into<Words>) {
+        let mut line = String::new();
+        let words = words.into();
+        for (style, text) in words.parts() {
+            let text = screened(text);
+            match style.filter(|_| self.terminal.colour) {
+                Some(style) => line.push_str(&format!("\u{1b}[{}m{text}\u{1b}[0m", style.code())),
+                None => line.push_str(&text),
+            }
+        }
+        line.push('\n');
+        self.put(&line);
+    }
+
+    /// Writes a piece of running text that nobody agrees to; more of it may follow.
+    pub(crate) fn prose(&mut self, text: &str) {
+        let mut prose = std::mem::take(&mut self.prose);
+        let mut piece = String::with_capacity(text.len());
+        prose.push(text, &mut piece);
+        self.put(&piece);
+        self.prose = prose;
+    }
+
+    /// Writes a control sequence of our own.
+    pub(crate) fn steer(&mut self, sequence: &'static str) {
+        self.put(sequence);
+    }
+
+    fn json(&mut self, json: &str) {
+        self.put(&format!("{}\n", inert(json)));
+    }
+
+    /// Writes what was screened.
+    fn put(&mut self, text: &str) {
+        let mut rest = String::new();
+        std::mem::take(&mut self.prose).end(&mut rest);
+        for text in [&*rest, text] {
+            if let Some(last) = text.chars().last() {
+                self.mid_line = last != '\n';
+                self.attempt(|writer| writer.write_all(text.as_bytes()));
+            }
+        }
+    }
+
+    /// Says whether its reader went away.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.kind() == io::ErrorKind::BrokenPipe)
     }
 
     /// Shows what was written so far.
@@ -123,6 +179,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::text::{Style, styled};
 
     /// A reader that goes away after a few bytes.
     struct Leaves(usize, io::ErrorKind);
@@ -136,6 +193,48 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// What was written, where a test can read it.
+    #[derive(Clone, Default)]
+    struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(colour: bool, write: impl FnOnce(&mut Stream)) -> String {
+        let shared = Shared::default();
+        let terminal = Terminal { live: false, colour, progress: false, width: 80 };
+        write(&mut Stream::new(Box::new(shared.clone()), terminal));
+        String::from_utf8(shared.0.take()).unwrap()
+    }
+
+    #[test]
+    fn styles_are_put_on_what_was_screened() {
+        let words = || styled(Style::Red, "a\u{1b}[0m").and(": b\u{202e}");
+        assert_eq!(
+            written(true, |stream| stream.line(words())),
+            "\u{1b}[31ma\\u{1b}[0m\u{1b}[0m: b\\u{202e}\n"
+        );
+        assert_eq!(written(false, |stream| stream.line(words())), "a\\u{1b}[0m: b\\u{202e}\n");
+        assert_eq!(written(false, |stream| stream.json("{\"a\": \"\u{202e}\"}")), "{\"a\": \"\\u202e\"}\n");
+    }
+
+    #[test]
+    fn a_piece_of_prose_may_end_anywhere() {
+        let pieces = written(false, |stream| {
+            stream.prose("👩\u{200d}");
+            stream.prose("👧 a\u{200d}");
+            stream.line("b");
+        });
+        assert_eq!(pieces, "👩\u{200d}👧 a\\u{200d}b\n");
     }
 
     fn output(kind: io::ErrorKind) -> Output {

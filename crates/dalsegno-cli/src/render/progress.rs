@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use dalsegno_core::{Gate, MemoryHit, ModelReply, OperationId, Outcome, ReplyPart};
 use dalsegno_runtime::RunEvent;
-use dalsegno_store::{Body, Denial, NewRecord, Record};
+use dalsegno_store::{Body, Denial, NewRecord, Record, StorageKind};
 
 use super::output::Output;
-use super::text::{Style, brief, count, gist, harmless, short, styled};
+use super::text::{self, Style, Words, brief, count, gist, short, styled};
 
 /// Tells a run as it happens.
 #[derive(Debug)]
@@ -18,6 +18,21 @@ pub(crate) struct Progress {
     stream: bool,
     labels: BTreeMap<OperationId, (u64, String)>,
     streamed: Option<Streamed>,
+    /// The journal was out of reach when last heard of.
+    waits: bool,
+    /// What the agent says is written when it says it, on standard output; it is a part of the answer.
+    tells: bool,
+    /// What it has said.
+    said: Vec<String>,
+}
+
+/// Why the journal cannot be written.
+fn unwritable(kind: StorageKind) -> &'static str {
+    match kind {
+        StorageKind::Busy => "another process locks the journal",
+        StorageKind::Full => "the disk of the journal is full",
+        _ => "the disk of the journal failed",
+    }
 }
 
 /// The text of a model call that is shown so far.
@@ -37,17 +52,30 @@ impl Progress {
             stream: text && output.stdout.terminal.live,
             labels: BTreeMap::new(),
             streamed: None,
+            waits: false,
+            tells: text,
+            said: Vec::new(),
         }
     }
 
     /// Tells one event.
     pub(crate) fn tell(&mut self, event: &RunEvent, output: &mut Output) {
         match event {
-            RunEvent::Recorded { record, .. } => self.record(record, output),
+            RunEvent::Recorded { record, .. } => {
+                self.waits = false;
+                self.record(record, output);
+            }
+            // Once for each time that the journal is out of reach.
+            RunEvent::Unwritable { kind, .. } => {
+                if !std::mem::replace(&mut self.waits, true) {
+                    output.note(format_args!("{}: the run waits, and writes it again", unwritable(*kind)));
+                }
+            }
             RunEvent::Delta { operation, attempt, text } if self.stream => {
                 self.delta(*operation, *attempt, text, output);
             }
-            RunEvent::Delta { .. } => {}
+            RunEvent::Said { text } if self.tells => self.say(text, output),
+            RunEvent::Said { .. } | RunEvent::Delta { .. } => {}
             RunEvent::HandedOff { target, run } => {
                 if self.lines {
                     output.note(format_args!("handed over to `{target}` · run {}", short(run)));
@@ -56,9 +84,50 @@ impl Progress {
         }
     }
 
-    /// Says whether this text is the last that was streamed, so that it need not be written again.
-    pub(crate) fn has_shown(&self, answer: &str) -> bool {
-        self.streamed.as_ref().is_some_and(|streamed| streamed.text == answer)
+    /// The part of an answer that is not shown yet; none when all of it is. What was said begins the answer, and the
+    /// model's text ends it.
+    pub(crate) fn unshown<'a>(&self, answer: &'a str) -> Option<&'a str> {
+        let rest = if self.said.is_empty() {
+            answer
+        } else {
+            match answer.strip_prefix(&self.said.join(BETWEEN)) {
+                Some("") => return None,
+                Some(rest) => rest.strip_prefix(BETWEEN).unwrap_or(answer),
+                // It did not hear all of it.
+                None => answer,
+            }
+        };
+        let streamed = self.streamed.as_ref().is_some_and(|streamed| streamed.text == rest);
+        (!streamed && !rest.is_empty()).then_some(rest)
+    }
+
+    /// Says whether anything was written of what the agent said.
+    pub(crate) fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// Forgets what was said: the next answer is another one.
+    pub(crate) fn forget(&mut self) {
+        self.said.clear();
+        self.streamed = None;
+    }
+
+    /// What was said before is not known here: a file gets the whole answer at the end, and nothing of it before.
+    pub(crate) fn goes_on(&mut self, output: &Output) {
+        self.tells &= output.stdout.terminal.live;
+    }
+
+    fn say(&mut self, text: &str, output: &mut Output) {
+        if output.stdout.mid_line {
+            output.stdout.write("\n");
+        }
+        if !self.said.is_empty() {
+            output.stdout.write("\n");
+        }
+        self.said.push(text.to_owned());
+        output.stdout.prose(text.trim_end_matches('\n'));
+        output.stdout.write("\n");
+        output.stdout.flush();
     }
 
     fn delta(&mut self, operation: OperationId, attempt: u32, text: &str, output: &mut Output) {
@@ -71,14 +140,14 @@ impl Progress {
                 output.stdout.write("\n");
             }
             if self.streamed.as_ref().is_some_and(|shown| shown.operation == operation) {
-                output.note(styled(output.stderr.terminal.colour, Style::Yellow, "the model begins again"));
+                output.note(styled(Style::Yellow, "the model begins again"));
             }
             self.streamed = Some(Streamed { operation, attempt, text: String::new() });
         }
         if let Some(streamed) = &mut self.streamed {
             streamed.text.push_str(text);
         }
-        output.stdout.write(&harmless(text));
+        output.stdout.prose(text);
         output.stdout.flush();
     }
 
@@ -101,19 +170,22 @@ impl Progress {
                 (format!("in doubt: {}", brief(reason, room(output))), Some(Style::Yellow))
             }
             Body::Waiting { gate: Gate::Secret { name } } => {
-                (format!("waits for the secret `{}`", harmless(name)), Some(Style::Yellow))
+                (format!("waits for the secret `{}`", name), Some(Style::Yellow))
             }
             Body::Attempted { attempt, .. } if *attempt > 1 => {
                 (format!("attempt {attempt}"), Some(Style::Yellow))
             }
             Body::Denied { server, denials } => {
                 let words: Vec<String> = denials.iter().map(denial).collect();
-                let line = format!("`{}` was refused {}", harmless(server), words.join(", "));
+                let line = format!("`{}` was refused {}", server, words.join(", "));
                 (brief(&line, room(output)), Some(Style::Yellow))
             }
             Body::Tasked { server, task, .. } => {
-                let line = format!("`{}` works on it as task `{}`", harmless(server), harmless(task));
+                let line = format!("`{}` works on it as task `{}`", server, task);
                 (brief(&line, room(output)), None)
+            }
+            Body::Verified { tool, evidence, .. } => {
+                (format!("`{tool}` was asked: {}", text::evidence(*evidence)), None)
             }
             Body::Answered { .. } => ("answered".to_owned(), None),
             Body::Started(_)
@@ -122,6 +194,10 @@ impl Progress {
             | Body::Late { .. }
             | Body::Signalled { .. }
             | Body::Forked { .. }
+            | Body::Adopted { .. }
+            | Body::Inherited(_)
+            | Body::Abandoned { .. }
+            | Body::Narrowed { .. }
             | Body::Rebound { .. }
             | Body::Suspended { .. }
             | Body::Completed { .. }
@@ -129,7 +205,6 @@ impl Progress {
             | Body::Cancelled { .. }
             | Body::HandedOff { .. } => return,
         };
-        let colour = output.stderr.terminal.colour;
         let label = match record.operation.and_then(|operation| self.labels.get(&operation)) {
             Some((step, label)) => format!("step {step} · {label}"),
             // A resumed run: the request was recorded by an earlier process.
@@ -138,8 +213,8 @@ impl Progress {
                 .map(|operation| format!("operation {}", short(operation)))
                 .unwrap_or_default(),
         };
-        let news = styled(colour && style.is_some(), style.unwrap_or(Style::Dim), news);
-        output.note(format_args!("{} → {news}", styled(colour, Style::Dim, label)));
+        let news = style.map_or_else(|| Words::from(&news), |style| styled(style, &news));
+        output.note(styled(Style::Dim, label).and(" → ").and(news));
     }
 
     /// Says whether it tells more than the model's text.
@@ -156,6 +231,9 @@ impl Progress {
         }
     }
 }
+
+/// What stands between two pieces of an answer.
+const BETWEEN: &str = "\n\n";
 
 /// The columns that are left for an outcome beside its label.
 fn room(output: &Output) -> usize {
@@ -244,5 +322,5 @@ fn reply_line(reply: &ModelReply, width: usize) -> String {
 /// What was refused, and how often.
 fn denial(denial: &Denial) -> String {
     let times = if denial.count > 1 { format!(" ({} times)", denial.count) } else { String::new() };
-    format!("{} `{}`{times}: {}", denial.kind, harmless(&denial.subject), harmless(&denial.reason))
+    format!("{} `{}`{times}: {}", denial.kind, denial.subject, denial.reason)
 }

@@ -7,7 +7,7 @@ use dalsegno_workspace::Lifetime;
 use serde::Serialize;
 
 use super::failure;
-use super::text::{count, harmless};
+use super::text::count;
 
 /// What `servers` and `servers check` tell about a server.
 #[derive(Debug, Serialize)]
@@ -139,7 +139,7 @@ pub(crate) fn denials(health: &ServerHealth) -> Vec<String> {
 /// What is wrong with tools, each in words.
 pub(crate) fn problems(health: &ServerHealth) -> Vec<String> {
     let of = |tool: &dalsegno_runtime::ToolHealth| {
-        let name = harmless(&tool.name);
+        let name = &tool.name;
         tool.problems.iter().map(move |problem| format!("{name}: {problem}")).collect::<Vec<_>>()
     };
     health.tools.iter().flat_map(of).collect()

@@ -1,15 +1,17 @@
-//! Text for people: shortened, free of control characters, coloured where that is allowed.
+//! Text for people: shortened, with numbers, times and styles as people read them.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use dalsegno_core::Timestamp;
+use dalsegno_store::Evidence;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::screen::screened;
+
 /// How a text looks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Bold,
     Dim,
@@ -19,32 +21,67 @@ pub(crate) enum Style {
     Cyan,
 }
 
-/// A text that looks as said, where colour is allowed.
-pub(crate) struct Styled<T> {
-    text: T,
-    style: Option<Style>,
-}
-
-impl<T: fmt::Display> fmt::Display for Styled<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(style) = self.style else { return self.text.fmt(f) };
-        let code = match style {
-            Style::Bold => 1,
-            Style::Dim => 2,
-            Style::Red => 31,
-            Style::Green => 32,
-            Style::Yellow => 33,
-            Style::Cyan => 36,
-        };
-        write!(f, "\u{1b}[{code}m")?;
-        self.text.fmt(f)?;
-        f.write_str("\u{1b}[0m")
+impl Style {
+    /// The number by which a terminal knows it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Bold => 1,
+            Self::Dim => 2,
+            Self::Red => 31,
+            Self::Green => 32,
+            Self::Yellow => 33,
+            Self::Cyan => 36,
+        }
     }
 }
 
-/// A text in this style, if colour is allowed.
-pub(crate) fn styled<T: fmt::Display>(colour: bool, style: Style, text: T) -> Styled<T> {
-    Styled { text, style: colour.then_some(style) }
+/// A text for people, parts of which have a style.
+///
+/// The styles are beside the text and not in it: the stream that writes it screens the text first, and then puts the
+/// styles on where colour is allowed.
+#[derive(Debug, Default)]
+pub(crate) struct Words(Vec<(Option<Style>, String)>);
+
+impl Words {
+    /// The same with more behind it.
+    pub(crate) fn and(mut self, more: impl Into<Self>) -> Self {
+        self.0.extend(more.into().0);
+        self
+    }
+
+    /// The parts, in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Option<Style>, &str)> {
+        self.0.iter().map(|(style, text)| (*style, text.as_str()))
+    }
+}
+
+impl From<String> for Words {
+    fn from(text: String) -> Self {
+        Self(vec![(None, text)])
+    }
+}
+
+impl From<&str> for Words {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<&String> for Words {
+    fn from(text: &String) -> Self {
+        text.clone().into()
+    }
+}
+
+impl From<fmt::Arguments<'_>> for Words {
+    fn from(text: fmt::Arguments<'_>) -> Self {
+        text.to_string().into()
+    }
+}
+
+/// A text in this style.
+pub(crate) fn styled(style: Style, text: impl fmt::Display) -> Words {
+    Words(vec![(Some(style), text.to_string())])
 }
 
 /// The digits of an id that people see: unique among millions of runs, and short enough to read.
@@ -55,13 +92,14 @@ pub(crate) fn short(id: impl fmt::Display) -> String {
 /// The number of digits that [`short`] keeps.
 pub(crate) const SHORT: usize = 12;
 
-/// A text on one line, at most `width` columns wide.
+/// A text on one line, at most `width` columns wide, in which every character can be seen.
 pub(crate) fn brief(text: &str, width: usize) -> String {
     let mut line = String::new();
     let mut columns = 0;
     let mut space = false;
-    for character in text.chars() {
-        if character.is_whitespace() || character.is_control() {
+    // The end of a line may have two characters, and is a space here.
+    for character in screened(&text.replace("\r\n", "\n")).chars() {
+        if matches!(character, ' ' | '\n' | '\t') {
             space = !line.is_empty();
             continue;
         }
@@ -84,34 +122,6 @@ pub(crate) fn brief(text: &str, width: usize) -> String {
         columns += needed;
     }
     line
-}
-
-/// A text that cannot steer a terminal: without control characters but for line breaks and tabs.
-pub(crate) fn harmless(text: &str) -> String {
-    text.chars().filter(|character| !steers(*character)).collect()
-}
-
-fn steers(character: char) -> bool {
-    // Marks that turn the direction of text show words in another order than they are in.
-    character.is_control() && !matches!(character, '\n' | '\t')
-        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// A JSON document that says the same and cannot steer a terminal: JSON itself escapes only the oldest control characters.
-pub(crate) fn inert(json: &str) -> Cow<'_, str> {
-    if !json.chars().any(steers) {
-        return Cow::Borrowed(json);
-    }
-    let mut inert = String::with_capacity(json.len() + 16);
-    for character in json.chars() {
-        if steers(character) {
-            // Outside of strings JSON has no such character, and all of them are in the first plane.
-            inert.push_str(&format!("\\u{:04x}", u32::from(character)));
-        } else {
-            inert.push(character);
-        }
-    }
-    Cow::Owned(inert)
 }
 
 /// A JSON value in a few words: of an object its plain members first, of lists and objects within it only the size.
@@ -182,6 +192,15 @@ fn rfc3339(at: Timestamp, decimals: usize) -> String {
     time.map_or_else(|| format!("{} ms", at.as_millis()), |time| format!("{time:.decimals$}"))
 }
 
+/// What a tool says of an operation in doubt.
+pub(crate) fn evidence(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Happened => "it took place",
+        Evidence::NotHappened => "it did not take place",
+        Evidence::Unknown => "it does not know",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,18 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn no_text_can_steer_a_terminal() {
-        assert_eq!(brief("a\u{1b}[2Jb", 20), "a [2Jb");
-        assert_eq!(harmless("a\u{1b}[2J\nb\t\u{7}"), "a[2J\nb\t");
-    }
-
-    #[test]
-    fn no_document_can_steer_a_terminal() {
-        let value = serde_json::json!({"a": "x\u{9b}2J\u{7f}\u{202e}\u{1b}\n日本"});
-        let json = serde_json::to_string_pretty(&value).unwrap();
-        let inert = inert(&json);
-        assert!(!inert.chars().any(steers), "{inert:?}");
-        assert_eq!(serde_json::from_str::<Value>(&inert).unwrap(), value);
+    fn a_short_text_hides_nothing() {
+        assert_eq!(brief("a\u{1b}[2Jb\r\nc\u{202e}", 40), "a\\u{1b}[2Jb c\\u{202e}");
+        assert_eq!(brief("a\u{1b}[2Jb", 6), "a\\u{1…");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Listed<'t> {
     class: &'static str,
     class_from: &'static str,
     grants: &'t [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    repeats: &'t [String],
     agents: Vec<User>,
     input_schema: &'t Value,
     output_schema: Option<&'t Value>,
@@ -50,6 +52,7 @@ impl<'t> Listed<'t> {
                 ClassFrom::Contradiction => "contradiction",
             },
             grants: &tool.grants,
+            repeats: &tool.repeats,
             agents: tool.users.iter().map(user).collect(),
             input_schema: &tool.input_schema,
             output_schema: tool.output_schema.as_ref(),

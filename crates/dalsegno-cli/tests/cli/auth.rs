@@ -63,7 +63,7 @@ impl Service {
              [[steps]]\nrespond = \"{{steps.events[0].title}}\"\n",
         );
         for (name, value) in [("calendar.id", "a-client-id"), ("calendar.secret", "canary-4711-client")] {
-            let put = workspace.dalsegno_with_input(&["secret", "put", name], value);
+            let put = workspace.dalsegno_with_input(&["secret", "put", "--tenant", "default", name], value);
             assert!(put.starts_with("exit code: 0"), "{put}");
         }
         workspace

@@ -68,7 +68,7 @@ fn said(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 fn a_conversation_goes_on_from_what_was_said() {
     let (workspace, double) = talking(&["Hello, Ada.", "You are Ada."]);
     photograph!(workspace.dalsegno_with_input(
-        &["chat", "talks", "--session", "ada"],
+        &["chat", "talks", "--session", "ada", "--script"],
         "I am Ada.\nWho am I?\n/history\n/session\n/what\n",
     ), @r"
         exit code: 0
@@ -116,7 +116,7 @@ fn a_conversation_goes_on_from_what_was_said() {
 #[test]
 fn a_message_can_be_undone() {
     let (workspace, double) = talking(&["One.", "Two.", "Three."]);
-    photograph!(workspace.dalsegno_with_input(&["chat", "talks"], "first\nsecond\n/undo\nthird\n/history\n"), @r"
+    photograph!(workspace.dalsegno_with_input(&["chat", "talks", "--script"], "first\nsecond\n/undo\nthird\n/history\n"), @r"
         exit code: 0
         --- stdout
         One.
@@ -139,8 +139,8 @@ fn a_message_can_be_undone() {
 #[test]
 fn the_last_reply_can_be_asked_for_anew() {
     let (workspace, double) = talking(&["One.", "Another one.", "Two."]);
-    let output =
-        workspace.dalsegno_with_input(&["chat", "talks"], "first\n/fork 1\nsecond\n/fork 9\n/fork\n");
+    let output = workspace
+        .dalsegno_with_input(&["chat", "talks", "--script"], "first\n/fork 1\nsecond\n/fork 9\n/fork\n");
     photograph!(output, @r"
         exit code: 2
         --- stdout
@@ -161,7 +161,7 @@ fn the_last_reply_can_be_asked_for_anew() {
 #[test]
 fn what_happened_in_the_last_run_is_shown() {
     let (workspace, _double) = talking(&["Hello, Ada."]);
-    photograph!(workspace.dalsegno_with_input(&["chat", "talks", "--session", "ada"], "/show\n/undo\nI am Ada.\n/show\n"), @r"
+    photograph!(workspace.dalsegno_with_input(&["chat", "talks", "--session", "ada", "--script"], "/show\n/undo\nI am Ada.\n/show\n"), @r"
         exit code: 0
         --- stdout
         Hello, Ada.
@@ -192,7 +192,7 @@ fn a_run_that_needs_a_person_asks_in_the_conversation() {
         std::fs::read_to_string(workspace.path(".dalsegno/incidents/escalations.jsonl"))
             .map_or(0, |text| text.lines().count())
     };
-    photograph!(workspace.dalsegno_with_input(&["chat", "escalate", "--session", "night"], "data loss in production\nnot on a Friday\n"), @r#"
+    photograph!(workspace.dalsegno_with_input(&["chat", "escalate", "--session", "night", "--script"], "data loss in production\nnot on a Friday\n"), @r#"
         exit code: 0
         --- stdout
         Not recorded: not on a Friday
@@ -206,7 +206,7 @@ fn a_run_that_needs_a_person_asks_in_the_conversation() {
           }
         "#);
     assert_eq!(lines(), 0);
-    photograph!(workspace.dalsegno_with_input(&["chat", "escalate", "--session", "day"], "data loss in production\ny\n"), @r#"
+    photograph!(workspace.dalsegno_with_input(&["chat", "escalate", "--session", "day", "--script"], "data loss in production\ny\n"), @r#"
         exit code: 0
         --- stdout
         Recorded.
@@ -221,10 +221,13 @@ fn a_run_that_needs_a_person_asks_in_the_conversation() {
         "#);
     assert_eq!(lines(), 1);
     // The input ends before an answer: the run stays, and the next conversation can go on with it.
-    let left = workspace
-        .dalsegno_with_input(&["chat", "escalate", "--session", "week"], "data loss in production\n");
+    let left = workspace.dalsegno_with_input(
+        &["chat", "escalate", "--session", "week", "--script"],
+        "data loss in production\n",
+    );
     assert!(left.starts_with("exit code: 4\n") && left.contains("left waiting"), "{left}");
-    let gone_on = workspace.dalsegno_with_input(&["chat", "escalate", "--session", "week"], "/resume\nyes\n");
+    let gone_on = workspace
+        .dalsegno_with_input(&["chat", "escalate", "--session", "week", "--script"], "/resume\nyes\n");
     assert!(gone_on.starts_with("exit code: 0\n") && gone_on.contains("Recorded."), "{gone_on}");
     assert_eq!(lines(), 2);
 }
@@ -248,7 +251,8 @@ fn a_message_that_was_handed_over_is_undone_as_a_whole() {
         "agents/front.toml",
         "name = \"front\"\nversion = \"1.0.0\"\ndescription = \"Hands over.\"\n[[steps]]\nhandoff = \"talks\"\nmessage = \"{{request.text}}\"\n",
     );
-    let output = workspace.dalsegno_with_input(&["chat", "front"], "first\nsecond\n/undo\nthird\n");
+    let output =
+        workspace.dalsegno_with_input(&["chat", "front", "--script"], "first\nsecond\n/undo\nthird\n");
     assert!(output.starts_with("exit code: 0\n") && output.contains("Three."), "{output}");
     assert!(messages(&double.received()[2].body).contains(&("user".to_owned(), "third".to_owned())));
     // Each message is two runs; the third goes on where the second of the first one ended.
@@ -278,8 +282,8 @@ fn a_reply_that_another_process_writes_is_ended_before_the_next_message_is_said(
         --- stdout
         Two.
         --- stderr
-        session ada · /help lists what else can be said
-        the last reply was left unfinished: /resume goes on with it, another message gives it up
+        session ada
+        the last reply was left unfinished: `dalsegno resume [SHORT]` goes on with it, another message gives it up
         another process writes the last reply: it was told to stop
         ");
     let other = workspace.shown(&other.wait_with_output().unwrap());
@@ -308,13 +312,16 @@ fn a_message_that_is_interrupted_while_it_is_written_down_is_not_lost() {
         assert!(words.read_line(&mut line).unwrap() > 0, "nothing was said about the wish");
     }
     journal.execute_batch("ROLLBACK").unwrap();
-    writeln!(input, "/resume").unwrap();
-    drop(input);
+    // What is said behind the wish is not said any more; nor does the command wait for the end of its input.
+    writeln!(input, "another message").unwrap();
     let mut rest = String::new();
     words.read_to_string(&mut rest).unwrap();
     let output = workspace.shown(&chat.wait_with_output().unwrap());
     assert!(rest.contains("interrupted; nothing is lost"), "{line}{rest}{output}");
-    assert!(output.starts_with("exit code: 0\n") && output.contains("Hello."), "{line}{rest}{output}");
+    assert!(output.starts_with("exit code: 130\n"), "{line}{rest}{output}");
+    let resumed =
+        workspace.dalsegno_with_input(&["chat", "talks", "--session", "ada", "--script"], "/resume\n");
+    assert!(resumed.starts_with("exit code: 0\n") && resumed.contains("Hello."), "{resumed}");
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
     workspace.succeed(&["replay", "last"]);
 }
@@ -322,10 +329,105 @@ fn a_message_that_is_interrupted_while_it_is_written_down_is_not_lost() {
 #[test]
 fn a_reply_that_was_asked_for_anew_is_undone_with_its_message() {
     let (workspace, double) = talking(&["One.", "Two.", "Another two.", "Three."]);
-    let output = workspace.dalsegno_with_input(&["chat", "talks"], "first\nsecond\n/fork 1\n/undo\nthird\n");
+    let output = workspace
+        .dalsegno_with_input(&["chat", "talks", "--script"], "first\nsecond\n/fork 1\n/undo\nthird\n");
     assert!(output.starts_with("exit code: 0\n") && output.contains("Three."), "{output}");
     assert_eq!(
         messages(&double.received()[3].body)[1..],
         said(&[("user", "first"), ("assistant", "One."), ("user", "third")])
     );
+}
+
+#[test]
+fn a_line_of_another_party_approves_nothing_and_commands_nothing() {
+    let workspace = Workspace::guarded();
+    let output = workspace
+        .dalsegno_with_input(&["chat", "escalate", "--session", "bot"], "data loss in production\ny\n");
+    assert!(!workspace.path(".dalsegno/incidents/escalations.jsonl").exists(), "{output}");
+    assert!(output.contains("--approve --shown "), "{output}");
+    // The second line was a message of its own.
+    let runs = workspace.json(&["runs"]);
+    assert_eq!(runs.as_array().unwrap().len(), 2, "{runs}");
+    assert_eq!(runs[1]["status"], "cancelled");
+
+    let (workspace, double) = talking(&["One.", "Two.", "Three.", "Four."]);
+    let lines = "first\n/undo\n/fork 1\n/quit\n";
+    let output = workspace.dalsegno_with_input(&["chat", "talks", "--session", "bot"], lines);
+    photograph!(output, @r"
+        exit code: 0
+        --- stdout
+        One.
+        Two.
+        Three.
+        Four.
+        --- stderr
+        session bot
+        ");
+    let last = messages(&double.received()[3].body);
+    assert!(last.contains(&("user".to_owned(), "/undo".to_owned())), "{last:?}");
+}
+
+#[test]
+fn a_line_that_is_not_text_is_named() {
+    let (workspace, double) = talking(&["One.", "Two."]);
+    let mut chat = spawned(&workspace, &["chat", "talks", "--session", "ada"]);
+    chat.stdin.take().unwrap().write_all(b"first\nbad\xff line\nthird\n").unwrap();
+    photograph!(workspace.shown(&chat.wait_with_output().unwrap()), @r"
+        exit code: 2
+        --- stdout
+        One.
+        --- stderr
+        session ada
+        error: line 2 of standard input is not UTF-8 text
+          help: write one message on a line, in UTF-8; the lines before were said
+        ");
+    assert_eq!(double.received().len(), 1);
+}
+
+#[test]
+fn a_conversation_that_nobody_reads_any_more_ends() {
+    let workspace = Workspace::plain();
+    let mut chat = spawned(&workspace, &["chat", "note"]);
+    let mut input = chat.stdin.take().unwrap();
+    let mut answers = BufReader::new(chat.stdout.take().unwrap());
+    writeln!(input, "hello").unwrap();
+    assert!(answers.read_line(&mut String::new()).unwrap() > 0);
+    drop(answers);
+    // The pipe is never full, so that only the command ends this.
+    let mut said = 0;
+    while chat.try_wait().unwrap().is_none() {
+        let _ = writeln!(input, "hello");
+        said += 1;
+        assert!(said < 3_000, "it still talks after {said} lines");
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    assert!(workspace.json(&["runs"]).as_array().unwrap().len() < 5);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_wish_to_stop_ends_a_conversation_that_no_person_types() {
+    for signal in ["-TERM", "-INT"] {
+        let workspace = Workspace::plain();
+        let replies = std::fs::read_to_string(workspace.path("replies.toml")).unwrap();
+        // Far more time than the test takes, so that only the wish ends the reply.
+        workspace.write("replies.toml", &format!("{replies}delay = \"120s\"\n"));
+        let mut chat = spawned(&workspace, &["chat", "chat", "--session", "ada"]);
+        let mut input = chat.stdin.take().unwrap();
+        input.write_all(b"one\ntwo\nthree\n").unwrap();
+        until("the run", || {
+            let runs = workspace.json(&["runs"]);
+            runs.as_array().is_some_and(|runs| !runs.is_empty())
+        });
+        assert!(Command::new("kill").args([signal, &chat.id().to_string()]).status().unwrap().success());
+        let output = workspace.shown(&chat.wait_with_output().unwrap());
+        assert!(output.starts_with("exit code: 130\n"), "{output}");
+        assert!(output.contains("interrupted; nothing is lost"), "{output}");
+        let runs = workspace.json(&["runs"]);
+        assert_eq!(
+            (runs.as_array().unwrap().len(), &runs[0]["status"]),
+            (1, &Value::from("running")),
+            "{runs}"
+        );
+    }
 }

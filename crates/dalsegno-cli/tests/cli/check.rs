@@ -27,8 +27,11 @@ fn help_names_every_verb() {
           fork         Start a new run from any step of another, with a changed outcome, agent or model
           diff         Compare two runs: where they part, and what differs from there on
           cancel       End a run and its child runs
+          abandon      End a run that cannot be cancelled: its records are damaged, or rest on content that
+                       was erased
           export       Write a run, with all that a replay of it reads, to one file
           import       Read runs from a file into this workspace
+          adopt        Make a run that an archive brought a run of this workspace
           worker       Go on with runs that nobody performs: those of processes that died, those whose time
                        has come
           gc           Delete runs that ended long ago; says first what would go
@@ -41,6 +44,7 @@ fn help_names_every_verb() {
           secret       Keep secrets in an encrypted file, where no journal and no export has them
           auth         Give a toolkit or a tool server access: a person consents in a browser, once
           bench        Measure this disk: a durable turn beside a bare commit
+          trust        Trust a workspace: one of another user, or one that starts programs
           schema       Write the JSON Schema of a file kind, for editors
           completions  Write the completion script of a shell; it completes agents and runs too
           man          Write the manual pages of all verbs
@@ -50,6 +54,7 @@ fn help_names_every_verb() {
               --workspace <DIR>            The workspace [default: the nearest folder upwards that has a
                                            `dalsegno.toml`]
           -v, --verbose                    Tell each step as it happens
+              --trust                      Start the programs that `dalsegno.toml` names, without a question
               --color <auto|always|never>  When to use colour [default: auto]
           -h, --help                       Print help
           -V, --version                    Print version

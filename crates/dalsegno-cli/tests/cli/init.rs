@@ -163,17 +163,18 @@ fn the_support_template_runs_at_once() {
         --- stderr
         suspended · 5 steps · 2 model calls · 3 tool calls · 214 tokens · [TOOK] · run [SHORT]
 
-        may this be remembered of `CASE-1042`: I was charged twice for order 1042 Secon…
+        may this be remembered of `CASE-1042`: I was charged twice for order 1042 Second charge refunded.?
           {
             "content": "I was charged twice for order 1042 Second charge refunded.",
             "entity": "CASE-1042",
             "entity_type": "case"
           }
         go on with one of
-          dalsegno resume [SHORT] --approve
+          dalsegno resume [SHORT] --approve --shown [SHOWN]
           dalsegno resume [SHORT] --deny --reason "…"
         "#);
-    photograph!(workspace.dalsegno(&["resume", "last", "--approve"]), @r#"
+    let seen = workspace.seen();
+    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", &seen]), @r#"
         exit code: 0
         --- stdout
         {"decision": "refund", "message": "We are sorry. The second charge is on its way back to you."}

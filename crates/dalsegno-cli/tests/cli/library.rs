@@ -56,7 +56,7 @@ respond = "{{steps.list.resources[0].name}}: {{steps.page}} {{steps.prompt.messa
 "#;
 
 fn library(further: &str) -> Workspace {
-    let workspace = Workspace::empty();
+    let workspace = Workspace::empty().trusted();
     workspace
         .write("dalsegno.toml", &format!("[servers.docs]\ncommand = [\"/bin/sh\", \"docs.sh\"]\n{further}"));
     workspace.write("docs.sh", SERVER);

@@ -101,12 +101,13 @@ mod forks {
                 "risk": 0.9
               }
             go on with one of
-              dalsegno resume [SHORT] --approve
-              dalsegno resume [SHORT] --approve --edit FILE     with other arguments, as JSON
+              dalsegno resume [SHORT] --approve --shown [SHOWN]
+              dalsegno resume [SHORT] --approve --shown [SHOWN] --edit FILE     with other arguments, as JSON
               dalsegno resume [SHORT] --deny --reason "…"
             "#);
         assert_eq!(recorded(&workspace), 1);
-        photograph!(workspace.dalsegno(&["resume", "last", "--approve"]), @r"
+        let seen = workspace.seen();
+        photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", &seen]), @r"
             exit code: 0
             --- stdout
             Recorded at 0.9.
@@ -447,14 +448,13 @@ mod journeys {
             exported 2 runs to `run.dalsegno`
             ");
         let other = elsewhere(&workspace, "run.dalsegno");
-        photograph!(other.dalsegno(&["import", "run.dalsegno"]), @r"
-            exit code: 0
-            --- stdout
-            --- stderr
-            imported 2 runs
-              [SHORT]
-              [SHORT]
-            ");
+        let output = other.dalsegno(&["import", "run.dalsegno"]);
+        for words in
+            ["exit code: 0", "imported 2 runs", "agents: ", "tools: ", "tenants: default", "they are foreign"]
+        {
+            assert!(output.contains(words), "{words}: {output}");
+        }
+        assert!(output.contains("whom dalsegno.toml does not name in `[signers]`"), "{output}");
         let runs = other.json(&["runs"]);
         assert_eq!(runs.as_array().unwrap().len(), 2);
         for run in runs.as_array().unwrap() {
@@ -463,26 +463,28 @@ mod journeys {
             other.succeed(&["replay", run]);
             assert_eq!(other.json(&["show", run])["events"], workspace.json(&["show", run])["events"]);
         }
-        photograph!(other.dalsegno(&["import", "run.dalsegno", "--json"]), @r#"
-            exit code: 0
-            --- stdout
-            {
-              "added": [],
-              "known": [
-                "[ID]",
-                "[ID]"
-              ]
-            }
-            --- stderr
-            imported 0 runs; 2 runs known already
-            "#);
-        photograph!(other.dalsegno(&["import", "run.dalsegno"]), @r"
-            exit code: 0
-            --- stdout
-            --- stderr
-            imported 0 runs; 2 runs known already
-            ");
+        let again = other.json(&["import", "run.dalsegno"]);
+        assert_eq!(
+            (again["added"].as_array().unwrap().len(), again["known"].as_array().unwrap().len()),
+            (0, 2)
+        );
+        assert_eq!(again["signed_by"], "stranger");
+        let signer = again["signer"].as_str().unwrap().to_owned();
+        other.write("dalsegno.toml", &format!("[signers]\nhome = \"{signer}\"\n"));
+        let output = other.dalsegno(&["import", "run.dalsegno"]);
+        assert!(output.contains("imported 0 runs; 2 runs known already"), "{output}");
+        assert!(
+            output.contains(&format!("signed by `home` ({signer})")) || output.contains("signed by `home`"),
+            "{output}"
+        );
+        // Nothing of them is performed, and `show` says where they came from.
+        let output = other.dalsegno(&["resume", "last"]);
+        assert!(output.starts_with("exit code: 2") && output.contains("is foreign"), "{output}");
+        assert!(other.succeed(&["show", "last"]).contains("foreign: from an archive that"));
         assert_eq!(other.json(&["runs"]), runs);
+        assert!(runs.as_array().unwrap().iter().all(|run| run["foreign"].is_object()), "{runs}");
+        let listed = other.succeed(&["runs"]);
+        assert!(listed.contains("completed, foreign"), "{listed}");
     }
 
     #[test]

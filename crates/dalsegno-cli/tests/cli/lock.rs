@@ -190,17 +190,17 @@ fn short_names_of_actions_are_pinned_told_and_used() {
         --- stderr
         4 agents, 1 tool file, 2 pinned names: no problems
         ");
-    photograph!(workspace.dalsegno(&["tools", "list"]), @r"
-        exit code: 0
-        --- stdout
-        NAME             MODELS SEE        CLASS      OFFERED BY      DESCRIPTION
-        memory.create    memory__create    keyed      dalsegno           Adds one observat…
-        memory.search    memory__search    read       dalsegno           Searches the memo…
-        memory.traverse  memory__traverse  read       dalsegno           Follows relations…
-        notes.burn       burn              composite  document notes  Burns all notes.
-        notes.keep       keep              composite  document notes  Keeps a note.
-        --- stderr
-        ");
+    photograph!(workspace.dalsegno(&["tools", "list"]), @"
+    exit code: 0
+    --- stdout
+    NAME             MODELS SEE        CLASS      OFFERED BY      DESCRIPTION
+    memory.create    memory__create    keyed      dalsegno        Adds one observat…
+    memory.search    memory__search    read       dalsegno        Searches the memo…
+    memory.traverse  memory__traverse  read       dalsegno        Follows relations…
+    notes.burn       burn              composite  document notes  Burns all notes.
+    notes.keep       keep              composite  document notes  Keeps a note.
+    --- stderr
+    ");
     let inspected = workspace.json(&["tools", "inspect", "notes.keep"]);
     assert_eq!((&inspected["name"], &inspected["model_name"]), (&"notes.keep".into(), &"keep".into()));
     assert_eq!(workspace.succeed(&["run", "keeper", "milk"]), "It is kept.\n");
@@ -251,43 +251,43 @@ fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
         "version = 1\n\n[names]\n\"notes.burn\" = \"burn it\"\n\"notes.keep\" = \"note\"\n",
     );
     photograph!(workspace.dalsegno(&["check"]), @r#"
-        exit code: 2
-        --- stdout
-        --- stderr
-        error[invalid-value]
+    exit code: 2
+    --- stdout
+    --- stderr
+    error[invalid-value]
 
-          × `burn it` is not a name for models: expected 1 to 64 letters, digits, `_`
-          │ and `-`
-           ╭─[dalsegno.lock:4:16]
-         3 │ [names]
-         4 │ "notes.burn" = "burn it"
-           ·                ─────────
-         5 │ "notes.keep" = "note"
-           ╰────
-          help: write another name, or run `dalsegno check --connect`, which takes this
-                one out
+      × `burn it` is not a name for models: expected 1 to 64 letters, digits, `_`
+      │ and `-`
+       ╭─[dalsegno.lock:4:16]
+     3 │ [names]
+     4 │ "notes.burn" = "burn it"
+       ·                ─────────
+     5 │ "notes.keep" = "note"
+       ╰────
+      help: write another name, or run `dalsegno check --connect`, which takes
+            this one out
 
-        1 error
-        "#);
+    1 error
+    "#);
     photograph!(workspace.dalsegno(&["run", "keeper", "milk"]), @r#"
-        exit code: 2
-        --- stdout
-        --- stderr
-        error[invalid-value]
+    exit code: 2
+    --- stdout
+    --- stderr
+    error[invalid-value]
 
-          × `burn it` is not a name for models: expected 1 to 64 letters, digits, `_`
-          │ and `-`
-           ╭─[dalsegno.lock:4:16]
-         3 │ [names]
-         4 │ "notes.burn" = "burn it"
-           ·                ─────────
-         5 │ "notes.keep" = "note"
-           ╰────
-          help: write another name, or run `dalsegno check --connect`, which takes this
-                one out
+      × `burn it` is not a name for models: expected 1 to 64 letters, digits, `_`
+      │ and `-`
+       ╭─[dalsegno.lock:4:16]
+     3 │ [names]
+     4 │ "notes.burn" = "burn it"
+       ·                ─────────
+     5 │ "notes.keep" = "note"
+       ╰────
+      help: write another name, or run `dalsegno check --connect`, which takes
+            this one out
 
-        error: the workspace `[WORKSPACE]` has errors: 1 error
-        "#);
+    error: the workspace `[WORKSPACE]` has errors: 1 error
+    "#);
     photograph!(workspace.dalsegno(&["check", "--connect"]), @r"
         exit code: 0
         --- stdout
@@ -321,4 +321,44 @@ fn there_is_a_schema_for_every_file_kind() {
 
         For more information, try '--help'.
         ");
+}
+
+#[test]
+fn tools_that_a_section_names_and_the_server_does_not_have_are_told() {
+    let workspace = Workspace::guarded();
+    let settings = fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    let narrowed = settings.replace("[servers.risk]\n", "[servers.risk]\ntools = [\"score\", \"lookup\"]\n");
+    workspace.write("dalsegno.toml", &narrowed);
+    let output = workspace.dalsegno(&["check", "--connect"]);
+    let words = output.replace("\n  │", "");
+    let warning = "`tools` of `[servers.risk]` names `lookup`, which the server does not offer";
+    assert!(output.contains("warning[unknown-tool]") && words.contains(warning), "{output}");
+    let listed = workspace.json(&["servers"]).to_string();
+    assert!(listed.contains("the server does not offer it"), "{listed}");
+}
+
+#[test]
+fn a_pinned_server_that_is_gone_is_missed_by_the_run_that_needs_it() {
+    let workspace = Workspace::guarded();
+    workspace.succeed(&["check", "--connect"]);
+    fs::write(workspace.path("risk.wasm"), "no module").unwrap();
+    let output = workspace.dalsegno(&["run", "escalate", "the pump leaks"]);
+    assert!(output.contains("is not a WebAssembly module"), "{output}");
+    // The run was made, and says what came of the operation.
+    assert_eq!(workspace.json(&["runs"]).as_array().map(Vec::len), Some(1), "{output}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_lock_file_that_is_a_link_is_refused() {
+    let workspace = Workspace::guarded();
+    workspace.write("precious", "precious\n");
+    std::os::unix::fs::symlink(workspace.path("precious"), workspace.path("dalsegno.lock.new")).unwrap();
+    workspace.succeed(&["check", "--connect"]);
+    assert_eq!(fs::read_to_string(workspace.path("precious")).unwrap(), "precious\n");
+    fs::remove_file(workspace.path("dalsegno.lock")).unwrap();
+    std::os::unix::fs::symlink(workspace.path("precious"), workspace.path("dalsegno.lock")).unwrap();
+    let refused = workspace.dalsegno(&["check", "--connect"]);
+    assert!(refused.starts_with("exit code: 1") && refused.contains("it is a symbolic link"), "{refused}");
+    assert_eq!(fs::read_to_string(workspace.path("precious")).unwrap(), "precious\n");
 }

@@ -114,7 +114,7 @@ impl MailServer {
     /// A workspace whose agent sends a mail through this server.
     fn workspace(&self, to: &str) -> Workspace {
         let workspace = Workspace::empty();
-        workspace.write("dalsegno.toml", "");
+        workspace.write("dalsegno.toml", "[tenants.default]\nfile_prefixes = [\"name\", \"password\"]\n");
         workspace.succeed(&["tools", "add", "email"]);
         workspace.write("ca.pem", &self.certificate);
         workspace.write("name", "robot\n");
@@ -252,7 +252,7 @@ fn a_name_without_a_password_is_refused_before_anything_is_sent() {
     let workspace = server.workspace("ada@x.example");
     let file = workspace.path("tools/email.json");
     let mut document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    let action = &mut document["actions"][0]["actions"][1];
+    let action = &mut document["actions"][0]["actions"][1]["else_actions"][0];
     assert_eq!(action["type"], json!("email.send"));
     action.as_object_mut().unwrap().remove("password");
     workspace.write("tools/email.json", &document.to_string());

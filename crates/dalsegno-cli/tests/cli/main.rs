@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod approve;
 mod auth;
 mod auth_server;
 mod bench;
+mod broken;
 mod chat;
 mod check;
 #[expect(dead_code, reason = "doors are for the conversation in a terminal, a test of its own")]
@@ -19,7 +21,9 @@ mod lineage;
 mod lock;
 mod mail;
 mod memory;
+mod private;
 mod run;
+mod screen;
 mod secret;
 mod servers;
 mod show;
@@ -28,6 +32,8 @@ mod support;
 mod suspend;
 mod tasks;
 mod telemetry;
+mod told;
 mod tools;
 mod trial;
+mod trust;
 mod upkeep;

@@ -232,3 +232,18 @@ fn a_run_belongs_to_the_session_that_is_named() {
     assert!(output.starts_with("exit code: 2\n"), "{output}");
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1, "a run was started");
 }
+
+#[test]
+fn an_argument_that_says_nothing_of_use_is_refused() {
+    let workspace = Workspace::plain();
+    let refused = |args: &[&str], words: &str| {
+        let output = workspace.dalsegno(args);
+        assert!(output.starts_with("exit code: 2\n") && output.contains(words), "{args:?}: {output}");
+    };
+    refused(&["run", "chat", "hello", "--key", ""], "--key");
+    refused(&["run", "chat", "hello", "--user", "[1]"], "`--user` is a list: expected an object");
+    let long = workspace.path("long.txt");
+    std::fs::write(&long, vec![b'a'; 17 << 20]).unwrap();
+    refused(&["run", "chat", &format!("@{}", long.display())], "name a smaller file");
+    assert!(!workspace.path(".dalsegno/dalsegno.db").exists() || workspace.succeed(&["runs"]).is_empty());
+}

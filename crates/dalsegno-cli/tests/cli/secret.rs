@@ -129,3 +129,16 @@ fn a_key_from_the_environment_opens_the_store_and_another_one_does_not() {
         assert!(!refused.contains("exit code: 0") && !refused.contains("value"), "{refused}");
     }
 }
+
+#[test]
+fn a_secret_that_could_not_be_scrubbed_is_not_stored() {
+    let workspace = Workspace::plain();
+    photograph!(workspace.dalsegno_with_input(&["secret", "put", "pin"], "1234\n"), @r"
+    exit code: 2
+    --- stdout
+    --- stderr
+    error: the secret is shorter than 6 bytes and could not be scrubbed from the records
+      help: use a longer one: a short text is found in innocent words, too
+    ");
+    assert!(!workspace.succeed(&["secret", "list"]).contains("pin"));
+}

@@ -1,6 +1,7 @@
 //! `dalsegno servers`.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::support::{Workspace, guest, photograph};
 
@@ -22,6 +23,33 @@ fn every_server_says_how_it_is_and_what_it_may_do() {
     ] {
         assert!(has_line(&text, beginning), "{beginning}: {text}");
     }
+}
+
+#[test]
+fn a_compiled_module_that_was_changed_is_compiled_anew_with_a_warning() {
+    let workspace = Workspace::guarded();
+    let cache = workspace.path("cache");
+    let servers = || {
+        let mut command = workspace.command(&["servers"]);
+        workspace.shown(&command.env("DALSEGNO_CACHE", &cache).output().unwrap())
+    };
+    let warning = "a compiled module is not trusted, and is compiled anew";
+    assert!(!servers().contains(warning));
+    let machine_code = |folder: &Path| -> Vec<PathBuf> {
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let of_this_engine = machine_code(&cache).pop().unwrap();
+    let module = machine_code(&of_this_engine)
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "cwasm"));
+    let module = module.unwrap();
+    let mut bytes = fs::read(&module).unwrap();
+    let place = bytes.len() / 2;
+    bytes[place] ^= 1;
+    fs::write(&module, bytes).unwrap();
+    let text = servers();
+    assert!(text.contains(warning) && text.contains("ready, 3 tools"), "{text}");
+    assert!(!servers().contains(warning));
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn a_folder_in_the_place_of_the_journal_is_told() {
         exit code: 1
         --- stdout
         --- stderr
+        warning: other users could use `.dalsegno` (mode 0755): it is closed to them now; what it holds may be known to them
         error: `[WORKSPACE]/.dalsegno/dalsegno.db` is a folder, not a journal: name a file, such as `journal.db` in that folder
         ");
 }
@@ -65,6 +66,7 @@ fn a_text_in_the_place_of_the_journal_is_told() {
         exit code: 1
         --- stdout
         --- stderr
+        warning: other users could use `.dalsegno` (mode 0755): it is closed to them now; what it holds may be known to them
         error: `[WORKSPACE]/.dalsegno/dalsegno.db` is not a journal: it is no SQLite database, or its beginning is damaged; restore it from a backup, or move it away to begin a new journal
         ");
     let text = fs::read_to_string(workspace.path(".dalsegno/dalsegno.db")).unwrap();
@@ -150,5 +152,29 @@ mod permissions {
             --- stderr
             error: the journal `[WORKSPACE]/.dalsegno/dalsegno.db` is read-only: give this user the right to write it and its folder
             ");
+    }
+
+    #[test]
+    fn a_journal_that_may_not_be_written_can_be_read() {
+        let workspace = Workspace::plain();
+        workspace.succeed(&["run", "note", "hello"]);
+        for name in ["dalsegno.db", "memory.db"] {
+            fs::set_permissions(workspace.path(".dalsegno").join(name), Permissions::from_mode(0o444))
+                .unwrap();
+        }
+        for args in
+            [&["runs"][..], &["show", "last"], &["replay", "last"], &["export", "last", "-"], &["doctor"]]
+        {
+            let shown = dalsegno_read_only(&workspace, args);
+            assert!(shown.starts_with("exit code: 0"), "{args:?}: {shown}");
+        }
+        let refused = dalsegno_read_only(&workspace, &["erase", "last", "--yes"]);
+        assert!(refused.contains("read-only"), "{refused}");
+        // Commits that stand in the log alone are not left out without a word.
+        fs::write(workspace.path(".dalsegno/dalsegno.db-wal"), "a log").unwrap();
+        fs::set_permissions(workspace.path(".dalsegno/dalsegno.db-wal"), Permissions::from_mode(0o444))
+            .unwrap();
+        let told = dalsegno_read_only(&workspace, &["runs"]);
+        assert!(told.contains("dalsegno.db-wal`, which can only be read where files can be made"), "{told}");
     }
 }

@@ -12,7 +12,9 @@ pub(crate) const DALSEGNO: &str = env!("CARGO_BIN_EXE_dalsegno");
 
 /// What differs from run to run.
 pub(crate) const FILTERS: &[(&str, &str)] = &[
+    (r"\b[0-9a-f]{64}\b", "[KEY]"),
     (r"[0-9a-f]{32}", "[ID]"),
+    (r"\b[0-9a-f]{16}\b", "[SHOWN]"),
     (r"\b[0-9a-f]{12}\b", "[SHORT]"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[TIME]"),
     (r"\d+\.\d\d? s\b", "[TOOK]"),
@@ -32,12 +34,19 @@ pub(crate) use photograph;
 /// A workspace in a temporary folder.
 pub(crate) struct Workspace {
     folder: TempDir,
+    /// The programs that it names are agreed to.
+    trusted: bool,
 }
 
 impl Workspace {
     /// An empty folder.
     pub(crate) fn empty() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), trusted: false }
+    }
+
+    /// The same, with the programs agreed to that it starts.
+    pub(crate) fn trusted(self) -> Self {
+        Self { trusted: true, ..self }
     }
 
     /// Agents that need nothing but the engine.
@@ -49,19 +58,6 @@ impl Workspace {
     pub(crate) fn guarded() -> Self {
         let workspace = Self::copy("guarded");
         fs::copy(guest("risk"), workspace.path("risk.wasm")).unwrap();
-        // To compile the guest takes seconds, so that all tests share what the first one compiled.
-        let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dalsegno-cli-compiled");
-        if shared.is_dir() {
-            copy_folder(&shared, &workspace.path(".dalsegno/cache"));
-        } else {
-            workspace.succeed(&["check", "--connect"]);
-            // The others have no lock either.
-            fs::remove_file(workspace.path("dalsegno.lock")).unwrap();
-            let mine = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
-            copy_folder(&workspace.path(".dalsegno/cache"), &mine);
-            // Another test may have been faster; then its copy stays.
-            let _ = fs::rename(&mine, &shared);
-        }
         workspace
     }
 
@@ -89,7 +85,10 @@ impl Workspace {
     /// The command in this folder, not yet started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(DALSEGNO);
+        command.args(self.trusted.then_some("--trust"));
         command.args(args).current_dir(self.folder.path()).env_clear().stdin(Stdio::null());
+        // To compile a guest takes seconds, so that all tests share what the first one compiled.
+        command.envs(kept());
         command
     }
 
@@ -121,6 +120,11 @@ impl Workspace {
             .unwrap_or_else(|error| panic!("{error}: {}", self.shown(&output)))
     }
 
+    /// The digits of the first approval that the last run waits for: who names them has seen it.
+    pub(crate) fn seen(&self) -> String {
+        self.json(&["show", "last"])["waiting_for"][0]["shown"].as_str().unwrap().to_owned()
+    }
+
     /// A photograph: the exit code and both streams, with the folder's own path taken out.
     pub(crate) fn shown(&self, output: &Output) -> String {
         let text = |bytes: &[u8]| {
@@ -130,6 +134,12 @@ impl Workspace {
         let code = output.status.code().map_or_else(|| "none".to_owned(), |code| code.to_string());
         format!("exit code: {code}\n--- stdout\n{}--- stderr\n{}", text(&output.stdout), text(&output.stderr))
     }
+}
+
+/// Where the command keeps compiled modules, and the key for these: never in anybody's home.
+pub(crate) fn kept() -> [(&'static str, PathBuf); 2] {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    [("DALSEGNO_CACHE", target.join("compiled")), ("DALSEGNO_STATE", target.join("state"))]
 }
 
 /// A compiled tool server.

@@ -34,8 +34,8 @@ fn a_suspended_run_tells_how_to_go_on() {
             "risk": 0.7
           }
         go on with one of
-          dalsegno resume [SHORT] --approve
-          dalsegno resume [SHORT] --approve --edit FILE     with other arguments, as JSON
+          dalsegno resume [SHORT] --approve --shown [SHOWN]
+          dalsegno resume [SHORT] --approve --shown [SHOWN] --edit FILE     with other arguments, as JSON
           dalsegno resume [SHORT] --deny --reason "…"
         "#);
 }
@@ -56,7 +56,8 @@ fn a_suspended_run_is_a_document_for_programs() {
 fn another_process_approves() {
     let workspace = suspended();
     assert_eq!(recorded(&workspace), 0);
-    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--by", "ada"]), @r"
+    let seen = workspace.seen();
+    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", &seen, "--by", "ada"]), @r"
         exit code: 0
         --- stdout
         Recorded.
@@ -91,7 +92,9 @@ fn edited_arguments_are_checked_before_anything_is_recorded() {
     let workspace = suspended();
     let events = workspace.json(&["show", "last"])["events"].clone();
     workspace.write("bad.json", "{\"incident\": \"x\", \"risk\": \"high\", \"decision\": \"watch\"}");
-    photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--edit", "bad.json"]), @r"
+    let seen = workspace.seen();
+    let edit = ["resume", "last", "--approve", "--shown", &seen, "--edit"];
+    photograph!(workspace.dalsegno(&[&edit[..], &["bad.json"]].concat()), @r"
         exit code: 2
         --- stdout
         --- stderr
@@ -101,7 +104,7 @@ fn edited_arguments_are_checked_before_anything_is_recorded() {
     assert_eq!(workspace.json(&["show", "last"])["events"], events);
 
     let good = "{\"incident\": \"edited\", \"risk\": 0.5, \"decision\": \"watch\"}";
-    let output = workspace.dalsegno_with_input(&["resume", "last", "--approve", "--edit", "-"], good);
+    let output = workspace.dalsegno_with_input(&[&edit[..], &["-"]].concat(), good);
     assert!(output.starts_with("exit code: 0\n"), "{output}");
     let line = std::fs::read_to_string(workspace.path(".dalsegno/incidents/escalations.jsonl")).unwrap();
     assert!(line.contains("\"edited\""), "{line}");
@@ -138,7 +141,7 @@ fn an_operation_is_named_by_the_beginning_of_its_id() {
     let workspace = suspended();
     let waiting = workspace.json(&["show", "last"])["waiting_for"][0]["operation"].clone();
     let op = &waiting.as_str().unwrap()[..6];
-    workspace.succeed(&["resume", "last", "--op", op, "--approve"]);
+    workspace.succeed(&["resume", "last", "--op", op, "--approve", "--shown", &workspace.seen()]);
     assert_eq!(recorded(&workspace), 1);
 }
 
@@ -146,7 +149,15 @@ fn an_operation_is_named_by_the_beginning_of_its_id() {
 fn a_resumed_run_streams_only_what_is_new() {
     let workspace = suspended();
     let before = workspace.json(&["show", "last"])["events"].as_array().unwrap().len() as u64;
-    let lines = workspace.succeed(&["resume", "last", "--approve", "--format", "jsonl"]);
+    let lines = workspace.succeed(&[
+        "resume",
+        "last",
+        "--approve",
+        "--shown",
+        &workspace.seen(),
+        "--format",
+        "jsonl",
+    ]);
     let events: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events[0]["seq"], before);

@@ -50,7 +50,7 @@ done
 
 /// A workspace whose agent calls the server's tool, with this class.
 fn plant(effect: &str) -> Workspace {
-    let workspace = Workspace::empty();
+    let workspace = Workspace::empty().trusted();
     workspace.write("plant.sh", PLANT);
     workspace.write("dalsegno.toml", "[servers.plant]\ncommand = [\"/bin/sh\", \"plant.sh\"]\n");
     let agent = format!(
@@ -241,8 +241,9 @@ fn a_cancel_of_a_run_that_nobody_performs_cancels_its_task() {
     workspace.succeed(&["cancel", "last"]);
     assert_eq!((count(&workspace, "begun"), count(&workspace, "cancelled t-1")), (1, 1));
     let late = of_kind(&workspace, "late");
-    assert_eq!(late.len(), 1, "{late:?}");
-    assert!(late[0]["outcome"].to_string().contains("the task was cancelled"), "{late:?}");
+    // The end says that it is under way, and then what came of it.
+    assert_eq!(late.len(), 2, "{late:?}");
+    assert!(late[1]["outcome"].to_string().contains("the task was cancelled"), "{late:?}");
     workspace.succeed(&["replay", "last"]);
 }
 
@@ -253,7 +254,7 @@ fn a_task_that_ended_before_its_run_was_cancelled_keeps_its_result() {
     workspace.write("result", "a thing\n");
     workspace.succeed(&["cancel", "last"]);
     let late = of_kind(&workspace, "late");
-    assert!(late.len() == 1 && late[0].to_string().contains("a thing"), "{late:?}");
+    assert!(late.len() == 2 && late[1].to_string().contains("a thing"), "{late:?}");
     assert_eq!(count(&workspace, "begun"), 1);
 }
 

@@ -6,34 +6,34 @@ use crate::support::{Workspace, photograph};
 
 #[test]
 fn every_tool_is_listed_with_who_offers_it() {
-    photograph!(Workspace::guarded().dalsegno(&["tools", "list"]), @r"
-        exit code: 0
-        --- stdout
-        NAME             MODELS SEE        CLASS   OFFERED BY   DESCRIPTION
-        memory.create    memory__create    keyed   dalsegno        Adds one observation ab…
-        memory.search    memory__search    read    dalsegno        Searches the memory for…
-        memory.traverse  memory__traverse  read    dalsegno        Follows relations in th…
-        risk.explain     risk__explain     read    server risk  Explains in plain sente…
-        risk.record      risk__record      unsafe  server risk  Appends a decision abou…
-        risk.score       risk__score       read    server risk  Scores the risk of an i…
-        --- stderr
-        ");
+    photograph!(Workspace::guarded().dalsegno(&["tools", "list"]), @"
+    exit code: 0
+    --- stdout
+    NAME             MODELS SEE        CLASS   OFFERED BY   DESCRIPTION
+    memory.create    memory__create    keyed   dalsegno     Adds one observation ab…
+    memory.search    memory__search    read    dalsegno     Searches the memory for…
+    memory.traverse  memory__traverse  read    dalsegno     Follows relations in th…
+    risk.explain     risk__explain     read    server risk  Explains in plain sente…
+    risk.record      risk__record      unsafe  server risk  Appends a decision abou…
+    risk.score       risk__score       read    server risk  Scores the risk of an i…
+    --- stderr
+    ");
 }
 
 #[test]
 fn a_server_that_fails_hides_no_other_tool() {
     let workspace = Workspace::guarded();
     fs::write(workspace.path("risk.wasm"), "no module").unwrap();
-    photograph!(workspace.dalsegno(&["tools", "list"]), @r"
-        exit code: 2
-        --- stdout
-        NAME             MODELS SEE        CLASS  OFFERED BY  DESCRIPTION
-        memory.create    memory__create    keyed  dalsegno       Adds one observation abou…
-        memory.search    memory__search    read   dalsegno       Searches the memory for w…
-        memory.traverse  memory__traverse  read   dalsegno       Follows relations in the…
-        --- stderr
-        error: tool server `risk`: `[WORKSPACE]/risk.wasm` is not a WebAssembly module: it begins with the text `no modul`, expected the bytes 00 61 73 6d
-        ");
+    photograph!(workspace.dalsegno(&["tools", "list"]), @"
+    exit code: 2
+    --- stdout
+    NAME             MODELS SEE        CLASS  OFFERED BY  DESCRIPTION
+    memory.create    memory__create    keyed  dalsegno    Adds one observation abou…
+    memory.search    memory__search    read   dalsegno    Searches the memory for w…
+    memory.traverse  memory__traverse  read   dalsegno    Follows relations in the…
+    --- stderr
+    error: tool server `risk`: `[WORKSPACE]/risk.wasm` is not a WebAssembly module: it begins with the text `no modul`, expected the bytes 00 61 73 6d
+    ");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_tool_that_comes_with_dalsegno_is_written_once() {
 #[test]
 fn every_tool_that_comes_with_dalsegno_passes_the_check() {
     let workspace = Workspace::plain();
-    for name in ["email", "google_calendar", "save_meal"] {
+    for name in ["email", "email_api", "google_calendar", "save_meal"] {
         let added = workspace.json(&["tools", "add", name]);
         assert_eq!(added["file"], format!("tools/{name}.json"));
     }

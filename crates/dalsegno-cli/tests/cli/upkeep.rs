@@ -31,7 +31,7 @@ fn a_worker_goes_on_with_what_nobody_answers() {
         --- stderr
         run [SHORT] goes on
         run [SHORT] is completed
-        took runs up 1 time: 1 ended, 0 suspended, 0 left for another process, 0 could not go on
+        resumed runs 1 time: 1 ended, 0 suspended, 0 left for another process, 0 could not be resumed
         ");
     let show = workspace.json(&["show", "last"]);
     assert_eq!(
@@ -97,7 +97,7 @@ fn old_runs_go_when_somebody_says_so() {
         exit code: 0
         --- stdout
         --- stderr
-        would delete 1 run with 6 records, 0 files, 1 configuration: 1166 bytes; `--yes` does it
+        would delete 1 run with 6 records, 0 files, 1 configuration: 1168 bytes; `--yes` does it
         ");
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
     assert!(workspace.dalsegno(&["gc", "--older-than", "1d", "--yes"]).contains("deleted 0 runs"));
@@ -105,7 +105,7 @@ fn old_runs_go_when_somebody_says_so() {
         exit code: 0
         --- stdout
         --- stderr
-        deleted 1 run with 6 records, 0 files, 1 configuration: 1166 bytes
+        deleted 1 run with 6 records, 0 files, 1 configuration: 1168 bytes
         ");
     assert_eq!(workspace.json(&["runs"]), serde_json::json!([]));
     photograph!(workspace.dalsegno(&["gc", "--older-than", "soon"]), @r"
@@ -165,12 +165,18 @@ fn what_is_erased_cannot_be_replayed_and_harms_no_other_run() {
     workspace.succeed(&["run", "note", "of Ada Lovelace"]);
     workspace.succeed(&["run", "note", "stays"]);
     let first = workspace.json(&["runs"])[1]["run_id"].as_str().unwrap().to_owned();
-    assert!(workspace.dalsegno(&["erase", &first]).starts_with("exit code: 2\n"));
+    photograph!(workspace.dalsegno(&["erase", &first]), @"
+    exit code: 0
+    --- stdout
+    --- stderr
+    would erase the content of run [SHORT]: 6 records; `--yes` does it, for ever
+    ");
+    workspace.succeed(&["replay", &first]);
     photograph!(workspace.dalsegno(&["erase", &first, "--yes"]), @r"
         exit code: 0
         --- stdout
         --- stderr
-        erased the content of 4 records of run [SHORT], and 0 files
+        erased the content of 6 records of run [SHORT], and 0 files
         ");
     photograph!(workspace.dalsegno(&["replay", &first]), @r"
         exit code: 1
@@ -227,14 +233,20 @@ fn what_many_runs_wait_for_is_answered_at_once() {
     photograph!(workspace.dalsegno(&answer), @r"
         exit code: 0
         --- stdout
-        RUN           OPERATION     AGENT   QUESTION
-        [SHORT]  [SHORT]  asking  now?
-        [SHORT]  [SHORT]  asking  now?
+        run [SHORT] · operation [SHORT] · asking
+        now?
+
+        run [SHORT] · operation [SHORT] · asking
+        now?
+
         --- stderr
-        2 operations would be answered: `--yes` does it
+        2 operations would be answered: `--yes [SHOWN]` does it
         ");
     assert_eq!(workspace.json(&["worker", "--until-idle"])["taken"], 0);
-    assert_eq!(workspace.json(&[&answer[..], &["--yes"]].concat())["answered"], 2);
+    let list = workspace.json(&answer);
+    assert_eq!((&list["answered"], list["operations"].as_array().unwrap().len()), (&serde_json::json!(0), 2));
+    let shown = list["shown"].as_str().unwrap();
+    assert_eq!(workspace.json(&[&answer[..], &["--yes", shown]].concat())["answered"], 2);
     assert_eq!(workspace.json(&["worker", "--until-idle"])["ended"], 2);
     let runs = workspace.json(&["runs"]);
     let status = |agent: &str| {
@@ -243,11 +255,72 @@ fn what_many_runs_wait_for_is_answered_at_once() {
     };
     assert_eq!((status("asking"), status("other")), (vec!["completed".into(); 2], vec!["suspended".into()]));
     assert!(workspace.succeed(&["show", runs[1]["run_id"].as_str().unwrap(), "--json"]).contains("\"eve\""));
-    photograph!(workspace.dalsegno(&["answer", "--waiting", "approval", "--yes"]), @r"
+    photograph!(workspace.dalsegno(&["answer", "--waiting", "approval", "--yes", "0"]), @r"
         exit code: 2
         --- stdout
         --- stderr
         error: there is no answer
           help: say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`
         ");
+}
+
+/// A workspace with an agent that asks before it answers `wait`.
+fn chatty() -> Workspace {
+    let workspace = Workspace::plain();
+    workspace.write(
+        "agents/chatty.toml",
+        "name = \"chatty\"\n\n[[steps]]\nid = \"how\"\nwhen = \"request.text === 'wait'\"\nask = \"Well?\"\n\n\
+         [[steps]]\nrespond = \"{{request.text}}\"\n",
+    );
+    workspace
+}
+
+#[test]
+fn a_session_goes_on_after_its_first_run_was_erased() {
+    let workspace = chatty();
+    let say = |text: &str| workspace.dalsegno(&["run", "chatty", text, "--session", "s"]);
+    say("one");
+    say("two");
+    let runs = workspace.json(&["runs"]);
+    let (second, first) = (runs[0]["run_id"].as_str().unwrap(), runs[1]["run_id"].as_str().unwrap());
+    photograph!(workspace.dalsegno(&["erase", first, "--yes"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        erased the content of 2 records of run [SHORT], and 0 files
+        1 run of its session or forked from it holds what it said: [SHORT]; `--everywhere` erases that, too
+        ");
+    assert!(workspace.dalsegno(&["replay", second]).starts_with("exit code: 0"));
+    assert!(say("three").starts_with("exit code: 0"));
+    let erased = workspace.dalsegno(&["erase", first, "--everywhere", "--yes"]);
+    assert!(erased.contains("and of 2 other runs that held it"), "{erased}");
+    let again = workspace.json(&["erase", first, "--everywhere", "--yes"]);
+    assert_eq!((&again["records"], &again["held_by"]), (&0.into(), &serde_json::json!([])));
+    assert!(say("wait").starts_with("exit code: 4"));
+}
+
+#[test]
+fn a_run_that_cannot_be_cancelled_is_abandoned() {
+    let workspace = chatty();
+    assert!(workspace.dalsegno(&["run", "chatty", "wait", "--session", "s"]).starts_with("exit code: 4"));
+    photograph!(workspace.dalsegno(&["abandon", "last", "--reason", "no use"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: run [SHORT] is healthy: end it with `dalsegno cancel [ID]`, which settles what is under way, or add `--force`
+        ");
+    let behind = rusqlite::Connection::open(workspace.path(".dalsegno/dalsegno.db")).unwrap();
+    behind.execute("UPDATE record SET body = x'00' WHERE kind = 1", []).unwrap();
+    drop(behind);
+    let cancelled = workspace.dalsegno(&["cancel", "last"]);
+    assert!(cancelled.contains("end it with `dalsegno abandon "), "{cancelled}");
+    workspace.write("agents/broken.toml", "name = [");
+    let abandoned = workspace.dalsegno(&["abandon", "last", "--reason", "damaged", "--by", "ada"]);
+    assert!(abandoned.starts_with("exit code: 0") && abandoned.contains("is abandoned"), "{abandoned}");
+    assert!(abandoned.contains("its records cannot be read"), "{abandoned}");
+    assert_eq!(workspace.json(&["runs", "--status", "abandoned"]).as_array().unwrap().len(), 1);
+    let again = workspace.dalsegno(&["abandon", "last", "--reason", "damaged"]);
+    assert!(again.contains("has ended already (abandoned)"), "{again}");
+    fs::remove_file(workspace.path("agents/broken.toml")).unwrap();
+    assert!(workspace.dalsegno(&["run", "chatty", "two", "--session", "s"]).starts_with("exit code: 0"));
 }

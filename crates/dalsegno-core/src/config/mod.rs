@@ -21,13 +21,18 @@ pub use self::plan::{
     Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
     StepAction, Wait,
 };
-pub use self::toolkits::{ToolDocument, ToolDocuments};
-pub use self::tools::{OnFailure, OnIndeterminate, Tool, ToolKind, Toolbox};
+pub use self::toolkits::{ToolDocument, ToolDocuments, ToolOwner};
+pub use self::tools::{OnFailure, OnIndeterminate, PartTerms, Tool, ToolKind, Toolbox, Verify};
 use crate::canonical::{Canonical, Digest, digest_json};
 use crate::id::AgentName;
 
 /// The number of the rules by which a step is computed. A release that changes them raises it and keeps the old ones.
-pub const SEMANTICS: u32 = 1;
+///
+/// Under the rules of number 2 what is in doubt and what a person refused keep their codes inside declarative tools, no
+/// default stands for what is in doubt, and what a declarative tool lets an agent use is taken from what the other
+/// operations of its step may use. What tools say is part of every answer, also across handoffs; a handoff leaves the text
+/// of the request as it is; and of the calls of a reply that have one id only the first is performed.
+pub const SEMANTICS: u32 = 2;
 
 /// Everything that decides how an agent behaves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +63,11 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
+    /// Says whether the configuration has the second rules or later ones: see [`SEMANTICS`].
+    pub(crate) fn has_second_rules(&self) -> bool {
+        self.semantics >= 2
+    }
+
     /// An agent without tools, with default limits.
     pub fn new(name: AgentName, mind: Mind) -> Self {
         Self {

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use dalsegno_expr::{Expression, ValueTemplate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -116,6 +117,51 @@ pub struct Tool {
     /// How long a result stands for further calls with the same arguments, in milliseconds; only where nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_ms: Option<u64>,
+    /// What the agent's file says of the parts of a declarative tool. It stands above the tool's document.
+    #[serde(default, skip_serializing_if = "PartTerms::is_empty")]
+    pub parts: PartTerms,
+    /// How to find out whether a call of it, or a part of it, took place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
+}
+
+/// How the engine finds out by itself whether a call in doubt took place, before it asks a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verify {
+    /// Who is asked: a tool of the agent that only reads.
+    pub tool: ToolName,
+    /// Its arguments; templates in it read `operation`: `id`, `key`, `tool` and `arguments`.
+    pub with: ValueTemplate,
+    /// What the tool's result says: the text `happened` or `not_happened`, else nobody knows. It reads `result` and
+    /// `operation`.
+    pub verdict: Expression,
+    /// What the call returned, where it took place; read like `verdict`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Expression>,
+    /// The pause before each try, in milliseconds: a receiver may learn of its own work late.
+    pub delay_ms: u64,
+    /// How often the tool is asked at most, until it says that the call took place.
+    pub tries: u32,
+}
+
+/// What an agent's file says of the parts of a declarative tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartTerms {
+    /// Longest time for one attempt, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Attempts after the first, where the class allows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// What happens when nobody knows whether the effect took place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_indeterminate: Option<OnIndeterminate>,
+}
+
+impl PartTerms {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Tool {
@@ -133,6 +179,8 @@ impl Tool {
             on_failure: None,
             on_indeterminate: OnIndeterminate::Ask,
             cache_ms: None,
+            parts: PartTerms::default(),
+            verify: None,
         }
     }
 

@@ -66,6 +66,14 @@ impl From<Failure> for Refusal {
     }
 }
 
+impl AgentConfig {
+    /// Returns why a call of the agent's model never leaves the core, as a code such as `tool_not_found`, whatever else its reply
+    /// holds; none for a call that does.
+    pub fn refuses(&self, call: &CallRequest) -> Option<&'static str> {
+        admit(self, call).err().map(|refusal| refusal.code)
+    }
+}
+
 /// Turns a call into what it asks for, unless it must not leave the core.
 pub(crate) fn admit<'a>(
     config: &'a AgentConfig,

@@ -24,6 +24,7 @@ pub(super) fn judge(
     let wrong = match verdict {
         Some(Verdict::Valid { arguments }) => {
             state.output = Some(arguments);
+            let text = if config.has_second_rules() { end::spoken(state, text) } else { text };
             end::completed(state, Some(text), "the model answered");
             return Ok(());
         }

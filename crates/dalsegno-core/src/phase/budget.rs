@@ -20,7 +20,8 @@ use alloc::vec::Vec;
 use super::think;
 use crate::config::{AgentConfig, Budget, ModelSettings};
 use crate::event::{Failure, FailureCode};
-use crate::operation::{AgentCall, ModelCompletion, Request, Reserved, Terms};
+use crate::join::{Join, Pending};
+use crate::operation::{AgentCall, ModelCompletion, Operation, Request, Reserved, Terms};
 use crate::reply::ModelReply;
 use crate::response::Usage;
 use crate::state::AgentState;
@@ -40,6 +41,64 @@ fn most(config: &AgentConfig, state: &AgentState) -> Budget {
 /// What the run may still use.
 pub(crate) fn left(config: &AgentConfig, state: &AgentState) -> Budget {
     most(config, state).without(&state.usage)
+}
+
+/// What the run may still use beside what is set aside for the operations of the step that is under way.
+pub(crate) fn spare(config: &AgentConfig, state: &AgentState, join: &Join) -> Budget {
+    let mut left = left(config, state);
+    for Pending { operation, .. } in &join.operations {
+        let (calls, tokens, cost) = match &operation.request {
+            Request::AgentCall(call) => {
+                let Budget { max_tool_calls, max_tokens, max_cost_nano_usd } = call.budget;
+                (max_tool_calls, max_tokens.unwrap_or(0), max_cost_nano_usd.unwrap_or(0))
+            }
+            Request::ModelCompletion(completion) => {
+                let (tokens, cost) = attempts(config, completion, operation.terms.retries.saturating_add(1));
+                (0, tokens, cost)
+            }
+            Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::ToolCall(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
+            | Request::Input(_)
+            | Request::Timer(_) => continue,
+        };
+        left.max_tool_calls = left.max_tool_calls.saturating_sub(calls);
+        take(&mut left.max_tokens, tokens);
+        take(&mut left.max_cost_nano_usd, cost);
+    }
+    left
+}
+
+/// The tokens and the cost that are set aside for so many attempts of a completion.
+fn attempts(config: &AgentConfig, completion: &ModelCompletion, count: u32) -> (u64, u64) {
+    let Reserved { input_tokens, output_tokens } = completion.reserved;
+    let price = completion.settings(config).ok().and_then(|settings| settings.price);
+    let cost = price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+    let count = u64::from(count);
+    (input_tokens.saturating_add(output_tokens).saturating_mul(count), cost.saturating_mul(count))
+}
+
+/// Says whether a completion may be asked for once more after `lost` attempts, each of which may be paid for: those that
+/// its terms allow are set aside, and any further one needs room of its own.
+pub(crate) fn has_room(
+    config: &AgentConfig,
+    state: &AgentState,
+    join: &Join,
+    operation: &Operation,
+    lost: u32,
+) -> bool {
+    let Request::ModelCompletion(completion) = &operation.request else { return true };
+    let further = lost.saturating_sub(operation.terms.retries);
+    if further == 0 {
+        return true;
+    }
+    let (tokens, cost) = attempts(config, completion, further);
+    let spare = spare(config, state, join);
+    spare.max_tokens.is_none_or(|left| tokens <= left)
+        && spare.max_cost_nano_usd.is_none_or(|left| cost <= left)
 }
 
 /// Lowers what the child runs among these requests may use, their own limits until now, to a fair share of what is left.
@@ -229,14 +288,16 @@ pub(crate) fn charge_failed(
         | FailureCode::Protocol
         | FailureCode::NotPermitted
         | FailureCode::Indeterminate
+        | FailureCode::ResultUnreadable
         | FailureCode::LimitExceeded
-        | FailureCode::InvalidOutput => true,
+        | FailureCode::InvalidOutput => !failure.unsent,
         FailureCode::Unavailable
         | FailureCode::Overloaded
         | FailureCode::ToolFailed
         | FailureCode::InvalidArguments
         | FailureCode::Denied
         | FailureCode::AgentFailed
+        | FailureCode::CrashLoop
         | FailureCode::Cancelled
         | FailureCode::Internal => false,
     };

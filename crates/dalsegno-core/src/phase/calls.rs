@@ -13,7 +13,7 @@ use super::start::MEMORY_TIMEOUT_MS;
 use super::{Stop, budget, end, think};
 use crate::canonical::{Digest, print_json};
 use crate::config::{AgentConfig, ModelMind, OnFailure, OnIndeterminate, Tool};
-use crate::event::{Failure, FailureCode, Outcome};
+use crate::event::{Failure, Outcome};
 use crate::id::{AgentName, ToolName};
 use crate::join::{CallSlot, Pending, Settled, Then};
 use crate::operation::{AgentCall, EffectClass, Gate, GateState, Request, Terms};
@@ -55,9 +55,16 @@ pub(super) fn begin(
             slots.push(CallSlot { call_id, name, settled: Some(refusal.into_settled()), fallback: None });
             continue;
         }
+        let is_double = config.has_second_rules()
+            && !call.call_id.is_empty()
+            && slots.iter().any(|slot: &CallSlot| slot.call_id == call.call_id);
         let refused = match admit(config, call) {
+            _ if is_double => {
+                let message = "another call of this reply has the same id; only the first one was performed";
+                Some(Refusal::new("duplicate_call", message))
+            }
             Ok((_, _, Admitted::Handoff { agent, message })) if alone => {
-                return hand_over(call, agent, message, state);
+                return hand_over(config, call, agent, message, state);
             }
             Ok((_, _, Admitted::Handoff { .. })) => {
                 let message =
@@ -143,13 +150,14 @@ fn request(config: &AgentConfig, tool: &Tool, admitted: Admitted) -> Option<(Req
 
 /// Another agent goes on; the call has its result, since the transcript may be read on.
 fn hand_over(
+    config: &AgentConfig,
     call: &CallRequest,
     agent: AgentName,
     message: Option<String>,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
     let content = alloc::format!("handed over to `{agent}`");
-    end::handed_off(state, agent, message, None)?;
+    end::handed_off(config, state, agent, message, None)?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     state.transcript.push(Entry::ToolResult { call_id, name, content, is_error: false });
     Ok(())
@@ -277,8 +285,7 @@ fn deal<'a>(
     let name = tool.map_or(name, |(name, _)| name.as_str());
     match tool.and_then(|(_, tool)| tool.on_failure.as_ref()) {
         Some(OnFailure::Fail) => return Err(failed(name, failure)),
-        // A value that the author wrote must not pass for what a person refused.
-        Some(OnFailure::Default(value)) if failure.code != FailureCode::Denied => {
+        Some(OnFailure::Default(value)) if failure.code.allows_a_default(config.semantics) => {
             return Ok(Dealt::Settled(Settled { content: print_json(value), is_error: false }));
         }
         Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && failure.code.allows_another_tool() => {

@@ -22,7 +22,7 @@ use super::start::MEMORY_TIMEOUT_MS;
 use crate::config::{AgentConfig, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp, ToolName};
-use crate::join::{Begun, Join, Pending, Then};
+use crate::join::{Begun, Join, Pending};
 use crate::operation::{AgentCall, Gate, GateState, Operation, Request, Terms};
 use crate::response::{RunError, RunErrorCode, Status};
 use crate::state::{AgentState, Phase};
@@ -53,7 +53,7 @@ pub(crate) fn advance(config: &AgentConfig, state: &mut AgentState) {
 
 /// Counts what the tools and the child runs of a group wrote and said, in request order, and takes it out of them. Says
 /// whom the first tool hands over to that hands over.
-pub(crate) fn fold(state: &mut AgentState) -> Option<HandoffTo> {
+pub(crate) fn fold(config: &AgentConfig, state: &mut AgentState) -> Option<HandoffTo> {
     let AgentState { phase: Phase::Waiting(join), session, request, said, .. } = state else { return None };
     let mut tools = core::mem::take(&mut join.tools);
     let mut handoff = None;
@@ -73,15 +73,23 @@ pub(crate) fn fold(state: &mut AgentState) -> Option<HandoffTo> {
                 });
             }
         }
-        let Some(place) = tools.iter().position(|begun| begun.of == operation.id) else { continue };
-        let Some(Finished { outcome: told, writes }) = tools.swap_remove(place).finished else { continue };
+        let ended = |begun: &Begun| begun.of == operation.id && begun.finished.is_some();
+        let Some(place) = tools.iter().position(ended) else { continue };
+        let Some(Finished { outcome: told, writes }) = tools.remove(place).finished else { continue };
         if let Err(error) = session.apply(&request.user, &writes) {
             // A sibling wrote what does not go together with it: this one has failed after all.
             *outcome = Some(Outcome::Failed(Failure::new(FailureCode::ToolFailed, error.to_string())));
+            if config.has_second_rules() {
+                said.extend(told.said);
+            }
             continue;
         }
         said.extend(told.said);
         handoff = handoff.or(told.handoff);
+    }
+    if config.has_second_rules() {
+        // The run ends while these are under way: the user has heard them.
+        said.extend(tools.iter().flat_map(Begun::saying).map(String::from));
     }
     handoff
 }
@@ -117,7 +125,7 @@ fn begin(config: &AgentConfig, place: usize, join: &mut Join, state: &mut AgentS
         return;
     };
     let (call, at) = (Arc::clone(call), state.now);
-    let given = Given::new(id, at, join, state);
+    let given = Given::new(config, id, at, join, state);
     let call =
         Call::begin(declared.document, &call.parameters, &given.context(config, declared.config, state));
     join.tools.push(Begun { of: id, at, call, inner: Vec::new(), finished: None });
@@ -140,7 +148,7 @@ fn returned(config: &AgentConfig, part: Pending, join: &mut Join, state: &mut Ag
         }
         _ => inner,
     };
-    let outcome = answer(&operation.request, outcome, state);
+    let outcome = answer(config, &operation.request, outcome, state);
     let Some(begun) = join.tools.iter_mut().find(|begun| begun.of == parent) else { return };
     begun.inner.extend(inner);
     take(begun, outcome);
@@ -154,12 +162,12 @@ fn go_on(config: &AgentConfig, id: OperationId, join: &mut Join, state: &mut Age
         let (operation, ordinal) = (&of.operation, of.operation.ordinal.clone());
         let Some(place) = join.tools.iter().position(|begun| begun.of == id) else { return };
         let Some(Declared { tool, document, config: own }) = declared(config, operation) else { return };
-        let given = Given::new(id, join.tools[place].at, join, state);
+        let given = Given::new(config, id, join.tools[place].at, join, state);
         let begun = &mut join.tools[place];
         match begun.call.advance(document, &given.context(config, own, state)) {
             Next::Done(finished) => {
                 let finished = ended(config, core::mem::take(&mut begun.inner), *finished);
-                let outcome = told(&finished.outcome);
+                let outcome = told(config, &finished.outcome);
                 begun.finished = Some(finished);
                 join.settle(id, outcome);
                 return;
@@ -167,7 +175,7 @@ fn go_on(config: &AgentConfig, id: OperationId, join: &mut Join, state: &mut Age
             Next::Effect(effect) => {
                 let deep = depth(join, id);
                 let place_of_part = effect.ordinal;
-                match request(config, tool, effect.request, deep, state) {
+                match request(config, tool, effect.request, deep, join, state) {
                     Ok((request, terms, gate)) => {
                         let mut ordinal = ordinal;
                         ordinal.push(place_of_part);
@@ -203,13 +211,14 @@ struct Given {
 }
 
 impl Given {
-    fn new(id: OperationId, at: Timestamp, join: &Join, state: &AgentState) -> Self {
+    fn new(config: &AgentConfig, id: OperationId, at: Timestamp, join: &Join, state: &AgentState) -> Self {
         let settings = &state.request.tenant_settings;
         Self {
             info: CallInfo {
                 id: function_call(id, join).unwrap_or_else(|| id.to_string()),
                 session: state.session_name.clone(),
                 operation: id.to_string(),
+                turn: config.has_second_rules().then(|| state.session.turn()),
             },
             tenant: json!({ "name": state.request.tenant, "settings": settings }),
             now_ms: at.as_millis(),
@@ -232,17 +241,21 @@ impl Given {
 
 /// The model's own id of a call.
 fn function_call(id: OperationId, join: &Join) -> Option<String> {
-    let Then::Calls { calls } = &join.then else { return None };
-    let place = join.operations.iter().position(|pending| pending.operation.id == id)?;
-    let mut open = calls.iter().filter(|slot| slot.settled.is_none());
-    open.nth(place).map(|slot| slot.call_id.clone())
+    // That of a tool which another one calls is its operation's: the model knows of one call only.
+    join.operations.iter().find(|pending| pending.operation.id == id && pending.parent.is_none())?;
+    join.call_id(id).map(String::from)
 }
 
 /// The end of a call, with what the tools wrote and said that it called. Refuses a handoff to somebody whom the agent may
 /// not hand over to.
 fn ended(config: &AgentConfig, inner: Vec<Finished>, own: Finished) -> Finished {
     let mut whole = own;
-    if whole.outcome.ok {
+    if !whole.outcome.ok && config.has_second_rules() {
+        // What they wrote is dropped, but what they said was heard.
+        let mut said: Vec<String> = inner.into_iter().flat_map(|inner| inner.outcome.said).collect();
+        said.append(&mut whole.outcome.said);
+        whole.outcome.said = said;
+    } else if whole.outcome.ok {
         let mut writes = Vec::new();
         let mut said = Vec::new();
         for Finished { outcome, writes: inner } in inner {
@@ -290,16 +303,32 @@ fn permitted(config: &AgentConfig, mut finished: Finished) -> Finished {
 }
 
 /// What a plan and a model read of the end of a call.
-fn told(outcome: &ToolOutcome) -> Outcome {
+fn told(config: &AgentConfig, outcome: &ToolOutcome) -> Outcome {
+    let code = outcome.error.as_ref().filter(|_| config.semantics >= 2).and_then(code);
     let plain =
         outcome.ok && outcome.said.is_empty() && outcome.handoff.is_none() && outcome.coerced.is_empty();
     Outcome::ToolReturned(ToolReturn {
         structured: outcome.ok.then(|| outcome.output.clone()),
         text: if plain { String::new() } else { outcome.model_text() },
         is_error: !outcome.ok,
+        code,
         actions: outcome.actions.clone(),
         violations: Vec::new(),
     })
+}
+
+/// The code of a failure that whoever called the tool must know: it says more than that the tool failed.
+fn code(error: &ToolError) -> Option<FailureCode> {
+    let is_for =
+        |code: FailureCode| error.details.get("reason").is_some_and(|reason| reason == code.as_str());
+    match error.code {
+        ErrorCode::Indeterminate => Some(FailureCode::Indeterminate),
+        ErrorCode::ResultUnreadable => Some(FailureCode::ResultUnreadable),
+        ErrorCode::ActionFailed if is_for(FailureCode::CrashLoop) => Some(FailureCode::CrashLoop),
+        ErrorCode::NotPermitted if is_for(FailureCode::Denied) => Some(FailureCode::Denied),
+        ErrorCode::NotPermitted => Some(FailureCode::NotPermitted),
+        _ => None,
+    }
 }
 
 /// What a part asks for, on which terms, and who must agree first.
@@ -308,18 +337,19 @@ fn request(
     tool: &Tool,
     request: EffectRequest,
     depth: usize,
+    join: &Join,
     state: &mut AgentState,
 ) -> Result<(Request, Terms, GateState), EffectFailure> {
     match request {
         EffectRequest::ApiCall(call) => {
-            let terms = Terms::of_api_call(&call, tool.on_indeterminate);
+            let terms = Terms::of_api_call(&call, tool.on_indeterminate, tool.parts);
             Ok((Request::ApiCall(Arc::new(call)), terms, GateState::Open))
         }
         EffectRequest::Email(mail) => {
-            let terms = Terms::of_email(&mail, tool.on_indeterminate);
+            let terms = Terms::of_email(&mail, tool.on_indeterminate, tool.parts);
             Ok((Request::Email(Arc::new(mail)), terms, GateState::Open))
         }
-        EffectRequest::Tool(call) => tool_call(config, call, depth, state),
+        EffectRequest::Tool(call) => tool_call(config, call, depth, join, state),
     }
 }
 
@@ -343,13 +373,18 @@ fn tool_call(
     config: &AgentConfig,
     ToolRequest { name, arguments }: ToolRequest,
     depth: usize,
+    join: &Join,
     state: &mut AgentState,
 ) -> Result<(Request, Terms, GateState), EffectFailure> {
     if depth >= DEPTH_MAX {
         let message = alloc::format!("tools call tools more than {DEPTH_MAX} deep");
         return Err(refused(ErrorCode::LimitExceeded, message));
     }
-    if budget::left(config, state).max_tool_calls == 0 {
+    let left = match config.semantics {
+        1 => budget::left(config, state),
+        _ => budget::spare(config, state, join),
+    };
+    if left.max_tool_calls == 0 {
         return Err(refused(ErrorCode::LimitExceeded, "`limits.max_tool_calls` is reached"));
     }
     let Some((name, tool)) = named(config, &name) else {
@@ -376,7 +411,7 @@ fn tool_call(
             let callee = callee.ok_or_else(|| refused(ErrorCode::NotPermitted, message()))?;
             let call = AgentCall { agent, text, data, budget: callee.budget };
             let mut request = Request::AgentCall(Arc::new(call));
-            budget::share(core::iter::once(&mut request), budget::left(config, state));
+            budget::share(core::iter::once(&mut request), left);
             (request, AGENT_TERMS)
         }
         Admitted::Handoff { agent, .. } => {
@@ -391,7 +426,7 @@ fn tool_call(
 }
 
 fn refused(code: ErrorCode, message: impl Into<String>) -> EffectFailure {
-    EffectFailure { code, message: message.into(), reason: None, attempts: 0 }
+    EffectFailure::new(code, message)
 }
 
 fn refusal(refusal: Refusal) -> EffectFailure {
@@ -408,9 +443,20 @@ fn refusal(refusal: Refusal) -> EffectFailure {
 }
 
 /// A part's outcome in the words of the document's language.
-fn answer(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -> EffectOutcome {
+fn answer(
+    config: &AgentConfig,
+    request: &Request,
+    outcome: Option<Outcome>,
+    state: &mut AgentState,
+) -> EffectOutcome {
+    let failed = |failure: Failure| {
+        EffectOutcome::Failed(match config.semantics {
+            1 => as_before(failure),
+            _ => failure.into(),
+        })
+    };
     match (request, outcome) {
-        (_, Some(Outcome::Failed(failure))) => EffectOutcome::Failed(failure.into()),
+        (_, Some(Outcome::Failed(failure))) => failed(failure),
         (Request::ApiCall(_), Some(Outcome::ApiAnswered(response))) => EffectOutcome::Response(response),
         // Somebody said that it was done, and perhaps what came of it.
         (Request::ApiCall(_), Some(Outcome::ToolReturned(returned))) => {
@@ -426,9 +472,19 @@ fn answer(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -
         (Request::Email(_), Some(Outcome::ToolReturned(_))) => EffectOutcome::Sent { message_id: None },
         (request, outcome) => match value(request, outcome, state) {
             Ok(output) => EffectOutcome::Returned { output },
-            Err(failure) => EffectOutcome::Failed(failure.into()),
+            Err(failure) => failed(failure),
         },
     }
+}
+
+/// A failure in the words of the rules of number 1.
+fn as_before(failure: Failure) -> EffectFailure {
+    let is_in_doubt = failure.code == FailureCode::Indeterminate;
+    let mut failure = EffectFailure { ends: false, ..failure.into() };
+    if is_in_doubt {
+        failure.code = ErrorCode::ActionFailed;
+    }
+    failure
 }
 
 impl From<Failure> for EffectFailure {
@@ -443,13 +499,17 @@ impl From<Failure> for EffectFailure {
             FailureCode::InvalidArguments => ErrorCode::InvalidArguments,
             FailureCode::LimitExceeded => ErrorCode::LimitExceeded,
             FailureCode::Cancelled => ErrorCode::Cancelled,
+            FailureCode::Indeterminate => ErrorCode::Indeterminate,
+            FailureCode::ResultUnreadable => ErrorCode::ResultUnreadable,
             FailureCode::ToolFailed
-            | FailureCode::Indeterminate
+            | FailureCode::CrashLoop
             | FailureCode::InvalidOutput
             | FailureCode::AgentFailed => ErrorCode::ActionFailed,
             FailureCode::Internal => ErrorCode::Internal,
         };
+        // Whatever `on_error` says, neither a doubt nor a person's no is passed over.
+        let ends = matches!(failure.code, FailureCode::Indeterminate | FailureCode::Denied);
         let reason = Some(failure.code.as_str().to_string());
-        Self { code, message: failure.message, reason, attempts: 0 }
+        Self { reason, ends, ..Self::new(code, failure.message) }
     }
 }

@@ -1,6 +1,7 @@
 //! The end of a run.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::id::AgentName;
 use crate::join::{Pending, Then};
 use crate::operation::{Gate, GateState, Purpose, Request};
 use crate::response::{AgentResponse, RunErrorCode, Status};
-use crate::state::{AgentState, Decision, Handoff, Phase};
+use crate::state::{AgentState, Decision, HandedOver, Handoff, Phase};
 
 /// What a model answers, after what its tools have said.
 pub(crate) fn spoken(state: &AgentState, text: String) -> String {
@@ -39,6 +40,7 @@ pub(crate) fn completed(state: &mut AgentState, answer: Option<String>, reason: 
 
 /// Another agent goes on in the same session.
 pub(crate) fn handed_off(
+    config: &AgentConfig,
     state: &mut AgentState,
     target: AgentName,
     message: Option<String>,
@@ -55,14 +57,20 @@ pub(crate) fn handed_off(
         ));
     }
     let mut request = state.request.clone();
-    if let Some(message) = &message {
-        request.text.clone_from(message);
-    }
+    let said = if config.has_second_rules() {
+        request.handoff = Some(HandedOver { agent: config.name.clone(), message: message.clone() });
+        state.said.clone()
+    } else {
+        if let Some(message) = &message {
+            request.text.clone_from(message);
+        }
+        Vec::new()
+    };
     if let Some(data) = data {
         request.data = data;
     }
     state.decide(Decision::HandOff { target: target.clone() });
-    state.phase = Phase::HandedOff(Handoff { target, message, request });
+    state.phase = Phase::HandedOff(Handoff { target, message, request, said });
     Ok(())
 }
 
@@ -73,7 +81,7 @@ pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
         // Of what there is no room for, nothing is kept.
         Phase::Waiting(join) if join.is_overfull() => {}
         // The run ends another way than by handing over.
-        Phase::Waiting(_) => _ = declarative::fold(state),
+        Phase::Waiting(_) => _ = declarative::fold(config, state),
         _ => return,
     }
     let Phase::Waiting(join) = core::mem::replace(&mut state.phase, Phase::Start) else { return };

@@ -16,7 +16,8 @@ use crate::response::{RunErrorCode, Status};
 pub(super) fn result(outcome: Option<Outcome>) -> Result<String, Failure> {
     match outcome {
         Some(Outcome::ToolReturned(returned)) if returned.is_error => {
-            Err(Failure::new(FailureCode::ToolFailed, returned.into_text()))
+            let code = returned.code.unwrap_or(FailureCode::ToolFailed);
+            Err(Failure::new(code, returned.into_text()))
         }
         Some(Outcome::ToolReturned(returned)) => Ok(returned.into_text()),
         Some(Outcome::MemoryFound(hits)) => Ok(print_json(&json!({ "hits": hits }))),
@@ -95,6 +96,8 @@ pub(super) fn failed(name: &str, failure: &Failure) -> Stop {
         | FailureCode::InvalidArguments
         | FailureCode::NotPermitted
         | FailureCode::Indeterminate
+        | FailureCode::ResultUnreadable
+        | FailureCode::CrashLoop
         | FailureCode::LimitExceeded
         | FailureCode::InvalidOutput
         | FailureCode::Internal => RunErrorCode::ToolFailed,

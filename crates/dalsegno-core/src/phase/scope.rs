@@ -47,7 +47,11 @@ fn request(state: &AgentState) -> Value {
         json!({ "name": attachment.name, "media_type": attachment.media_type, "bytes": attachment.bytes })
     });
     let attachments: Value = attachments.collect();
-    json!({ "text": request.text, "data": request.data, "attachments": attachments })
+    let mut fields = json!({ "text": request.text, "data": request.data, "attachments": attachments });
+    if let Some(handoff) = &request.handoff {
+        fields["handoff"] = json!(handoff);
+    }
+    fields
 }
 
 /// The names of a run, and `item` and `index` of a list besides.

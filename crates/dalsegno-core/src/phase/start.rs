@@ -12,10 +12,11 @@ use super::{Stop, think};
 use crate::canonical::{Canonical, Digest};
 use crate::config::{AgentConfig, ModelMind};
 use crate::event::{Outcome, size};
+use crate::inherit::{BYTES_MAX, ENTRIES_MAX};
 use crate::join::{Pending, Then};
 use crate::operation::{GateState, MemorySearch, Request, Terms};
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, Decision, Phase};
+use crate::state::{AgentState, Decision, HandedOver, Phase};
 use crate::tokens::estimate_tokens;
 use crate::transcript::{Entry, Transcript};
 
@@ -24,6 +25,7 @@ pub(crate) const MEMORY_TIMEOUT_MS: u64 = 10_000;
 
 /// Recalls first, if the agent does that.
 pub(crate) fn model(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Result<(), Stop> {
+    within_bounds(mind, state)?;
     let Some(recall) = &mind.recall else {
         return open(config, mind, state);
     };
@@ -37,6 +39,22 @@ pub(crate) fn model(config: &AgentConfig, mind: &ModelMind, state: &mut AgentSta
     let request = Request::MemorySearch(Arc::new(search));
     state.wait_for(config, Then::Recall, vec![(request, Terms::read(MEMORY_TIMEOUT_MS), GateState::Open)]);
     Ok(())
+}
+
+/// Checks that what the run takes over is no longer than what a session may have, unless it is about to be compacted.
+fn within_bounds(mind: &ModelMind, state: &AgentState) -> Result<(), Stop> {
+    let (entries, bytes) = (state.transcript.kept(), state.inherited_bytes);
+    let is_compacted = mind.context.is_some_and(|context| state.transcript.tokens() > context.max_tokens);
+    if bytes == 0 || is_compacted || (entries <= ENTRIES_MAX && bytes <= BYTES_MAX) {
+        return Ok(());
+    }
+    let message = alloc::format!(
+        "the transcript of the session has {entries} entries and about {bytes} bytes, more than {ENTRIES_MAX} entries or \
+         {BYTES_MAX} bytes"
+    );
+    let help = "set `[context]` in the agent file with a `max_tokens` that the model allows, so that it is compacted, or \
+                begin a new session";
+    Err(Stop::failed(RunErrorCode::LimitExceeded, message, help))
 }
 
 /// Takes what recall found.
@@ -97,6 +115,9 @@ fn open(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Resul
         state.inherited = transcript.len();
     }
     transcript.push(Entry::User(prompt));
+    if let Some(HandedOver { agent, message: Some(message) }) = &state.request.handoff {
+        transcript.push(Entry::User(alloc::format!("[`{agent}` handed over to you: {message}]")));
+    }
     for attachment in &state.request.attachments {
         transcript.push(Entry::Attachment(attachment.clone()));
     }

@@ -236,13 +236,27 @@ fn files_of_a_session_are_not_forgotten_by_a_compaction() {
 }
 
 #[test]
-fn a_call_id_that_is_used_twice_has_two_results_in_the_next_run() {
+fn of_two_calls_with_one_id_the_first_is_performed_and_each_has_a_result() {
+    let twice = || {
+        let reply = ModelReply::new(vec![call("risk__score"); 2], StopReason::ToolCalls);
+        Outcome::ModelReplied(ModelReply { input_tokens: 1, output_tokens: 1, ..reply })
+    };
     let config = model();
-    let mut state = half_done(&config);
-    assert_eq!(operations(&state).len(), 2, "two calls with the same id");
+    let mut state = through(&config, twice());
+    assert_eq!(operations(&state).len(), 1);
+    let first = operations(&state)[0].id;
+    let sent = Outcome::ToolReturned(ToolReturn::structured(json!("sent")));
+    state.resume(Event::outcome(AT, first, sent)).unwrap();
+    let state = step(&config, state);
+    let [performed, refused] = results(&state)[..] else { panic!("{:?}", results(&state)) };
+    assert!(performed == r#""sent""# && refused.contains("duplicate_call"), "{performed} {refused}");
+    // Under the first rules both are performed, and each has a result in the next run.
+    let config = AgentConfig { semantics: 1, ..model() };
+    let mut state = through(&config, twice());
+    assert_eq!(operations(&state).len(), 2);
     state.resume(Event::signal(AT, Signal::Cancel)).unwrap();
     let next = step(&config, next(&step(&config, state), "and now?"));
-    assert_eq!(results(&next), [r#""sent""#, "the run ended before this call had a result"]);
+    assert_eq!(results(&next), ["the run ended before this call had a result"; 2]);
 }
 
 /// The request for a summary of more text than there is room for.
@@ -377,6 +391,43 @@ fn a_reply_that_nobody_counted_takes_what_was_set_aside_for_it() {
 }
 
 #[test]
+fn a_call_that_was_certainly_never_worked_on_costs_nothing() {
+    let mut config = model();
+    config.limits.max_tokens = Some(10_000);
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.model.max_output_tokens = Some(100);
+    let Reserved { input_tokens, .. } = completion(&step(&config, start())).reserved;
+    let refused = |lost_attempts, unsent| {
+        let failure = Failure::new(FailureCode::Protocol, "401");
+        used(&through(&config, Outcome::Failed(Failure { lost_attempts, unsent, ..failure })))
+    };
+    assert_eq!(refused(0, true), (0, 0, 0));
+    assert_eq!(refused(0, false), (input_tokens, 100, 0));
+    assert_eq!(refused(1, true), (input_tokens, 100, 0), "the attempt before it may have been worked on");
+}
+
+#[test]
+fn an_attempt_after_a_crash_needs_room_of_its_own() {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    (mind.model.max_output_tokens, mind.model.retries) = (Some(100), 1);
+    let tokens = |config: &AgentConfig| {
+        let Reserved { input_tokens, output_tokens } = completion(&step(config, start())).reserved;
+        input_tokens + output_tokens
+    };
+    let room = |config: &AgentConfig, lost| {
+        let state = step(config, start());
+        let operation = state.pending()[0].operation.clone();
+        state.has_room(config, &operation, lost)
+    };
+    assert!(room(&config, 1_000), "nothing has to hold");
+    config.limits.max_tokens = Some(10_000);
+    let each = tokens(&config);
+    config.limits.max_tokens = Some(3 * each);
+    assert_eq!([1, 2, 3].map(|lost| room(&config, lost)), [true, true, false]);
+}
+
+#[test]
 fn what_is_under_way_when_the_run_ends_is_charged_with_all_that_was_set_aside() {
     let mut config = at_once(&[asks_model(), asks_agent("clerk"), asks_agent("scout")]);
     config.limits.max_tokens = Some(20_000);
@@ -468,4 +519,37 @@ fn results_that_wait_for_a_tool_that_stands_in_count_towards_the_state() {
             assert!(error(&state).message.contains("limits.max_state"), "{}", error(&state).message);
         }
     }
+}
+
+#[test]
+fn a_session_that_is_longer_than_any_may_be_ends_with_the_remedy() {
+    let long = model();
+    let mut state = through(&long, says("done"));
+    for _ in 0..9_999 {
+        state = answered(&long, step(&long, next(&state, "and now?")), says("done"));
+    }
+    let next = |before: &AgentState| {
+        let new = AgentState::start(RunId::from_bytes([8; 16]), AgentRequest::text("and now?"), AT);
+        new.inheriting(before.inheritance(false))
+    };
+    assert_eq!(state.transcript().len(), 20_000);
+    state = answered(&long, step(&long, next(&state)), says("done"));
+    // It is over the bound by now, and no message makes it any longer.
+    for _ in 0..2 {
+        state = step(&long, next(&state));
+        let error = end(&state).error.clone().unwrap();
+        assert_eq!(error.code, RunErrorCode::LimitExceeded);
+        assert!(error.help.contains("`[context]`"), "{error:?}");
+        assert_eq!(state.transcript().len(), 20_002);
+    }
+    // The remedy helps: the agent is compacted, and what is left out does not come back.
+    let mut short = model();
+    let Mind::Model(mind) = &mut short.mind else { panic!() };
+    mind.context = Some(ContextSettings { max_tokens: 900, compact: Compact::Drop });
+    let state = answered(&short, step(&short, next(&state)), says("done"));
+    assert!(end(&state).error.is_none());
+    let after = next(&state);
+    assert!(after.transcript().iter().count() < 200);
+    assert!(after.transcript().len() > 20_000);
+    assert!(end(&answered(&short, step(&short, after), says("done"))).error.is_none());
 }

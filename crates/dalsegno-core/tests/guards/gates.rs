@@ -22,7 +22,7 @@ fn a_secret_that_is_missing_takes_no_other_answer_than_that_it_is_there_or_a_no(
     for answer in [
         Answer::Approved { edited: Some(verdict), reason: None, by: None },
         Answer::Given { value: json!("hunter2"), by: None },
-        Answer::Done { result: None, by: None },
+        Answer::Done { result: None, error: None, by: None },
         Answer::NotDone { by: None },
     ] {
         let mut state = waiting.clone();

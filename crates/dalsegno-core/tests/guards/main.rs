@@ -65,7 +65,13 @@ fn end(state: &AgentState) -> &AgentResponse {
     }
 }
 
-fn reply(parts: Vec<ReplyPart>, stop: StopReason) -> Outcome {
+/// A reply whose calls have ids of their own.
+fn reply(mut parts: Vec<ReplyPart>, stop: StopReason) -> Outcome {
+    for (index, part) in parts.iter_mut().enumerate() {
+        if let ReplyPart::Call(call) = part {
+            call.call_id = format!("call_{}", index + 1);
+        }
+    }
     Outcome::ModelReplied(ModelReply { input_tokens: 1, output_tokens: 1, ..ModelReply::new(parts, stop) })
 }
 
@@ -108,7 +114,9 @@ fn the_word_that_it_was_done_brings_no_deeper_result_than_a_tool() {
     let (_, mut state) = gated_pair();
     let id = state.pending()[0].operation.id;
     state.resume(Event::gated(AT, id, Gate::InDoubt { reason: "connection lost".into() })).unwrap();
-    state.resume(Event::answer(AT, id, Answer::Done { result: Some(nested(500)), by: None })).unwrap();
+    state
+        .resume(Event::answer(AT, id, Answer::Done { result: Some(nested(500)), error: None, by: None }))
+        .unwrap();
     let outcome = state.pending()[0].outcome.as_ref();
     assert!(matches!(outcome, Some(Outcome::Failed(failure)) if failure.code == FailureCode::LimitExceeded));
 }
@@ -169,7 +177,7 @@ fn a_structured_null_is_not_the_same_as_no_structure() {
         assert_eq!(serde_json::from_str::<ToolReturn>(&text).unwrap(), returned);
     }
     for result in [None, Some(Value::Null)] {
-        let answer = Answer::Done { result, by: None };
+        let answer = Answer::Done { result, error: None, by: None };
         let bytes = rmp_serde::to_vec_named(&answer).unwrap();
         assert_eq!(rmp_serde::from_slice::<Answer>(&bytes).unwrap(), answer);
     }
@@ -532,6 +540,30 @@ fn agents_cannot_hand_over_to_each_other_for_ever() {
     }
     assert_eq!(end(&state).error.as_ref().map(|error| error.code), Some(RunErrorCode::LimitExceeded));
     assert_eq!(next(&state, "again").hops(), 0, "a person's next message begins anew");
+}
+
+#[test]
+fn the_next_agent_reads_the_users_own_request_and_the_message_beside_it() {
+    let mut config = model();
+    let agent: AgentName = "clerk".parse().unwrap();
+    let budget = Budget { max_tool_calls: 9, max_tokens: None, max_cost_nano_usd: None };
+    config.agents.insert(agent.clone(), Callee { budget });
+    let tool = Tool { kind: ToolKind::Handoff { agent }, ..Tool::new("hands over".into(), json!({})) };
+    config.tools.tools.insert("handoff.clerk".parse().unwrap(), tool);
+    let arguments = json!({"message": "please file this"});
+    let (call_id, name, written) = ("c".into(), "handoff__clerk".into(), arguments.to_string());
+    let verdict = Some(Verdict::Valid { arguments });
+    let call = ReplyPart::Call(CallRequest { call_id, name, arguments: written, verdict });
+    let state = answered(&config, step(&config, start()), reply(vec![call], StopReason::ToolCalls));
+    let Phase::HandedOff(handoff) = state.phase() else { panic!("{:?}", state.phase()) };
+    assert_eq!(handoff.request.text, start().request().text);
+    let request = handoff.request.clone();
+    let next = AgentState::start(RunId::from_bytes([9; 16]), request, AT).following(&state, true);
+    let next = step(&config, next);
+    let entries: Vec<_> = next.transcript().iter().collect();
+    let [.., Entry::User(own), Entry::User(told)] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(own, &start().request().text);
+    assert!(told.contains("please file this") && told.contains(config.name.as_str()), "{told}");
 }
 
 #[test]

@@ -3,13 +3,65 @@
 use dalsegno_core::*;
 use proptest::prelude::*;
 
-use crate::strategies::{cases, plan_world, world};
+use crate::strategies::{cases, document_world, plan_world, world};
 use crate::world::{World, drive};
 
 /// What a run may use, by its own limits and by what its parent lets it use.
 fn most(world: &World) -> Budget {
     let own = world.config.limits.budget();
     world.budget.map_or(own, |budget| own.min(budget))
+}
+
+/// Checks at every state that what is set aside fits into what is left.
+fn set_aside(world: &World, order: u64) -> Result<(), TestCaseError> {
+    let most = most(world);
+    let trace = drive(world, order, |state| state);
+    for state in &trace.states {
+        // The tool calls of the step are counted as used already.
+        let mut calls_left = most.max_tool_calls.saturating_sub(state.usage().tool_calls);
+        let mut tokens_left = most.max_tokens.map(|most| most.saturating_sub(state.usage().tokens()));
+        let cost_used = state.usage().cost_nano_usd;
+        let mut cost_left = most.max_cost_nano_usd.map(|most| most.saturating_sub(cost_used));
+        let mut take = |calls: u64, tokens: Option<u64>, cost: Option<u64>| {
+            let left = calls_left.checked_sub(calls)?;
+            calls_left = left;
+            for (left, taken) in [(&mut tokens_left, tokens), (&mut cost_left, cost)] {
+                if let Some(left) = left {
+                    *left = left.checked_sub(taken?)?;
+                }
+            }
+            Some(())
+        };
+        for pending in state.pending() {
+            let taken = match &pending.operation.request {
+                Request::AgentCall(call) => {
+                    let Budget { max_tool_calls, max_tokens, max_cost_nano_usd } = call.budget;
+                    take(max_tool_calls, max_tokens, max_cost_nano_usd)
+                }
+                Request::ModelCompletion(completion) => {
+                    let Reserved { input_tokens, output_tokens } = completion.reserved;
+                    let settings = state
+                        .reading(&world.config, completion)
+                        .expect("a model of the configuration")
+                        .settings;
+                    prop_assert!(settings.price.is_some() || most.max_cost_nano_usd.is_none());
+                    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+                    let attempts = u64::from(pending.operation.terms.retries) + 1;
+                    take(0, Some((input_tokens + output_tokens) * attempts), Some(cost * attempts))
+                }
+                Request::MemorySearch(_)
+                | Request::MemoryCreate(_)
+                | Request::MemoryTraverse(_)
+                | Request::ToolCall(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
+                | Request::Input(_)
+                | Request::Timer(_) => Some(()),
+            };
+            prop_assert!(taken.is_some(), "{:?} of {most:?}, used {:?}", pending.operation, state.usage());
+        }
+    }
+    Ok(())
 }
 
 proptest! {
@@ -45,50 +97,24 @@ proptest! {
 
     #[test]
     fn what_is_set_aside_never_exceeds_what_is_left(world in world(), order: u64) {
-        let most = most(&world);
+        set_aside(&world, order)?;
+    }
+
+    /// What a document lets agents use is taken from what its siblings may use.
+    #[test]
+    fn what_documents_set_aside_never_exceeds_what_is_left(world in document_world(), order: u64) {
+        set_aside(&world, order)?;
+    }
+
+    #[test]
+    fn a_run_with_documents_makes_no_more_calls_than_it_may(world in document_world(), order: u64) {
         let trace = drive(&world, order, |state| state);
-        for state in &trace.states {
-            // The tool calls of the step are counted as used already.
-            let mut calls_left = most.max_tool_calls.saturating_sub(state.usage().tool_calls);
-            let mut tokens_left = most.max_tokens.map(|most| most.saturating_sub(state.usage().tokens()));
-            let cost_used = state.usage().cost_nano_usd;
-            let mut cost_left = most.max_cost_nano_usd.map(|most| most.saturating_sub(cost_used));
-            let mut take = |calls: u64, tokens: Option<u64>, cost: Option<u64>| {
-                let left = calls_left.checked_sub(calls)?;
-                calls_left = left;
-                for (left, taken) in [(&mut tokens_left, tokens), (&mut cost_left, cost)] {
-                    if let Some(left) = left {
-                        *left = left.checked_sub(taken?)?;
-                    }
-                }
-                Some(())
-            };
-            for pending in state.pending() {
-                let taken = match &pending.operation.request {
-                    Request::AgentCall(call) => {
-                        let Budget { max_tool_calls, max_tokens, max_cost_nano_usd } = call.budget;
-                        take(max_tool_calls, max_tokens, max_cost_nano_usd)
-                    }
-                    Request::ModelCompletion(completion) => {
-                        let Reserved { input_tokens, output_tokens } = completion.reserved;
-                        let settings = state.reading(&world.config, completion).unwrap().settings;
-                        prop_assert!(settings.price.is_some() || most.max_cost_nano_usd.is_none());
-                        let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
-                        let attempts = u64::from(pending.operation.terms.retries) + 1;
-                        take(0, Some((input_tokens + output_tokens) * attempts), Some(cost * attempts))
-                    }
-                    Request::MemorySearch(_)
-                    | Request::MemoryCreate(_)
-                    | Request::MemoryTraverse(_)
-                    | Request::ToolCall(_)
-                    | Request::ApiCall(_)
-                    | Request::Email(_)
-                    | Request::Input(_)
-                    | Request::Timer(_) => Some(()),
-                };
-                prop_assert!(taken.is_some(), "{:?} of {most:?}, used {:?}", pending.operation, state.usage());
-            }
-        }
+        let calls = trace.joins.iter().flatten().filter(|operation| {
+            matches!(operation.request, Request::ToolCall(_) | Request::AgentCall(_))
+        });
+        let calls = calls.count() as u64;
+        prop_assert!(calls <= most(&world).max_tool_calls, "{calls} calls");
+        prop_assert!(trace.end.usage.tool_calls >= calls, "{calls} of {:?}", trace.end.usage);
     }
 
     #[test]

@@ -84,7 +84,7 @@ proptest! {
                     Answer::Denied { reason: None, by: None },
                     Answer::Given { value: serde_json::Value::Null, by: None },
                     Answer::Supplied { value: serde_json::Value::Null, by: None },
-                    Answer::Done { result: None, by: None },
+                    Answer::Done { result: None, error: None, by: None },
                     Answer::NotDone { by: None },
                 ] {
                     assert!(touched.resume(Event::answer(at, operation.id, answer)).is_err());

@@ -4,6 +4,7 @@
 //! it to its end and shows every state on the way to the law.
 
 mod strategies;
+mod values;
 mod world;
 
 mod bounds;

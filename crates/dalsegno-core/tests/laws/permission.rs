@@ -3,7 +3,7 @@
 use dalsegno_core::*;
 use proptest::prelude::*;
 
-use crate::strategies::{cases, outcome, stray, world};
+use crate::strategies::{cases, document_world, outcome, stray, world};
 use crate::world::{World, drive};
 
 /// Says whether the configuration lets `name` be called.
@@ -29,6 +29,28 @@ proptest! {
                 prop_assert!(world.config.agents.contains_key(&call.agent), "{}", call.agent);
                 let own = world.config.agents[&call.agent].budget;
                 prop_assert_eq!(call.budget.min(own), call.budget);
+            }
+            let effect = matches!(operation.terms.class, EffectClass::Unsafe | EffectClass::Keyed);
+            prop_assert!(!(world.asks_effects && effect) || operation.gate != GateState::Open);
+        }
+    }
+
+    #[test]
+    fn no_document_asks_for_what_its_agent_may_not(world in document_world(), order: u64) {
+        let trace = drive(&world, order, |state| state);
+        for operation in trace.joins.iter().flatten() {
+            match &operation.request {
+                Request::ToolCall(call) => {
+                    prop_assert!(is_allowed(&world, &call.tool_name), "{}", call.tool_name);
+                    let tool = &world.config.tools.tools[&call.tool_name];
+                    prop_assert!(!tool.approve || operation.gate == GateState::Waiting(Gate::Approval));
+                }
+                Request::AgentCall(call) => {
+                    prop_assert!(world.config.agents.contains_key(&call.agent), "{}", call.agent);
+                    let own = world.config.agents[&call.agent].budget;
+                    prop_assert_eq!(call.budget.min(own), call.budget);
+                }
+                _ => {}
             }
             let effect = matches!(operation.terms.class, EffectClass::Unsafe | EffectClass::Keyed);
             prop_assert!(!(world.asks_effects && effect) || operation.gate != GateState::Open);

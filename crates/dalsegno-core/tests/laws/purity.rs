@@ -3,7 +3,7 @@
 use dalsegno_core::execute_agent_step;
 use proptest::prelude::*;
 
-use crate::strategies::{cases, world};
+use crate::strategies::{cases, document_world, world};
 use crate::world::{drive, packed, printed};
 
 proptest! {
@@ -17,6 +17,15 @@ proptest! {
             assert_eq!(one, other);
             assert_eq!(packed(&one), packed(&other));
             assert_eq!(printed(&one), printed(&other));
+            state
+        });
+    }
+
+    #[test]
+    fn the_same_step_of_documents_twice_gives_the_same_action(world in document_world(), order: u64) {
+        drive(&world, order, |state| {
+            let one = execute_agent_step(&world.config, state.clone()).unwrap();
+            assert_eq!(packed(&one), packed(&execute_agent_step(&world.config, state.clone()).unwrap()));
             state
         });
     }

@@ -3,7 +3,7 @@
 use dalsegno_core::{AgentState, Envelope, Event, News, Timestamp, execute_agent_step};
 use proptest::prelude::*;
 
-use crate::strategies::{cases, stray, world};
+use crate::strategies::{cases, document_world, stray, world};
 use crate::world::{drive, packed, parsed, printed, unpacked};
 
 fn through_message_pack(state: &AgentState) -> AgentState {
@@ -40,6 +40,19 @@ proptest! {
                 1 => through_json(&state),
                 _ => through_message_pack(&state),
             }
+        });
+        prop_assert_eq!(whole, pieces);
+    }
+
+    #[test]
+    fn a_run_with_documents_that_is_cut_everywhere_comes_to_the_same_end(
+        world in document_world(), order: u64, cuts: u64
+    ) {
+        let whole = drive(&world, order, |state| state);
+        let mut cut = cuts;
+        let pieces = drive(&world, order, |state| {
+            cut = cut.rotate_left(1);
+            if cut & 1 == 0 { through_json(&state) } else { through_message_pack(&state) }
         });
         prop_assert_eq!(whole, pieces);
     }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
+use crate::values::{json_value, text};
 use crate::world::{Course, World};
 
 /// Tools that a configuration may allow, with who performs them.
@@ -32,6 +33,55 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
 /// A configuration of either kind, with all that its run will meet.
 pub(crate) fn world() -> impl Strategy<Value = World> {
     prop_oneof![world_of(plan().boxed()), world_of(model_mind().boxed())]
+}
+
+/// A plan-driven configuration that calls documents, several at once, with all that its run will meet.
+pub(crate) fn document_world() -> impl Strategy<Value = World> {
+    let branch = (select(vec!["relay", "deliver", "ask_all", "agents.scout", "agents.clerk"]), on_failure());
+    let branch = branch.prop_map(|(tool, on_failure)| {
+        let tool = tool.parse().expect("a tool name");
+        let with = ValueTemplate::parse(&json!({})).expect("a template");
+        let call = PlanCall::Tool { tool, with, approve: Approve::AsConfigured };
+        Branch { when: None, operation: PlanOperation { id: None, call, on_failure } }
+    });
+    let parallel = prop::collection::vec(branch, 1..5).prop_map(StepAction::Parallel);
+    let step = prop_oneof![4 => parallel, 1 => step_action()];
+    let step = step.prop_map(|action| PlanStep { when: None, action });
+    let plan = prop::collection::vec(step, 1..4).prop_map(|steps| Mind::Plan(Plan { steps }));
+    let approve = prop::collection::vec(prop::bool::weighted(0.2), 3);
+    let limits = (2..16_u64, tokens_limit(), cost_limit());
+    (world_of(plan.boxed()), approve, limits).prop_map(|(mut world, approve, (calls, tokens, cost))| {
+        let limits = &mut world.config.limits;
+        (limits.max_tool_calls, limits.max_tokens, limits.max_cost_nano_usd) = (calls, tokens, cost);
+        for (document, approve) in documents().iter().zip(approve) {
+            let toolkit = dalsegno_tools::compile(document).toolkit.expect("a sound document");
+            let name = toolkit.name().to_owned();
+            let kind = ToolKind::Declarative { toolkit: name.clone(), tool: name.clone() };
+            let schema = json!({"type": "object"});
+            let tool =
+                Tool { kind, class: EffectClass::Composite, approve, ..Tool::new("declared".into(), schema) };
+            world.config.tools.tools.insert(name.parse().expect("a tool name"), tool);
+            world.config.toolkits.insert(name, ToolDocument::new(toolkit, serde_json::Map::new()));
+        }
+        world
+    })
+}
+
+/// Documents that call an endpoint, tools of servers, agents, and each other.
+fn documents() -> [Value; 3] {
+    let call = |name: &str| json!({"type": "tool", "name": name, "arguments": {}, "on_error": "continue"});
+    let post = json!({"type": "api_call", "url": "https://api.example.com/x", "effect": "keyed"});
+    [
+        json!({"name": "relay", "description": "r", "actions": [
+            call("agents.scout"), call("risk.score"), call("agents.clerk"), call("host.kill")
+        ]}),
+        json!({"name": "deliver", "description": "d", "actions": [
+            post, {"type": "context.set", "path": "workflow.done", "value": "result.last"}
+        ]}),
+        json!({"name": "ask_all", "description": "a", "actions": [
+            call("relay"), call("agents.clerk"), call("mail.send"), call("deliver")
+        ]}),
+    ]
 }
 
 /// A plan-driven configuration, with all that its run will meet.
@@ -359,7 +409,7 @@ fn model_mind() -> impl Strategy<Value = Mind> {
 fn course() -> impl Strategy<Value = Course> {
     let doubts = prop::collection::vec(
         prop_oneof![
-            prop::option::of(json_value()).prop_map(|result| Answer::Done { result, by: None }),
+            prop::option::of(json_value()).prop_map(|result| Answer::Done { result, error: None, by: None }),
             Just(Answer::NotDone { by: Some("ada".into()) }),
         ],
         0..2,
@@ -379,6 +429,12 @@ fn course() -> impl Strategy<Value = Course> {
         1 => failure().prop_map(Outcome::Failed),
     ];
     let returned = prop_oneof![4 => tool_return().prop_map(Outcome::ToolReturned), 1 => failure().prop_map(Outcome::Failed)];
+    let status = select(vec![200_u16, 201, 404, 409, 500, 503]);
+    let answered = (status, json_value()).prop_map(|(status, body)| {
+        let answer = dalsegno_tools::ApiResponse { status, body, attempts: 1, ..Default::default() };
+        Outcome::ApiAnswered(answer)
+    });
+    let answered = prop_oneof![3 => answered, 1 => failure().prop_map(Outcome::Failed)];
     let traversed = prop_oneof![4 => traversal().prop_map(Outcome::MemoryTraversed), 1 => failure().prop_map(Outcome::Failed)];
     let agent = prop_oneof![8 => agent_return().prop_map(Outcome::AgentReturned), 1 => failure().prop_map(Outcome::Failed)];
     let timer = prop_oneof![8 => Just(Outcome::TimerFired), 1 => failure().prop_map(Outcome::Failed)];
@@ -388,11 +444,11 @@ fn course() -> impl Strategy<Value = Course> {
     ];
     let missing = prop::bool::weighted(0.1);
     let at_gates = (prop::bool::weighted(0.1), approval(), missing, doubts, given);
-    let outcomes = (reply, found, created, traversed, returned, agent, timer);
+    let outcomes = (reply, found, created, traversed, returned, answered, agent, timer);
     (at_gates, outcomes).prop_map(
         |(
             (invalid, approval, missing, doubts, given),
-            (reply, found, created, traversed, returned, agent, timer),
+            (reply, found, created, traversed, returned, answered, agent, timer),
         )| {
             Course {
                 invalid,
@@ -404,6 +460,7 @@ fn course() -> impl Strategy<Value = Course> {
                 created,
                 traversed,
                 returned,
+                answered,
                 agent,
                 given,
                 timer,
@@ -582,6 +639,8 @@ fn failure() -> impl Strategy<Value = Failure> {
         FailureCode::InvalidArguments,
         FailureCode::Denied,
         FailureCode::Indeterminate,
+        FailureCode::ResultUnreadable,
+        FailureCode::CrashLoop,
         FailureCode::LimitExceeded,
         FailureCode::Internal,
     ];
@@ -617,7 +676,7 @@ pub(crate) fn stray() -> impl Strategy<Value = (Option<usize>, News)> {
     ];
     let answer = prop_oneof![
         2 => approval(),
-        1 => prop::option::of(json_value()).prop_map(|result| Answer::Done { result, by: None }),
+        1 => prop::option::of(json_value()).prop_map(|result| Answer::Done { result, error: None, by: None }),
         1 => json_value().prop_map(|value| Answer::Given { value, by: None }),
         1 => json_value().prop_map(|value| Answer::Supplied { value, by: None }),
         1 => Just(Answer::NotDone { by: None }),
@@ -628,36 +687,4 @@ pub(crate) fn stray() -> impl Strategy<Value = (Option<usize>, News)> {
         2 => answer.prop_map(move |answer| News::Answered { operation: nobody, answer }),
     ];
     (prop::option::weighted(0.9, 0..3_usize), news)
-}
-
-/// Text: mostly short, now and then long, JSON, or deeply nested JSON.
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        6 => "[a-z é😀{}\"\\\\]{0,12}",
-        1 => Just("x".repeat(100_000)),
-        1 => Just(r#"{"value": 0.75, "b": [1, null], "a": {}}"#.to_owned()),
-        1 => (1..127_usize).prop_map(|depth| "[".repeat(depth) + &"]".repeat(depth)),
-    ]
-}
-
-/// A JSON value: mostly small, now and then as deep as a decoder lets through.
-fn json_value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<u64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        "[a-z😀 ]{0,6}".prop_map(Value::from),
-    ];
-    let small = leaf.prop_recursive(3, 12, 4, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            // Keys come in an order of their own, which must not matter where maps keep it.
-            prop::collection::vec(("[a-d]", inner), 0..4).prop_map(|fields| fields.into_iter().collect()),
-        ]
-    });
-    let deep =
-        (1..120_usize).prop_map(|depth| (0..depth).fold(Value::Null, |inner, _| json!({ "value": inner })));
-    prop_oneof![12 => small, 1 => deep]
 }

@@ -37,6 +37,8 @@ pub(crate) struct Course {
     pub(crate) created: Outcome,
     pub(crate) traversed: Outcome,
     pub(crate) returned: Outcome,
+    /// What an endpoint answers that a declarative tool calls.
+    pub(crate) answered: Outcome,
     pub(crate) agent: Outcome,
     /// The answer where it is a question.
     pub(crate) given: Answer,
@@ -84,6 +86,10 @@ impl World {
         if operation.gate == GateState::Waiting(Gate::Input) {
             return vec![News::Answered { operation: id, answer: course.given.clone() }];
         }
+        // The core performs it.
+        if operation.is_declarative() {
+            return news;
+        }
         if course.missing {
             let answer = Answer::Approved { edited: None, reason: None, by: None };
             news.push(News::Gated { operation: id, gate: Gate::Secret { name: "crm.token".into() } });
@@ -116,7 +122,8 @@ impl World {
             Request::MemoryTraverse(_) => &course.traversed,
             Request::ToolCall(_) => &course.returned,
             Request::AgentCall(_) => &course.agent,
-            Request::ApiCall(_) | Request::Email(_) => panic!("only declarative tools ask for it"),
+            Request::ApiCall(_) => &course.answered,
+            Request::Email(_) => panic!("no document sends one"),
             Request::Input(_) => panic!("a question waits for its answer"),
             Request::Timer(_) => &course.timer,
         };
@@ -167,6 +174,7 @@ pub(crate) fn drive_from(
     mut visit: impl FnMut(AgentState) -> AgentState,
 ) -> Trace {
     let mut random = order;
+    let (mut last, mut count, mut queues) = (u64::MAX, 0, Vec::new());
     let mut states = Vec::new();
     let mut joins: Vec<Vec<Operation>> = Vec::new();
     let mut state = visit(start);
@@ -192,14 +200,21 @@ pub(crate) fn drive_from(
             }
             action => action,
         };
-        let (operations, continuation) = action.into_operations();
+        let (mut operations, continuation) = action.into_operations();
         assert!(joins.len() as u64 <= world.config.limits.max_steps, "the run goes on past its limit");
         state = visit(continuation);
         let step = state.step();
-        let mut queues: Vec<_> =
-            operations.iter().map(|operation| world.news(step, operation).into_iter()).collect();
-        joins.push(operations);
-        let mut count = 0;
+        if step == last {
+            // Declarative tools of the same step went on.
+            let known = joins.last().expect("a step that goes on has begun");
+            operations.retain(|operation| known.iter().all(|known| known.id != operation.id));
+        } else {
+            (last, count) = (step, 0);
+            queues.clear();
+            joins.push(Vec::new());
+        }
+        queues.extend(operations.iter().map(|operation| world.news(step, operation).into_iter()));
+        joins.last_mut().expect("a step has begun").extend(operations);
         while !state.is_ready() {
             if let Some((join, after, signal)) = world.signal
                 && (join + 1, after) == (joins.len(), count)

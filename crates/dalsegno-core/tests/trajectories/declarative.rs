@@ -1,6 +1,6 @@
 //! Tools that are documents: their parts, gates and writes, beside everything else that a step may ask for.
 
-use dalsegno_core::{Answer, Gate, Outcome};
+use dalsegno_core::{Answer, Gate, Mind, Outcome, OutputSettings, Signal, Verdict};
 use dalsegno_tools::ApiResponse;
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn a_model_calls_declarative_tools_beside_others() {
 #[test]
 fn a_part_in_doubt_asks_a_person() {
     let config = with_documents(model(), &[save_meal()]);
-    let done = Answer::Done { result: Some(json!({"id": 9})), by: Some("eve".into()) };
+    let done = Answer::Done { result: Some(json!({"id": 9})), error: None, by: Some("eve".into()) };
     let joins = [
         calls(vec![call("a", "save_meal", json!({"dish": "soup"}))]),
         vec![Give::Gate(1, Gate::InDoubt { reason: "no answer".into() })],
@@ -98,7 +98,7 @@ fn a_tool_calls_another_tool_and_hands_over() {
             {"type": "handoff", "target_agent": "scout", "message": "Please look at {{result.mail}}."}
         ]
     });
-    let config = with_documents(model(), &[save_meal(), outer]);
+    let mut config = with_documents(model(), &[save_meal(), outer]);
     let approved = Answer::Approved { edited: None, reason: None, by: Some("eve".into()) };
     let joins = [
         calls(vec![call("a", "escalate", json!({}))]),
@@ -107,6 +107,63 @@ fn a_tool_calls_another_tool_and_hands_over() {
         vec![prints(1, "sent", false)],
     ];
     check("declarative_nested", &config, "lunch", &joins);
+    // A run that began under the first rules stays under them.
+    config.semantics = 1;
+    check("declarative_nested_first_rules", &config, "lunch", &joins);
+}
+
+#[test]
+fn a_structured_answer_begins_with_what_the_tools_said() {
+    let mut config = with_documents(model(), &[save_meal()]);
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.output = Some(OutputSettings { schema: json!({"type": "object"}), retries: 0 });
+    let joins = [
+        calls(vec![call("a", "save_meal", json!({"dish": "soup"}))]),
+        vec![answers(1, 201, json!({"id": 7}))],
+        says_checked("{\"id\": 7}", Verdict::Valid { arguments: json!({"id": 7}) }),
+    ];
+    check("declarative_output", &config, "lunch", &joins);
+    config.semantics = 1;
+    check("declarative_output_first_rules", &config, "lunch", &joins);
+}
+
+#[test]
+fn what_a_tool_said_before_the_run_was_cancelled_is_in_the_answer() {
+    let slow = json!({
+        "name": "slow",
+        "description": "Says that it takes a while.",
+        "actions": [
+            {"type": "tool", "name": "save_meal", "with": {"dish": "soup"}},
+            {"type": "respond", "message": "One moment."},
+            {"type": "api_call", "url": "https://api.example.com/slow"}
+        ]
+    });
+    let config = with_documents(model(), &[save_meal(), slow]);
+    let joins = [
+        calls(vec![call("a", "slow", json!({}))]),
+        vec![answers(2, 201, json!({"id": 7}))],
+        vec![Give::Signal(Signal::Cancel)],
+    ];
+    check("declarative_cancelled", &config, "lunch", &joins);
+}
+
+#[test]
+fn what_was_said_in_a_tool_that_failed_afterwards_is_in_the_answer() {
+    let outer = json!({
+        "name": "outer",
+        "description": "Fails after the tool that it called has spoken.",
+        "actions": [
+            {"type": "tool", "name": "save_meal", "with": {"dish": "soup"}},
+            {"type": "validate", "rules": [{"field": "params.missing", "rule": "required"}]}
+        ]
+    });
+    let config = with_documents(model(), &[save_meal(), outer]);
+    let joins = [
+        calls(vec![call("a", "outer", json!({}))]),
+        vec![answers(2, 201, json!({"id": 7}))],
+        says("That did not work."),
+    ];
+    check("declarative_inner_said", &config, "lunch", &joins);
 }
 
 #[test]

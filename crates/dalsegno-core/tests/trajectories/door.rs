@@ -50,10 +50,16 @@ pub(crate) fn check(name: &str, config: &AgentConfig, text: &str, joins: &[Vec<G
         }
         if let AgentAction::Handoff { handoff, final_state } = action {
             assert!(news.is_none(), "the run is over, and there is more news: {news:?}\n{document}");
-            let Handoff { target, message, request } = handoff;
+            let Handoff { target, message, request, said } = handoff;
             let (message, data) = (message.unwrap_or_default(), sorted(&request.data));
             let _ = writeln!(document, "\nhanded over to `{target}`\n  message: {message}");
             let _ = writeln!(document, "  request: {}, data {data}", request.text);
+            if let Some(HandedOver { agent, message }) = &request.handoff {
+                let _ = writeln!(document, "  from `{agent}`: {}", message.as_deref().unwrap_or("nothing"));
+            }
+            for said in &said {
+                let _ = writeln!(document, "  said: {said}");
+            }
             render_kept(&final_state, &mut document);
             break;
         }

@@ -99,7 +99,10 @@ fn an_operation_in_doubt_was_done() {
         "disk full",
         &[
             vec![doubts(0)],
-            vec![Give::Answer(0, Answer::Done { result: Some(json!({"id": 4})), by: Some("ada".into()) })],
+            vec![Give::Answer(
+                0,
+                Answer::Done { result: Some(json!({"id": 4})), error: None, by: Some("ada".into()) },
+            )],
         ],
     );
 }

@@ -1,7 +1,7 @@
 //! A token for a request: the one that is kept while it is good, else the next one.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rmcp::transport::AuthorizationManager;
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata, ClientCredentialsConfig, OAuthClientConfig};
@@ -22,8 +22,10 @@ impl OAuth {
             Some(bundle) if bundle.is_fresh() => Ok(bundle.access_token()),
             // What the server wanted is kept, and no token.
             Some(bundle) if bundle.access_token().is_none() => Ok(None),
-            Some(bundle) => self.renew(bundle.access_token()).await.map(Some),
-            None if self.inner.config.grant == Grant::ClientCredentials => self.renew(None).await.map(Some),
+            Some(bundle) => self.renew(bundle.access_token(), false).await.map(Some),
+            None if self.inner.config.grant == Grant::ClientCredentials => {
+                self.renew(None, false).await.map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -34,7 +36,7 @@ impl OAuth {
         if sent.is_none() && self.inner.config.grant == Grant::Consent {
             return Err(self.inner.missing("nobody has consented to the access yet"));
         }
-        self.renew(sent).await
+        self.renew(sent, true).await
     }
 
     /// Notes what the server wants beyond what was consented to, and says so.
@@ -64,21 +66,30 @@ impl OAuth {
         }
     }
 
-    async fn renew(&self, stale: Option<String>) -> Result<String, OAuthError> {
+    async fn renew(&self, stale: Option<String>, is_refused: bool) -> Result<String, OAuthError> {
         let inner = Arc::clone(&self.inner);
         // A caller that goes away must not take new tokens along that are not kept yet.
-        let renewing = tokio::spawn(async move { inner.renew(stale.as_deref()).await });
+        let renewing = tokio::spawn(async move { inner.renew(stale.as_deref(), is_refused).await });
         renewing.await.unwrap_or_else(|error| Err(OAuthError::Unanswered(error.to_string())))
     }
 }
 
 impl Inner {
     /// Gets another token than `stale`. Whoever waited for his turn takes what the one before him got.
-    async fn renew(&self, stale: Option<&str>) -> Result<String, OAuthError> {
-        let _turn = self.turn.lock().await;
+    async fn renew(&self, stale: Option<&str>, is_refused: bool) -> Result<String, OAuthError> {
+        let mut renewed = self.turn.lock().await;
         let bundle = self.bundle().await?;
         if let Some(token) = bundle.as_ref().and_then(|bundle| other(bundle, stale)) {
             return Ok(token);
+        }
+        if is_refused {
+            let now = Instant::now();
+            renewed.retain(|then| now.duration_since(*then) < MINUTE);
+            if renewed.len() >= REFUSALS_PER_MINUTE {
+                let message = "the server takes none of the tokens that it is shown; try again in a minute";
+                return Err(OAuthError::Refused(message.to_owned()));
+            }
+            renewed.push(now);
         }
         match (self.config.grant, bundle) {
             (Grant::ClientCredentials, _) => self.ask().await?,
@@ -200,3 +211,9 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// More scopes than these nobody asks for at once.
 const SCOPES_MAX: usize = 100;
+
+/// How many tokens are had in a minute because the server refused the one before: a server that refuses all of them must not
+/// have its authorization server asked with each call.
+const REFUSALS_PER_MINUTE: usize = 5;
+
+const MINUTE: Duration = Duration::from_secs(60);

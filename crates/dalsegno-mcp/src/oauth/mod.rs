@@ -13,6 +13,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use dalsegno_net::Client;
@@ -110,8 +111,8 @@ struct Inner {
     /// The server, which is also the resource that tokens are for.
     url: Url,
     config: OAuthConfig,
-    /// Held by who gets new tokens.
-    turn: Mutex<()>,
+    /// Held by who gets new tokens: when that was because the server refused one, in the last minute.
+    turn: Mutex<Vec<Instant>>,
     /// What the server said when it refused a request last.
     challenge: StdMutex<Option<String>>,
 }

@@ -78,6 +78,23 @@ async fn one_refresh_serves_all_calls_whose_token_was_refused() {
 }
 
 #[tokio::test]
+async fn a_server_that_refuses_every_token_has_few_made() {
+    let double = Double::start().await;
+    let tokens = Arc::default();
+    let (server, _) = double.consented(&tokens).await;
+    for _ in 0..5 {
+        double.state().valid.clear();
+        look(&server).await.unwrap();
+    }
+    for _ in 0..3 {
+        double.state().valid.clear();
+        let error = look(&server).await.unwrap_err();
+        assert!(error.message.contains("takes none of the tokens"), "{error}");
+    }
+    assert_eq!(double.state().grants("refresh_token"), 5);
+}
+
+#[tokio::test]
 async fn rotated_tokens_are_kept_even_if_the_caller_goes_away() {
     let double = Double::start().await;
     double.state().first_life = 0;

@@ -27,11 +27,19 @@ pub(super) fn create(
     new: &CheckedObservation,
     relations: &[RelationTo],
 ) -> Result<Created, MemoryError> {
-    let created = |duplicate| Created { observation: new.id(scope), entity: new.entity.clone(), duplicate };
+    let created = |duplicate, repeated| Created {
+        observation: new.id(scope),
+        entity: new.entity.clone(),
+        duplicate,
+        repeated,
+    };
     let scope_id = rows::find_or_add_scope(transaction, scope)?;
     let digest = new.digest(relations);
-    if rows::is_done(transaction, scope_id, &new.operation, &digest, || new.operation_text())? {
-        return Ok(created(true));
+    // Whoever asks again after a crash is answered as the first time: what follows must not depend on the crash.
+    if let Some(done) =
+        rows::is_done(transaction, scope_id, &new.operation, &digest, || new.operation_text())?
+    {
+        return Ok(created(done.duplicate.unwrap_or(true), true));
     }
     let entity = entity_of_type(transaction, scope_id, new)?;
     let (observation, observed) = observe(transaction, scope, scope_id, entity, new)?;
@@ -46,8 +54,9 @@ pub(super) fn create(
         };
         relate::stand(transaction, scope_id, &relation)?;
     }
-    rows::set_done(transaction, scope_id, &new.operation, &digest, Some(observation))?;
-    Ok(created(observed != Observed::Added))
+    let duplicate = observed != Observed::Added;
+    rows::set_done(transaction, scope_id, &new.operation, &digest, Some(observation), Some(duplicate))?;
+    Ok(created(duplicate, false))
 }
 
 /// Writes the observation unless its content is there, and lets it stand.

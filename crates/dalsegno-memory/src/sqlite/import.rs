@@ -12,13 +12,41 @@ use crate::relation::CheckedRelation;
 use crate::scope::ScopeKey;
 use crate::{ImportCounts, ImportError, ImportMode, MemoryError, ObservationId, UNKNOWN_TYPE};
 
-/// Imports all lines into the scope.
+/// What stands before the run that a file names as the source: nothing here proves that it was that run.
+const IMPORTED: &str = "imported:";
+
+/// Reads all lines. This may take long, so that it is done before anything is locked.
+pub(super) fn read(lines: impl BufRead, at: u64) -> Result<Vec<(u64, Entry)>, ImportError> {
+    let mut reader = Reader::new(lines, at);
+    let mut entries = Vec::new();
+    while let Some((line, mut entry)) = reader.next_entry()? {
+        match &mut entry {
+            Entry::Observation(new) => mark(&mut new.source),
+            Entry::Relation(new, period) => {
+                mark(&mut new.source);
+                mark(&mut period.ended_by);
+            }
+            Entry::Entity { .. } | Entry::Known { .. } | Entry::Link(_) => {}
+        }
+        entries.push((line, entry));
+    }
+    Ok(entries)
+}
+
+fn mark(source: &mut Option<(String, i64)>) {
+    if let Some((run, _)) = source
+        && !run.starts_with(IMPORTED)
+    {
+        run.insert_str(0, IMPORTED);
+    }
+}
+
+/// Imports all entries into the scope. Where something is there already, its source stays what it is here.
 pub(super) fn import(
     transaction: &Transaction<'_>,
     scope: &ScopeKey,
-    lines: impl BufRead,
+    entries: &[(u64, Entry)],
     mode: ImportMode,
-    at: u64,
 ) -> Result<ImportCounts, ImportError> {
     let scope_id = rows::find_or_add_scope(transaction, scope)?;
     let mut import = Import {
@@ -30,14 +58,13 @@ pub(super) fn import(
         counts: ImportCounts::default(),
         successors: Vec::new(),
     };
-    let mut reader = Reader::new(lines, at);
-    while let Some((line, entry)) = reader.next_entry()? {
-        import.line = line;
-        let taken = import.take(&entry);
+    for (line, entry) in entries {
+        import.line = *line;
+        let taken = import.take(entry);
         taken.map_err(|error| match error {
             // A value that only the store could refuse belongs to its line as well.
             ImportError::Memory(problem @ MemoryError::EntityType { .. }) => {
-                ImportError::Refused { line, problem }
+                ImportError::Refused { line: *line, problem }
             }
             other => other,
         })?;
@@ -57,8 +84,11 @@ struct Import<'import> {
     successors: Vec<(u64, ObservationId)>,
 }
 
-/// The times, the successor and the source of an observation.
-type Course = (i64, i64, Option<i64>, Option<[u8; 32]>, Option<String>, Option<i64>);
+/// A run and its step, or neither.
+type Named = (Option<String>, Option<i64>);
+
+/// The times and the successor of an observation.
+type Course = (i64, i64, Option<i64>, Option<[u8; 32]>);
 
 impl Import<'_> {
     fn take(&mut self, entry: &Entry) -> Result<(), ImportError> {
@@ -120,8 +150,7 @@ impl Import<'_> {
         let present: Option<(i64, Course)> = self
             .transaction
             .prepare_cached(
-                "SELECT id, valid_from, recorded_at, valid_to, superseded_by, source_run, source_step
-                 FROM observation WHERE public_id = ?1",
+                "SELECT id, valid_from, recorded_at, valid_to, superseded_by FROM observation WHERE public_id = ?1",
             )?
             .query_row([new.id(self.scope).as_bytes()], |row| Ok((row.get(0)?, course(row)?)))
             .optional()?;
@@ -130,8 +159,7 @@ impl Import<'_> {
             self.counts.added += 1;
             return Ok(());
         };
-        let (run, step) = new.source.clone().unzip();
-        let given: Course = (new.valid_from, new.recorded_at, new.valid_to, new.superseded_by, run, step);
+        let given: Course = (new.valid_from, new.recorded_at, new.valid_to, new.superseded_by);
         if present == given {
             self.counts.skipped += 1;
             return Ok(());
@@ -144,14 +172,13 @@ impl Import<'_> {
             (Some(_), None) => create::index(self.transaction, self.scope_id, id, new)?,
             (None, None) | (Some(_), Some(_)) => {}
         }
-        let (valid_from, recorded_at, valid_to, superseded_by, run, step) = given;
+        let (valid_from, recorded_at, valid_to, superseded_by) = given;
         self.transaction
             .prepare_cached(
-                "UPDATE observation SET valid_from = ?2, recorded_at = ?3, valid_to = ?4,
-                        superseded_by = ?5, source_run = ?6, source_step = ?7
+                "UPDATE observation SET valid_from = ?2, recorded_at = ?3, valid_to = ?4, superseded_by = ?5
                  WHERE id = ?1",
             )?
-            .execute(params![id, valid_from, recorded_at, valid_to, superseded_by, run, step])?;
+            .execute(params![id, valid_from, recorded_at, valid_to, superseded_by])?;
         self.counts.updated += 1;
         Ok(())
     }
@@ -165,8 +192,13 @@ impl Import<'_> {
         new: &CheckedRelation,
         period: &Period,
     ) -> Result<(), ImportError> {
-        let (run, step) = new.source.as_ref().map(|(run, step)| (run, step)).unzip();
-        let (ended_run, ended_step) = period.ended_by.as_ref().map(|(run, step)| (run, step)).unzip();
+        // What stands here keeps the source that it has here, and the one of its end.
+        let here = self.sources(from, to, new, period)?;
+        let given = (new.source.clone().unzip(), period.ended_by.clone().unzip());
+        let ((run, step), (ended_run, ended_step)) = match here {
+            Some((made, ended)) => (made, if ended.0.is_some() { ended } else { given.1 }),
+            None => given,
+        };
         let row = params![
             from,
             new.relation,
@@ -180,17 +212,18 @@ impl Import<'_> {
             ended_run,
             ended_step
         ];
+        let met_by =
+            params![from, new.relation, to, period.valid_from, period.valid_to, new.strength, new.at];
         let (met, equal): (i64, i64) = self
             .transaction
             .prepare_cached(
                 "SELECT count(*),
                         count(*) FILTER (WHERE valid_from = ?4 AND valid_to IS ?5 AND strength = ?6
-                            AND recorded_at = ?7 AND source_run IS ?8 AND source_step IS ?9
-                            AND ended_run IS ?10 AND ended_step IS ?11)
+                            AND recorded_at = ?7)
                  FROM relation WHERE from_entity = ?1 AND type = ?2 AND to_entity = ?3
                      AND (valid_from = ?4 OR (valid_to IS NULL AND ?5 IS NULL))",
             )?
-            .query_row(row, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_row(met_by, |row| Ok((row.get(0)?, row.get(1)?)))?;
         if (met, equal) == (1, 1) {
             self.counts.skipped += 1;
             return Ok(());
@@ -218,6 +251,23 @@ impl Import<'_> {
             )?
             .execute(row)?;
         Ok(())
+    }
+
+    /// The sources of the period of a relation that began at the same time, and of its end.
+    fn sources(
+        &self,
+        from: i64,
+        to: i64,
+        new: &CheckedRelation,
+        period: &Period,
+    ) -> Result<Option<(Named, Named)>, ImportError> {
+        let sql = "SELECT source_run, source_step, ended_run, ended_step FROM relation
+                   WHERE from_entity = ?1 AND type = ?2 AND to_entity = ?3 AND valid_from = ?4";
+        let mut statement = self.transaction.prepare_cached(sql)?;
+        let found = statement.query_row(params![from, new.relation, to, period.valid_from], |row| {
+            Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?)))
+        });
+        Ok(found.optional()?)
     }
 
     /// Whether what the file says replaces what is there; counts it when it does not.
@@ -261,5 +311,5 @@ impl Import<'_> {
 }
 
 fn course(row: &Row<'_>) -> Result<Course, rusqlite::Error> {
-    Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
+    Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
 }

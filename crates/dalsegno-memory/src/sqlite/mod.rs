@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use self::readers::Readers;
 use crate::relation::check_relations;
@@ -51,8 +51,20 @@ impl SqliteMemory {
     /// version of this one, or is held by another process. Such a file is left as it is.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let connection =
-            Connection::open(path).map_err(|source| OpenError::from_sqlite(path.to_owned(), source))?;
+        // Its owner's alone from the start; what cannot be made or changed is told by what opens it.
+        if let Err(error) = dalsegno_files::reserve(path) {
+            tracing::debug!(path = %path.display(), %error, "the file of the memory was not made");
+        }
+        for closed in dalsegno_files::close_database(path) {
+            tracing::warn!(
+                path = %closed.path.display(),
+                mode = format!("{:04o}", closed.mode),
+                "other users could use this file: it is closed to them from now on"
+            );
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)
+            .map_err(|source| OpenError::from_sqlite(path.to_owned(), source))?;
         Self::with(connection, path)
     }
 
@@ -88,7 +100,7 @@ impl SqliteMemory {
                 let (line, observation) = entry?;
                 let created = create::create(transaction, scopes.write_key(), &observation, &[])
                     .map_err(|problem| SeedError::Refused { line, problem })?;
-                counts.count(created.duplicate);
+                counts.count(created.duplicate || created.repeated);
             }
             Ok(counts)
         })
@@ -231,6 +243,8 @@ impl Memory for SqliteMemory {
         at: u64,
     ) -> Result<ImportCounts, ImportError> {
         let scope = scopes.write_key().clone();
-        self.write(move |transaction| import::import(transaction, &scope, lines, mode, at)).await
+        // What comes slowly keeps nobody from writing.
+        let entries = blocking(move || import::read(lines, at)).await?;
+        self.write(move |transaction| import::import(transaction, &scope, &entries, mode)).await
     }
 }

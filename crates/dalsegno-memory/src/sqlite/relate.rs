@@ -14,11 +14,13 @@ pub(super) fn relate(
     change: &CheckedChange,
 ) -> Result<Related, MemoryError> {
     let scope_id = rows::find_or_add_scope(transaction, scope)?;
-    if rows::is_done(transaction, scope_id, &change.operation, &change.digest, || change.operation_text())? {
+    if rows::is_done(transaction, scope_id, &change.operation, &change.digest, || change.operation_text())?
+        .is_some()
+    {
         return Ok(Related { duplicate: true, made: Vec::new() });
     }
     let related = stand(transaction, scope_id, &change.relation)?;
-    rows::set_done(transaction, scope_id, &change.operation, &change.digest, None)?;
+    rows::set_done(transaction, scope_id, &change.operation, &change.digest, None, None)?;
     Ok(related)
 }
 
@@ -29,7 +31,9 @@ pub(super) fn unrelate(
     change: &CheckedChange,
 ) -> Result<Unrelated, MemoryError> {
     let scope_id = rows::find_or_add_scope(transaction, scope)?;
-    if rows::is_done(transaction, scope_id, &change.operation, &change.digest, || change.operation_text())? {
+    if rows::is_done(transaction, scope_id, &change.operation, &change.digest, || change.operation_text())?
+        .is_some()
+    {
         return Ok(Unrelated { ended: false });
     }
     let relation = &change.relation;
@@ -42,7 +46,7 @@ pub(super) fn unrelate(
         end(transaction, from, to, relation, valid_from)?;
         ended = true;
     }
-    rows::set_done(transaction, scope_id, &change.operation, &change.digest, None)?;
+    rows::set_done(transaction, scope_id, &change.operation, &change.digest, None, None)?;
     Ok(Unrelated { ended })
 }
 

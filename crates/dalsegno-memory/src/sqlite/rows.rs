@@ -99,6 +99,13 @@ pub(super) fn set_type(transaction: &Transaction<'_>, id: i64, entity_type: &str
     Ok(())
 }
 
+/// What is known of an operation that has been performed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    /// Whether what it wrote had been there before; none where that was not kept.
+    pub(super) duplicate: Option<bool>,
+}
+
 /// Whether the operation has been performed; an error when its id stands for something else.
 pub(super) fn is_done(
     transaction: &Transaction<'_>,
@@ -106,29 +113,32 @@ pub(super) fn is_done(
     operation: &[u8; 16],
     digest: &[u8; 16],
     text: impl FnOnce() -> String,
-) -> Result<bool, MemoryError> {
-    let known: Option<[u8; 16]> = transaction
-        .prepare_cached("SELECT digest FROM operation WHERE scope = ?1 AND id = ?2")?
-        .query_row(params![scope, operation], |row| row.get(0))
+) -> Result<Option<Done>, MemoryError> {
+    let known: Option<([u8; 16], Option<bool>)> = transaction
+        .prepare_cached("SELECT digest, duplicate FROM operation WHERE scope = ?1 AND id = ?2")?
+        .query_row(params![scope, operation], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     match known {
-        None => Ok(false),
-        Some(known) if known == *digest => Ok(true),
+        None => Ok(None),
+        Some((known, duplicate)) if known == *digest => Ok(Some(Done { duplicate })),
         Some(_) => Err(MemoryError::OperationReused { operation: text() }),
     }
 }
 
-/// Remembers that the operation has been performed.
+/// Remembers that the operation has been performed, and what it was answered.
 pub(super) fn set_done(
     transaction: &Transaction<'_>,
     scope: i64,
     operation: &[u8; 16],
     digest: &[u8; 16],
     observation: Option<i64>,
+    duplicate: Option<bool>,
 ) -> Result<(), MemoryError> {
     transaction
-        .prepare_cached("INSERT INTO operation (scope, id, digest, observation) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![scope, operation, digest, observation])?;
+        .prepare_cached(
+            "INSERT INTO operation (scope, id, digest, observation, duplicate) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![scope, operation, digest, observation, duplicate])?;
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! The format of a memory file: how it is recognised, made and brought up to date.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
 
 use crate::OpenError;
 
@@ -12,7 +13,8 @@ const APPLICATION_ID: i64 = 0x5367_6d6d;
 
 /// What makes each format from the one before. The number of a format is the length of the list up to it; a
 /// released entry never changes.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("relations.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("relations.sql"), include_str!("answers.sql")];
 
 /// The format that this version writes.
 const FORMAT: i64 = MIGRATIONS.len() as i64;
@@ -33,13 +35,43 @@ pub(super) fn prepare(mut connection: Connection, path: &Path) -> Result<Connect
     if found < MIGRATIONS.len() {
         migrate(&mut connection, path)?;
     }
+    refuse_foreign(&connection, path)?;
     Ok(connection)
+}
+
+/// Refuses a file whose definitions are not those of a memory: a trigger or a view would change what a statement does.
+fn refuse_foreign(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::from_sqlite(path.to_owned(), source);
+    let expected = Connection::open_in_memory().map_err(sqlite)?;
+    for migration in MIGRATIONS {
+        expected.execute_batch(migration).map_err(sqlite)?;
+    }
+    let (found, expected) =
+        (definitions(connection).map_err(sqlite)?, definitions(&expected).map_err(sqlite)?);
+    match found.symmetric_difference(&expected).next() {
+        None => Ok(()),
+        Some((_, name, _)) => Err(OpenError::Definitions { path: path.to_owned(), name: name.clone() }),
+    }
+}
+
+/// Type, name and text of each definition, but for the tables that SQLite makes by itself.
+fn definitions(
+    connection: &Connection,
+) -> Result<BTreeSet<(String, String, Option<String>)>, rusqlite::Error> {
+    let sql = "SELECT type, name, sql FROM sqlite_schema
+               WHERE type NOT IN ('table', 'index') OR name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    rows.collect()
 }
 
 /// Sets up what a connection needs, whether it writes or not.
 pub(super) fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.set_prepared_statement_cache_capacity(64);
-    connection.busy_timeout(BUSY_TIMEOUT)
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // What the file defines is the data of a stranger until it is known.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
@@ -47,6 +79,13 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
     // Another process may have been faster.
     let found = version_within(&transaction, path)?;
+    // No format has triggers or views: they would act on the migration.
+    let foreign = "SELECT name FROM sqlite_schema WHERE type NOT IN ('table', 'index') LIMIT 1";
+    let foreign: Option<String> =
+        transaction.query_row(foreign, [], |row| row.get(0)).optional().map_err(sqlite)?;
+    if let Some(name) = foreign {
+        return Err(OpenError::Definitions { path: path.to_owned(), name });
+    }
     for migration in MIGRATIONS.iter().skip(found) {
         transaction.execute_batch(migration).map_err(sqlite)?;
     }

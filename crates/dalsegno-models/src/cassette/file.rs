@@ -179,7 +179,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<(), CassetteError> {
     written.map(drop).map_err(|source| CassetteError::Write { path: path.to_owned(), source })
 }
 
-/// A file of a name of its own in the folder of another, with the rights that the other one has or would get.
+/// A file of a name of its own in the folder of another, with the rights that the other one has. A new one has none for other users.
 fn fresh(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -190,10 +190,7 @@ fn fresh(path: &Path) -> io::Result<NamedTempFile> {
             fresh.as_file().set_permissions(old.permissions())?;
             Ok(fresh)
         }
-        Err(_) => {
-            #[cfg(unix)]
-            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            builder.tempfile_in(folder)
-        }
+        // A new one is its owner's alone: it holds what was said.
+        Err(_) => builder.tempfile_in(folder),
     }
 }

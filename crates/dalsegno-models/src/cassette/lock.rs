@@ -1,6 +1,6 @@
 //! One recorder of a file at a time: each writes the whole file, so a second one would undo what the first added.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ impl Lock {
         let path = cassette.with_file_name(name);
         let failed = |source| CassetteError::Write { path: cassette.to_owned(), source };
         for _ in 0..MAX_TRIES {
-            let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            let opened = dalsegno_files::open_or_create(&path);
             let file = opened.map_err(failed)?;
             locked(file.try_lock(), cassette)?;
             // Whoever had it may have removed the file between the two calls: a lock on what no longer stands there

@@ -13,10 +13,11 @@ const BYTES: u64 = 32 << 20;
 /// About how many results those are.
 const ITEMS: usize = 4_096;
 
-/// What a result belongs to: the same call of the same tool, for the same tenant.
+/// What a result belongs to: the same call of the same tool, for the same tenant and user, since the tool is told of both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     tenant: String,
+    user: Option<String>,
     tool: ToolName,
     /// The module of the tool's server: another one may answer otherwise.
     module: Option<String>,
@@ -24,9 +25,16 @@ pub(crate) struct CacheKey {
 }
 
 impl CacheKey {
-    pub(crate) fn new(tenant: &str, tool: &ToolName, module: Option<&String>, arguments: &Value) -> Self {
+    pub(crate) fn new(
+        tenant: &str,
+        user: Option<String>,
+        tool: &ToolName,
+        module: Option<&String>,
+        arguments: &Value,
+    ) -> Self {
         Self {
             tenant: tenant.to_owned(),
+            user,
             tool: tool.clone(),
             module: module.cloned(),
             arguments: digest_json(arguments),
@@ -47,7 +55,7 @@ struct Bytes;
 impl Weighter<CacheKey, Kept> for Bytes {
     fn weight(&self, key: &CacheKey, kept: &Kept) -> u64 {
         // The key and what the map itself takes.
-        kept.bytes + key.tenant.len() as u64 + 256
+        kept.bytes + key.tenant.len() as u64 + key.user.as_ref().map_or(0, String::len) as u64 + 256
     }
 }
 
@@ -85,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     fn key(tenant: &str, arguments: &Value) -> CacheKey {
-        CacheKey::new(tenant, &"risk.score".parse().unwrap(), None, arguments)
+        CacheKey::new(tenant, None, &"risk.score".parse().unwrap(), None, arguments)
     }
 
     fn result(text: &str) -> ToolReturn {
@@ -100,6 +108,8 @@ mod tests {
         assert_eq!(cache.get(&key("acme", &json!({"b": 2, "a": 1})), minute), Some(result("low")));
         assert_eq!(cache.get(&key("other", &json!({"a": 1, "b": 2})), minute), None);
         assert_eq!(cache.get(&key("acme", &json!({"a": 1})), minute), None);
+        let of_eve = CacheKey { user: Some("eve".to_owned()), ..key("acme", &json!({"a": 1, "b": 2})) };
+        assert_eq!(cache.get(&of_eve, minute), None, "a tool may answer otherwise to another user");
         tokio::time::advance(minute).await;
         assert_eq!(cache.get(&key("acme", &json!({"a": 1, "b": 2})), minute), None);
     }
@@ -109,11 +119,17 @@ mod tests {
         let cache = ResultCache::default();
         let tool = "risk.score".parse().unwrap();
         let (one, other) = ("sha256:1".to_owned(), "sha256:2".to_owned());
-        cache.put(CacheKey::new("a", &tool, Some(&one), &json!({})), &result("low"));
-        assert_eq!(cache.get(&CacheKey::new("a", &tool, Some(&other), &json!({})), Duration::MAX), None);
+        cache.put(CacheKey::new("a", None, &tool, Some(&one), &json!({})), &result("low"));
+        assert_eq!(
+            cache.get(&CacheKey::new("a", None, &tool, Some(&other), &json!({})), Duration::MAX),
+            None
+        );
         let failed = ToolReturn { is_error: true, ..result("no") };
-        cache.put(CacheKey::new("a", &tool, Some(&other), &json!({})), &failed);
-        assert_eq!(cache.get(&CacheKey::new("a", &tool, Some(&other), &json!({})), Duration::MAX), None);
+        cache.put(CacheKey::new("a", None, &tool, Some(&other), &json!({})), &failed);
+        assert_eq!(
+            cache.get(&CacheKey::new("a", None, &tool, Some(&other), &json!({})), Duration::MAX),
+            None
+        );
     }
 
     #[tokio::test]

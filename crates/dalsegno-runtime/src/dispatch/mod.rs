@@ -10,7 +10,6 @@ mod room;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 use self::breaker::{Breaker, BreakerSettings, CallEnd, Turn, Verdict};
 pub(crate) use self::cache::{CacheKey, ResultCache};
 use self::room::{Held, Receiver, Room};
-use crate::policy::AttemptError;
+use crate::policy::{self, AttemptError};
 
 /// Whoever performs effects, seen from here: each has a queue and a breaker of its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,11 +74,29 @@ pub(crate) struct Dispatcher {
 struct Lane {
     target: Target,
     receiver: Arc<Receiver>,
-    waiting: AtomicUsize,
+    /// How many effects of each tenant wait; only of those that have some.
+    waiting: Mutex<BTreeMap<String, usize>>,
     breaker: Mutex<Breaker>,
 }
 
 impl Lane {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place in the tenant's own part of the queue, unless that is full.
+    fn queue(self: Arc<Self>, tenant: &str, most: usize) -> Result<Place, Arc<Self>> {
+        let mut waiting = self.waiting();
+        let count = waiting.get(tenant).copied().unwrap_or(0);
+        if count >= most {
+            drop(waiting);
+            return Err(self);
+        }
+        waiting.insert(tenant.to_owned(), count + 1);
+        drop(waiting);
+        Ok(Place { lane: self, tenant: tenant.to_owned() })
+    }
+
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,6 +139,8 @@ impl Permit {
     /// Takes what came of the effect.
     pub(crate) fn settle(mut self, result: &Result<Outcome, AttemptError>) {
         self.end = match result {
+            // Somebody is there, and says that they cannot work now.
+            Ok(Outcome::ApiAnswered(response)) if policy::is_overload(response) => CallEnd::Failed,
             Ok(_) => CallEnd::Worked,
             Err(error) if error.transient || error.failure.code == FailureCode::Timeout => CallEnd::Failed,
             // Nobody was asked: something of our own is missing.
@@ -170,11 +189,18 @@ pub(crate) struct Wait {
 
 /// A place is given back when nobody waits on it any more.
 #[derive(Debug)]
-struct Place(Arc<Lane>);
+struct Place {
+    lane: Arc<Lane>,
+    tenant: String,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        let mut waiting = self.lane.waiting();
+        match waiting.get_mut(&self.tenant) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(waiting.remove(&self.tenant)),
+        }
     }
 }
 
@@ -183,7 +209,7 @@ impl Wait {
     pub(crate) async fn admitted(self) -> Result<Permit, AttemptError> {
         let closed = |_| refused(FailureCode::Unavailable, "the engine stops".to_owned(), None);
         let held = self.turn.await.map_err(closed)?;
-        let lane = Arc::clone(&self.place.0);
+        let lane = Arc::clone(&self.place.lane);
         let probe = lane.pass()?;
         Ok(Permit { lane, probe, end: CallEnd::Unknown, _held: held })
     }
@@ -213,15 +239,17 @@ impl Dispatcher {
         if let Err(error) = lane.closed() {
             return Admission::Refused(error);
         }
-        let place = Place(lane);
-        if place.0.waiting.fetch_add(1, Ordering::Relaxed) >= self.settings.queue {
-            let message = format!(
-                "{} is overloaded: {} effects wait for it already",
-                place.0.target, self.settings.queue
-            );
-            return Admission::Refused(refused(FailureCode::Overloaded, message, None));
-        }
-        let turn = self.room.wait(&place.0.receiver, tenant);
+        let place = match lane.queue(tenant, self.settings.queue) {
+            Ok(place) => place,
+            Err(lane) => {
+                let message = format!(
+                    "{} is overloaded: {} effects wait for it already",
+                    lane.target, self.settings.queue
+                );
+                return Admission::Refused(refused(FailureCode::Overloaded, message, None));
+            }
+        };
+        let turn = self.room.wait(&place.lane.receiver, tenant);
         Admission::Later(Wait { place, turn })
     }
 
@@ -230,7 +258,7 @@ impl Dispatcher {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         Load {
             under_way: self.room.under_way(),
-            queued: lanes.values().map(|lane| lane.waiting.load(Ordering::Relaxed)).sum(),
+            queued: lanes.values().map(|lane| lane.waiting().values().sum::<usize>()).sum(),
             open: lanes
                 .values()
                 .filter(|lane| lane.breaker().is_open())
@@ -250,7 +278,7 @@ impl Dispatcher {
             Arc::new(Lane {
                 target: target.clone(),
                 receiver: Arc::new(Receiver::new(limit)),
-                waiting: AtomicUsize::new(0),
+                waiting: Mutex::default(),
                 breaker: Mutex::new(Breaker::new(breaker)),
             })
         });

@@ -81,13 +81,17 @@ async fn a_full_queue_is_overload_and_nothing_was_sent() {
     let dispatcher = dispatcher();
     let _first = now(dispatcher.admit(&server("slow"), "a"));
     let waiting: Vec<_> = (0..3).map(|_| later(dispatcher.admit(&server("slow"), "b"))).collect();
-    let error = refusal(dispatcher.admit(&server("slow"), "c"));
+    let error = refusal(dispatcher.admit(&server("slow"), "b"));
     assert_eq!(error.failure.code, FailureCode::Overloaded);
     assert_eq!(error.received, Received::No);
     assert!(error.transient);
     assert_eq!(error.failure.message, "the tool server `slow` is overloaded: 3 effects wait for it already");
-    drop(waiting);
-    later(dispatcher.admit(&server("slow"), "c"));
+    // Another tenant has a queue of its own.
+    let other = later(dispatcher.admit(&server("slow"), "c"));
+    assert_eq!(dispatcher.load().queued, 4);
+    drop((waiting, other));
+    assert_eq!(dispatcher.load().queued, 0);
+    later(dispatcher.admit(&server("slow"), "b"));
 }
 
 #[tokio::test(start_paused = true)]

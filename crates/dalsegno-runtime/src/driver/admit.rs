@@ -10,6 +10,7 @@ use super::{Driver, Input, Running};
 use crate::dispatch::{self, Admission, CacheKey, Permit};
 use crate::error::RunFailure;
 use crate::policy::AttemptError;
+use crate::tool::user_id;
 
 /// What a request is told before it is written down.
 pub(super) enum Ask {
@@ -61,16 +62,22 @@ impl Driver {
             self.attempt(id, attempt, cause);
             return Ok(());
         }
+        if self.hold_back(&operation, cause)? {
+            return Ok(());
+        }
         match self.ask(&operation) {
             Ask::Start => {
-                self.attempt(id, attempt, cause);
+                match self.may_start(id, cause)? {
+                    true => self.attempt(id, attempt, cause),
+                    false => drop(self.permits.remove(&id)),
+                }
                 Ok(())
             }
             Ask::Wait(wait) => {
                 self.wait(id, attempt, cause, wait);
                 Ok(())
             }
-            Ask::Refused(error) => self.decide(id, attempt, Some(cause), error),
+            Ask::Refused(error) => self.decide(id, attempt, Some(cause), Err(error)),
         }
     }
 
@@ -106,12 +113,16 @@ impl Driver {
             return Ok(());
         }
         match result {
-            Ok(permit) => {
+            Ok(permit) if self.may_start(operation, cause)? => {
                 self.permits.insert(operation, permit);
                 self.attempt(operation, attempt, cause);
                 Ok(())
             }
-            Err(error) => self.unanswered(operation, attempt, Some(cause), error),
+            Ok(_) => {
+                self.fill()?;
+                self.go_on()
+            }
+            Err(error) => self.settle(operation, attempt, Some(cause), Err(error)),
         }
     }
 
@@ -138,7 +149,8 @@ impl Driver {
         }
         let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
         let module = self.modules.get(server);
-        let key = CacheKey::new(&self.context.tenant, &call.tool_name, module, &call.parameters);
+        let user = user_id(&self.machine.state().request().user);
+        let key = CacheKey::new(&self.context.tenant, user, &call.tool_name, module, &call.parameters);
         Some((key, Duration::from_millis(age)))
     }
 }

@@ -6,13 +6,16 @@ use std::time::Instant;
 use dalsegno_core::{AgentState, Handoff};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
-use super::{Driver, SNAPSHOT_EVERY, is_waiting};
+use super::{Driver, is_waiting};
 use crate::error::{EngineError, RunFailure};
 use crate::fold::{Fold, Suspension};
 use crate::handle::RunEvent;
 use crate::lineage;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::start::{Prepared, Successor};
+
+/// What a run waits for whose child run another process performs.
+const CHILD_RUN: &str = "child_run";
 
 impl Driver {
     /// Commits what is in the outbox, all or nothing.
@@ -20,26 +23,34 @@ impl Driver {
         if let Some(handoff) = self.handing.take() {
             return self.hand_over(handoff).await;
         }
-        self.commit_outbox().await
+        self.commit_outbox().await?;
+        self.speak();
+        Ok(())
+    }
+
+    /// Tells whoever listens what the agent has said since the last commit.
+    fn speak(&mut self) {
+        let secrets = self.context.bindings.secrets();
+        for mut text in self.spoken.news(self.machine.state()) {
+            secrets.text(&mut text);
+            // Whoever listened may have gone meanwhile.
+            let _ = self.context.events.send(RunEvent::Said { text });
+        }
     }
 
     async fn commit_outbox(&mut self) -> Result<(), RunFailure> {
-        if self.outbox.is_empty() && self.consumed.is_empty() {
+        // Messages wait for records: taken out alone, they would be lost with this process.
+        if self.outbox.is_empty() {
             return Ok(());
         }
-        if !self.outbox.is_empty() {
-            self.suspension = None;
-        }
-        let records = std::mem::take(&mut self.outbox);
+        self.suspension = None;
+        self.settle_held();
+        let mut records = std::mem::take(&mut self.outbox);
+        self.scrub(&mut records);
         let consumed = std::mem::take(&mut self.consumed);
         let copies = self.copies(&records);
-        let run = self.context.run;
         let (count, since) = (records.len(), Instant::now());
-        let seqs = self
-            .store
-            .append_with(&mut self.lease, records, consumed)
-            .await
-            .map_err(|source| RunFailure::Append { run, source })?;
+        let seqs = self.append(records, consumed).await?;
         for observer in self.context.engine.observers() {
             observer.committed(count, since.elapsed());
         }
@@ -68,12 +79,14 @@ impl Driver {
             message: handoff.message.clone(),
         };
         self.outbox.push(NewRecord::new(self.now(), body));
-        let records = std::mem::take(&mut self.outbox);
+        let mut records = std::mem::take(&mut self.outbox);
+        self.scrub(&mut records);
         let copies = self.copies(&records);
         let first = self.lease.next_seq();
+        self.settle_held();
         // What still waits in the inbox moves on: whoever wants this run to end means the one that goes on.
         let consumed = self.consumed.clone();
-        let created = match self.store.hand_off_with(&mut self.lease, records, consumed, new).await {
+        let created = match self.hand_off(records, consumed, new).await {
             Ok(created) => created,
             Err(error) => {
                 self.outbox = before;
@@ -83,13 +96,13 @@ impl Driver {
         };
         self.consumed.clear();
         self.tell((first..).take(copies.len()).collect(), copies);
+        self.speak();
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
         if let Created::New(lease) = created {
             for (record, seq) in beginning.iter().zip(0..) {
                 watches.began(seq, record);
             }
-            let mut fold = Fold::at(config, next, origin);
-            fold.carry(0, modules);
+            let fold = Fold::at(config, next, origin).with_modules(modules);
             self.successor = Some(Successor { context, lease, fold, watches });
         }
         Ok(())
@@ -98,14 +111,20 @@ impl Driver {
     async fn prepare(&self, handoff: &Handoff) -> Result<(Prepared, AgentState), EngineError> {
         let state = self.machine.state();
         let engine = &self.context.engine;
-        let prepared = engine.prepare_successor(&self.context, handoff, &state.usage()).await?;
-        let origin = lineage::successor(&prepared.new, state)?;
+        let mut prepared = engine.prepare_successor(&self.context, handoff, &state.usage()).await?;
+        let origin = lineage::successor(&mut prepared.new, state)?;
         Ok((prepared, origin))
     }
 
     fn no_handoff(&self, handoff: &Handoff, source: EngineError) -> RunFailure {
         let (run, target) = (self.context.run, handoff.target.clone());
         RunFailure::Handoff { run, target, source: Box::new(source) }
+    }
+
+    /// Takes known secrets out of what others said: the last door before the journal.
+    fn scrub(&self, records: &mut [NewRecord]) {
+        let secrets = self.context.bindings.secrets();
+        records.iter_mut().for_each(|record| secrets.record(&mut record.body));
     }
 
     /// Copies for whoever listens.
@@ -122,19 +141,27 @@ impl Driver {
         }
     }
 
-    /// Writes down that the run waits, unless that is the last thing the journal says already.
+    /// Writes down that the run waits, unless that is the last thing the journal says already and no message was read
+    /// since then.
     pub(super) fn suspend(&mut self) {
-        let waiting_for = self.waiting().into_iter().map(|waiting| WaitingFor {
-            kind: waiting.kind().to_owned(),
-            operation: waiting.operation,
-            question: waiting.question,
+        let secrets = self.context.bindings.secrets();
+        let waiting_for = self.waiting().into_iter().map(|waiting| {
+            let mut question = waiting.question.clone();
+            secrets.text(&mut question);
+            WaitingFor { kind: waiting.kind().to_owned(), operation: waiting.operation, question }
         });
-        let suspension = Suspension { waiting_for: waiting_for.collect(), wake_at: self.wake_at() };
-        if self.suspension.as_ref() == Some(&suspension) {
+        let elsewhere = self.paused.iter().filter(|(_, paused)| paused.elsewhere).map(|(operation, _)| {
+            let question = "another process performs this child run".to_owned();
+            WaitingFor { kind: CHILD_RUN.to_owned(), operation: *operation, question }
+        });
+        let waiting_for = waiting_for.chain(elsewhere).collect();
+        let suspension = Suspension { waiting_for, wake_at: self.wake_at() };
+        self.settle_held();
+        if self.suspension.as_ref() == Some(&suspension) && self.consumed.is_empty() {
             return;
         }
         let at = self.now();
-        self.progress.values_mut().for_each(|progress| progress.pause(at));
+        progress::suspend(&mut self.progress, self.machine.state(), at);
         let Suspension { waiting_for, wake_at } = suspension;
         self.outbox.push(NewRecord::new(at, Body::Suspended { waiting_for, wake_at }));
     }
@@ -142,15 +169,20 @@ impl Driver {
     /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.
     pub(super) async fn snapshot(&mut self) {
         let state = self.machine.state();
-        if state.step() < self.snapshot_step + SNAPSHOT_EVERY {
+        if state.step() < self.snapshot_step + self.context.engine.snapshot_every() {
             return;
         }
         let fresh = self.queue.is_empty()
             && self.tasked.is_empty()
             && state.pending().iter().all(|pending| {
-                let first = |one: &Progress| one.started && one.attempts == 1;
-                let started = self.progress.get(&pending.operation.id).is_some_and(first);
-                pending.outcome.is_none() && (started || is_waiting(&pending.operation))
+                // A snapshot does not hold attempts: one that is in doubt, or waits in the middle of an attempt, would lose them.
+                let waits = is_waiting(&pending.operation);
+                let first = |one: &Progress| match waits {
+                    true => one.attempts == 0,
+                    false => one.started && one.attempts == 1 && !one.doubtful,
+                };
+                let is_new = self.progress.get(&pending.operation.id).is_some_and(first);
+                pending.outcome.is_none() && is_new
             });
         if !fresh {
             return;
@@ -160,6 +192,7 @@ impl Driver {
         let snapshot = Snapshot {
             seq: self.lease.next_seq(),
             state: state.clone(),
+            at: self.now(),
             active_ms: u64::try_from(active.as_millis()).unwrap_or(u64::MAX),
             modules: self.modules.clone(),
         };

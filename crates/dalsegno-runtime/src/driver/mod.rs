@@ -6,9 +6,15 @@
 
 mod admit;
 mod commit;
+mod end;
+mod grant;
+mod inbox;
 mod perform;
 mod request;
+mod spoken;
+mod store;
 mod tasks;
+mod verify;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{
-    Answer, EffectClass, Event, GateState, Handoff, Operation, OperationId, Outcome, Request, RunId, Signal,
-    Status, Timestamp,
+    Answer, EffectClass, Event, Failure, FailureCode, Gate, GateState, Handoff, Operation, OperationId,
+    Outcome, Request, Status, Timestamp,
 };
 use dalsegno_models::Schemas;
 use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
@@ -29,19 +35,18 @@ use crate::attempt::RunContext;
 use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
 use crate::fold::{Advance, End, Fold, Machine, Moved, Suspension};
-use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
+use crate::handle::{RunReport, Stop, WaitingOperation};
 use crate::observer::Watches;
 use crate::policy;
-use crate::policy::{AttemptError, Situation};
+use crate::policy::{AttemptError, Effect, Situation};
 use crate::progress::Progress;
-use crate::start::{Successor, child_run};
+use crate::start::Successor;
 use crate::tasks::{Tasks, Written};
 
+pub(crate) use self::inbox::GivenUp;
+use self::spoken::Spoken;
 use self::tasks::{Release, Wished};
-pub(crate) use self::wait::waiting;
-
-/// Steps between snapshots: a resume folds at most so many.
-const SNAPSHOT_EVERY: u64 = 1_000;
+pub(crate) use self::wait::{waiting, waits_at};
 
 /// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
 const HOLD: Duration = Duration::from_secs(30);
@@ -68,8 +73,10 @@ pub(crate) struct Driver {
     releasing: Vec<Release>,
     /// Records of the next commit.
     outbox: Vec<NewRecord>,
-    /// Messages that the next commit answers.
+    /// Messages that were read and that the next commit of records takes out of the inbox.
     consumed: Vec<u64>,
+    /// Messages that stay in the inbox until these operations have their outcomes.
+    held: BTreeMap<u64, BTreeSet<OperationId>>,
     /// Operations to start after the next commit, with the number of the attempt.
     starting: Vec<(OperationId, u32)>,
     /// Operations that wait until fewer of their step are under way, in their order.
@@ -90,8 +97,14 @@ pub(crate) struct Driver {
     ended: Option<End>,
     /// Who wants the run to end, and why.
     pub(crate) why: Why,
-    /// Child runs that the end of this one leaves behind.
-    orphans: Vec<RunId>,
+    /// The run is ended before anything else is done with it.
+    pub(crate) is_doomed: bool,
+    /// The operations of child runs that are to end with this run.
+    orphans: Vec<OperationId>,
+    /// Effects that may not be repeated and whose outcome nobody knows, once the run has ended.
+    unsettled: BTreeSet<OperationId>,
+    /// Operations that had no outcome when the run ended: what comes of those under way is recorded as late.
+    left: BTreeMap<OperationId, Operation>,
     /// Why the run cannot go on here.
     trouble: Option<EngineError>,
     /// Somebody says that there is something new: a secret may be there that was missing.
@@ -113,6 +126,7 @@ pub(crate) struct Driver {
     /// What the journal says last that the run waits for, if that is what it says last.
     suspension: Option<Suspension>,
     snapshot_step: u64,
+    spoken: Spoken,
 }
 
 /// Who wants a run to end, and why.
@@ -122,10 +136,18 @@ pub(crate) struct Why {
     pub(crate) reason: Option<String>,
 }
 
-/// A child run that is suspended.
+/// A child run that this process does not perform now.
 struct Paused {
     waiting: Vec<WaitingOperation>,
     wake_at: Option<Timestamp>,
+    /// Another process performs it, and tells this run when the child ends or is suspended.
+    elsewhere: bool,
+}
+
+impl Paused {
+    const fn elsewhere() -> Self {
+        Self { waiting: Vec::new(), wake_at: None, elsewhere: true }
+    }
 }
 
 /// A task under way: an attempt, or the pause before one.
@@ -172,9 +194,11 @@ enum Input {
         cause: AttemptCause,
         result: Result<Permit, AttemptError>,
     },
-    /// A child run was ended, and its parent may take notice.
-    ChildEnded { operation: OperationId, attempt: u32 },
-    /// A child run is suspended.
+    /// A tool was asked whether an operation in doubt took place.
+    Verified { operation: OperationId, attempts: u32, found: verify::Found },
+    /// A child run was told to end, since somebody gave its operation up.
+    ChildGivenUp { operation: OperationId, attempt: u32, given_up: GivenUp, words: String },
+    /// A child run is suspended, or another process performs it.
     Paused { operation: OperationId, paused: Paused },
     /// A child run cannot be performed here now.
     Trouble(EngineError),
@@ -188,6 +212,8 @@ enum Input {
     Cancelled,
     /// An attempt was given up because the run stops.
     GivenUp,
+    /// An attempt that may be repeated was given up because the run stops; nothing went wrong with it.
+    PutOff { operation: OperationId, attempt: u32 },
     /// The run is to be left as it is.
     Interrupted,
     /// The run's active time is used up.
@@ -205,7 +231,8 @@ impl Driver {
     ) -> Self {
         let schemas = Schemas::compile(&context.toolbox);
         let step = fold.state().step();
-        let active_before = Duration::from_millis(fold.active_ms());
+        let spoken = Spoken::until(fold.state());
+        let active_before = Duration::from_millis(fold.most_active_ms(context.engine.now()));
         Self {
             context,
             store,
@@ -219,6 +246,7 @@ impl Driver {
             releasing: Vec::new(),
             outbox: Vec::new(),
             consumed: Vec::new(),
+            held: BTreeMap::new(),
             starting: Vec::new(),
             queue: VecDeque::new(),
             permits: BTreeMap::new(),
@@ -230,7 +258,10 @@ impl Driver {
             running: BTreeMap::new(),
             ended: if fold.closed { fold.ended } else { None },
             why: Why::default(),
+            is_doomed: false,
+            left: BTreeMap::new(),
             orphans: Vec::new(),
+            unsettled: BTreeSet::new(),
             trouble: None,
             told: true,
             next_look: Instant::now() + INBOX_EVERY,
@@ -244,12 +275,20 @@ impl Driver {
             modules: fold.modules,
             suspension: fold.suspended,
             snapshot_step: step,
+            spoken,
             machine: fold.machine,
         }
     }
 
     /// Settles what a crash left in doubt, and starts what had not started.
     pub(crate) fn take_up(&mut self) -> Result<(), RunFailure> {
+        let doubts = self.missing().filter(|operation| {
+            matches!(operation.gate, GateState::Waiting(Gate::InDoubt { .. }))
+                && self.progress.get(&operation.id).is_some_and(|progress| !progress.is_verified)
+        });
+        for operation in doubts.map(|operation| operation.id).collect::<Vec<_>>() {
+            self.verify(operation);
+        }
         let open: Vec<Operation> =
             self.missing().filter(|operation| !is_waiting(operation)).cloned().collect();
         for operation in open {
@@ -269,7 +308,9 @@ impl Driver {
                 continue;
             }
             if matches!(operation.request, Request::AgentCall(_)) && progress.started {
-                // The same child run goes on: that is no attempt either.
+                // The same child run goes on: that is no attempt either. The time in between was not spent on it.
+                let at = self.now();
+                self.progress.entry(operation.id).or_default().taken_up(at);
                 self.starting.push((operation.id, progress.attempts.max(1)));
                 continue;
             }
@@ -292,11 +333,20 @@ impl Driver {
                 self.admit(operation.id, next, AttemptCause::Recovered)?;
                 continue;
             }
-            match policy::recover(operation.id, &operation.terms, situation(self.now(), &progress, begun)) {
-                policy::Verdict::Again(_) => self.admit(operation.id, next, AttemptCause::Recovered)?,
-                policy::Verdict::Fail(failure) => {
-                    self.record_outcome(operation.id, Outcome::Failed(failure))?;
-                }
+            let lost = progress.lost.saturating_add(u32::from(progress.started));
+            if !self.machine.state().has_room(&self.context.config, &operation, lost) {
+                let message = format!(
+                    "its process died during attempt {begun}, and the run's limits have no room for another one"
+                );
+                let failure = Failure::new(FailureCode::CrashLoop, message);
+                self.record_lost(&operation, failure)?;
+                continue;
+            }
+            match policy::recover(Effect::from(&operation), self.situation(&progress, begun)) {
+                policy::Verdict::Again { .. } => self.admit(operation.id, next, AttemptCause::Recovered)?,
+                policy::Verdict::Take(Outcome::Failed(failure)) => self.record_lost(&operation, failure)?,
+                policy::Verdict::Take(outcome) => self.record_outcome(operation.id, outcome)?,
+                policy::Verdict::Gate(gate) => self.open_gate(operation.id, gate)?,
                 policy::Verdict::Ask(reason) => self.open_doubt(operation.id, reason)?,
             }
         }
@@ -304,9 +354,21 @@ impl Driver {
         Ok(())
     }
 
-    /// Writes down which tool servers have another module than before.
-    pub(crate) fn rebind(&mut self, modules: BTreeMap<String, String>) {
-        for (server, digest) in modules {
+    /// Gives an operation up whose process died once too often: the attempt under way then is lost as well.
+    fn record_lost(&mut self, operation: &Operation, failure: Failure) -> Result<(), RunFailure> {
+        let at = self.now();
+        if let Some(progress) = self.progress.get_mut(&operation.id).filter(|progress| progress.started) {
+            progress.given_up(at);
+        }
+        self.record_outcome(operation.id, Outcome::Failed(failure))
+    }
+
+    /// Writes down which tool servers turned out to have another module than the journal says.
+    fn record_rebounds(&mut self) {
+        for (server, digest) in self.context.bound.take_news() {
+            if self.ended.is_some() {
+                continue;
+            }
             self.outbox.push(NewRecord::new(
                 self.now(),
                 Body::Rebound { server: server.clone(), digest: digest.clone() },
@@ -339,7 +401,17 @@ impl Driver {
 
     /// Runs until the end, a suspension or an interruption.
     pub(crate) async fn drive(mut self) -> Result<(RunReport, Option<Successor>), RunFailure> {
-        if *self.stop.borrow() == Stop::Cancel {
+        match self.perform().await {
+            Ok(()) => self.leave().await,
+            Err(failure) => {
+                self.abandon().await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn perform(&mut self) -> Result<(), RunFailure> {
+        if self.is_doomed || *self.stop.borrow() == Stop::Cancel {
             self.cancel()?;
         }
         let messages = self.look().await;
@@ -352,31 +424,23 @@ impl Driver {
             if std::mem::take(&mut self.told) && self.ended.is_none() {
                 self.look_for_secrets().await?;
             }
+            let since = Instant::now();
             self.commit().await?;
+            self.confirm(since).await?;
             self.launch();
+            if self.ended.is_some() {
+                self.end_children();
+            }
             if self.stopping || self.ended.is_some() {
                 self.give_up();
             } else {
                 self.snapshot().await;
             }
             if self.tasks.is_empty() {
-                if !self.stopping && self.ended.is_none() {
-                    let messages = self.look().await;
-                    self.handle(Input::Inbox(messages))?;
-                    if self.ended.is_some()
-                        || !self.outbox.is_empty()
-                        || !self.consumed.is_empty()
-                        || !self.starting.is_empty()
-                        || !self.releasing.is_empty()
-                        || self.told
-                        || self.wake()
-                    {
-                        continue;
-                    }
-                    self.suspend();
-                    self.commit().await?;
+                if self.stopping || self.ended.is_some() || !self.can_continue().await? {
+                    return Ok(());
                 }
-                break;
+                continue;
             }
             let input = self.next_input().await;
             self.handle(input)?;
@@ -385,7 +449,35 @@ impl Driver {
                 self.handle(input)?;
             }
         }
-        self.leave().await
+    }
+
+    /// Looks once more at everything that could wake the run, and suspends it when there is nothing.
+    async fn can_continue(&mut self) -> Result<bool, RunFailure> {
+        let messages = self.look().await;
+        self.handle(Input::Inbox(messages))?;
+        if !self.is_idle() {
+            return Ok(true);
+        }
+        self.look_for_secrets().await?;
+        if !self.is_idle() || self.wake() {
+            return Ok(true);
+        }
+        self.suspend();
+        self.commit().await?;
+        // A secret that came in between was told to the runs that waited for it then, and this was none of them. A process
+        // that dies here has not released the run, so that another one looks.
+        self.look_for_secrets().await?;
+        Ok(!self.is_idle())
+    }
+
+    /// Nothing is to be recorded, started or looked at.
+    fn is_idle(&self) -> bool {
+        self.ended.is_none()
+            && !self.told
+            && self.outbox.is_empty()
+            && self.starting.is_empty()
+            && self.releasing.is_empty()
+            && self.tasks.is_empty()
     }
 
     /// Steps while nothing is missing, unless the run is to stop.
@@ -408,71 +500,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the run because somebody wants it to end.
-    fn cancel(&mut self) -> Result<(), RunFailure> {
-        if self.ended.is_some() || self.machine.state().is_over() {
-            return Ok(());
-        }
-        self.signal(Signal::Cancel)
-    }
-
-    /// Ends the run. What is under way and may not be repeated finishes, and is recorded as late; what a crash or a lost
-    /// attempt left under way is recorded as in doubt.
-    fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
-        let at = self.now();
-        self.starting.clear();
-        self.permits.clear();
-        self.queue.clear();
-        let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
-        self.orphans = children.map(|operation| child_run(operation.id)).collect();
-        let idle: Vec<Operation> =
-            self.missing().filter_map(|operation| self.idle_task(operation.id)).collect();
-        // Its server will say what became of it.
-        for operation in idle {
-            self.release(operation, true);
-        }
-        let released: BTreeSet<OperationId> = self.released();
-        let in_doubt: Vec<OperationId> = self
-            .missing()
-            .filter(|operation| {
-                !is_free(operation.terms.class) && operation.terms.class != EffectClass::Composite
-            })
-            .map(|operation| operation.id)
-            .filter(|id| !released.contains(id))
-            // One that was put off after an attempt in doubt is in doubt still.
-            .filter(|id| self.progress.get(id).is_some_and(|progress| progress.started || progress.doubtful))
-            .filter(|id| {
-                let doubtful = self.progress.get(id).is_some_and(|progress| progress.doubtful);
-                !self.running.values().any(|running| {
-                    let paused = running.pause.is_some() && (doubtful || running.may_be_lost());
-                    running.operation == *id && !paused
-                })
-            })
-            .collect();
-        let Why { mut by, mut reason } = std::mem::take(&mut self.why);
-        for text in [&mut by, &mut reason].into_iter().flatten() {
-            self.context.bindings.secrets().text(text);
-        }
-        self.outbox.push(NewRecord::new(at, Body::Signalled { signal, by, reason }));
-        self.resume(Event::signal(at, signal))?;
-        self.step()?;
-        for operation in in_doubt {
-            let failure = policy::indeterminate("the run ended before an outcome was recorded");
-            self.record_late(operation, Outcome::Failed(failure));
-        }
-        Ok(())
-    }
-
-    /// Ends the run because its time is used up.
-    fn end_by_deadline(&mut self) -> Result<(), RunFailure> {
-        if self.ended.is_some() || self.machine.state().is_over() {
-            return Ok(());
-        }
-        self.signal(Signal::Deadline)
-    }
-
     fn time_left(&self) -> Duration {
-        let limit = Duration::from_millis(self.context.config.limits.timeout_ms);
+        let limit = self.context.grant.timeout_ms(self.context.config.limits.timeout_ms);
+        let limit = Duration::from_millis(limit);
         limit.saturating_sub(self.active_before).saturating_sub(self.began.elapsed())
     }
 
@@ -490,6 +520,7 @@ impl Driver {
             Advance::Moved(Moved { concluded, asked }) => {
                 let at = self.now();
                 for (operation, outcome) in concluded {
+                    self.log(operation, &outcome);
                     let elapsed_ms = self.progress.get(&operation).map_or(0, |progress| progress.age_ms(at));
                     let body = Body::Resolved { outcome, attempts: 1, elapsed_ms };
                     self.outbox.push(NewRecord::of(at, operation, body));
@@ -518,32 +549,6 @@ impl Driver {
         self.ended = Some(end);
     }
 
-    async fn leave(self) -> Result<(RunReport, Option<Successor>), RunFailure> {
-        let run = self.context.run;
-        let end = match self.ended.clone() {
-            Some(End::Response(response)) => RunEnd::Ended(response),
-            // The run that goes on says how it ends.
-            Some(End::Handoff(_)) => RunEnd::Interrupted,
-            None if self.stopping => RunEnd::Interrupted,
-            None => RunEnd::Suspended { waiting: self.waiting(), wake_at: self.wake_at() },
-        };
-        let state = self.machine.state();
-        let (steps, usage) = (state.step(), state.usage());
-        self.context.sessions.close().await;
-        for orphan in self.orphans {
-            let reason = Some("its parent has ended".to_owned());
-            if let Err(error) = self.context.engine.cancel(orphan, None, reason).await {
-                tracing::debug!(%run, %orphan, %error, "a child run is over, or could not be ended");
-            }
-        }
-        self.store.release(self.lease).await.map_err(|source| RunFailure::Append { run, source })?;
-        if let Some(source) = self.trouble {
-            return Err(RunFailure::Child { run, source: Box::new(source) });
-        }
-        let agent = self.context.config.name.clone();
-        Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.successor))
-    }
-
     /// What tells the run to stop.
     pub(crate) fn stop(&self) -> watch::Receiver<Stop> {
         self.stop.clone()
@@ -551,6 +556,23 @@ impl Driver {
 
     fn now(&self) -> Timestamp {
         self.context.engine.now()
+    }
+
+    /// What is known of an operation when one of its attempts has ended. A clock that was set back makes nothing younger than
+    /// the run's own records say.
+    fn situation(&self, progress: &Progress, attempt: u32) -> Situation {
+        let at = self.now();
+        let now = at.max(self.machine.state().now()).as_millis();
+        let since =
+            |first: u64| Duration::from_millis(if first == 0 { 0 } else { now.saturating_sub(first) });
+        Situation {
+            attempt,
+            doubtful: progress.doubtful,
+            age: since(progress.first),
+            key_age: since(progress.key_first),
+            recoveries: progress.recoveries,
+            at,
+        }
     }
 
     fn missing(&self) -> impl Iterator<Item = &Operation> {
@@ -571,16 +593,15 @@ fn is_waiting(operation: &Operation) -> bool {
     matches!(operation.gate, GateState::Waiting(_))
 }
 
-/// What is known of an operation when one of its attempts has ended.
-fn situation(now: Timestamp, progress: &Progress, attempt: u32) -> Situation {
-    let age = now.as_millis().saturating_sub(progress.first);
-    Situation { attempt, doubtful: progress.doubtful, age: Duration::from_millis(age) }
-}
-
 /// Says whether an attempt may be given up at any time, since it may be repeated.
 pub(crate) fn is_free(class: EffectClass) -> bool {
     match class {
         EffectClass::Read | EffectClass::Idempotent => true,
         EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => false,
     }
+}
+
+/// Says whether an effect of this class took place twice when it is performed twice.
+pub(crate) fn is_unrepeatable(class: EffectClass) -> bool {
+    !is_free(class) && class != EffectClass::Composite
 }

@@ -4,19 +4,20 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolName};
-use dalsegno_sandbox::Received;
-use dalsegno_store::{Message, NewRecord};
+use dalsegno_sandbox::{Caller, Received};
+use dalsegno_store::{AttemptCause, NewRecord};
 use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError};
 use tokio::time::Instant;
 
-use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, Why, is_free};
+use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, is_free};
 use crate::attempt::Attempt;
 use crate::children::{Below, Within};
 use crate::error::RunFailure;
 use crate::handle::Stop;
-use crate::policy::AttemptError;
+use crate::policy::{AttemptError, Effect};
 use crate::tasks::Tasking;
+use crate::tool::user_id;
 use crate::{children, policy};
 
 impl Driver {
@@ -50,8 +51,12 @@ impl Driver {
                         match children::perform(context, id, call, within, stop).await {
                             Below::Done(result) => Input::Attempted { operation: id, attempt, result },
                             Below::Suspended { waiting, wake_at } => {
-                                Input::Paused { operation: id, paused: Paused { waiting, wake_at } }
+                                // One that waits for nothing of its own has a child run that another process performs.
+                                let elsewhere = waiting.is_empty() && wake_at.is_none();
+                                let paused = Paused { waiting, wake_at, elsewhere };
+                                Input::Paused { operation: id, paused }
                             }
+                            Below::Elsewhere => Input::Paused { operation: id, paused: Paused::elsewhere() },
                             Below::Interrupted => Input::GivenUp,
                             Below::Trouble(error) => Input::Trouble(error),
                         }
@@ -81,6 +86,17 @@ impl Driver {
         }
     }
 
+    /// On whose behalf a tool is called.
+    fn caller(&self, operation: OperationId) -> Caller {
+        let state = self.machine.state();
+        Caller {
+            tenant: Some(self.context.tenant.clone()),
+            user: user_id(&state.request().user),
+            session: Some(state.session_name().to_owned()).filter(|session| !session.is_empty()),
+            call: state.call_id_of(operation).map(str::to_owned),
+        }
+    }
+
     pub(super) fn task(&self, operation: &Operation, attempt: u32, tasking: Tasking) -> Attempt {
         let state = self.machine.state();
         Attempt {
@@ -92,6 +108,10 @@ impl Driver {
             terms: operation.terms,
             request: operation.request.clone(),
             tool: self.tool_above(operation.id),
+            caller: match &operation.request {
+                Request::ToolCall(_) => self.caller(operation.id),
+                _ => Caller::default(),
+            },
             tasking,
             user: match &operation.request {
                 Request::ApiCall(_) | Request::Email(_) => state.request().user.clone(),
@@ -113,7 +133,7 @@ impl Driver {
     }
 
     /// The declarative tool that asks for an operation.
-    fn tool_above(&self, id: OperationId) -> Option<ToolName> {
+    pub(super) fn tool_above(&self, id: OperationId) -> Option<ToolName> {
         let state = self.machine.state();
         let above = state.parent_of(id)?;
         let mut pending = state.pending().iter();
@@ -178,18 +198,14 @@ impl Driver {
             Ok(joined) => self.joined(joined),
             Err(Input::Look) => {
                 self.next_look = Instant::now() + INBOX_EVERY;
+                if let Ok(owner) = self.context.engine.owner(self.context.run).await {
+                    // A file that was deleted makes others take this process for dead.
+                    owner.show();
+                }
                 Input::Inbox(self.look().await)
             }
             Err(input) => input,
         }
-    }
-
-    /// Messages of other processes; trouble with them is no trouble of the run.
-    pub(super) async fn look(&self) -> Vec<(u64, Message)> {
-        self.store.inbox(self.context.run).await.unwrap_or_else(|error| {
-            tracing::warn!(run = %self.context.run, %error, "the messages for the run cannot be read");
-            Vec::new()
-        })
     }
 
     /// What a task came to; a panic is an attempt that was possibly received.
@@ -205,10 +221,10 @@ impl Driver {
                 if error.is_cancelled() {
                     return match pause {
                         Some(cause) => Input::Due { operation, attempt, cause },
-                        None => {
-                            self.was_given_up(operation);
-                            Input::GivenUp
-                        }
+                        None if self.was_given_up(operation).is_some() => Input::GivenUp,
+                        // Its server works on a task, which goes on.
+                        None if self.tasked.get(operation).is_some() => Input::GivenUp,
+                        None => Input::PutOff { operation, attempt },
                     };
                 }
                 let message = format!("the tool panicked: {}", words_of(error));
@@ -226,6 +242,7 @@ impl Driver {
     }
 
     pub(super) fn handle(&mut self, input: Input) -> Result<(), RunFailure> {
+        self.record_rebounds();
         self.record_denials();
         self.record_tasks();
         let given_up = match &input {
@@ -235,30 +252,20 @@ impl Driver {
         match input {
             // Its answer was on the way to this loop, and it has that for its outcome.
             Input::Attempted { operation, .. } if self.given_up.contains(&operation) => Ok(()),
-            Input::Attempted { operation, result: Ok(outcome), .. } if self.ended.is_some() => {
-                self.record_late(operation, outcome);
-                Ok(())
-            }
-            Input::Attempted { operation, attempt, result: Err(error) } if self.ended.is_some() => {
-                let message = format!("attempt {attempt} had no answer ({})", error.failure.message);
-                // What this attempt did not do, one before it may have done.
-                let doubtful = self.progress.get(&operation).is_some_and(|progress| progress.doubtful);
-                let failure = match error.received {
-                    Received::No if !doubtful => error.failure,
-                    Received::No | Received::Possibly => policy::indeterminate(&message),
-                };
-                self.record_late(operation, Outcome::Failed(failure));
+            Input::Attempted { operation, attempt, result } if self.ended.is_some() => {
+                if let Some(left) = self.left.get(&operation) {
+                    let progress = self.progress.get(&operation).copied().unwrap_or_default();
+                    let now = self.situation(&progress, attempt);
+                    self.record_late(operation, policy::late(Effect::from(left), now, result));
+                }
                 Ok(())
             }
             // Somebody has settled it meanwhile.
             Input::Attempted { operation, .. } if !self.is_missing(operation) => Ok(()),
-            Input::Attempted { operation, result: Ok(outcome), .. } => self.resolve(operation, outcome),
             Input::Attempted { operation, result: Err(error), .. } if given_up.is_some() => {
                 self.given_up_task(operation, given_up.unwrap_or_default(), error)
             }
-            Input::Attempted { operation, attempt, result: Err(error) } => {
-                self.unanswered(operation, attempt, None, error)
-            }
+            Input::Attempted { operation, attempt, result } => self.settle(operation, attempt, None, result),
             Input::Due { operation, attempt, cause } => {
                 self.admitting.remove(&operation);
                 if self.ended.is_some() {
@@ -271,9 +278,12 @@ impl Driver {
             Input::Admitted { operation, attempt, cause, result } => {
                 self.admitted(operation, attempt, cause, result)
             }
-            Input::ChildEnded { operation, attempt } => {
-                self.look_at_child(operation, attempt);
-                Ok(())
+            Input::Verified { operation, attempts, found } => {
+                self.verified(operation, attempts, found)?;
+                self.go_on()
+            }
+            Input::ChildGivenUp { operation, attempt, given_up, words } => {
+                self.child_given_up(operation, attempt, given_up, words)
             }
             Input::Paused { operation, paused } => {
                 self.paused.insert(operation, paused);
@@ -283,42 +293,19 @@ impl Driver {
                 }
                 Ok(())
             }
-            Input::Inbox(messages) => {
-                for (id, message) in messages {
-                    self.consumed.push(id);
-                    match message {
-                        Message::Cancel { by, reason } => {
-                            self.why = Why { by, reason };
-                            self.cancel()?;
-                        }
-                        Message::Look => {
-                            self.told = true;
-                            self.look_at_children();
-                        }
-                        Message::Answer { operation, attempts, answer } => {
-                            self.take_answer(operation, attempts, answer)?;
-                        }
-                        Message::GiveUp { operations, by, reason } => {
-                            self.give_up_operations(&operations, by.as_ref(), reason.as_ref())?;
-                        }
-                        // Told by a newer release: it is left for one.
-                        _ => {
-                            self.consumed.pop();
-                        }
-                    }
-                }
-                if self.ended.is_some() {
-                    return Ok(());
-                }
-                self.expire()?;
-                self.go_on()
-            }
+            Input::Inbox(messages) => self.take_messages(messages),
             Input::Trouble(error) => {
                 self.trouble.get_or_insert(error);
                 self.stopping = true;
                 Ok(())
             }
             Input::Cancelled => self.cancel(),
+            Input::PutOff { operation, attempt } => {
+                if self.stopping && self.ended.is_none() && self.is_missing(operation) {
+                    self.attempt(operation, attempt + 1, AttemptCause::Recovered);
+                }
+                Ok(())
+            }
             Input::Look | Input::GivenUp | Input::Tasked => Ok(()),
             Input::Interrupted => {
                 self.stopping = true;

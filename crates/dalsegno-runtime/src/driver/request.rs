@@ -5,10 +5,11 @@ use dalsegno_sandbox::Received;
 use dalsegno_store::{AttemptCause, Body, NewRecord, Start};
 
 use super::admit::Ask;
-use super::{Driver, Input, Running, is_waiting, situation};
+use super::{Driver, Input, Running, is_waiting};
 use crate::error::RunFailure;
+use crate::grant::Leave;
 use crate::policy;
-use crate::policy::AttemptError;
+use crate::policy::{AttemptError, Effect, Situation, Verdict};
 use crate::progress::Progress;
 
 /// How an operation begins.
@@ -17,6 +18,8 @@ enum Beginning {
     Over(Outcome),
     /// Somebody must answer first.
     Gate,
+    /// The same, since today's workspace says so.
+    Approval,
     /// The core performs it: it asks for its parts.
     Parts,
     /// As many of its step are under way as may be.
@@ -38,9 +41,14 @@ impl Driver {
         let mut free = most.saturating_sub(self.under_way());
         let mut beginnings = Vec::with_capacity(operations.len());
         for (operation, refusal) in operations.iter().zip(refusals) {
+            let (refusal, asks) = match self.granted(operation) {
+                Leave::Refused(code, message) => (Some(Failure::new(code, message)), false),
+                leave => (refusal, leave == Leave::Ask),
+            };
             let beginning = match refusal {
                 Some(failure) => Beginning::Over(Outcome::Failed(failure)),
                 None if is_waiting(operation) => Beginning::Gate,
+                None if asks => Beginning::Approval,
                 None if operation.is_declarative() => Beginning::Parts,
                 None => match self.kept(operation) {
                     Some(result) => Beginning::Over(Outcome::ToolReturned(result)),
@@ -52,6 +60,7 @@ impl Driver {
                 Beginning::Ask(Ask::Start) => Start::Now,
                 Beginning::Over(_)
                 | Beginning::Gate
+                | Beginning::Approval
                 | Beginning::Parts
                 | Beginning::Queue
                 | Beginning::Ask(_) => Start::Deferred,
@@ -60,7 +69,7 @@ impl Driver {
             let body = Body::Requested {
                 step: self.machine.state().step(),
                 ordinal: operation.ordinal.clone(),
-                label: operation.request.label(),
+                label: operation.request.label_without_values(),
                 digest: operation.digest,
                 class: operation.terms.class,
                 start,
@@ -70,7 +79,7 @@ impl Driver {
                 Some(tool) => record.below(tool),
                 None => record,
             });
-            self.progress.insert(operation.id, Progress::requested(at, start));
+            self.progress.insert(operation.id, Progress::requested(at, start, operation));
             beginnings.push(beginning);
         }
         for (operation, beginning) in operations.into_iter().zip(beginnings) {
@@ -81,11 +90,14 @@ impl Driver {
                         self.outbox.push(NewRecord::of(at, operation.id, Body::Waiting { gate }));
                     }
                 }
+                Beginning::Approval => self.open_gate(operation.id, Gate::Approval)?,
                 Beginning::Parts => {}
                 Beginning::Queue => self.queue.push_back((operation.id, AttemptCause::Queued)),
                 Beginning::Ask(Ask::Start) => self.starting.push((operation.id, 1)),
                 Beginning::Ask(Ask::Wait(wait)) => self.wait(operation.id, 1, AttemptCause::Queued, wait),
-                Beginning::Ask(Ask::Refused(error)) => self.decide(operation.id, 1, None, error)?,
+                Beginning::Ask(Ask::Refused(error)) => {
+                    self.decide(operation.id, 1, Some(AttemptCause::Queued), Err(error))?;
+                }
             }
         }
         self.fill()
@@ -185,10 +197,12 @@ impl Driver {
     pub(super) fn open_doubt(&mut self, operation: OperationId, reason: String) -> Result<(), RunFailure> {
         let mut reason = reason;
         self.context.bindings.secrets().text(&mut reason);
-        self.open_gate(operation, Gate::InDoubt { reason })
+        self.open_gate(operation, Gate::InDoubt { reason })?;
+        self.verify(operation);
+        Ok(())
     }
 
-    fn open_gate(&mut self, operation: OperationId, mut gate: Gate) -> Result<(), RunFailure> {
+    pub(super) fn open_gate(&mut self, operation: OperationId, mut gate: Gate) -> Result<(), RunFailure> {
         self.context.bindings.secrets().scrub_gate(&mut gate);
         let at = self.now();
         self.progress.entry(operation).or_default().interpose(at);
@@ -201,56 +215,53 @@ impl Driver {
         self.machine.resume(event).map_err(|error| self.defect(&error.to_string()))
     }
 
-    /// Takes an attempt that brought no answer, and steps when nothing is missing any more.
-    pub(super) fn unanswered(
+    /// Takes what came of an attempt, and steps when nothing is missing any more. `unsent` says why it was to be made, where
+    /// it was refused before anything was sent.
+    pub(super) fn settle(
         &mut self,
         id: OperationId,
         attempt: u32,
         unsent: Option<AttemptCause>,
-        error: AttemptError,
+        result: Result<Outcome, AttemptError>,
     ) -> Result<(), RunFailure> {
-        self.decide(id, attempt, unsent, error)?;
+        self.decide(id, attempt, unsent, result)?;
         self.fill()?;
         self.go_on()
     }
 
-    /// Decides on an operation whose attempt brought no answer.
+    /// Decides on an operation of which an attempt has ended.
     pub(super) fn decide(
         &mut self,
         id: OperationId,
         attempt: u32,
         unsent: Option<AttemptCause>,
-        error: AttemptError,
+        result: Result<Outcome, AttemptError>,
     ) -> Result<(), RunFailure> {
         let Some(operation) = self.missing().find(|operation| operation.id == id) else { return Ok(()) };
-        let code = error.failure.code;
-        tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
-        let progress = self.progress.get(&id).copied().unwrap_or_default();
-        // An attempt that was not admitted is in no record: what is said of the one before it goes on to the next.
-        let doubt = match unsent {
-            Some(AttemptCause::Failed { possibly_received, .. }) => possibly_received,
-            Some(AttemptCause::Recovered) => progress.started,
-            Some(AttemptCause::Answered | AttemptCause::Queued) | None => false,
-        };
-        let possibly_received = doubt || error.received == Received::Possibly;
-        let cause = AttemptCause::Failed { code, possibly_received };
-        let mut now = situation(self.now(), &progress, attempt);
-        now.doubtful |= doubt;
-        // Of a call whose key it knows, the server has just said that it waits; of any other that may have been acted on
-        // before, a person must know.
-        let is_known = operation.terms.class.may_repeat();
-        if let Some(gate) = &error.gate
-            && (!now.doubtful || (is_known && matches!(**gate, Gate::Elicitation { .. })))
-        {
-            return self.open_gate(id, (**gate).clone());
+        if let Err(error) = &result {
+            let code = error.failure.code;
+            tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
         }
-        match policy::after(id, &operation.terms, now, error) {
-            policy::Verdict::Again(_) if self.stopping => {
-                self.attempt(id, attempt + 1, cause);
-                Ok(())
-            }
-            policy::Verdict::Again(pause) => {
-                let attempt = attempt + 1;
+        let is_unpaid = result.as_ref().is_err_and(|error| error.received == Received::No);
+        let progress = self.progress.get(&id).copied().unwrap_or_default();
+        let now = match unsent {
+            None => self.situation(&progress, attempt),
+            Some(cause) => self.unsent(&progress, cause),
+        };
+        match policy::judge(Effect::from(operation), now, result) {
+            Verdict::Again { pause, code, possibly_received } => {
+                // An attempt that was refused before it was sent has its number still, and its cause.
+                let (attempt, cause) = match unsent {
+                    Some(cause) => (attempt, cause),
+                    None => (attempt + 1, AttemptCause::Failed { code, possibly_received }),
+                };
+                if unsent.is_some() {
+                    self.progress.entry(id).or_default().refusals = now.attempt;
+                }
+                if self.stopping {
+                    self.attempt(id, attempt, cause);
+                    return Ok(());
+                }
                 let pausing =
                     move |abort| Running { pause: Some(cause), ..Running::busy(id, attempt, true)(abort) };
                 self.spawn(pausing, async move {
@@ -259,14 +270,48 @@ impl Driver {
                 });
                 Ok(())
             }
-            policy::Verdict::Fail(failure) => self.record_outcome(id, Outcome::Failed(failure)),
-            policy::Verdict::Ask(reason) => self.open_doubt(id, reason),
+            Verdict::Take(mut outcome) => {
+                if let Outcome::Failed(failure) = &mut outcome
+                    && matches!(operation.request, Request::ModelCompletion(_))
+                {
+                    failure.unsent = is_unpaid;
+                }
+                self.record_outcome(id, outcome)
+            }
+            Verdict::Gate(gate) => self.open_gate(id, gate),
+            Verdict::Ask(reason) => self.open_doubt(id, reason),
         }
     }
 
-    /// Keeps an outcome that came after the run had ended.
-    pub(super) fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
-        let outcome = self.presentable(outcome);
-        self.outbox.push(NewRecord::of(self.now(), operation, Body::Late { outcome }));
+    /// What is known of an operation whose next attempt was refused before it was sent: what its cause says of the attempt
+    /// before is in no record yet.
+    fn unsent(&self, progress: &Progress, cause: AttemptCause) -> Situation {
+        let now = self.situation(progress, progress.refusals + 1);
+        Situation { doubtful: now.doubtful || is_doubtful(progress, cause), ..now }
+    }
+
+    /// Says whether a further attempt may still start, and settles the operation where it may not: it can have waited for
+    /// longer than its receiver remembers its key.
+    pub(super) fn may_start(&mut self, id: OperationId, cause: AttemptCause) -> Result<bool, RunFailure> {
+        let Some(operation) = self.missing().find(|operation| operation.id == id) else { return Ok(false) };
+        let progress = self.progress.get(&id).copied().unwrap_or_default();
+        let now = self.unsent(&progress, cause);
+        match policy::start(Effect::from(operation), now) {
+            None => return Ok(true),
+            Some(Verdict::Take(outcome)) => self.record_outcome(id, outcome)?,
+            Some(Verdict::Gate(gate)) => self.open_gate(id, gate)?,
+            Some(Verdict::Ask(reason)) => self.open_doubt(id, reason)?,
+            Some(Verdict::Again { .. }) => return Ok(true),
+        }
+        Ok(false)
+    }
+}
+
+/// Says whether the attempt before a further one may have been acted on, by the cause of that one.
+fn is_doubtful(progress: &Progress, cause: AttemptCause) -> bool {
+    match cause {
+        AttemptCause::Failed { possibly_received, .. } => possibly_received,
+        AttemptCause::Recovered => progress.started,
+        AttemptCause::Answered | AttemptCause::Queued => false,
     }
 }

@@ -89,14 +89,13 @@ impl Driver {
     }
 
     /// Gives the task of an operation up that is under way here, or is about to be; says whether there is one.
-    pub(super) fn give_up_task(&mut self, operation: OperationId, reason: Option<&String>) -> bool {
+    pub(super) fn give_up_task(&mut self, operation: OperationId, words: &str) -> bool {
         let performed = self.running.values().any(|running| running.operation == operation)
             || self.starting.iter().any(|(starting, _)| *starting == operation);
         if !performed || self.tasked.get(operation).is_none() {
             return false;
         }
-        let words = reason.map_or(String::new(), |reason| format!(": {reason}"));
-        self.unwish(operation, Some(format!("it was given up{words}")));
+        self.unwish(operation, Some(words.to_owned()));
         true
     }
 

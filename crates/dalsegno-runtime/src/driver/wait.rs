@@ -1,7 +1,9 @@
 //! What a run waits for: people, times, child runs; and what happens when nobody answers, or somebody gives an operation up.
 
+use std::collections::BTreeSet;
+
 use dalsegno_core::{
-    Answer, Failure, FailureCode, Gate, GateState, OperationId, Outcome, Request, RunId, Timestamp,
+    Answer, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, RunId, Timestamp,
 };
 
 use super::{Driver, HOLD, Input, Running, is_free};
@@ -60,7 +62,7 @@ impl Driver {
 
     /// When the questions that people may leave unanswered are answered with a no.
     fn expiries(&self) -> impl Iterator<Item = (OperationId, Timestamp)> {
-        let limit = self.context.config.limits.answer_timeout_ms;
+        let limit = self.context.grant.answer_timeout_ms(self.context.config.limits.answer_timeout_ms);
         self.missing().filter_map(move |operation| match operation.gate {
             GateState::Waiting(Gate::Approval | Gate::Input | Gate::Elicitation { .. }) => {
                 let progress = self.progress.get(&operation.id)?;
@@ -79,7 +81,11 @@ impl Driver {
         let now = self.now();
         let expired: Vec<OperationId> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(operation, _)| operation).collect();
-        let limit = self.context.config.limits.answer_timeout_ms.unwrap_or_default();
+        let limit = self
+            .context
+            .grant
+            .answer_timeout_ms(self.context.config.limits.answer_timeout_ms)
+            .unwrap_or_default();
         let limit =
             if limit.is_multiple_of(1_000) { format!("{} s", limit / 1_000) } else { format!("{limit} ms") };
         for operation in expired {
@@ -171,14 +177,17 @@ impl Driver {
 
     /// Gives operations up for somebody: questions are answered with a no, child runs are ended, and what has not
     /// started or may be repeated gets no outcome but this. An effect that may not be repeated and has started
-    /// finishes, and its outcome is kept.
+    /// finishes, and its outcome is kept. Returns the operations that get their outcome later.
     pub(super) fn give_up_operations(
         &mut self,
         operations: &[OperationId],
         by: Option<&String>,
         reason: Option<&String>,
-    ) -> Result<(), RunFailure> {
+    ) -> Result<BTreeSet<OperationId>, RunFailure> {
         let parts = self.parts(operations);
+        let words = reason.map_or(String::new(), |reason| format!(": {reason}"));
+        let words = format!("it was given up{words}");
+        let mut later = BTreeSet::new();
         for id in &parts {
             let Some(operation) = self.missing().find(|operation| operation.id == *id) else { continue };
             let operation = operation.clone();
@@ -195,19 +204,20 @@ impl Driver {
                 }
                 (GateState::Waiting(Gate::InDoubt { .. }), _) => {}
                 (GateState::Open | GateState::Answered, Request::AgentCall(_)) if progress.started => {
-                    let (engine, child) = (self.context.engine.clone(), child_run(*id));
-                    let (by, reason) = (by.cloned(), reason.cloned());
-                    // It must not be taken up while it is being ended.
+                    // It must not be started while it is being ended.
                     self.starting.retain(|(starting, _)| starting != id);
-                    let (operation, attempt) = (*id, progress.attempts);
+                    let (engine, child) = (self.context.engine.clone(), child_run(*id));
+                    let (operation, attempt, words) = (*id, progress.attempts, words.clone());
+                    let (by, reason) = (by.cloned(), reason.cloned());
                     self.spawn(Running::idle(operation, attempt), async move {
-                        if let Err(error) = engine.cancel(child, by, reason).await {
-                            tracing::debug!(%child, %error, "a child run is over, or could not be ended");
-                        }
-                        Input::ChildEnded { operation, attempt }
+                        let given_up = engine.give_up_child(child, by, reason).await;
+                        Input::ChildGivenUp { operation, attempt, given_up, words }
                     });
+                    later.insert(*id);
                 }
-                (GateState::Open | GateState::Answered, _) if self.give_up_task(*id, reason) => {}
+                (GateState::Open | GateState::Answered, _) if self.give_up_task(*id, &words) => {
+                    later.insert(*id);
+                }
                 (GateState::Open | GateState::Answered, _) => {
                     let mut running = self.running.values().filter(|running| running.operation == *id);
                     let pausing = |running: &Running| running.pause.is_some() && !running.may_be_lost();
@@ -223,9 +233,7 @@ impl Driver {
                     self.starting.retain(|(starting, _)| starting != id);
                     self.permits.remove(id);
                     self.given_up.insert(*id);
-                    let words = reason.map_or(String::new(), |reason| format!(": {reason}"));
-                    let message = format!("it was given up{words}");
-                    let failure = Failure::new(FailureCode::Cancelled, message);
+                    let failure = Failure::new(FailureCode::Cancelled, words.clone());
                     if let Some(task) = self.idle_task(*id) {
                         self.release(task, false);
                     }
@@ -234,7 +242,8 @@ impl Driver {
             }
         }
         self.fill()?;
-        self.go_on()
+        self.go_on()?;
+        Ok(later)
     }
 }
 
@@ -255,41 +264,46 @@ impl Driver {
 pub(crate) fn waiting(run: RunId, state: &dalsegno_core::AgentState) -> Vec<WaitingOperation> {
     let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
     let waiting = pending.filter_map(|pending| match &pending.operation.gate {
-        GateState::Waiting(gate) => Some(WaitingOperation {
-            run,
-            operation: pending.operation.id,
-            gate: gate.clone(),
-            question: pending.operation.question().unwrap_or_default(),
-            tool: match &pending.operation.request {
-                Request::ToolCall(call) => Some(call.tool_name.clone()),
-                Request::ModelCompletion(_)
-                | Request::MemorySearch(_)
-                | Request::MemoryCreate(_)
-                | Request::MemoryTraverse(_)
-                | Request::ApiCall(_)
-                | Request::Email(_)
-                | Request::AgentCall(_)
-                | Request::Input(_)
-                | Request::Timer(_) => None,
-            },
-            arguments: match &pending.operation.request {
-                Request::ToolCall(call) => Some(call.parameters.clone()),
-                // Nobody can agree to what they do not see.
-                request @ (Request::MemorySearch(_)
-                | Request::MemoryCreate(_)
-                | Request::MemoryTraverse(_)
-                | Request::ApiCall(_)
-                | Request::Email(_)
-                | Request::AgentCall(_)) => Some(compare::payload(request)),
-                Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
-            },
-            schema: match (&pending.operation.request, gate) {
-                (Request::Input(input), _) => input.schema.clone(),
-                (_, Gate::Elicitation { requests, .. }) => Some(elicitation::schema(requests)),
-                _ => None,
-            },
-        }),
+        GateState::Waiting(gate) => Some(waits_at(run, &pending.operation, gate)),
         GateState::Open | GateState::Answered => None,
     });
     waiting.collect()
+}
+
+/// What is asked at the gate of an operation.
+pub(crate) fn waits_at(run: RunId, operation: &Operation, gate: &Gate) -> WaitingOperation {
+    WaitingOperation {
+        run,
+        operation: operation.id,
+        gate: gate.clone(),
+        question: operation.question().unwrap_or_default(),
+        tool: match &operation.request {
+            Request::ToolCall(call) => Some(call.tool_name.clone()),
+            Request::ModelCompletion(_)
+            | Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
+            | Request::AgentCall(_)
+            | Request::Input(_)
+            | Request::Timer(_) => None,
+        },
+        arguments: match &operation.request {
+            Request::ToolCall(call) => Some(call.parameters.clone()),
+            // Nobody can agree to what they do not see.
+            request @ (Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
+            | Request::AgentCall(_)) => Some(compare::payload(request)),
+            Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
+        },
+        schema: match (&operation.request, gate) {
+            (Request::Input(input), _) => input.schema.clone(),
+            (_, Gate::Elicitation { requests, .. }) => Some(elicitation::schema(requests)),
+            _ => None,
+        },
+    }
 }

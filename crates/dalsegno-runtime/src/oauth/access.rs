@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dalsegno_core::{FailureCode, Gate, Timestamp};
+use dalsegno_core::{AgentName, FailureCode, Gate, Timestamp};
 use dalsegno_sandbox::Received;
 use dalsegno_secrets::{Expect, Put, Secret, SecretError, SecretName, SecretStore, Version};
 use dalsegno_tools::OAuth2;
@@ -20,15 +20,21 @@ use crate::policy::AttemptError;
 /// it is taken for dead.
 const CLAIM_MS: u64 = 30_000;
 
+/// How many tokens are had in a minute because the service refused the one before.
+const REFUSALS_PER_MINUTE: usize = 5;
+
 /// How often it is looked whether the other one is done.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Who refreshes in this process: one for each access.
 #[derive(Default)]
-pub(crate) struct Refreshes(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
+pub(crate) struct Refreshes(Mutex<BTreeMap<String, Arc<Turn>>>);
+
+/// The turn to refresh an access, with the times at which a refusal was the reason for it.
+type Turn = tokio::sync::Mutex<Vec<Timestamp>>;
 
 impl Refreshes {
-    fn of(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn of(&self, name: &str) -> Arc<Turn> {
         // Bounded by the documents and tenants of the workspace.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(name.to_owned()).or_default())
@@ -40,6 +46,7 @@ impl Refreshes {
 struct Access {
     engine: Engine,
     tenant: String,
+    agent: Option<AgentName>,
     toolkit: String,
     oauth: OAuth2,
     name: String,
@@ -59,9 +66,12 @@ impl Engine {
         oauth: &OAuth2,
         toolkit: &str,
         tenant: &str,
+        agent: Option<&AgentName>,
         refused: Option<&Secret>,
     ) -> Result<Secret, AttemptError> {
-        let name = secret_name(tenant, toolkit);
+        let workspace = self.workspace();
+        let own = agent.filter(|agent| workspace.has_own_access(tenant, agent, toolkit));
+        let name = secret_name(tenant, toolkit, own);
         let unreadable = |error: String| {
             certain(FailureCode::Unavailable, format!("the access to `{toolkit}` cannot be read: {error}"))
         };
@@ -69,14 +79,24 @@ impl Engine {
         let store = self.secret_source().store().await.map_err(|error| unreadable(error.to_string()))?;
         let Some(store) = store else { return Err(missing(&name, toolkit)) };
         let (tenant, toolkit) = (tenant.to_owned(), toolkit.to_owned());
-        let access = Access { engine: self.clone(), tenant, toolkit, oauth: oauth.clone(), name, key, store };
+        let (engine, oauth, agent) = (self.clone(), oauth.clone(), agent.cloned());
+        let access = Access { engine, tenant, agent, toolkit, oauth, name, key, store };
         let (grant, _) = access.read().await?;
         if grant.is_fresh(self.now()) && refused.is_none_or(|refused| refused.expose() != grant.access_token)
         {
             return Ok(grant.access());
         }
-        let turn = self.refreshes().of(&access.name).lock_owned().await;
-        let refused = refused.cloned();
+        let mut turn = self.refreshes().of(&access.name).lock_owned().await;
+        // What another one got meanwhile is tried first.
+        let (grant, _) = access.read().await?;
+        let now = self.now();
+        // A service that takes no token at all must not have a new one made by each call.
+        turn.retain(|then| now.as_millis() < then.as_millis().saturating_add(60_000));
+        let is_often = turn.len() >= REFUSALS_PER_MINUTE;
+        let refused = refused.filter(|refused| !is_often && refused.expose() == grant.access_token).cloned();
+        if refused.is_some() {
+            turn.push(now);
+        }
         // A refresh that has begun is finished, whoever stops waiting: its answer may hold the only token that is good.
         let refresh = tokio::spawn(async move {
             let token = access.refreshed(refused.as_ref()).await;
@@ -179,20 +199,20 @@ impl Access {
 
     /// Asks for the next tokens.
     async fn next(&self, token: String, before: &Grant) -> Result<Grant, Next> {
-        let Self { engine, tenant, toolkit, oauth, .. } = self;
+        let Self { engine, tenant, agent, toolkit, oauth, .. } = self;
         let failed = |code, message: String, transient| {
             let error = certain(code, format!("the access to `{toolkit}` cannot be refreshed: {message}"));
             Next::Failed(Box::new(AttemptError { transient, received: Received::No, ..error }))
         };
         let unavailable = |message: String| failed(FailureCode::Unavailable, message, false);
-        let credentials = engine.credentials(oauth, toolkit, tenant).await;
+        let credentials = engine.credentials(oauth, toolkit, tenant, agent.as_ref()).await;
         let credentials = credentials.map_err(|error| unavailable(error.to_string()))?;
         let credentials = credentials.ok_or_else(|| {
             unavailable(format!("the tenant has no secret `{}` for it", oauth.client_id_secret))
         })?;
         let protocol =
             client::protocol(oauth, &credentials).map_err(|error| unavailable(error.to_string()))?;
-        let net = engine.endpoints().client(engine.workspace(), tenant);
+        let net = engine.endpoints().client(&engine.workspace(), tenant);
         match client::refresh(&protocol, token, &net).await {
             Ok(response) => Ok(client::grant(&response, Some(before), &oauth.scopes, engine.now())),
             Err(TokenError::Refused(_)) => Err(Next::Refused),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::Timestamp;
+use dalsegno_core::{AgentName, Timestamp};
 use dalsegno_net::{Origin, Url};
 use dalsegno_secrets::{Put, SecretName};
 use dalsegno_tools::{Auth, OAuth2};
@@ -40,6 +40,19 @@ pub enum ConsentError {
     UnknownTenant {
         /// The tenant.
         tenant: String,
+    },
+    /// The agent has no access of its own.
+    #[error(
+        "the agent `{agent}` has no access of its own to `{toolkit}`: add `own_access = true` to `[tools.{toolkit}.agents.{agent}]` of \
+         tenants/{tenant}.toml, or leave the agent out"
+    )]
+    NoAccessOfItsOwn {
+        /// The tenant.
+        tenant: String,
+        /// The agent.
+        agent: AgentName,
+        /// The toolkit.
+        toolkit: String,
     },
     /// The tenant may not reach the authorization server.
     #[error(
@@ -100,6 +113,7 @@ pub struct Consent {
     verifier: PkceCodeVerifier,
     protocol: Protocol,
     tenant: String,
+    agent: Option<AgentName>,
     toolkit: String,
     scopes: Vec<String>,
 }
@@ -165,7 +179,8 @@ impl Consent {
 }
 
 impl Engine {
-    /// Asks for access to a toolkit whose `auth` is `oauth2`. `redirect` is where the browser comes back to.
+    /// Asks for access to a toolkit whose `auth` is `oauth2`: for all agents of a tenant, or for the one that has an access of its own
+    /// (`[tools.TOOLKIT.agents.AGENT] own_access` of the tenant's file). `redirect` is where the browser comes back to.
     ///
     /// # Errors
     /// When there is no such toolkit or tenant, the tenant may not reach the authorization server, or the client's id is
@@ -174,6 +189,7 @@ impl Engine {
         &self,
         toolkit: &str,
         tenant: &str,
+        agent: Option<&AgentName>,
         redirect: &Url,
     ) -> Result<Consent, ConsentError> {
         let toolkit = toolkit.replace('-', "_");
@@ -181,14 +197,18 @@ impl Engine {
         if !self.workspace().tenants.contains_key(tenant) {
             return Err(ConsentError::UnknownTenant { tenant: tenant.to_owned() });
         }
+        if let Some(agent) = agent.filter(|agent| !self.workspace().has_own_access(tenant, agent, &toolkit)) {
+            let (tenant, agent) = (tenant.to_owned(), agent.clone());
+            return Err(ConsentError::NoAccessOfItsOwn { tenant, agent, toolkit });
+        }
         let address = |message: String| ConsentError::Address { message };
         let token_url = Url::parse(&oauth.token_url)
             .map_err(|error| address(format!("`token_url` is no URL: {error}")))?;
         let origin = Origin::of(&token_url).map_err(|error| address(error.to_string()))?;
-        if self.endpoints().client(self.workspace(), tenant).egress().permits(&origin).is_err() {
+        if self.endpoints().client(&self.workspace(), tenant).egress().permits(&origin).is_err() {
             return Err(ConsentError::Egress { tenant: tenant.to_owned(), origin: origin.to_string() });
         }
-        let credentials = self.credentials(&oauth, &toolkit, tenant).await?.ok_or_else(|| {
+        let credentials = self.credentials(&oauth, &toolkit, tenant, agent).await?.ok_or_else(|| {
             let (tenant, toolkit) = (tenant.to_owned(), toolkit.clone());
             ConsentError::NoClient { tenant, toolkit, name: oauth.client_id_secret.clone() }
         })?;
@@ -204,8 +224,8 @@ impl Engine {
             request = request.add_extra_param(name.clone(), value.clone());
         }
         let (url, state) = request.url();
-        let (tenant, scopes) = (tenant.to_owned(), oauth.scopes.clone());
-        Ok(Consent { url, redirect, state, verifier, protocol, tenant, toolkit, scopes })
+        let (tenant, agent, scopes) = (tenant.to_owned(), agent.cloned(), oauth.scopes.clone());
+        Ok(Consent { url, redirect, state, verifier, protocol, tenant, agent, toolkit, scopes })
     }
 
     /// Takes the address that the browser was sent to, gets tokens for it and keeps them.
@@ -214,14 +234,14 @@ impl Engine {
     /// When the address answers another question or says no, there are no tokens, or they cannot be kept.
     pub async fn take_consent(&self, consent: Consent, answered: &Url) -> Result<Consented, ConsentError> {
         let code = consent.code(answered)?;
-        let Consent { redirect, verifier, protocol, tenant, toolkit, scopes, .. } = consent;
-        let net = self.endpoints().client(self.workspace(), &tenant);
+        let Consent { redirect, verifier, protocol, tenant, agent, toolkit, scopes, .. } = consent;
+        let net = self.endpoints().client(&self.workspace(), &tenant);
         let response = client::exchange(&protocol, code, verifier, redirect, &net).await;
         let response =
             response.map_err(|error: TokenError| ConsentError::NoTokens { message: error.to_string() })?;
         let now = self.now();
         let grant = client::grant(&response, None, &scopes, now);
-        let name = secret_name(&tenant, &toolkit);
+        let name = secret_name(&tenant, &toolkit, agent.as_ref());
         let parsed: SecretName = name.parse().map_err(SecretUnavailable::from)?;
         let source = self.secret_source();
         let store = source.make().await?;
@@ -237,7 +257,8 @@ impl Engine {
 
     /// How a toolkit of a tenant proves who calls, where that needs consent.
     fn oauth(&self, toolkit: &str, tenant: &str) -> Result<OAuth2, ConsentError> {
-        let toolkits = self.workspace().toolkits_for(tenant);
+        let workspace = self.workspace();
+        let toolkits = workspace.toolkits_for(tenant);
         let Some(file) = toolkits.get(toolkit) else {
             let known = toolkits.values().filter(|file| matches!(file.toolkit.auth(), Auth::OAuth2(_)));
             let known = known.map(|file| file.toolkit.name().to_owned()).collect();
@@ -262,9 +283,12 @@ impl Engine {
         oauth: &OAuth2,
         toolkit: &str,
         tenant: &str,
+        agent: Option<&AgentName>,
     ) -> Result<Option<Credentials>, SecretUnavailable> {
         let now = self.now();
-        let read = async |name: &str| match self.workspace().toolkit_secret(tenant, toolkit, name) {
+        let workspace = self.workspace();
+        let owner = workspace.owner_of(tenant, toolkit);
+        let read = async |name: &str| match workspace.toolkit_secret(tenant, &owner, agent, toolkit, name) {
             Some(reference) => self.bindings().reveal(reference, now).await.map(Some),
             None => Ok(None),
         };

@@ -1,7 +1,8 @@
 //! Access by OAuth 2: consent is given once by a person, and the tokens that it brings are kept, refreshed and used here.
 //!
 //! All that belongs to one access is one secret of the secret store, a [`Grant`], so that a refresh replaces it as a whole
-//! or not at all. Its name says whose it is: `oauth.TENANT.TOOLKIT`.
+//! or not at all. Its name says whose it is: `oauth.TENANT.TOOLKIT`, or `oauth.TENANT.TOOLKIT.AGENT` of an agent that has an access
+//! of its own.
 
 mod access;
 mod client;
@@ -13,6 +14,8 @@ pub use self::consent::{Consent, ConsentError, Consented};
 pub(crate) use self::access::Refreshes;
 
 use std::fmt;
+
+use dalsegno_core::AgentName;
 
 /// How the names of such secrets begin.
 const PREFIX: &str = "oauth.";
@@ -31,6 +34,8 @@ pub enum SecretGiver {
         toolkit: String,
         /// For which tenant.
         tenant: String,
+        /// For which agent of the tenant alone, if it is for one.
+        agent: Option<String>,
     },
     /// The consent of a person, for a tool server.
     Server {
@@ -43,11 +48,10 @@ impl SecretGiver {
     /// Tells from a secret's name what gives it.
     pub fn of(name: &str) -> Self {
         let Some(consent) = name.strip_prefix(PREFIX) else { return Self::Value { name: name.to_owned() } };
-        match consent.rsplit_once('.') {
-            Some((tenant, toolkit)) => {
-                Self::Toolkit { toolkit: toolkit.to_owned(), tenant: tenant.to_owned() }
-            }
-            None => Self::Server { server: consent.to_owned() },
+        let mut parts = consent.splitn(3, '.').map(str::to_owned);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(tenant), Some(toolkit), agent) => Self::Toolkit { toolkit, tenant, agent },
+            _ => Self::Server { server: consent.to_owned() },
         }
     }
 }
@@ -58,18 +62,22 @@ impl fmt::Display for SecretGiver {
         match self {
             Self::Value { name } => write!(f, "dalsegno secret put {name}"),
             Self::Server { server } => write!(f, "dalsegno auth {server}"),
-            Self::Toolkit { toolkit, tenant } if tenant == crate::bindings::DEFAULT_TENANT => {
-                write!(f, "dalsegno auth {toolkit}")
+            Self::Toolkit { toolkit, tenant, agent } => {
+                write!(f, "dalsegno auth {toolkit}")?;
+                if tenant != crate::bindings::DEFAULT_TENANT {
+                    write!(f, " --tenant {tenant}")?;
+                }
+                agent.iter().try_for_each(|agent| write!(f, " --agent {agent}"))
             }
-            Self::Toolkit { toolkit, tenant } => write!(f, "dalsegno auth {toolkit} --tenant {tenant}"),
         }
     }
 }
 
-/// The name under which the access of a tenant to a toolkit is kept. A toolkit's name has no dot, so that two tenants never
-/// share one.
-fn secret_name(tenant: &str, toolkit: &str) -> String {
-    format!("{PREFIX}{tenant}.{toolkit}")
+/// The name under which the access to a toolkit is kept, of a tenant or of one of its agents alone. No part has a dot, so that
+/// two never share one.
+fn secret_name(tenant: &str, toolkit: &str, agent: Option<&AgentName>) -> String {
+    let agent = agent.map(|agent| format!(".{agent}")).unwrap_or_default();
+    format!("{PREFIX}{tenant}.{toolkit}{agent}")
 }
 
 #[cfg(test)]
@@ -80,8 +88,14 @@ mod tests {
     fn the_name_of_a_secret_tells_what_gives_it() {
         let command = |name: &str| SecretGiver::of(name).to_string();
         assert_eq!(command("crm.token"), "dalsegno secret put crm.token");
-        assert_eq!(command(&secret_name("default", "google_calendar")), "dalsegno auth google_calendar");
+        assert_eq!(
+            command(&secret_name("default", "google_calendar", None)),
+            "dalsegno auth google_calendar"
+        );
         assert_eq!(command(&crate::access::secret_name("tickets")), "dalsegno auth tickets");
-        assert_eq!(command(&secret_name("a.b", "crm")), "dalsegno auth crm --tenant a.b");
+        assert_eq!(command(&secret_name("acme", "crm", None)), "dalsegno auth crm --tenant acme");
+        let agent = "sales".parse().unwrap();
+        let own = secret_name("acme", "crm", Some(&agent));
+        assert_eq!(command(&own), "dalsegno auth crm --tenant acme --agent sales");
     }
 }

@@ -17,8 +17,13 @@ pub(crate) async fn engine(google: &Google, world: &World) -> Engine {
 
 /// Goes the way of a person and a browser.
 pub(crate) async fn give(engine: &Engine, tenant: &str) -> Result<(), ConsentError> {
+    give_to(engine, tenant, None).await
+}
+
+async fn give_to(engine: &Engine, tenant: &str, agent: Option<&str>) -> Result<(), ConsentError> {
     let redirect: Url = "http://127.0.0.1:8431/callback".parse().unwrap();
-    let consent = engine.ask_consent("google_calendar", tenant, &redirect).await?;
+    let agent = agent.map(|agent| agent.parse().unwrap());
+    let consent = engine.ask_consent("google_calendar", tenant, agent.as_ref(), &redirect).await?;
     let asked = consent.url().clone();
     visit(&asked);
     let state = asked.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
@@ -169,12 +174,37 @@ async fn the_access_of_one_tenant_is_not_anothers() {
 }
 
 #[tokio::test]
+async fn an_agent_with_an_access_of_its_own_uses_no_others_and_no_other_uses_its() {
+    let google = Google::start();
+    let world = google.world(LIST);
+    let tenant = world.path().join("tenants/default.toml");
+    let text = std::fs::read_to_string(&tenant).unwrap();
+    let own = "\n[tools.google_calendar.agents.a]\nown_access = true\n";
+    std::fs::write(&tenant, text.clone() + own).unwrap();
+    let engine = engine(&google, &world).await;
+    give(&engine, "default").await.unwrap();
+    let report = run(&engine).await;
+    let dalsegno_core::Gate::Secret { name } = &waits(&report)[0].gate else { panic!("{report:?}") };
+    assert_eq!(SecretGiver::of(name).to_string(), "dalsegno auth google_calendar --agent a");
+    let error = give_to(&engine, "default", Some("b")).await.unwrap_err();
+    assert!(matches!(error, ConsentError::NoAccessOfItsOwn { .. }), "{error}");
+    give_to(&engine, "default", Some("a")).await.unwrap();
+    let handle = engine.resume(report.run, Vec::new()).await.unwrap();
+    assert_eq!(answer(&handle.finish().await.unwrap()), "found 0");
+    let tokens = google.server.got("POST /token").len();
+    // Without the line the agent is one of the tenant's again, and what it uses is the tenant's.
+    std::fs::write(&tenant, text).unwrap();
+    assert_eq!(answer(&run(&engine).await), "found 0");
+    assert_eq!(google.server.got("POST /token").len(), tokens, "both accesses were there");
+}
+
+#[tokio::test]
 async fn an_answer_to_another_question_is_not_taken() {
     let google = Google::start();
     let world = google.world(LIST);
     let engine = engine(&google, &world).await;
     let redirect: Url = "http://127.0.0.1:8431/callback".parse().unwrap();
-    let consent = engine.ask_consent("google-calendar", "default", &redirect).await.unwrap();
+    let consent = engine.ask_consent("google-calendar", "default", None, &redirect).await.unwrap();
     let asked: std::collections::BTreeMap<_, _> = consent.url().query_pairs().into_owned().collect();
     assert_eq!(asked["redirect_uri"], redirect.as_str());
     assert_eq!((asked["access_type"].as_str(), asked["prompt"].as_str()), ("offline", "consent"));

@@ -108,6 +108,11 @@ impl Google {
             self.server.origin
         );
         std::fs::write(world.path().join(format!("tenants/{name}.toml")), text).unwrap();
+        let settings = world.path().join("dalsegno.toml");
+        let before = std::fs::read_to_string(&settings).unwrap();
+        let granted =
+            format!("{before}\n[tenants.{name}]\nfile_prefixes = [\"client.id\", \"client.secret\"]\n");
+        std::fs::write(settings, granted).unwrap();
     }
 
     /// Puts an event into the calendar.

@@ -47,14 +47,23 @@ fn world(service: &Server, script: &str) -> World {
         service.origin
     );
     std::fs::write(world.path().join("tenants/default.toml"), tenant).unwrap();
+    let settings = world.path().join("dalsegno.toml");
+    let before = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(settings, format!("{before}\n[tenants.default]\nfile_prefixes = [\"key\"]\n")).unwrap();
     world
 }
 
-async fn run(world: &World) -> RunReport {
-    let request = AgentRequest { user: json!({"call_id": "rtc_1"}), ..AgentRequest::text("transfer me") };
+/// The runs of a call, one for each message of the caller.
+async fn call_with(world: &World, messages: &[&str]) -> Vec<RunReport> {
     let engine = world.engine().await;
-    let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
-    handle.finish().await.unwrap()
+    let mut reports = Vec::new();
+    for message in messages {
+        let request = AgentRequest { user: json!({"call_id": "rtc_1"}), ..AgentRequest::text(message) };
+        let options = StartOptions { session: Some("call".to_owned()), ..StartOptions::default() };
+        let handle = engine.start(&"a".parse().unwrap(), request, options).await.unwrap();
+        reports.push(handle.finish().await.unwrap());
+    }
+    reports
 }
 
 /// A reply of the model with one call; its calls have the ids `call_0_0`, `call_1_0` and so on.
@@ -68,57 +77,88 @@ fn call(destination: &str, token: Option<&str>) -> String {
 const END: &str = "[[replies]]\ntext = \"done\"\n";
 
 /// What the model read of its calls.
-async fn read(world: &World, report: &RunReport) -> Vec<Value> {
-    let inspection = world.engine().await.inspect(report.run, None).await.unwrap();
-    let operations = inspection.steps.iter().flat_map(|step| &step.operations);
-    let outcomes = operations.filter(|operation| operation.parent.is_none()).filter_map(|operation| {
-        match operation.outcome.as_ref()? {
-            dalsegno_core::Outcome::ToolReturned(returned) => {
-                Some(returned.structured.clone().unwrap_or_default())
+async fn read(world: &World, reports: &[RunReport]) -> Vec<Value> {
+    let engine = world.engine().await;
+    let mut read = Vec::new();
+    for report in reports {
+        let inspection = engine.inspect(report.run, None).await.unwrap();
+        let operations = inspection.steps.iter().flat_map(|step| &step.operations);
+        read.extend(operations.filter(|operation| operation.parent.is_none()).filter_map(|operation| {
+            match operation.outcome.as_ref()? {
+                dalsegno_core::Outcome::ToolReturned(returned) => {
+                    Some(returned.structured.clone().unwrap_or_default())
+                }
+                dalsegno_core::Outcome::Failed(failure) => Some(json!({"failed": failure.message})),
+                _ => None,
             }
-            dalsegno_core::Outcome::Failed(failure) => Some(json!({"failed": failure.message})),
-            _ => None,
-        }
-    });
-    outcomes.collect()
+        }));
+    }
+    read
+}
+
+async fn statuses(world: &World, reports: &[RunReport]) -> Vec<String> {
+    let read = read(world, reports).await;
+    read.into_iter().map(|one| one["status"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 #[tokio::test]
-async fn a_transfer_needs_the_token_of_an_earlier_call() {
+async fn a_transfer_needs_the_token_of_an_earlier_call_and_a_message_of_the_caller_in_between() {
     let service = service();
-    let script = [call("sales", Some("made-up")), call("sales", Some("call_0_0")), END.to_owned()];
+    // The model claims a yes that nobody gave: with a token of its own making, then with the real one in the same turn.
+    let script = [
+        call("sales", Some("made-up")),
+        call("sales", Some("call_0_0")),
+        END.to_owned(),
+        call("sales", Some("call_1_0")),
+        END.to_owned(),
+    ];
     let world = world(&service, &script.concat());
-    let report = run(&world).await;
-    assert_eq!(answer(&report), "done");
-    let read = read(&world, &report).await;
-    assert_eq!(read[0]["status"], "confirmation_required", "{read:?}");
-    assert_eq!(read[1]["status"], "transferred", "{read:?}");
+    let reports = call_with(&world, &["transfer me", "yes"]).await;
+    let statuses = statuses(&world, &reports).await;
+    assert_eq!(statuses, ["confirmation_required", "confirmation_required", "transferred"]);
     let expected = ("rtc_1-transfer-sales".to_owned(), "sip:sales@x.example".to_owned());
     assert_eq!(transfers(&service), BTreeSet::from([expected]));
 }
 
 #[tokio::test]
-async fn a_token_is_good_for_one_destination_and_one_transfer() {
+async fn a_token_is_good_for_one_destination_one_message_and_one_transfer() {
     let service = service();
     let script = [
         call("sales", None),
+        END.to_owned(),
+        // Another destination than the caller was asked about.
         call("support", Some("call_0_0")),
-        call("support", Some("call_1_0")),
-        call("support", Some("call_1_0")),
+        END.to_owned(),
+        call("support", Some("call_2_0")),
+        call("support", Some("call_2_0")),
+        END.to_owned(),
+        // A message later than the one that answered.
+        END.to_owned(),
+        call("support", Some("call_5_0")),
         END.to_owned(),
     ];
     let world = world(&service, &script.concat());
-    let report = run(&world).await;
-    let status: Vec<_> = read(&world, &report)
-        .await
-        .into_iter()
-        .map(|one| one["status"].as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(
-        status,
-        ["confirmation_required", "confirmation_required", "transferred", "confirmation_required"]
-    );
+    let reports = call_with(&world, &["sales please", "yes", "yes, support", "hm", "yes"]).await;
+    let statuses = statuses(&world, &reports).await;
+    let required = "confirmation_required";
+    assert_eq!(statuses, [required, required, "transferred", required, required]);
     assert_eq!(service.got("POST /").len(), 1);
+}
+
+#[tokio::test]
+async fn a_transfer_that_fails_is_told_as_such() {
+    let service = Server::start(|_| (404, json!({"error": "no such call"})));
+    let script = [call("sales", None), END.to_owned(), call("sales", Some("call_0_0")), END.to_owned()];
+    let world = world(&service, &script.concat());
+    let reports = call_with(&world, &["transfer me", "yes"]).await;
+    let read = read(&world, &reports).await;
+    assert_eq!(
+        (&read[1]["status"], &read[1]["error"]),
+        (&json!("failed"), &json!("call_transfer_failed")),
+        "{read:?}"
+    );
+    assert!(read[1]["next"].as_str().unwrap().contains("without a transfer"), "{read:?}");
+    assert_eq!(answer(&reports[1]), "done");
 }
 
 #[tokio::test]
@@ -126,13 +166,15 @@ async fn the_same_transfer_again_is_one_request_for_the_service() {
     let service = service();
     let script = [
         call("sales", None),
+        END.to_owned(),
         call("sales", Some("call_0_0")),
         call("sales", None),
-        call("sales", Some("call_2_0")),
+        END.to_owned(),
+        call("sales", Some("call_3_0")),
         END.to_owned(),
     ];
     let world = world(&service, &script.concat());
-    run(&world).await;
+    call_with(&world, &["transfer me", "yes", "yes"]).await;
     assert_eq!(service.got("POST /").len(), 2);
     assert_eq!(transfers(&service).len(), 1, "both have the key of the call and the destination");
 }
@@ -142,11 +184,11 @@ async fn a_disabled_or_unknown_destination_is_answered_with_those_there_are() {
     let service = service();
     let script = [call("night", None), call("the moon", None), END.to_owned()];
     let world = world(&service, &script.concat());
-    let report = run(&world).await;
-    assert_eq!(answer(&report), "done");
-    let told = format!("{:?}", world.engine().await.inspect(report.run, None).await.unwrap());
+    let reports = call_with(&world, &["transfer me"]).await;
+    assert_eq!(answer(&reports[0]), "done");
+    let told = format!("{:?}", world.engine().await.inspect(reports[0].run, None).await.unwrap());
     assert!(told.matches("support").count() >= 2 && told.contains("sales"), "{told}");
     assert!(service.got("POST /").is_empty());
     // No model reads where a call would have gone.
-    assert!(!format!("{:?}", read(&world, &report).await).contains("sip:"));
+    assert!(!format!("{:?}", read(&world, &reports).await).contains("sip:"));
 }

@@ -5,6 +5,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod ends;
 mod matrix;
 mod process;
 mod receiver;
@@ -20,10 +21,10 @@ use dalsegno_runtime::EngineError;
 use dalsegno_store::AcquireError;
 
 use process::{ORDERS, Task};
-use scenario::{DECLARED, PLAIN, SHARED, Scenario};
+use scenario::{CHAT, DECLARED, PLAIN, SHARED, Scenario};
 use store::{Boundary, Side};
 use tally::Tally;
-use world::{Course, Death, Life, Said, World, kill};
+use world::{Course, Death, Life, Mode, Said, World, kill};
 
 #[test]
 #[ignore = "the process that the other tests start and kill"]
@@ -34,8 +35,8 @@ fn the_process_that_is_killed() {
 }
 
 /// A run whose processes nobody kills: its course, and how long each process took.
-fn undisturbed(scenario: &'static Scenario) -> (Course, Vec<Duration>) {
-    let world = World::new(scenario);
+fn undisturbed(scenario: &'static Scenario, mode: Mode) -> (Course, Vec<Duration>) {
+    let world = World::new(scenario, mode);
     let lives = world.survive(|_| Death::Never);
     assert_eq!(world.said(), scenario.said);
     let took = lives.iter().map(|life| match life {
@@ -46,14 +47,14 @@ fn undisturbed(scenario: &'static Scenario) -> (Course, Vec<Duration>) {
 }
 
 /// Kills a process of a run at every boundary of its journal, a run for each. Everything is checked on the way.
-fn every_boundary(scenario: &'static Scenario) -> Tally {
-    let (expected, lives) = undisturbed(scenario);
+fn every_boundary(scenario: &'static Scenario, mode: Mode) -> Tally {
+    let (expected, lives) = undisturbed(scenario, mode);
     let places = (0..lives.len()).flat_map(|life| Side::BOTH.map(|side| (life, side)));
     let expected = &expected;
     // What a process spends its time with is waiting, so that many fit on one processor.
     std::thread::scope(|scope| {
         let threads: Vec<_> = places
-            .map(|(life, side)| scope.spawn(move || every_boundary_of(scenario, expected, life, side)))
+            .map(|(life, side)| scope.spawn(move || every_boundary_of(scenario, mode, expected, life, side)))
             .collect();
         let mut tally = Tally::default();
         for thread in threads {
@@ -63,12 +64,18 @@ fn every_boundary(scenario: &'static Scenario) -> Tally {
     })
 }
 
-fn every_boundary_of(scenario: &'static Scenario, expected: &Course, life: usize, side: Side) -> Tally {
+fn every_boundary_of(
+    scenario: &'static Scenario,
+    mode: Mode,
+    expected: &Course,
+    life: usize,
+    side: Side,
+) -> Tally {
     let mut tally = Tally::default();
     // Outcomes that arrive together share a commit: a boundary that was not reached is tried again.
     let (mut commit, mut misses) = (0, 0);
     while misses < 3 {
-        let world = World::new(scenario);
+        let world = World::new(scenario, mode);
         let boundary = Boundary { commit, side };
         let ends = world.survive(|now| if now == life { Death::At(boundary) } else { Death::Never });
         assert_eq!(world.course(), *expected, "life {life}, {boundary:?}");
@@ -84,7 +91,7 @@ fn every_boundary_of(scenario: &'static Scenario, expected: &Course, life: usize
 
 #[test]
 fn a_run_survives_a_kill_at_every_boundary_of_its_journal() {
-    let tally = every_boundary(&PLAIN);
+    let tally = every_boundary(&PLAIN, Mode::Led);
     println!("{tally:?}");
     assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
     for class in [EffectClass::Read, EffectClass::Idempotent, EffectClass::Keyed] {
@@ -95,7 +102,7 @@ fn a_run_survives_a_kill_at_every_boundary_of_its_journal() {
 
 #[test]
 fn a_declarative_tool_goes_on_at_the_right_action_after_a_kill_at_every_boundary() {
-    let tally = every_boundary(&DECLARED);
+    let tally = every_boundary(&DECLARED, Mode::Led);
     println!("{tally:?}");
     assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
     assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
@@ -103,8 +110,16 @@ fn a_declarative_tool_goes_on_at_the_right_action_after_a_kill_at_every_boundary
 }
 
 #[test]
+fn two_runs_of_a_session_survive_a_kill_at_every_boundary() {
+    let tally = every_boundary(&CHAT, Mode::Led);
+    println!("{tally:?}");
+    assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
+    assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
+}
+
+#[test]
 fn what_agents_share_survives_a_kill_at_every_boundary() {
-    let tally = every_boundary(&SHARED);
+    let tally = every_boundary(&SHARED, Mode::Led);
     println!("{tally:?}");
     assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
     assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
@@ -112,13 +127,13 @@ fn what_agents_share_survives_a_kill_at_every_boundary() {
 
 #[test]
 fn a_run_whose_every_process_is_killed_after_a_few_commits_gets_to_its_end() {
-    let (expected, _) = undisturbed(&PLAIN);
+    let (expected, _) = undisturbed(&PLAIN, Mode::Led);
     // A process that goes on takes the run, writes down its attempts, and must keep one outcome to get on.
     for commit in 2..6 {
         for boundary in
             [Boundary { commit, side: Side::After }, Boundary { commit: commit + 1, side: Side::Before }]
         {
-            let world = World::new(&PLAIN);
+            let world = World::new(&PLAIN, Mode::Led);
             let lives = world.survive(|_| Death::At(boundary));
             assert!(lives.contains(&Life::Killed), "{boundary:?}: {lives:?}");
             assert_eq!(world.course(), expected, "{boundary:?}");
@@ -128,10 +143,10 @@ fn a_run_whose_every_process_is_killed_after_a_few_commits_gets_to_its_end() {
 
 #[test]
 fn a_storage_failure_at_any_commit_loses_nothing_and_the_same_engine_goes_on() {
-    let (expected, _) = undisturbed(&PLAIN);
+    let (expected, _) = undisturbed(&PLAIN, Mode::Led);
     for side in Side::BOTH {
         for commit in 0.. {
-            let world = World::new(&PLAIN);
+            let world = World::new(&PLAIN, Mode::Led);
             let boundary = Boundary { commit, side };
             let failed = world.survive_failure(boundary);
             assert_eq!(world.course(), expected, "{boundary:?}");
@@ -145,7 +160,7 @@ fn a_storage_failure_at_any_commit_loses_nothing_and_the_same_engine_goes_on() {
 
 #[test]
 fn a_run_belongs_to_a_process_for_as_long_as_that_lives() {
-    let world = World::new(&PLAIN);
+    let world = World::new(&PLAIN, Mode::Led);
     world.receiver.hold(2);
     let child = world.spawn(Task::Start, None);
     world.receiver.wait_for(2);
@@ -165,12 +180,12 @@ fn a_run_belongs_to_a_process_for_as_long_as_that_lives() {
     assert_eq!(waiting[0].kind(), "in_doubt");
     world.survive(|_| Death::Never);
     assert_eq!(world.said().done, 1);
-    assert_eq!(world.course(), undisturbed(&PLAIN).0);
+    assert_eq!(world.course(), undisturbed(&PLAIN, Mode::Led).0);
 }
 
 #[test]
 fn an_approval_that_is_waited_for_survives_a_kill_and_is_given_in_another_process() {
-    let world = World::new(&PLAIN);
+    let world = World::new(&PLAIN, Mode::Led);
     world.receiver.hold(6);
     let child = world.spawn(Task::Start, None);
     // The gates are open, and a call beside them is under way.
@@ -186,5 +201,5 @@ fn an_approval_that_is_waited_for_survives_a_kill_and_is_given_in_another_proces
     assert_eq!(world.said(), Said { approved: 2, done: 0, not_done: 0 });
     let repeated = world.receiver.ledger().calls.iter().filter(|call| call.n == 6).count();
     assert_eq!(repeated, 2, "the read that was cut off is read again");
-    assert_eq!(world.course(), undisturbed(&PLAIN).0);
+    assert_eq!(world.course(), undisturbed(&PLAIN, Mode::Led).0);
 }

@@ -9,7 +9,7 @@ use dalsegno_core::EffectClass;
 use crate::process::Task;
 use crate::scenario::EVERYTHING;
 use crate::tally::Tally;
-use crate::world::{Course, Death, Life, World, kill};
+use crate::world::{Course, Death, Life, Mode, World, kill};
 use crate::{every_boundary, undisturbed};
 
 /// How many instants that nobody chose: `cargo xtask crash --instants 500` sets it.
@@ -37,7 +37,7 @@ fn check(tally: &Tally) {
 
 #[test]
 fn everything_in_one_run_survives_a_kill_at_every_boundary_of_its_journals() {
-    let tally = every_boundary(&EVERYTHING);
+    let tally = every_boundary(&EVERYTHING, Mode::Led);
     println!("{tally:?}");
     check(&tally);
     assert!(tally.kills > 60, "the journals have more boundaries: {tally:?}");
@@ -54,7 +54,7 @@ fn everything_in_one_run_survives_a_kill_at_any_instant() {
     let instants = number(INSTANTS).map_or(RANDOM_INSTANTS, |instants| usize::try_from(instants).unwrap());
     let seed = number(SEED).unwrap_or_else(|| RandomState::new().hash_one(0));
     println!("{SEED}={seed}");
-    let (expected, _) = undisturbed(&EVERYTHING);
+    let (expected, _) = undisturbed(&EVERYTHING, Mode::Led);
     let lives = busy_lives();
     let (hits, rounds) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let tally = std::thread::scope(|scope| {
@@ -86,7 +86,8 @@ fn everything_in_one_run_survives_a_kill_at_any_instant() {
 /// How long each process of a run takes when as many run at once as are going to.
 fn busy_lives() -> Vec<Duration> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(|| undisturbed(&EVERYTHING).1)).collect();
+        let threads: Vec<_> =
+            (0..AT_ONCE).map(|_| scope.spawn(|| undisturbed(&EVERYTHING, Mode::Led).1)).collect();
         let all: Vec<Vec<Duration>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let longest = |life: usize| all.iter().filter_map(|lives| lives.get(life)).max().copied();
         (0..).map_while(longest).collect()
@@ -103,7 +104,7 @@ fn attack(
 ) {
     let length: Duration = lives.iter().sum();
     let mut random = Random::new(seed, round);
-    let world = World::new(&EVERYTHING);
+    let world = World::new(&EVERYTHING, Mode::Led);
     // The rounds share the length of a run among them, so that no part of it is left out.
     let parts = u32::try_from(rounds).unwrap();
     let part = length / parts;
@@ -127,7 +128,7 @@ fn attack(
 
 #[test]
 fn a_child_run_dies_with_its_parent_and_both_go_on_in_the_next_process() {
-    let world = World::new(&EVERYTHING);
+    let world = World::new(&EVERYTHING, Mode::Led);
     world.receiver.hold(11);
     let child = world.spawn(Task::Start, None);
     world.receiver.wait_for(11);
@@ -136,7 +137,7 @@ fn a_child_run_dies_with_its_parent_and_both_go_on_in_the_next_process() {
     world.look();
     let lives = world.survive(|_| Death::Never);
     assert!(lives.iter().all(|life| matches!(life, Life::Done { .. })), "{lives:?}");
-    assert_eq!(world.course(), undisturbed(&EVERYTHING).0);
+    assert_eq!(world.course(), undisturbed(&EVERYTHING, Mode::Led).0);
 }
 
 /// `SplitMix64`: the same numbers for the same seed on every machine.

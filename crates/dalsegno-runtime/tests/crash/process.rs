@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use dalsegno_core::{AgentRequest, EffectClass, OperationId, RunId, ToolReturn};
+use dalsegno_core::{AgentRequest, EffectClass, OperationId, RunId, Timestamp, ToolReturn};
 use dalsegno_runtime::{
-    Engine, EngineBuilder, EngineError, GateInput, Invocation, Received, RunEnd, Settlement, StartOptions,
-    Tool, ToolDescription, ToolError,
+    Clock, Engine, EngineBuilder, EngineError, GateInput, Invocation, Received, RunEnd, Settlement,
+    StartOptions, SystemClock, Tool, ToolDescription, ToolError, WorkerOptions,
 };
 use dalsegno_store::{Owner, SqliteStore};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub(crate) const ORDERS: &str = "DALSEGNO_CRASH_ORDERS";
 /// The exit code of a process whose run has ended.
 pub(crate) const ENDED: i32 = 0;
 
-/// The exit code of a process whose run waits for a person.
+/// The exit code of a process whose run waits for a person, or that has worked off what it could.
 pub(crate) const SUSPENDED: i32 = 4;
 
 /// What a process is to do.
@@ -32,15 +32,36 @@ pub(crate) struct Orders {
     pub(crate) workspace: PathBuf,
     pub(crate) receiver: PathBuf,
     pub(crate) task: Task,
+    /// How far its clock is ahead, in hours.
+    pub(crate) hours: u64,
     /// Where it is to kill itself.
     pub(crate) death: Option<Boundary>,
+    /// It stops there instead, until it is told to continue.
+    pub(crate) stops: bool,
 }
 
 /// What is to become of the run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     Start,
-    Resume { run: RunId, answers: Vec<(OperationId, Word)> },
+    /// The next run of the session is started.
+    Say,
+    Resume {
+        run: RunId,
+        answers: Vec<(OperationId, Word)>,
+    },
+    /// What a person wants is passed on; then a worker works until nothing can go on.
+    Work {
+        wishes: Vec<(RunId, Wish)>,
+    },
+}
+
+/// What a person wants of a run that nobody resumes by its id.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Wish {
+    Answer(OperationId, Word),
+    GiveUp(Vec<OperationId>),
+    Cancel,
 }
 
 /// What a person says about an operation.
@@ -68,7 +89,13 @@ pub(crate) fn live(orders: Orders) -> i32 {
     drop(say(&orders.receiver, &Message::Hello));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let end = runtime.block_on(async {
-        let engine = open(&orders.workspace, &orders.receiver, Trouble::Death, orders.death).await;
+        let builder = with_tools(&orders.receiver).clock(Ahead { hours: orders.hours });
+        let trouble = if orders.stops { Trouble::Stop } else { Trouble::Death };
+        let engine = open(builder, &orders.workspace, trouble, orders.death).await;
+        if let Task::Work { wishes } = orders.task {
+            work(&engine, wishes).await;
+            return Ok(RunEnd::Suspended { waiting: Vec::new(), wake_at: None });
+        }
         advance(&engine, orders.task).await
     });
     match end {
@@ -79,10 +106,47 @@ pub(crate) fn live(orders: Orders) -> i32 {
     }
 }
 
+/// A clock that is some hours ahead, so that nobody waits for times that are far away.
+struct Ahead {
+    hours: u64,
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(SystemClock.now().as_millis() + self.hours * 3_600_000)
+    }
+}
+
+/// Passes on what a person wants, and works until nothing can go on.
+async fn work(engine: &Engine, wishes: Vec<(RunId, Wish)>) {
+    for (run, wish) in wishes {
+        match wish {
+            Wish::Answer(operation, word) => {
+                let answered = engine.pass_on(run, vec![given(operation, word)]).await;
+                // The process before may have done as much, and died before it could say so.
+                assert!(matches!(answered, Ok(()) | Err(EngineError::Answer { .. })), "{answered:?}");
+            }
+            Wish::GiveUp(operations) => {
+                if let Some(handle) = engine.give_up(run, operations, None, None).await.unwrap() {
+                    handle.finish().await.unwrap();
+                }
+            }
+            Wish::Cancel => drop(engine.cancel(run, None, None).await.unwrap()),
+        }
+    }
+    let options = WorkerOptions { until_idle: true, ..WorkerOptions::default() };
+    engine.work(&options, std::future::pending(), |_| {}).await.unwrap();
+}
+
+fn given(operation: OperationId, word: Word) -> GateInput {
+    let by = Some("eve".to_owned());
+    GateInput { operation: Some(operation), seen: None, settlement: word.into(), by }
+}
+
 /// An engine whose store has trouble at a boundary.
 pub(crate) async fn open(
+    builder: EngineBuilder,
     workspace: &Path,
-    receiver: &Path,
     trouble: Trouble,
     boundary: Option<Boundary>,
 ) -> Engine {
@@ -91,7 +155,7 @@ pub(crate) async fn open(
     let owner = Owner::claim(&dir.join("owners")).unwrap();
     let store = SqliteStore::open(dir.join("dalsegno.db")).unwrap();
     let store = TroubledStore::new(store, trouble, boundary, workspace.join(RECEIPTS));
-    with_tools(receiver).store(store, owner).open(workspace).await.unwrap()
+    builder.store(store, owner).open(workspace).await.unwrap()
 }
 
 /// A builder with one tool of each class.
@@ -110,19 +174,20 @@ pub(crate) fn with_tools(receiver: &Path) -> EngineBuilder {
 /// Starts the run or goes on with it, until it ends or waits.
 pub(crate) async fn advance(engine: &Engine, task: Task) -> Result<RunEnd, EngineError> {
     let handle = match task {
-        Task::Start => {
-            let options = StartOptions { key: Some("the one run".to_owned()), ..StartOptions::default() };
-            engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), options).await?
+        Task::Start | Task::Say => {
+            let (key, text) = match task {
+                Task::Say => ("the next run", "again"),
+                _ => ("the one run", "go"),
+            };
+            let session = Some("crash".to_owned());
+            let options = StartOptions { key: Some(key.to_owned()), session, ..StartOptions::default() };
+            engine.start(&"a".parse().unwrap(), AgentRequest::text(text), options).await?
         }
         Task::Resume { run, answers } => {
-            let answers = answers.into_iter().map(|(operation, word)| GateInput {
-                operation: Some(operation),
-                seen: None,
-                settlement: word.into(),
-                by: Some("eve".to_owned()),
-            });
+            let answers = answers.into_iter().map(|(operation, word)| given(operation, word));
             engine.resume(run, answers.collect()).await?
         }
+        Task::Work { .. } => panic!("a worker advances no run of its own"),
     };
     Ok(handle.finish().await?.end)
 }

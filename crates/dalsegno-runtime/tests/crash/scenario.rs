@@ -23,6 +23,10 @@ pub(crate) struct Scenario {
     pub(crate) said: Said,
     /// The runs that there are in the end, child runs included.
     pub(crate) runs: usize,
+    /// How many hours pass between two processes.
+    pub(crate) hours: u64,
+    /// How many runs of one session follow each other: the first is told `go`, the next ones `again`.
+    pub(crate) messages: usize,
 }
 
 /// Reads, sets, keyed and unsafe effects, one after another and at once, with and without a gate, and the memory.
@@ -84,6 +88,8 @@ respond = """
     mishaps: &[],
     said: Said { approved: 2, done: 0, not_done: 0 },
     runs: 1,
+    hours: 0,
+    messages: 1,
 };
 
 /// Everything in one run: tools of each class at once with a child run that has its own, approvals above and below,
@@ -180,6 +186,8 @@ asked with {{request.text}}: {{steps.stock.receipt}}, {{steps.reserve.receipt}},
     ],
     said: Said { approved: 2, done: 1, not_done: 0 },
     runs: 2,
+    hours: 0,
+    messages: 1,
 };
 
 /// A declarative tool whose actions have an effect of each class, one after another, with writes between them: twice at
@@ -235,6 +243,8 @@ respond = "{{steps.one}}; {{steps.two}}; {{steps.ship.receipt}}; {{workflow.seen
     mishaps: &[],
     said: Said { approved: 0, done: 0, not_done: 0 },
     runs: 1,
+    hours: 0,
+    messages: 1,
 };
 
 /// Agents that write into the session which they work in together: one before two others, and those two at once. Each
@@ -304,4 +314,123 @@ respond = "{{workflow.bought}}"
     mishaps: &[],
     said: Said { approved: 0, done: 0, not_done: 0 },
     runs: 3,
+    hours: 0,
+    messages: 1,
+};
+
+/// A run with two child runs, one of which waits for an approval and the other for a time, beside an effect of its own.
+/// Whatever dies: each of them wakes the run above it.
+pub(crate) const FAMILY: Scenario = Scenario {
+    agents: &[
+        (
+            "a",
+            r#"
+name = "a"
+version = "1.0.0"
+description = "Waits for two others."
+
+[tools]
+allow = ["local.*"]
+
+[[steps]]
+parallel = [
+  { id = "asks", agent = "b", input = "go" },
+  { id = "sleeps", agent = "c", input = "go" },
+  { id = "pay", tool = "local.unsafe", with = { n = 1 } },
+]
+
+[[steps]]
+id = "order"
+tool = "local.keyed"
+with = { n = 2 }
+
+[[steps]]
+respond = "{{steps.asks}}; {{steps.sleeps}}; {{steps.pay.receipt}}; {{steps.order.receipt}}"
+"#,
+        ),
+        (
+            "b",
+            r#"
+name = "b"
+version = "1.0.0"
+description = "Asks first."
+
+[tools]
+allow = ["local.*"]
+
+[[steps]]
+id = "label"
+tool = "local.unsafe"
+with = { n = 11 }
+approve = true
+
+[[steps]]
+respond = "{{steps.label.receipt}}"
+"#,
+        ),
+        (
+            "c",
+            r#"
+name = "c"
+version = "1.0.0"
+description = "Waits first."
+
+[tools]
+allow = ["local.*"]
+
+[[steps]]
+wait = "30m"
+
+[[steps]]
+id = "ship"
+tool = "local.unsafe"
+with = { n = 21 }
+
+[[steps]]
+respond = "{{steps.ship.receipt}}"
+"#,
+        ),
+    ],
+    documents: &[],
+    answer: "receipt 11; receipt 21; receipt 1; receipt 2",
+    effects: &[1, 2, 11, 21],
+    gated: &[11],
+    unread: &[],
+    mishaps: &[],
+    said: Said { approved: 1, done: 0, not_done: 0 },
+    runs: 3,
+    hours: 1,
+    messages: 1,
+};
+
+/// Two runs of one session, the second of which reads what the first has kept there.
+pub(crate) const CHAT: Scenario = Scenario {
+    agents: &[(
+        "a",
+        r#"
+name = "a"
+version = "1.0.0"
+description = "Buys one thing a message."
+
+[tools]
+allow = ["buy", "local.*"]
+
+[[steps]]
+tool = "buy"
+with = { n = "{{request.text === 'go' ? 1 : 2}}" }
+
+[[steps]]
+respond = "{{workflow.bought}}"
+"#,
+    )],
+    documents: SHARED.documents,
+    answer: "[1,2]",
+    effects: &[1, 2],
+    gated: &[],
+    unread: &[],
+    mishaps: &[],
+    said: Said { approved: 0, done: 0, not_done: 0 },
+    runs: 2,
+    hours: 0,
+    messages: 2,
 };

@@ -3,7 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +21,9 @@ pub(crate) const RECEIPTS: &str = "receipts";
 
 /// Longer than an effect is on its way.
 const PAUSE: Duration = Duration::from_millis(3);
+
+/// Longer than a signal takes to stop all threads of a process.
+const SETTLE: Duration = Duration::from_millis(500);
 
 /// An instant at which the journal is on the disk up to a known point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,20 +48,22 @@ impl Side {
 pub(crate) enum Trouble {
     /// This process is killed.
     Death,
-    /// The storage fails, once.
-    Failure(StorageError),
+    /// The storage fails, once; the flag says that it did.
+    Failure(StorageError, Arc<AtomicBool>),
+    /// This process is stopped, until another one lets it continue.
+    Stop,
 }
 
 impl Trouble {
     /// A failure as the database reports it, here of a file in a folder that does not exist.
-    pub(crate) fn failure() -> Self {
+    pub(crate) fn failure(flag: &Arc<AtomicBool>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let Err(OpenError::Inaccessible { source, .. }) =
             SqliteStore::open(dir.path().join("missing/dalsegno.db"))
         else {
             panic!("a journal in a folder that does not exist was opened");
         };
-        Self::Failure(source)
+        Self::Failure(source, Arc::clone(flag))
     }
 }
 
@@ -127,7 +133,17 @@ impl TroubledStore {
             tokio::time::sleep(PAUSE).await;
         }
         match &self.trouble {
-            Trouble::Failure(error) => Err(error.clone()),
+            Trouble::Failure(error, flag) => {
+                flag.store(true, Ordering::SeqCst);
+                Err(error.clone())
+            }
+            Trouble::Stop => {
+                rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
+                    .unwrap();
+                // The signal may reach another thread first, and this one must not get away meanwhile.
+                std::thread::sleep(SETTLE);
+                Ok(())
+            }
             Trouble::Death => {
                 rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
                     .unwrap();
@@ -219,7 +235,7 @@ impl Store for TroubledStore {
     }
 
     async fn post(&self, run: RunId, message: Message) -> Result<(), PostError> {
-        self.inner.post(run, message).await
+        self.commit(self.inner.post(run, message), |()| Vec::new()).await
     }
 
     async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {

@@ -1,18 +1,23 @@
 //! A workspace with one run, which lives through processes that die, and a person who answers for it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dalsegno_core::{AgentResponse, Answer, Digest, OperationId, RunId, Status};
-use dalsegno_runtime::{Engine, EngineError, Inspection, RunEnd, RunFailure};
-use dalsegno_store::{AcquireError, AppendError, Body, CreateError, Record, RunFilter, RunSummary, Start};
+use dalsegno_runtime::{Cancelled, Engine, EngineError, Inspection, RunEnd, RunFailure, WaitingOperation};
+use dalsegno_store::{
+    AcquireError, AppendError, Body, CreateError, Record, RunFilter, RunSummary, Start, Waiting,
+};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::process::{self, ENDED, ORDERS, Orders, SUSPENDED, Task, Word};
+use crate::process::{self, ENDED, ORDERS, Orders, SUSPENDED, Task, Wish, Word};
 use crate::receiver::{Ledger, Receiver};
 use crate::scenario::Scenario;
 use crate::store::{Boundary, RECEIPTS, Trouble, receipts};
@@ -64,6 +69,20 @@ pub(crate) struct World {
     pub(crate) receiver: Receiver,
     witness: RefCell<Witness>,
     said: RefCell<Said>,
+    mode: Mode,
+    /// How far the clock of the next process is ahead, in hours.
+    hours: Cell<u64>,
+    /// The last process was a worker that nobody killed, and that nobody had told anything.
+    idle: Cell<bool>,
+}
+
+/// Who goes on with the run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Mode {
+    /// Somebody who resumes the run that was started, and answers for all below it.
+    Led,
+    /// Workers only: answers are passed on to the run that asks, and to nobody else.
+    Worked,
 }
 
 /// What was true at the last look, and must stay true.
@@ -75,7 +94,7 @@ struct Witness {
 }
 
 impl World {
-    pub(crate) fn new(scenario: &'static Scenario) -> Self {
+    pub(crate) fn new(scenario: &'static Scenario, mode: Mode) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("agents")).unwrap();
         std::fs::write(dir.path().join("dalsegno.toml"), "").unwrap();
@@ -97,6 +116,9 @@ impl World {
             receiver,
             witness: RefCell::default(),
             said: RefCell::default(),
+            mode,
+            hours: Cell::new(0),
+            idle: Cell::new(false),
         }
     }
 
@@ -105,17 +127,25 @@ impl World {
     }
 
     /// All runs, the one that was started before those below it.
-    fn runs(&self) -> Vec<RunSummary> {
+    pub(crate) fn runs(&self) -> Vec<RunSummary> {
         let mut runs = self.runtime.block_on(self.reader.runs(&RunFilter::default())).unwrap();
         runs.sort_by_key(|summary| summary.parent.is_some());
         let started = runs.iter().filter(|summary| summary.parent.is_none()).count();
-        assert!(started <= 1 && runs.len() <= self.scenario.runs, "one start made {runs:#?}");
+        assert!(
+            started <= self.scenario.messages && runs.len() <= self.scenario.runs,
+            "one start made {runs:#?}"
+        );
         runs
     }
 
-    /// The run, if there is one yet.
+    /// The run, if there is one yet; the last one of the session.
     pub(crate) fn run(&self) -> Option<RunId> {
         self.runs().first().map(|summary| summary.run)
+    }
+
+    /// The folder in which processes show that they live.
+    pub(crate) fn owners(&self) -> PathBuf {
+        self.dir.path().join(".dalsegno/owners")
     }
 
     pub(crate) fn inspect(&self, run: RunId) -> Inspection {
@@ -124,8 +154,14 @@ impl World {
 
     /// Starts a process on the run.
     pub(crate) fn spawn(&self, task: Task, death: Option<Boundary>) -> Child {
+        self.spawn_with(task, death, false)
+    }
+
+    /// The same; one that stops is not killed at the boundary, but stopped until it is told to continue.
+    pub(crate) fn spawn_with(&self, task: Task, death: Option<Boundary>, stops: bool) -> Child {
         let (workspace, receiver) = (self.dir.path().to_owned(), self.receiver.path().to_owned());
-        let orders = Orders { workspace, receiver, task, death };
+        let hours = self.hours.replace(self.hours.get() + self.scenario.hours);
+        let orders = Orders { workspace, receiver, task, hours, death, stops };
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["the_process_that_is_killed", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(ORDERS, serde_json::to_string(&orders).unwrap())
@@ -141,13 +177,41 @@ impl World {
     /// The person has seen the receiver's ledger: an unsafe effect that is in it was done.
     pub(crate) fn next_task(&self) -> Option<Task> {
         let Some(run) = self.run() else { return Some(Task::Start) };
+        if self.mode == Mode::Worked {
+            return self.next_work();
+        }
         let inspection = self.inspect(run);
         if inspection.response.is_some() {
+            let said = self.runs().iter().filter(|summary| summary.parent.is_none()).count();
+            return (said < self.scenario.messages).then_some(Task::Say);
+        }
+        Some(Task::Resume { run, answers: self.answers(&inspection.waiting) })
+    }
+
+    /// The next task of a worker, with what a person answers to the runs that ask; `None` when all have ended.
+    fn next_work(&self) -> Option<Task> {
+        let mut open = self.runs();
+        open.retain(|summary| !summary.status.is_end());
+        if open.is_empty() {
             return None;
         }
+        let mut wishes = Vec::new();
+        for run in open.iter().map(|summary| summary.run) {
+            let mut waiting = self.inspect(run).waiting;
+            waiting.retain(|one| one.run == run);
+            let answers = self.answers(&waiting);
+            wishes.extend(answers.into_iter().map(|(id, word)| (run, Wish::Answer(id, word))));
+        }
+        let asleep = self.idle.get() && wishes.is_empty();
+        assert!(!asleep, "nobody is asked anything, and no worker goes on: {open:#?}");
+        Some(Task::Work { wishes })
+    }
+
+    /// What a person answers.
+    fn answers(&self, waiting: &[WaitingOperation]) -> Vec<(OperationId, Word)> {
         let ledger = self.receiver.ledger();
         let mut said = self.said.borrow_mut();
-        let answers = inspection.waiting.iter().map(|waiting| {
+        let answers = waiting.iter().map(|waiting| {
             let done = ledger.acted(waiting.operation) > 0;
             let word = match (waiting.kind(), ledger.calls_of(waiting.operation).next()) {
                 ("approval", None) => Word::Approve,
@@ -163,7 +227,7 @@ impl World {
             }
             (waiting.operation, word)
         });
-        Some(Task::Resume { run, answers: answers.collect() })
+        answers.collect()
     }
 
     /// One process, from its first breath to its last.
@@ -193,16 +257,21 @@ impl World {
         let mut lives = Vec::new();
         while let Some(task) = self.next_task() {
             assert!(lives.len() < LIVES_MAX, "the run does not get on");
-            lives.push(self.live(task, death(lives.len())));
+            let untold = matches!(&task, Task::Work { wishes } if wishes.is_empty());
+            let life = self.live(task, death(lives.len()));
+            self.idle.set(untold && life != Life::Killed);
+            lives.push(life);
             self.look();
         }
         lives
     }
 
-    /// Leads the run to its end in this process, with one engine whose storage fails once. Says whether it did.
+    /// Leads the run to its end in this process, with one engine whose storage fails once. Says whether it did. A write
+    /// that was not made is made again, and is no failure of the run.
     pub(crate) fn survive_failure(&self, boundary: Boundary) -> bool {
-        let opening =
-            process::open(self.dir.path(), self.receiver.path(), Trouble::failure(), Some(boundary));
+        let builder = process::with_tools(self.receiver.path());
+        let reached = Arc::new(AtomicBool::new(false));
+        let opening = process::open(builder, self.dir.path(), Trouble::failure(&reached), Some(boundary));
         let engine = self.runtime.block_on(opening);
         let mut failed = false;
         let mut advances = 0;
@@ -217,7 +286,7 @@ impl World {
                     failed = true;
                 }
             }
-            // Tasks that were given up let go of their connections when the runtime runs.
+            // Tasks that were given up close their connections when the runtime runs.
             self.runtime.block_on(async {
                 for _ in 0..16 {
                     tokio::task::yield_now().await;
@@ -225,7 +294,7 @@ impl World {
             });
             self.look();
         }
-        failed
+        reached.load(Ordering::SeqCst)
     }
 
     /// Checks what must be true at any time between two processes.
@@ -267,7 +336,8 @@ impl World {
     pub(crate) fn course(&self) -> Course {
         let ledger = self.receiver.settle();
         let once: BTreeMap<u64, u32> = self.scenario.effects.iter().map(|n| (*n, 1)).collect();
-        assert_eq!(ledger.effects, once, "{:#?}", ledger.calls);
+        let ends: Vec<_> = self.runs().iter().map(|summary| self.inspect(summary.run).response).collect();
+        assert_eq!(ledger.effects, once, "{:#?} {ends:#?}", ledger.calls);
         let runs = self.runs();
         assert_eq!(runs.len(), self.scenario.runs, "{runs:#?}");
         let mut course: Vec<_> = runs.iter().map(|summary| self.course_of(summary.run)).collect();
@@ -277,7 +347,8 @@ impl World {
         let response = &course.0[0].0;
         assert_eq!(response.answer.as_deref(), Some(self.scenario.answer));
         // It is at its end for everybody, and whoever asks is told so at once.
-        let again = self.runtime.block_on(process::advance(&self.reader, Task::Start)).unwrap();
+        let last = if self.scenario.messages > 1 { Task::Say } else { Task::Start };
+        let again = self.runtime.block_on(process::advance(&self.reader, last)).unwrap();
         assert_eq!(again, RunEnd::Ended(response.clone()));
         course
     }
@@ -289,13 +360,28 @@ impl World {
         let replay = self.runtime.block_on(self.reader.replay(run)).unwrap();
         assert!(replay.identical, "{replay:?}");
         let asked = inspection.records.into_iter().filter_map(|record| match record.body {
-            Body::Requested { step, ordinal, label, digest, .. } => Some((step, ordinal, label, digest)),
+            // When a timer is over depends on when it began.
+            Body::Requested { step, ordinal, label, digest, .. } => {
+                let digest = if label == "timer" { Digest::from_bytes([0; 32]) } else { digest };
+                Some((step, ordinal, label, digest))
+            }
             _ => None,
         });
         let mut asked: Vec<Asked> = asked.collect();
         // Tools of one step ask for their parts in the order in which outcomes arrive.
         asked.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         (response, asked)
+    }
+
+    /// Ends a run from this process, which has the reader's engine.
+    pub(crate) fn cancel_here(&self, run: RunId) -> Cancelled {
+        self.runtime.block_on(self.reader.cancel(run, None, None)).unwrap()
+    }
+
+    /// The runs in which a person must say whether an effect took place.
+    pub(crate) fn in_doubt(&self) -> Vec<RunId> {
+        let filter = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };
+        self.runtime.block_on(self.reader.runs(&filter)).unwrap().into_iter().map(|run| run.run).collect()
     }
 
     /// Goes on with the run in this process, which has the reader's engine.

@@ -152,6 +152,16 @@ impl World {
         self
     }
 
+    /// Adds tenants of these names.
+    pub(crate) fn tenants(self, names: &[&str]) -> Self {
+        std::fs::create_dir_all(self.path().join("tenants")).unwrap();
+        for name in names {
+            let text = format!("name = \"{name}\"\n");
+            std::fs::write(self.path().join(format!("tenants/{name}.toml")), text).unwrap();
+        }
+        self
+    }
+
     pub(crate) fn tool(mut self, name: &'static str, class: EffectClass, behaviour: Behaviour) -> Self {
         self.tools.insert(name, Counted::new(class, behaviour));
         self

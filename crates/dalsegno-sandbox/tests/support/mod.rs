@@ -5,21 +5,26 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use dalsegno_sandbox::{CallContext, Sandbox, SandboxOptions, ServerConfig, ToolServer};
+use dalsegno_sandbox::{CachePlace, CallContext, Sandbox, SandboxOptions, ServerConfig, ToolServer};
 use serde_json::{Map, Value};
 
 /// One engine for all tests of a file, with a cache that lives as long: each guest is compiled once.
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
     SANDBOX.get_or_init(|| {
-        Sandbox::new(SandboxOptions { cache_dir: Some(cache_folder()), ..SandboxOptions::default() }).unwrap()
+        Sandbox::new(SandboxOptions { cache: Some(cache_place()), ..SandboxOptions::default() }).unwrap()
     })
 }
 
 /// A folder for compiled guests that all tests of a file share.
-pub(crate) fn cache_folder() -> PathBuf {
+pub(crate) fn cache_place() -> CachePlace {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path().join("cache")
+    place(FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path())
+}
+
+/// A place for compiled guests in a folder.
+pub(crate) fn place(folder: &Path) -> CachePlace {
+    CachePlace { folder: folder.join("cache"), key: folder.join("state/modules.key") }
 }
 
 /// The compiled `risk` server.
@@ -46,7 +51,12 @@ pub(crate) fn arguments(value: Value) -> Map<String, Value> {
 }
 
 pub(crate) fn call() -> CallContext {
-    CallContext { operation: "op_test".to_owned(), timeout: Duration::from_secs(60), traceparent: None }
+    CallContext {
+        operation: "op_test".to_owned(),
+        caller: Default::default(),
+        timeout: Duration::from_secs(60),
+        traceparent: None,
+    }
 }
 
 /// Writes a guest given as WebAssembly text to a file of its own and loads it.

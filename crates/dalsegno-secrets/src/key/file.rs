@@ -36,7 +36,7 @@ impl KeyFile {
             io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.clone() },
             _ => KeyError::File { path: path.clone(), action: "made", source },
         };
-        let mut file = guard::create(&path).map_err(made)?;
+        let mut file = dalsegno_files::create_new(&path).map_err(made)?;
         file.write_all(key.to_base64().expose().as_bytes())
             .and_then(|()| file.write_all(b"\n"))
             .and_then(|()| file.sync_all())

@@ -7,7 +7,6 @@ mod schema;
 mod session;
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -259,10 +258,8 @@ impl SecretStore for SqliteSecrets {
 /// Makes the file unless it is there, and refuses one that is not its owner's alone.
 fn guard_file(path: &Path) -> Result<(), OpenError> {
     let unreadable = |source| OpenError::Unreadable { path: path.to_owned(), source };
-    match guard::create(path) {
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(unreadable(error)),
+    if dalsegno_files::reserve(path).map_err(unreadable)? {
+        return Ok(());
     }
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     guard::check(&metadata).map_err(|problem| OpenError::TooOpen { path: path.to_owned(), problem })

@@ -50,7 +50,7 @@ impl Files {
         let opens = |key: &MasterKey| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("secrets.db");
-            drop(guard::create(&path).unwrap());
+            drop(dalsegno_files::create_new(&path).unwrap());
             fs::write(&path, &self.file).unwrap();
             fs::write(log_of(&path), &self.log).unwrap();
             let store = match SqliteSecrets::open(&path, key) {

@@ -13,9 +13,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::blob::MAX_BLOB;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{MAX_BODY, Row};
+use crate::origin::Signer;
+use crate::signing::{SIGNATURE, SigningKey, verify};
 
 const FAMILY: &[u8] = b"dalsegno archive ";
+/// The first line of an archive that nobody signed.
 const MAGIC: &[u8] = b"dalsegno archive 1\n";
+/// The first line of one that ends with the key of its signer and the signature, before the length.
+const SIGNED: &[u8] = b"dalsegno archive 2\n";
+/// The bytes of the signer's key.
+const KEY: usize = 32;
 /// The bytes of the length, which is a little-endian number.
 const LENGTH: usize = 8;
 /// The bytes of the checksum, a BLAKE3 hash.
@@ -62,6 +69,17 @@ pub enum ArchiveError {
     Checksum {
         /// Where the checksum stands.
         offset: usize,
+    },
+    /// The file is signed, and the signature is of something else.
+    #[error(
+        "the signature of the archive, at byte {offset}, is not that of {signer} for what the archive holds: it was changed, \
+         or signed by somebody else; export it again where it came from"
+    )]
+    Signature {
+        /// Where the signature stands.
+        offset: usize,
+        /// Whose signature it should be.
+        signer: Signer,
     },
     /// The file is whole, and malformed.
     #[error("the archive is malformed at byte {offset}: export it again where it came from")]
@@ -203,11 +221,17 @@ impl<const MIN: usize, const MAX: usize> Visitor<'_> for BytesVisitor<MIN, MAX> 
     }
 }
 
-/// Writes the file.
-pub(super) fn encode(contents: &Contents) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
+/// Writes the file, signed if there is a key.
+pub(super) fn encode(contents: &Contents, key: Option<&SigningKey>) -> Vec<u8> {
+    let magic = if key.is_some() { SIGNED } else { MAGIC };
+    let mut bytes = magic.to_vec();
     rmp_serde::encode::write_named(&mut bytes, contents)
         .expect("plain data has a stored form, and memory takes it");
+    if let Some(key) = key {
+        let signature = key.sign(&bytes[magic.len()..]);
+        bytes.extend_from_slice(key.signer().as_bytes());
+        bytes.extend_from_slice(&signature);
+    }
     let length = bytes.len() + LENGTH + CHECKSUM;
     bytes.extend_from_slice(&(length as u64).to_le_bytes());
     let checksum = blake3::hash(&bytes);
@@ -215,9 +239,10 @@ pub(super) fn encode(contents: &Contents) -> Vec<u8> {
     bytes
 }
 
-/// Reads the file.
-pub(super) fn decode(bytes: &[u8]) -> Result<Contents, ArchiveError> {
-    if !bytes.starts_with(MAGIC) {
+/// Reads the file, and says who signed it.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Contents, Option<Signer>), ArchiveError> {
+    let magic = if bytes.starts_with(SIGNED) { SIGNED } else { MAGIC };
+    if !bytes.starts_with(magic) {
         let offset = bytes.iter().zip(MAGIC).take_while(|(found, expected)| found == expected).count();
         return Err(if offset == bytes.len() {
             ArchiveError::Cut { offset }
@@ -233,7 +258,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, ArchiveError> {
     let Some((rest, length)) = rest.split_last_chunk::<LENGTH>() else {
         return Err(ArchiveError::Cut { offset });
     };
-    let Some(body) = rest.strip_prefix(MAGIC) else {
+    let Some(body) = rest.strip_prefix(magic) else {
         return Err(ArchiveError::Cut { offset });
     };
     let stated = u64::from_le_bytes(*length);
@@ -244,6 +269,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, ArchiveError> {
     if blake3::hash(&bytes[..offset]) != *checksum {
         return Err(ArchiveError::Checksum { offset });
     }
+    let (body, signer) = if magic == SIGNED { signed(body)? } else { (body, None) };
     let mut reader = rmp_serde::Deserializer::new(Cursor::new(body));
     reader.set_max_depth(MAX_DEPTH);
     let contents = Contents::deserialize(&mut reader);
@@ -251,7 +277,19 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, ArchiveError> {
     let offset = MAGIC.len() + read;
     match contents {
         Ok(_) if read < body.len() => Err(ArchiveError::Surplus { offset }),
-        Ok(contents) => Ok(contents),
+        Ok(contents) => Ok((contents, signer)),
         Err(source) => Err(ArchiveError::Form { offset, source }),
     }
+}
+
+/// Takes the signature off the contents, if it is of these contents.
+fn signed(body: &[u8]) -> Result<(&[u8], Option<Signer>), ArchiveError> {
+    let cut = || ArchiveError::Cut { offset: SIGNED.len() + body.len() + LENGTH + CHECKSUM };
+    let (rest, signature) = body.split_last_chunk::<SIGNATURE>().ok_or_else(cut)?;
+    let (contents, signer) = rest.split_last_chunk::<KEY>().ok_or_else(cut)?;
+    let signer = Signer::from_bytes(*signer);
+    if verify(&signer, contents, signature) {
+        return Ok((contents, Some(signer)));
+    }
+    Err(ArchiveError::Signature { offset: SIGNED.len() + rest.len(), signer })
 }

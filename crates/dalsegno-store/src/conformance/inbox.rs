@@ -178,7 +178,7 @@ pub async fn the_commit_that_ends_a_run_tells_the_one_that_waits_for_it<S: Store
     store.append(&mut lease, vec![completed(10)]).await.unwrap();
     assert_eq!(store.inbox(parent).await.unwrap(), [(1, Message::Look)]);
     // What comes late ends it no second time.
-    let late = Body::Late { outcome: Outcome::TimerFired };
+    let late = Body::late(Outcome::TimerFired);
     store
         .append(&mut lease, vec![NewRecord::of(at(11), OperationId::from_bytes([1; 16]), late)])
         .await
@@ -201,4 +201,114 @@ pub async fn the_commit_that_ends_a_run_tells_the_one_that_waits_for_it<S: Store
     store.append(&mut parent_lease, vec![completed(12)]).await.unwrap();
     store.append(&mut last, vec![completed(13)]).await.unwrap();
     assert_eq!(store.inbox(parent).await.unwrap(), []);
+}
+
+/// The title says it.
+pub async fn the_commit_that_ends_a_run_tells_the_runs_below_it_to_end<S: Store + 'static>(
+    new: impl Fn() -> S,
+) {
+    let (store, owner) = (Arc::new(new()), Owner::in_process());
+    let mut lease = create(&*store, new_run(1, &owner)).await;
+    let child = |number| in_session(child_of(new_run(number, &owner), run_id(1)), "s");
+    // One is suspended, one runs, one has an inbox that takes no more messages, and one has ended.
+    let mut suspended_one = create(&*store, child(2)).await;
+    store.append(&mut suspended_one, vec![suspended(10, None)]).await.unwrap();
+    store.release(suspended_one).await.unwrap();
+    let running = create(&*store, child(3)).await;
+    let full = create(&*store, child(4)).await.run();
+    let posts = (0..1_000).map(|_| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.post(full, Message::Look).await })
+    });
+    for post in posts.collect::<Vec<_>>() {
+        post.await.unwrap().unwrap();
+    }
+    let mut over = create(&*store, child(5)).await;
+    store.append(&mut over, vec![completed(11)]).await.unwrap();
+    let other = create(&*store, in_session(new_run(6, &owner), "other")).await;
+    let below = create(&*store, in_session(child_of(new_run(7, &owner), run_id(3)), "s")).await;
+    let end = || NewRecord::new(at(50), Body::Cancelled { response: response(Status::Cancelled) });
+    // Nothing is told by records after which the run continues, and nothing by a refused commit.
+    store.append(&mut lease, vec![note(1)]).await.unwrap();
+    store.append_with(&mut lease, vec![end()], vec![77]).await.unwrap_err();
+    assert_eq!(store.inbox(run_id(2)).await.unwrap(), []);
+    store.append(&mut lease, vec![end()]).await.unwrap();
+    for run in [run_id(2), running.run()] {
+        assert_eq!(store.inbox(run).await.unwrap(), [(1, Message::parent_ended())]);
+    }
+    assert_eq!(store.inbox(full).await.unwrap().last(), Some(&(1_001, Message::parent_ended())));
+    for run in [over.run(), other.run(), below.run()] {
+        assert_eq!(store.inbox(run).await.unwrap(), []);
+    }
+    // So a worker finds the suspended one.
+    assert_eq!(store.takeable(&owner, at(20), 9).await.unwrap(), [run_id(2)]);
+}
+
+/// The title says it.
+pub async fn a_suspended_child_run_tells_the_run_above_it<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let parent = create(&store, new_run(1, &owner)).await.run();
+    let child = |number| in_session(child_of(new_run(number, &owner), parent), "s");
+    let mut told = create(&store, child(2)).await.telling(parent);
+    store.append(&mut told, vec![suspended(10, None)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap(), [(1, Message::Look)]);
+    // A parent that performs it itself sees that.
+    let mut seen = create(&store, child(3)).await.telling_sleeper(parent);
+    store.append(&mut seen, vec![suspended(10, None)]).await.unwrap();
+    assert_eq!(store.inbox(parent).await.unwrap().len(), 1);
+}
+
+/// The title says it.
+pub async fn a_suspended_run_whose_owner_died_before_the_release_can_be_taken<S: Store>(new: impl Fn() -> S) {
+    let (store, owner, worker) = (new(), Owner::in_process(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    store.append(&mut lease, vec![suspended(10, None)]).await.unwrap();
+    let takeable = async || store.takeable(&worker, at(20), 9).await.unwrap();
+    assert_eq!(takeable().await, [], "its owner lives");
+    drop((owner, lease));
+    assert_eq!(takeable().await, [run_id(1)]);
+    let lease = store.acquire(run_id(1), &worker).await.unwrap();
+    store.release(lease).await.unwrap();
+    assert_eq!(takeable().await, [], "it was released, and waits");
+}
+
+/// The title says it.
+pub async fn an_ended_run_with_effects_in_doubt_is_found_until_they_are_settled<S: Store>(
+    new: impl Fn() -> S,
+) {
+    let (store, owner, worker) = (new(), Owner::in_process(), Owner::in_process());
+    let mut lease = create(&store, new_run(1, &owner)).await;
+    let operation = OperationId::from_bytes([1; 16]);
+    let late = |time, open| {
+        let outcome = Outcome::Failed(Failure::new(FailureCode::Indeterminate, "nobody knows"));
+        NewRecord::of(at(time), operation, Body::Late { outcome, open, by: None })
+    };
+    let end = NewRecord::new(at(50), Body::Cancelled { response: response(Status::Cancelled) });
+    store.append(&mut lease, vec![end, late(50, 1), late(50, 2)]).await.unwrap();
+    let in_doubt = RunFilter { waiting: Some(crate::Waiting::InDoubt), ..RunFilter::default() };
+    let listed = async || store.runs(&in_doubt).await.unwrap().len();
+    let takeable = async || store.takeable(&worker, at(99), 9).await.unwrap();
+    assert_eq!((listed().await, takeable().await.len()), (1, 0), "its owner lives");
+    assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 4);
+    assert_eq!(store.read(run_id(1), 4).await.unwrap(), []);
+    drop((owner, lease));
+    assert_eq!(takeable().await, [run_id(1)]);
+    let mut lease = store.acquire(run_id(1), &worker).await.unwrap();
+    store.append(&mut lease, vec![late(60, 1)]).await.unwrap();
+    store.release(lease).await.unwrap();
+    assert_eq!((listed().await, takeable().await.len()), (1, 0), "it waits for a person");
+    let mut lease = store.acquire(run_id(1), &worker).await.unwrap();
+    let settled = Body::late(Outcome::TimerFired);
+    store.append(&mut lease, vec![NewRecord::of(at(70), operation, settled)]).await.unwrap();
+    assert_eq!(listed().await, 0);
+    assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 6);
+    assert_eq!(store.summary(run_id(1)).await.unwrap().status, RunStatus::Cancelled);
+    // What comes late in a run that continues changes nothing.
+    let mut lease = create(&store, new_run(2, &worker)).await;
+    store.append(&mut lease, vec![suspended(10, Some(20))]).await.unwrap();
+    store.append(&mut lease, vec![late(11, 1)]).await.unwrap();
+    let summary = store.summary(run_id(2)).await.unwrap();
+    assert_eq!((summary.status, summary.wake_at), (RunStatus::Suspended, Some(at(20))));
+    assert_eq!(summary.waiting, [crate::Waiting::Timer]);
+    assert_eq!(store.read(run_id(2), 0).await.unwrap().len(), 3);
 }

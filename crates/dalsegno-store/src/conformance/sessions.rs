@@ -3,7 +3,7 @@
 use dalsegno_core::Budget;
 
 use super::*;
-use crate::Parent;
+use crate::{Follows, Parent};
 
 /// The same run in another session.
 #[must_use]
@@ -29,6 +29,29 @@ pub fn successor_of(run: NewRun, predecessor: RunId, session: &str) -> NewRun {
         started.predecessor = Some(predecessor);
         started.by_handoff = true;
     })
+}
+
+/// What a run takes over from one before it, with a block of these bytes, which no store looks into.
+pub fn inherited(block: &[u8]) -> Inherited {
+    let empty = AgentState::start(run_id(1), AgentRequest::text("hello"), at(5)).inheritance(false);
+    let stored = empty.store(|_| Ok::<_, InheritError>(digest_bytes(block))).unwrap();
+    let mut json = serde_json::to_value(stored).unwrap();
+    json["blocks"] = serde_json::json!([{ "digest": digest_bytes(block), "entries": 64 }]);
+    serde_json::from_value(json).unwrap()
+}
+
+/// What is recorded of a run that a person ends without a look at it.
+pub fn abandoned() -> Body {
+    Body::Abandoned { reason: "its disk failed".into(), by: Some("ada".into()) }
+}
+
+/// The same run with the run before it, and what it takes over from that one: a block of these bytes.
+#[must_use]
+pub fn after(run: NewRun, predecessor: RunId, block: &[u8]) -> NewRun {
+    let mut run = with_started(run, |started| started.predecessor = Some(predecessor));
+    run.records.insert(1, NewRecord::new(at(1_000), Body::Inherited(Box::new(inherited(block)))));
+    run.blobs.push((digest_bytes(block), block.to_vec()));
+    run
 }
 
 /// The record that ends a run with a handover to another one of agent `triage`.
@@ -144,7 +167,7 @@ pub async fn a_handover_ends_one_run_and_begins_the_next<S: Store>(new: impl Fn(
     assert_eq!(store.inbox(first).await.unwrap(), [], "an ended run has no messages");
     // Both go on as any run does.
     let outcome = Outcome::Failed(Failure::new(FailureCode::Timeout, "x"));
-    store.append(&mut lease, vec![NewRecord::new(at(9), Body::Late { outcome })]).await.unwrap();
+    store.append(&mut lease, vec![NewRecord::new(at(9), Body::late(outcome))]).await.unwrap();
     store.append(&mut second, vec![note(2)]).await.unwrap();
     assert_eq!(store.read(second.run(), 0).await.unwrap().len(), 2);
     // The session is the second run's now.
@@ -228,4 +251,93 @@ pub async fn a_handover_to_a_run_that_exists_is_written_all_the_same<S: Store>(n
     assert!(matches!(error, CreateError::Append(AppendError::SeqMismatch { found: 2, .. })), "{error}");
     let signalled = Body::signalled(Signal::Cancel);
     store.append(&mut lease, vec![NewRecord::new(at(9), signalled)]).await.unwrap();
+}
+
+/// The title says it.
+pub async fn a_run_that_follows_the_last_one_is_refused_when_another_was_faster<S: Store>(
+    new: impl Fn() -> S,
+) {
+    let (store, owner) = (new(), Owner::in_process());
+    let run = |number| in_session(new_run(number, &owner), "s");
+    let following = |number, last| NewRun { follows: Follows::Last(last), ..run(number) };
+    let kept = &store;
+    let ends = |mut lease: Lease| async move {
+        let end = Body::Completed { response: response(Status::Completed) };
+        kept.append(&mut lease, vec![NewRecord::new(at(5), end)]).await.unwrap();
+        kept.release(lease).await.unwrap();
+    };
+    ends(create(&store, following(1, None)).await).await;
+    let overtaken = store.create(following(2, None)).await;
+    assert!(
+        matches!(&overtaken, Err(CreateError::Overtaken { last: Some(last), .. }) if *last == run_id(1)),
+        "{overtaken:?}"
+    );
+    ends(create(&store, following(2, Some(run_id(1)))).await).await;
+    let overtaken = store.create(following(3, Some(run_id(1)))).await;
+    assert!(matches!(overtaken, Err(CreateError::Overtaken { .. })), "{overtaken:?}");
+    // Child runs and other sessions are not in the way; a start that happened already is found again.
+    create(&store, child_of(run(4), run_id(2))).await;
+    create(&store, in_session(new_run(5, &owner), "other")).await;
+    let again = store.create(following(1, None)).await;
+    assert!(matches!(again, Ok(Created::Existing(run)) if run == run_id(1)), "{again:?}");
+    create(&store, following(3, Some(run_id(2)))).await;
+    let busy = store.create(following(6, Some(run_id(2)))).await;
+    assert!(matches!(busy, Err(CreateError::SessionBusy { .. })), "{busy:?}");
+}
+
+/// The title says it.
+pub async fn the_last_run_of_a_session_is_one_that_can_be_followed<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let in_s = |number| in_session(new_run(number, &owner), "s");
+    let filter = RunFilter { session: Some("s".into()), followable: true, ..RunFilter::default() };
+    let followable = async || {
+        let runs = store.runs(&filter).await.unwrap();
+        runs.into_iter().map(|run| run.run).collect::<Vec<_>>()
+    };
+    for number in 1..=3 {
+        ended(&store, in_s(number), 50).await;
+    }
+    let mut lease = create(&store, in_s(4)).await;
+    assert_eq!(followable().await, [3, 2, 1].map(run_id), "one that goes on cannot be followed");
+    store.append(&mut lease, vec![NewRecord::new(at(60), abandoned())]).await.unwrap();
+    assert_eq!(followable().await, [3, 2, 1].map(run_id));
+    store.erase(run_id(3), None).await.unwrap();
+    assert_eq!(followable().await, [2, 1].map(run_id));
+    let following = |last| NewRun { follows: Follows::Last(last), ..in_s(5) };
+    for wrong in [None, Some(run_id(1)), Some(run_id(3)), Some(run_id(4))] {
+        let error = store.create(following(wrong)).await.unwrap_err();
+        assert!(
+            matches!(error, CreateError::Overtaken { last, .. } if last == Some(run_id(2))),
+            "{wrong:?}: {error}"
+        );
+    }
+    create(&store, following(Some(run_id(2)))).await;
+    // Where all have gone there is none.
+    for number in 1..=2 {
+        store.erase(run_id(number), None).await.unwrap();
+    }
+    assert_eq!(followable().await, []);
+}
+
+/// The title says it.
+pub async fn a_run_is_abandoned_without_a_look_at_it<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let parent = create(&store, in_session(new_run(1, &owner), "s")).await;
+    let child = create(&store, in_session(child_of(new_run(2, &owner), parent.run()), "s")).await;
+    let below = create(&store, in_session(child_of(new_run(3, &owner), child.run()), "s")).await;
+    let held = store.seize(child.run(), &Owner::in_process()).await;
+    assert!(matches!(held, Err(AcquireError::Owned { .. })), "{held:?}");
+    drop(child);
+    let lease = store.seize(run_id(2), &owner).await.unwrap();
+    let mut lease = lease.telling(parent.run());
+    store.append(&mut lease, vec![NewRecord::new(at(9), abandoned())]).await.unwrap();
+    store.release(lease).await.unwrap();
+    assert_eq!(store.summary(run_id(2)).await.unwrap().status, RunStatus::Abandoned);
+    assert_eq!(store.read(run_id(2), 0).await.unwrap().len(), 2);
+    let is_told = async |run, told: Message| {
+        store.inbox(run).await.unwrap().into_iter().any(|(_, message)| message == told)
+    };
+    assert!(is_told(parent.run(), Message::Look).await);
+    assert!(is_told(below.run(), Message::parent_ended()).await);
+    assert!(matches!(store.seize(run_id(9), &owner).await, Err(AcquireError::UnknownRun { .. })));
 }

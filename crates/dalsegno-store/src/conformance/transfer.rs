@@ -5,7 +5,7 @@ use dalsegno_core::{Attachment, digest_json};
 use super::*;
 use crate::bytes::Link;
 use crate::chain::{Row, seal};
-use crate::{Archive, BlobError, Damage, Flaw, ImportError, digest_bytes};
+use crate::{Archive, BlobError, Damage, EraseError, Flaw, Foreign, GcOptions, ImportError, digest_bytes};
 
 /// The run with this number, with a configuration that has its digest and the file `plan.txt`.
 pub fn portable_run(number: u64, owner: &Owner) -> NewRun {
@@ -80,7 +80,7 @@ pub async fn an_exported_run_enters_another_journal_as_it_was<S: Store>(new: imp
         assert_eq!(to.read(run, 0).await.unwrap(), from.read(run, 0).await.unwrap());
         let expected = from.summary(run).await.unwrap();
         let found = to.summary(run).await.unwrap();
-        assert_eq!(found, RunSummary { owner: None, ..expected });
+        assert_eq!(found, RunSummary { owner: None, foreign: Some(Foreign::default()), ..expected });
         assert_eq!(to.config(found.config).await.unwrap(), from.config(found.config).await.unwrap());
         assert_eq!(to.snapshot(run).await.unwrap(), None);
     }
@@ -88,13 +88,6 @@ pub async fn an_exported_run_enters_another_journal_as_it_was<S: Store>(new: imp
         let (digest, file) = portable_run(number, &Owner::in_process()).blobs.remove(0);
         assert_eq!(to.blob(digest).await.unwrap(), Some(file));
     }
-    // It goes on, and what it came of is still the same start.
-    let owner = Owner::in_process();
-    let mut lease = to.acquire(runs[2], &owner).await.unwrap();
-    assert_eq!(lease.epoch(), 1);
-    store_goes_on(&to, &mut lease).await;
-    let again = to.create(with_key(portable_run(8, &owner), "acme", "k")).await.unwrap();
-    assert!(matches!(again, Created::Existing(run) if run == runs[2]), "{again:?}");
     // The way back, and the same archive again.
     let archive = to.export(&runs[..2]).await.unwrap();
     assert_eq!(archive, from.export(&runs[..2]).await.unwrap());
@@ -133,10 +126,112 @@ fn new_elsewhere() -> crate::MemoryStore {
     crate::MemoryStore::new()
 }
 
-async fn store_goes_on(store: &impl Store, lease: &mut Lease) {
-    store.append(lease, vec![note(1)]).await.unwrap();
-    assert_eq!(store.read(lease.run(), 0).await.unwrap().len() as u64, lease.next_seq());
-    assert_eq!(store.summary(lease.run()).await.unwrap().status, RunStatus::Running);
+/// The title says it.
+pub async fn nobody_performs_a_run_that_an_archive_brought<S: Store>(new: impl Fn() -> S) {
+    let (from, owner) = (new_elsewhere(), Owner::in_process());
+    // One that goes on, one that is due, one for which messages would wait; the first has a key.
+    create(&from, in_session(with_key(portable_run(1, &owner), "acme", "k"), "s")).await;
+    for number in [2, 3] {
+        let mut lease = create(&from, in_session(portable_run(number, &owner), &format!("t{number}"))).await;
+        let wake_at = (number == 2).then(|| at(60));
+        let waiting_for = vec![WaitingFor {
+            kind: "approval".into(),
+            operation: OperationId::from_bytes([1; 16]),
+            question: "may it?".into(),
+        }];
+        let suspended = Body::Suspended { waiting_for, wake_at };
+        from.append(&mut lease, vec![NewRecord::new(at(50), suspended)]).await.unwrap();
+    }
+    let runs = [run_id(1), run_id(2), run_id(3)];
+    let archive = from.export(&runs).await.unwrap();
+    let store = new();
+    assert_eq!(store.import(archive.clone()).await.unwrap().added, runs);
+
+    // No worker finds one, no process takes one, no message reaches one.
+    assert_eq!(store.takeable(&owner, at(1_000), 100).await.unwrap(), []);
+    assert_eq!(store.next_wake(at(0)).await.unwrap(), None);
+    for run in runs {
+        let error = store.acquire(run, &owner).await.unwrap_err();
+        assert!(matches!(error, AcquireError::Foreign { run: found } if found == run), "{error}");
+        let error = store.post(run, Message::Look).await.unwrap_err();
+        assert!(matches!(error, PostError::Foreign { run: found } if found == run), "{error}");
+    }
+    assert_eq!(store.takeable(&owner, at(1_000), 100).await.unwrap(), []);
+
+    // It has no key, no session and no id that a start would find.
+    let error =
+        store.create(in_session(with_key(portable_run(1, &owner), "acme", "k"), "s")).await.unwrap_err();
+    assert!(matches!(error, CreateError::RunConflict { run } if run == runs[0]), "{error}");
+    let mut own = create(&store, in_session(with_key(portable_run(5, &owner), "acme", "k"), "s")).await;
+    let again = store.create(with_key(portable_run(5, &owner), "acme", "k")).await.unwrap();
+    assert!(matches!(again, Created::Existing(run) if run == run_id(5)), "{again:?}");
+    assert_eq!(store.import(archive).await.unwrap().known, runs);
+    store.append(&mut own, vec![note(1)]).await.unwrap();
+
+    // It is listed as what it is.
+    let list = async |filter: RunFilter| -> Vec<RunId> {
+        store.runs(&filter).await.unwrap().iter().map(|run| run.run).collect()
+    };
+    let all = RunFilter::default;
+    assert_eq!(list(RunFilter { foreign: Some(true), ..all() }).await, [runs[2], runs[1], runs[0]]);
+    assert_eq!(list(RunFilter { foreign: Some(false), ..all() }).await, [run_id(5)]);
+    assert_eq!(list(RunFilter { wake_by: Some(at(100)), ..all() }).await, []);
+    assert_eq!(store.read(runs[1], 0).await.unwrap(), from.read(runs[1], 0).await.unwrap());
+
+    // Nobody has to end it first: its content can be erased, and it goes when it is old.
+    assert!(matches!(store.erase(run_id(5), None).await, Err(EraseError::NotEnded { .. })));
+    assert!(store.erase(runs[0], None).await.unwrap().records > 0);
+    assert!(matches!(store.read(runs[0], 0).await, Err(ReadError::Erased { .. })));
+    let report = store.gc(&GcOptions::new(at(1_000))).await.unwrap();
+    assert_eq!(report.runs, 2, "the third is in the session of a run that goes on");
+    assert_eq!(list(all()).await, [run_id(5), runs[0]]);
+}
+
+/// The title says it.
+pub async fn an_archive_reaches_no_run_of_the_journals_own<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    ended(&store, in_session(portable_run(1, &owner), "s"), 50).await;
+    let after = |number, session: &str| {
+        let mut run = in_session(portable_run(number, &owner), session);
+        if let Some(NewRecord { body: Body::Started(started), .. }) = run.records.first_mut() {
+            started.predecessor = Some(run_id(1));
+        }
+        run
+    };
+    let forked = |number| {
+        let mut run = in_session(portable_run(number, &owner), "fork");
+        let (run_1, overrides, outcomes) = (run_id(1), Vec::new(), Vec::new());
+        let body = Body::Forked {
+            run: run_1,
+            seq: 1,
+            step: 1,
+            overrides,
+            outcomes,
+            ask_effects: true,
+            foreign: false,
+        };
+        run.records.push(NewRecord::new(at(60), body));
+        run
+    };
+    let mut other_tenant = after(4, "s");
+    other_tenant.tenant = "acme".into();
+    if let Some(NewRecord { body: Body::Started(started), .. }) = other_tenant.records.first_mut() {
+        started.request.tenant = "acme".into();
+    }
+    for run in [child_of(portable_run(2, &owner), run_id(1)), after(3, "other"), other_tenant, forked(5)] {
+        let id = run.run;
+        let error = store.import(archive_of(&[portable_run(9, &owner), run])).await.unwrap_err();
+        assert!(
+            matches!(error, ImportError::Reaches { run, own } if run == id && own == run_id(1)),
+            "{error}"
+        );
+        assert_eq!(store.runs(&RunFilter::default()).await.unwrap().len(), 1, "{error}");
+    }
+    // A later run of the same tenant's session may come back to those before it.
+    assert_eq!(store.import(archive_of(&[after(6, "s")])).await.unwrap().added, [run_id(6)]);
+    // What an archive brought it may name as it likes.
+    let known = archive_of(&[child_of(portable_run(7, &owner), run_id(6))]);
+    assert_eq!(store.import(known).await.unwrap().added, [run_id(7)]);
 }
 
 /// The title says it.
@@ -148,9 +243,6 @@ pub async fn an_import_into_any_store_is_whole<S: Store>(new: impl Fn() -> S) {
     assert_eq!(to.import(archive.clone()).await.unwrap().known, runs);
     assert_eq!(to.export(&runs).await.unwrap(), archive);
     assert_eq!(to.runs(&RunFilter::default()).await.unwrap().len(), 3);
-    let owner = Owner::in_process();
-    let mut lease = to.acquire(runs[1], &owner).await.unwrap();
-    store_goes_on(&to, &mut lease).await;
     assert!(matches!(from.export(&[run_id(77)]).await, Err(ReadError::UnknownRun { .. })));
     assert!(matches!(to.export(&[run_id(77)]).await, Err(ReadError::UnknownRun { .. })));
     assert_eq!(to.export(&[]).await.unwrap().runs().len(), 0);
@@ -173,8 +265,8 @@ fn archive_of(runs: &[NewRun]) -> Archive {
 /// The title says it.
 pub async fn a_refused_import_adds_nothing<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
-    create(&store, in_session(portable_run(1, &owner), "s")).await;
-    create(&store, with_key(portable_run(2, &owner), "acme", "k")).await;
+    create(&store, portable_run(1, &owner)).await;
+    create(&store, portable_run(2, &owner)).await;
     let good = portable_run(50, &owner);
     let refuse = async |archive: Archive| -> ImportError {
         let error = store.import(archive).await.unwrap_err();
@@ -190,25 +282,6 @@ pub async fn a_refused_import_adds_nothing<S: Store>(new: impl Fn() -> S) {
     let error = refuse(beside(other)).await;
     assert!(matches!(error, ImportError::RunConflict { run } if run == run_id(1)), "{error}");
 
-    let error = refuse(beside(with_key(portable_run(3, &owner), "acme", "k"))).await;
-    assert!(
-        matches!(&error, ImportError::KeyConflict { key, run, by } if key == "k" && *run == run_id(3) && *by == run_id(2)),
-        "{error}"
-    );
-
-    let error = refuse(beside(in_session(portable_run(3, &owner), "s"))).await;
-    assert!(
-        matches!(&error, ImportError::SessionBusy { session, run, by } if session == "s" && *run == run_id(3) && *by == run_id(1)),
-        "{error}"
-    );
-
-    // Two of the same archive can meet as well.
-    let met = |number| in_session(portable_run(number, &owner), "t");
-    let error = refuse(archive_of(&[good.clone(), met(3), met(4)])).await;
-    assert!(matches!(error, ImportError::SessionBusy { .. }), "{error}");
-    let met = |number| with_key(portable_run(number, &owner), "acme", "l");
-    let error = refuse(archive_of(&[good.clone(), met(3), met(4)])).await;
-    assert!(matches!(error, ImportError::KeyConflict { .. }), "{error}");
     let error = refuse(archive_of(&[good.clone(), good.clone()])).await;
     assert!(matches!(error, ImportError::Twice { run } if run == good.run), "{error}");
 

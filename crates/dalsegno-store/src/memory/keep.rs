@@ -6,18 +6,21 @@ use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
 
 use super::{Run, Shelf};
 use crate::codec::decode_body;
-use crate::erase::{EraseError, Erased, has_content};
+use crate::erase::{EraseError, Erased, Kin, has_content};
+use crate::error::ReadError;
 use crate::gc::{GcOptions, GcReport};
 use crate::owner::{Owner, Witness};
 use crate::record::{Body, RecordKind};
 use crate::run::RunStatus;
 use crate::shares::deal;
+use crate::waiting::WaitingSet;
 
 impl Shelf {
     pub(super) fn takeable(&self, owner: &Owner, now: Timestamp, turn: usize, limit: u32) -> Vec<RunId> {
         let mut witness = Witness::new(owner);
+        let own = |(_, run): &(&RunId, &Run)| run.foreign.is_none();
         let free = |(_, run): &(&RunId, &Run)| run.owner.is_none_or(|owner| !witness.sees_alive(owner));
-        let mut free: Vec<(&RunId, &Run)> = self.runs.iter().filter(free).collect();
+        let mut free: Vec<(&RunId, &Run)> = self.runs.iter().filter(own).filter(free).collect();
         free.sort_unstable_by_key(|(_, run)| run.number);
         let those = |can_go_on: &dyn Fn(&RunId, &Run) -> bool| {
             free.iter().filter(|(id, run)| can_go_on(id, run)).map(|(id, _)| **id).collect::<Vec<_>>()
@@ -28,7 +31,7 @@ impl Shelf {
         due.sort_by_key(|id| self.runs.get(id).and_then(wake_at));
         let causes = [
             those(&|_, run| status(run) == RunStatus::Running && run.owner.is_none()),
-            those(&|_, run| status(run) == RunStatus::Running && run.owner.is_some()),
+            those(&|_, run| run.owner.is_some() && run.copies.progress.must_be_let_go()),
             due,
             those(&|id, run| {
                 status(run) == RunStatus::Suspended
@@ -39,13 +42,14 @@ impl Shelf {
     }
 
     pub(super) fn next_wake(&self, after: Timestamp) -> Option<Timestamp> {
-        self.runs.values().filter_map(|run| run.copies.progress.wake_at).filter(|at| *at > after).min()
+        let own = self.runs.values().filter(|run| run.foreign.is_none());
+        own.filter_map(|run| run.copies.progress.wake_at).filter(|at| *at > after).min()
     }
 
     pub(super) fn erase(&mut self, id: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
         let run = self.runs.get_mut(&id).ok_or(EraseError::UnknownRun { run: id })?;
         let status = run.copies.progress.status;
-        if !status.is_end() {
+        if !status.is_end() && run.foreign.is_none() {
             return Err(EraseError::NotEnded { run: id, status });
         }
         let mut family: BTreeSet<OperationId> = operation.into_iter().collect();
@@ -74,6 +78,7 @@ impl Shelf {
         }
         run.snapshot = None;
         run.inbox.clear();
+        run.copies.progress.waiting = WaitingSet::EMPTY;
         for digest in files {
             if self.runs.values().any(|run| run.files.contains(&digest)) {
                 erased.shared_files += u64::from(self.blobs.contains_key(&digest));
@@ -82,6 +87,24 @@ impl Shelf {
             }
         }
         Ok(erased)
+    }
+
+    pub(super) fn heirs(&self, run: RunId) -> Result<Vec<RunId>, ReadError> {
+        self.run(run)?;
+        let mut runs: Vec<(&RunId, &Run)> = self.runs.iter().collect();
+        runs.sort_unstable_by_key(|(_, run)| run.number);
+        let kin = |(id, run): &(&RunId, &Run)| Kin {
+            run: **id,
+            session: session(run),
+            is_root: run.copies.parent.is_none(),
+            predecessor: match run.rows.first().and_then(|row| decode_body(row.body.as_deref()?).ok()) {
+                Some(Body::Started(started)) => Some(started.predecessor),
+                _ => None,
+            },
+        };
+        let all: Vec<Kin> = runs.iter().map(kin).collect();
+        let forks = runs.iter().flat_map(|(id, run)| sources(run).map(|source| (**id, source)));
+        Ok(crate::erase::heirs(run, &all, &forks.collect::<Vec<_>>()))
     }
 
     pub(super) fn gc(&mut self, options: &GcOptions) -> GcReport {
@@ -125,7 +148,7 @@ impl Shelf {
     /// The sessions all of whose runs are old enough and needed by no run of another one.
     fn prunable(&self, options: &GcOptions) -> BTreeSet<(String, String)> {
         let is_old = |(id, run): (&RunId, &Run)| {
-            run.copies.progress.status.is_end()
+            (run.copies.progress.status.is_end() || run.foreign.is_some())
                 && run.copies.updated_at < options.before
                 && !options.keep.contains(id)
         };
@@ -165,9 +188,12 @@ fn session(run: &Run) -> (String, String) {
 
 /// The runs of which this one is a fork.
 fn sources(run: &Run) -> impl Iterator<Item = RunId> {
-    let forked = run.rows.iter().filter(|row| row.kind == RecordKind::Forked as u8);
+    let forked = run
+        .rows
+        .iter()
+        .filter(|row| row.kind == RecordKind::Forked as u8 || row.kind == RecordKind::Adopted as u8);
     forked.filter_map(|row| match decode_body(row.body.as_deref()?) {
-        Ok(Body::Forked { run, .. }) => Some(run),
+        Ok(Body::Forked { run, .. } | Body::Adopted { run, .. }) => Some(run),
         _ => None,
     })
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use dalsegno_core::{Digest, RunId};
 
 use super::{Run, Shelf};
-use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments, files};
+use crate::archive::{Archive, BEGINNING, ImportError, Imported, Verified, VerifiedRun, attachments, files};
 use crate::blob::digest_bytes;
 use crate::chain::Row;
 use crate::codec::decode_body;
 use crate::error::{Damage, Flaw, ReadError};
 use crate::inbox::{Message, PostError, StoredMessage, WAITING_MAX, encode_message};
+use crate::origin::Foreign;
 
 impl Shelf {
     pub(super) fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, ReadError> {
@@ -27,12 +28,26 @@ impl Shelf {
         if status.is_end() {
             return Err(PostError::Ended { run: id, status });
         }
+        if run.foreign.is_some() {
+            return Err(PostError::Foreign { run: id });
+        }
         if run.inbox.len() as u64 >= WAITING_MAX {
             return Err(PostError::Full { run: id });
         }
         run.posted += 1;
         run.inbox.push(StoredMessage::seal(id, run.posted, message));
         Ok(())
+    }
+
+    /// Tells the child runs of a run that has just ended to end as well, however many messages wait for them already.
+    pub(super) fn end_children(&mut self, parent: RunId) {
+        let Ok(message) = encode_message(&Message::parent_ended()) else { return };
+        for (id, run) in &mut self.runs {
+            if run.copies.parent == Some(parent) && !run.copies.progress.status.is_end() {
+                run.posted += 1;
+                run.inbox.push(StoredMessage::seal(*id, run.posted, message.clone()));
+            }
+        }
     }
 
     /// Moves what waited for a run that has just ended to the one that goes on.
@@ -84,7 +99,7 @@ impl Shelf {
                 continue;
             }
             imported.added.push(run.run);
-            entering.take_in(run)?;
+            entering.take_in(run, archive.foreign)?;
         }
         let Self { created, runs, keys, roots, configs: _, blobs: _ } = entering;
         (self.created, self.runs, self.keys, self.roots) = (created, runs, keys, roots);
@@ -99,19 +114,13 @@ impl Shelf {
         Ok(imported)
     }
 
-    fn take_in(&mut self, verified: VerifiedRun) -> Result<(), ImportError> {
-        let key = verified.copies.start_key.as_ref();
-        if let Some(key) = key
-            && let Some(by) = self.keys.get(&(verified.copies.tenant.clone(), key.clone()))
-        {
-            return Err(ImportError::KeyConflict { key: key.clone(), run: verified.run, by: *by });
+    fn take_in(&mut self, verified: VerifiedRun, foreign: Foreign) -> Result<(), ImportError> {
+        for named in &verified.named {
+            if let Some(own) = self.runs.get(&named.run()).filter(|run| run.foreign.is_none()) {
+                verified.may_name(*named, &own.copies)?;
+            }
         }
-        if verified.copies.is_open_root()
-            && let Some(by) = self.open_root(&verified.copies)
-        {
-            return Err(verified.busy(by));
-        }
-        let VerifiedRun { run: id, request_digest, copies, head: _, rows } = verified;
+        let VerifiedRun { run: id, request_digest, copies, head: _, rows, named: _ } = verified;
         let files = verified_files(&rows);
         let damage = || ReadError::Damaged(Damage { run: id, seq: 0, what: Flaw::Form, intact: 0 });
         let run = Run {
@@ -126,14 +135,15 @@ impl Shelf {
             posted: 0,
             inbox: Vec::new(),
             files,
+            foreign: Some(foreign),
         };
         self.insert(id, run);
         Ok(())
     }
 }
 
-/// The files that the first of these verified rows refers to.
+/// The files that these verified rows refer to, which are a run's rows from the first on.
 fn verified_files(rows: &[Row]) -> BTreeSet<Digest> {
-    let body = rows.first().and_then(|row| decode_body(row.body.as_deref()?).ok());
-    body.iter().flat_map(files).collect()
+    let bodies = rows.iter().take(BEGINNING).filter_map(|row| decode_body(row.body.as_deref()?).ok());
+    bodies.flat_map(|body| files(&body).collect::<Vec<_>>()).collect()
 }

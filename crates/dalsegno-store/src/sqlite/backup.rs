@@ -1,7 +1,5 @@
 //! A copy of the file while others write to it.
 
-use std::fs::OpenOptions;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,11 +25,9 @@ pub(super) fn backup(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BackupError> {
     let path = || target.to_owned();
-    match OpenOptions::new().write(true).create_new(true).open(target) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(BackupError::Exists { path: path() });
-        }
+    match dalsegno_files::reserve(target) {
+        Ok(true) => {}
+        Ok(false) => return Err(BackupError::Exists { path: path() }),
         Err(error) => return Err(BackupError::Target { path: path(), source: error }),
     }
     let result = copy(source, target, PATIENCE, progress).and_then(|()| check(target));

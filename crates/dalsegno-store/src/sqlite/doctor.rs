@@ -1,15 +1,14 @@
 //! The examination of the whole file, in one read transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
 
 use dalsegno_core::{Digest, RunId};
 use rusqlite::{Connection, params};
 
 use super::read::{self, bytes, damaged_row, entry};
-use super::{Fault, inbox, open, rows, storage_error};
-use crate::archive::files;
+use super::{Fault, definitions, inbox, rows, storage_error};
+use crate::archive::{files, has_files, needed};
 use crate::blob::digest_bytes;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Verifier, checksum};
@@ -57,26 +56,8 @@ fn database(connection: &Connection, checkup: &mut Checkup) -> Result<(), rusqli
     Ok(())
 }
 
-type Schema = BTreeMap<(String, String), (String, Option<String>)>;
-
 fn schema(connection: &Connection, checkup: &mut Checkup) -> Result<(), rusqlite::Error> {
-    let read = |connection: &Connection| -> Result<Schema, rusqlite::Error> {
-        let mut statement = connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
-        let rows = statement.query_map([], |row| {
-            let key: (String, String) = (row.get(0)?, row.get(1)?);
-            Ok((key, (row.get(2)?, row.get(3)?)))
-        })?;
-        rows.collect()
-    };
-    static EXPECTED: OnceLock<Schema> = OnceLock::new();
-    let expected = match EXPECTED.get() {
-        Some(expected) => expected,
-        None => {
-            let expected = read(&open::model()?)?;
-            EXPECTED.get_or_init(|| expected)
-        }
-    };
-    let found = read(connection)?;
+    let (expected, found) = (definitions::expected()?, definitions::read(connection)?);
     let names = found.keys().chain(expected.keys()).collect::<BTreeSet<_>>();
     for key in names.into_iter().filter(|key| found.get(key) != expected.get(key)) {
         checkup.findings.push(Finding::Schema { name: key.1.clone() });
@@ -210,7 +191,7 @@ fn run_of(
     let entry = entry(connection, run)?;
     let mut verifier = Verifier::new(run, 0, Link::default());
     // With the content of one record the comparison with all of them is gone, so the others are not kept either.
-    let (mut records, mut first, mut is_complete) = (Vec::new(), None, true);
+    let (mut records, mut first, mut naming, mut is_complete) = (Vec::new(), None, Vec::new(), true);
     let mut times = None;
     {
         let (begin, end) = rows::keys(id, 0);
@@ -227,6 +208,9 @@ fn run_of(
                 Some(record) => {
                     if record.seq == 0 {
                         first = Some(record.clone());
+                    }
+                    if has_files(record.body.kind() as u8) {
+                        naming.push(record.clone());
                     }
                     if is_complete {
                         records.push(record);
@@ -259,8 +243,8 @@ fn run_of(
         }
     }
     drop(records);
-    if let Some(first) = &first {
-        references(connection, checkup, run, id, first)?;
+    for record in &naming {
+        references(connection, checkup, run, id, record)?;
     }
     let config = entry.copies.config;
     read::config(connection, config)?;
@@ -284,26 +268,27 @@ fn run_of(
     Ok(())
 }
 
-/// Compares the files that the first record refers to with the list by which they are kept. A file beyond those is in
-/// the list because it came with the run, so it must be there.
+/// Compares the files that a record refers to with the list by which they are kept. A file beyond those is in the list
+/// because it came with the run, so it must be there, as must all that the run cannot begin without.
 fn references(
     connection: &Connection,
     checkup: &mut Checkup,
     run: RunId,
     id: i64,
-    first: &Record,
+    record: &Record,
 ) -> Result<(), Fault<ReadError>> {
-    let expected: BTreeSet<Digest> = files(&first.body).collect();
+    let expected: BTreeSet<Digest> = files(&record.body).collect();
+    let needed: BTreeSet<Digest> = needed(&record.body).collect();
     let mut statement = connection.prepare_cached(
         "SELECT digest, EXISTS (SELECT 1 FROM blob WHERE blob.digest = reference.digest) FROM reference
          WHERE record = ?1 AND place < ?2",
     )?;
-    let mut rows = statement.query(params![rows::keys(id, 0).0, 0])?;
+    let mut rows = statement.query(params![rows::keys(id, record.seq).0, 0])?;
     let (mut found, mut sound) = (BTreeSet::new(), true);
     while let Some(row) = rows.next()? {
         match bytes(row.get_ref(0)?).map(Digest::from_bytes) {
             Some(digest) => {
-                sound &= expected.contains(&digest) || row.get(1)?;
+                sound &= (expected.contains(&digest) && !needed.contains(&digest)) || row.get(1)?;
                 found.insert(digest);
             }
             None => sound = false,

@@ -16,27 +16,27 @@ use crate::gc::{GcError, GcOptions, GcReport};
 use crate::record::Body;
 
 /// Most records, files or configurations that one transaction deletes: some milliseconds, so that nobody waits long.
-const BATCH: usize = 1_000;
+pub(super) const BATCH: usize = 1_000;
 /// Most bytes of them, about, since whatever is deleted is overwritten.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// What one transaction may still do.
 #[derive(Debug)]
-struct Room {
+pub(super) struct Room {
     rows: usize,
     bytes: u64,
 }
 
 impl Room {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { rows: BATCH, bytes: BATCH_BYTES }
     }
 
-    const fn is_empty(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         self.rows == 0 || self.bytes == 0
     }
 
-    const fn take(&mut self, bytes: u64) {
+    pub(super) const fn take(&mut self, bytes: u64) {
         self.rows = self.rows.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
@@ -62,7 +62,8 @@ pub(super) fn plan(connection: &Connection, options: &GcOptions) -> Result<Plan,
     let mut doomed: BTreeMap<i64, Session> = BTreeMap::new();
     {
         let mut statement = connection.prepare(
-            "SELECT id, tenant, session FROM run INDEXED BY run_ended WHERE status >= 2 AND updated_at < ?1",
+            "SELECT id, tenant, session FROM run INDEXED BY run_ended
+             WHERE (status >= 2 OR origin IS NOT NULL) AND updated_at < ?1",
         )?;
         let mut rows = statement.query([before])?;
         while let Some(row) = rows.next()? {
@@ -124,7 +125,7 @@ fn goes_on(connection: &Connection, session: &Session, before: i64) -> Result<bo
     connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM run WHERE session = ?2 AND tenant = ?1
-                AND NOT (status >= 2 AND updated_at < ?3))",
+                AND NOT ((status >= 2 OR origin IS NOT NULL) AND updated_at < ?3))",
         )?
         .query_row(params![session.0, session.1, before], |row| row.get(0))
 }
@@ -141,9 +142,9 @@ fn family(connection: &Connection, id: i64) -> Result<Vec<i64>, rusqlite::Error>
 }
 
 /// The records that say of which run theirs is a fork, after this one: their keys and those runs.
-fn forks(connection: &Connection, after: i64) -> Result<Vec<(i64, RunId)>, Fault<ReadError>> {
+pub(super) fn forks(connection: &Connection, after: i64) -> Result<Vec<(i64, RunId)>, Fault<ReadError>> {
     let sql = format!(
-        "SELECT {} FROM record INDEXED BY record_forked WHERE kind = 9 AND key > ?1 ORDER BY key",
+        "SELECT {} FROM record INDEXED BY record_sources WHERE kind IN (9, 20) AND key > ?1 ORDER BY key",
         rows::COLUMNS
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -161,7 +162,7 @@ fn forks(connection: &Connection, after: i64) -> Result<Vec<(i64, RunId)>, Fault
         // An erased fork needs its source no longer: it cannot be replayed.
         let Some(body) = row.body else { continue };
         match decode_body(&body) {
-            Ok(Body::Forked { run, .. }) => forks.push((key, run)),
+            Ok(Body::Forked { run, .. } | Body::Adopted { run, .. }) => forks.push((key, run)),
             _ => return Err(damage(Flaw::Kind)),
         }
     }
@@ -317,7 +318,8 @@ impl Work {
         {
             let session: Option<Session> = connection
                 .prepare_cached(
-                    "SELECT tenant, session FROM run WHERE id = ?1 AND status >= 2 AND updated_at < ?2",
+                    "SELECT tenant, session FROM run
+                     WHERE id = ?1 AND (status >= 2 OR origin IS NOT NULL) AND updated_at < ?2",
                 )?
                 .query_row(params![id, before], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;

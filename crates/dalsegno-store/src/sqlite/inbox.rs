@@ -25,6 +25,10 @@ pub(super) fn post(connection: &Connection, run: RunId, message: Vec<u8>) -> Res
         Some(status) if status.is_end() => return refused(PostError::Ended { run, status }),
         Some(_) => {}
     }
+    let foreign = "SELECT origin IS NOT NULL FROM run WHERE id = ?1";
+    if connection.prepare_cached(foreign)?.query_row([id], |row| row.get(0))? {
+        return refused(PostError::Foreign { run });
+    }
     let waiting: i64 = connection
         .prepare_cached("SELECT count(*) FROM inbox WHERE run = ?1")?
         .query_row([id], |row| row.get(0))?;
@@ -52,6 +56,33 @@ pub(super) fn tell(connection: &Connection, tells: Tells) -> Result<(), rusqlite
         Err(Fault::Storage(error)) => Err(error),
     }
 }
+
+/// Tells the child runs of a run that has just ended to end as well, however many messages wait for them already.
+pub(super) fn end_children(connection: &Connection, run: RunId) -> Result<(), rusqlite::Error> {
+    let children = {
+        let mut statement = connection.prepare_cached(OPEN_CHILDREN)?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok((row.get(0)?, bytes(row.get_ref(1)?).map(RunId::from_bytes), row.get(2)?))
+        };
+        let rows = statement.query_map([run.as_bytes()], row)?;
+        rows.collect::<Result<Vec<(i64, Option<RunId>, i64)>, _>>()?
+    };
+    if children.is_empty() {
+        return Ok(());
+    }
+    let Ok(message) = encode_message(&Message::parent_ended()) else { return Ok(()) };
+    for (id, child, posted) in children {
+        // One whose id is damaged can be resumed by nobody.
+        let Some(child) = child else { continue };
+        let number = posted.wrapping_add(1);
+        insert(connection, id, &StoredMessage::seal(child, number.cast_unsigned(), message.clone()))?;
+        count(connection, id, number)?;
+    }
+    Ok(())
+}
+
+/// The child runs of a run that have not ended.
+pub(super) const OPEN_CHILDREN: &str = "SELECT id, run, posted FROM run WHERE parent = ?1 AND status < 2";
 
 /// The number of a run's row, its status and the number of messages that were ever posted to it.
 fn entry(connection: &Connection, run: RunId) -> Result<Option<(i64, i64, i64)>, rusqlite::Error> {
@@ -174,7 +205,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.db");
         let writer = open::open_writer(&path).unwrap();
-        let reader = open::open_reader(&path).unwrap();
+        let reader = open::open_reader(&path, open::Reading::Shared).unwrap();
         for connection in [&writer, &reader] {
             for run in 0..5 {
                 visit(connection, run_id(1), run, |_| ControlFlow::Continue(())).unwrap();

@@ -5,7 +5,9 @@
 
 mod backup;
 mod convert;
+mod definitions;
 mod doctor;
+mod doorbell;
 mod erase;
 mod gc;
 mod inbox;
@@ -19,6 +21,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
@@ -45,6 +48,8 @@ use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::store::Store;
 
+use self::doorbell::Doorbell;
+use self::open::Reading;
 pub(crate) use self::rows::Stored;
 #[cfg(feature = "conformance")]
 pub(crate) use self::rows::{COLUMNS, keys, load, replace};
@@ -54,12 +59,17 @@ use self::writer::Writer;
 /// Most connections that read at once. Reads are rare beside appends: resumes, listings, replays.
 const READERS: usize = 4;
 
+/// How often an erasure tries to empty the log, and the pause between: five seconds in all, in which others write.
+const CHECKPOINTS: u32 = 70;
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
+
 /// A journal in one SQLite file.
 ///
 /// Dropping it writes what is queued and closes the file.
 #[derive(Debug)]
 pub struct SqliteStore {
     // Closed in this order: the writer, last, moves the log into the file, which no open reader lets it do.
+    doorbell: Doorbell,
     readers: Arc<Readers>,
     writer: Writer,
     holds: Holds,
@@ -70,8 +80,8 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the journal at `path`, or begins a new one if there is no such file. Its folder must exist.
     ///
-    /// Whoever only wants to read needs the right to write the file and its folder as well: SQLite keeps the log of
-    /// the latest commits, and what readers share with the writer, in files beside it.
+    /// This takes the right to write the file and its folder: SQLite keeps the log of the latest commits, and what readers share
+    /// with the writer, in files beside it. [`open_read_only`](Self::open_read_only) does without.
     ///
     /// # Errors
     /// When the file cannot be opened, is something else, or was written by a newer release.
@@ -81,9 +91,27 @@ impl SqliteStore {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let connection = open::open_writer(&path)?;
         let writer = Writer::start(connection, &path)?;
-        let readers = Readers { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) };
+        Ok(Self::with(path, writer, Reading::Shared))
+    }
+
+    /// Opens a journal that this process may read but not write, such as one on a read-only disk. Whatever writes is refused.
+    ///
+    /// # Errors
+    /// When there is no journal of this release's version, it cannot be read, or its latest commits stand in a log that cannot be
+    /// read there.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let reading = open::open_read_only(&path)?;
+        Ok(Self::with(path, Writer::none(), reading))
+    }
+
+    fn with(path: PathBuf, writer: Writer, reading: Reading) -> Self {
+        let permits = Arc::new(Semaphore::new(READERS));
+        let readers = Readers { path, reading, idle: Mutex::default(), permits };
         let holds = Holds::default();
-        Ok(Self { readers: Arc::new(readers), writer, holds, told: Told::default(), turn: Turn::default() })
+        let (told, turn, doorbell) = (Told::default(), Turn::default(), Doorbell::default());
+        Self { doorbell, readers: Arc::new(readers), writer, holds, told, turn }
     }
 
     /// The file.
@@ -114,13 +142,44 @@ impl SqliteStore {
     ) -> Result<(), BackupError> {
         let target = path.as_ref();
         let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
-        let source = self.readers.path.clone();
+        let (source, reading) = (self.readers.path.clone(), self.readers.reading);
         blocking(move || {
-            let connection =
-                open::open_reader(&source).map_err(|error| StorageError::new(source.to_str(), error))?;
+            let connection = open::open_reader(&source, reading)
+                .map_err(|error| StorageError::new(source.to_str(), error))?;
             backup::backup(&connection, &target, &mut progress)
         })
         .await
+    }
+}
+
+impl SqliteStore {
+    /// Overwrites what is left of deleted content between the rows of pages: some pages at a time, so that nobody waits
+    /// long.
+    async fn clean(&self) -> Result<(), EraseError> {
+        let pages = |connection: &Connection| {
+            let known = erase::has_pages(connection)? && erase::pages(connection)? < erase::PAGES_MAX;
+            Ok::<_, Fault<EraseError>>(known)
+        };
+        if !self.readers.call(pages).await? {
+            let vacuum = |connection: &Connection| erase::vacuum(connection).map_err(Fault::Storage);
+            return self.writer.call_alone::<_, EraseError>(vacuum).await;
+        }
+        let mut next = Some(1);
+        while let Some(from) = next {
+            let found = self.readers.call(move |connection| {
+                erase::unclean(connection, from).map_err(Fault::<EraseError>::Storage)
+            });
+            let (mut unclean, rest) = found.await?;
+            while !unclean.is_empty() {
+                let call = self.writer.call::<_, EraseError>(move |connection| {
+                    erase::clean(connection, &mut unclean)?;
+                    Ok(unclean)
+                });
+                unclean = call.await?;
+            }
+            next = rest;
+        }
+        Ok(())
     }
 }
 
@@ -183,6 +242,16 @@ impl Store for SqliteStore {
         Ok(lease)
     }
 
+    async fn seize(&self, run: RunId, owner: &Owner) -> Result<Lease, AcquireError> {
+        let (holds, claimant) = (self.holds.clone(), owner.clone());
+        let call = self.writer.call(move |connection| write::seize(connection, run, &claimant, &holds));
+        let Acquired { lease, from } = call.await?;
+        if let Some(dead) = from {
+            owner.bury(dead);
+        }
+        Ok(lease)
+    }
+
     async fn release(&self, lease: Lease) -> Result<(), AppendError> {
         self.writer.call(move |connection| write::release(connection, &lease)).await
     }
@@ -219,12 +288,34 @@ impl Store for SqliteStore {
     }
 
     async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
-        let erased = self.writer.call(move |connection| erase::erase(connection, run, operation)).await?;
-        let emptied = self
-            .writer
-            .call_alone::<_, EraseError>(|connection| erase::scrub(connection).map_err(Fault::Storage))
-            .await?;
+        let planned = self.readers.call(move |connection| erase::Work::plan(connection, run, operation));
+        let mut work: erase::Work = planned.await?;
+        let erased = loop {
+            let call = self.writer.call::<_, EraseError>(move |connection| {
+                let more = work.perform(connection)?;
+                let erased = if more { Err(work) } else { Ok(work.finish(connection)?) };
+                Ok(erased)
+            });
+            match call.await? {
+                Ok(erased) => break erased,
+                Err(rest) => work = rest,
+            }
+        };
+        self.clean().await?;
+        let mut emptied = false;
+        for _ in 0..CHECKPOINTS {
+            let empty = |connection: &Connection| erase::empty_log(connection).map_err(Fault::Storage);
+            emptied = self.writer.call_alone::<_, EraseError>(empty).await?;
+            if emptied {
+                break;
+            }
+            tokio::time::sleep(CHECKPOINT_PAUSE).await;
+        }
         if emptied { Ok(erased) } else { Err(EraseError::Busy { run }) }
+    }
+
+    async fn heirs(&self, run: RunId) -> Result<Vec<RunId>, ReadError> {
+        self.readers.call(move |connection| erase::heirs(connection, run)).await
     }
 
     async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {
@@ -261,7 +352,11 @@ impl Store for SqliteStore {
     }
 
     async fn inbox(&self, run: RunId) -> Result<Vec<(u64, Message)>, ReadError> {
+        if self.doorbell.is_silent(run) {
+            return Ok(Vec::new());
+        }
         let opened = self.readers.call(move |connection| inbox::read(connection, run)).await?;
+        self.doorbell.know(run, &self.readers.path);
         Ok(self.told.readable(run, opened))
     }
 
@@ -280,7 +375,9 @@ impl Store for SqliteStore {
         if snapshot.seq > records {
             return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
         }
-        let stored = StoredSnapshot::seal(run, snapshot)?;
+        // A long state takes long to encode: other runs of the process go on meanwhile.
+        let stored =
+            blocking(move || StoredSnapshot::seal(run, snapshot).map_err(SnapshotError::from)).await?;
         self.writer.call(move |connection| write::save_snapshot(connection, run, row, epoch, &stored)).await
     }
 
@@ -289,12 +386,13 @@ impl Store for SqliteStore {
     }
 }
 
-/// Packs a new run's records and files, which all belong to the first record.
+/// Packs a new run's records and files. Those that no other record names belong to the first one.
 fn pack(run: &mut NewRun) -> Result<(Vec<Stored>, Vec<rows::PackedFile>), CreateError> {
     let mut rows = Stored::all(seal(run.run, 0, Link::default(), &run.records)?);
     let files = std::mem::take(&mut run.blobs);
-    if let Some(first) = rows.first_mut() {
-        first.use_files(files.iter().map(|(digest, _)| *digest));
+    if let Some((first, rest)) = rows.split_first_mut() {
+        let digests = files.iter().map(|(digest, _)| *digest);
+        first.use_files(digests.filter(|digest| !rest.iter().any(|row| row.uses(digest))));
     }
     Ok((rows, rows::pack_files(&files)))
 }
@@ -346,16 +444,21 @@ where
 #[derive(Debug)]
 struct Readers {
     path: PathBuf,
+    reading: Reading,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl Readers {
     /// Reads on a thread where waiting is allowed, within one read transaction.
-    async fn call<T: Send + 'static>(
+    async fn call<T, E>(
         self: &Arc<Self>,
-        read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>> + Send + 'static,
-    ) -> Result<T, ReadError> {
+        read: impl FnOnce(&Connection) -> Result<T, Fault<E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StorageError> + Send + 'static,
+    {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StorageError::closed())?;
         let readers = Arc::clone(self);
         blocking(move || {
@@ -366,13 +469,15 @@ impl Readers {
         .await
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault<ReadError>>) -> Result<T, ReadError> {
+    fn read<T, E: From<StorageError>>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault<E>>,
+    ) -> Result<T, E> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => {
-                open::open_reader(&self.path).map_err(|error| StorageError::new(self.path.to_str(), error))?
-            }
+            None => open::open_reader(&self.path, self.reading)
+                .map_err(|error| StorageError::new(self.path.to_str(), error))?,
         };
         let result = connection
             .unchecked_transaction()

@@ -4,12 +4,14 @@ use dalsegno_core::{AgentName, Digest, RunId, Timestamp};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::write::FOLLOWABLE;
 use super::{Fault, rows};
 use crate::blob::digest_bytes;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Head, Row, Verifier, checksum};
 use crate::copies::Copies;
 use crate::error::{Damage, Flaw, ReadError};
+use crate::origin::Foreign;
 use crate::owner::OwnerId;
 use crate::record::{Record, RecordKind};
 use crate::run::{FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
@@ -145,13 +147,15 @@ pub(super) struct Entry {
     pub(super) id: i64,
     pub(super) head: Head,
     pub(super) copies: Copies,
+    /// Where the run came from; none for one of this journal's own.
+    pub(super) foreign: Option<Foreign>,
 }
 
 /// Reads a run's entry. Nothing is verified.
 pub(super) fn entry(connection: &Connection, run: RunId) -> Result<Entry> {
     let sql = format!(
         "SELECT id, next_seq, head, agent, tenant, session, config, start_key, started_at, updated_at, status, wake_at,
-            parent, waiting, seal, {}
+            parent, waiting, seal, origin, {}
          FROM run WHERE run = ?1",
         rows::SEALED
     );
@@ -161,7 +165,7 @@ pub(super) fn entry(connection: &Connection, run: RunId) -> Result<Entry> {
         None => Err(Fault::Refused(ReadError::UnknownRun { run })),
         Some(row) => {
             let entry = parse_entry(row)?.ok_or_else(|| Fault::Refused(damaged_row(run)))?;
-            if rows::is_sealed(row, 15, row.get_ref(14)?)? {
+            if rows::is_sealed(row, 16, row.get_ref(14)?)? {
                 return Ok(entry);
             }
             Err(Fault::Refused(Damage { run, seq: 0, what: Flaw::Seal, intact: 0 }.into()))
@@ -180,9 +184,10 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
     ) else {
         return Ok(None);
     };
-    let (Some(start_key), Some(parent)) = (
+    let (Some(start_key), Some(parent), Some(foreign)) = (
         optional(row.get_ref(7)?, text),
         optional(row.get_ref(12)?, |value| bytes(value).map(RunId::from_bytes)),
+        optional(row.get_ref(15)?, origin),
     ) else {
         return Ok(None);
     };
@@ -202,7 +207,11 @@ fn parse_entry(row: &rusqlite::Row<'_>) -> std::result::Result<Option<Entry>, ru
         progress: Progress { status, wake_at: row.get::<_, Option<i64>>(11)?.map(time), waiting },
     };
     let head = Head { next_seq: next_seq.cast_unsigned(), link: Link::from_bytes(link) };
-    Ok(Some(Entry { id: row.get(0)?, head, copies }))
+    Ok(Some(Entry { id: row.get(0)?, head, copies, foreign }))
+}
+
+fn origin(value: ValueRef<'_>) -> Option<Foreign> {
+    value.as_blob().ok().and_then(Foreign::from_bytes)
 }
 
 /// A field that may be absent: none if it is there in another form.
@@ -239,7 +248,7 @@ pub(super) fn damaged_row(run: RunId) -> ReadError {
     ReadError::Damaged(Damage { run, seq: 0, what: Flaw::Row, intact: 0 })
 }
 
-const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent, waiting FROM run";
+const SUMMARY: &str = "SELECT run, agent, tenant, session, status, started_at, updated_at, next_seq, config, wake_at, owner, parent, waiting, origin FROM run";
 
 /// Reads one line of the listing.
 pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary> {
@@ -256,9 +265,9 @@ pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary>
 pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>> {
     let sql = format!(
         "{SUMMARY} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR tenant = ?3)
-         AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
+         AND {} AND {} AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
         // Spelled apart, since only a plain comparison can use an index.
-        if filter.wake_by.is_some() { "wake_at <= ?4" } else { "?4 IS NULL" },
+        if filter.wake_by.is_some() { "wake_at <= ?4 AND origin IS NULL" } else { "?4 IS NULL" },
         if filter.session.is_some() { "session = ?5" } else { "?5 IS NULL" },
         match filter.parent {
             Some(_) if filter.roots_only => "parent = ?6 AND parent IS NULL",
@@ -270,7 +279,13 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
             None => "TRUE".to_owned(),
             // As the index says it.
             Some(kind) => format!("waiting & {}", kind as u8),
-        }
+        },
+        match filter.foreign {
+            None => "TRUE",
+            Some(true) => "origin IS NOT NULL",
+            Some(false) => "origin IS NULL",
+        },
+        if filter.followable { FOLLOWABLE } else { "TRUE" },
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params![
@@ -298,6 +313,7 @@ fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
         optional(row.get_ref(10)?, |value| bytes(value).map(OwnerId::from_bytes)).ok_or_else(damaged)?;
     let parent =
         optional(row.get_ref(11)?, |value| bytes(value).map(RunId::from_bytes)).ok_or_else(damaged)?;
+    let foreign = optional(row.get_ref(13)?, origin).ok_or_else(damaged)?;
     Ok(RunSummary {
         run: run.ok_or_else(damaged)?,
         agent: column(1)?.and_then(|agent| agent.parse().ok()).ok_or_else(damaged)?,
@@ -312,6 +328,7 @@ fn parse_summary(row: &rusqlite::Row<'_>) -> Result<RunSummary> {
         owner,
         parent,
         waiting: WaitingSet::from_number(row.get(12)?).ok_or_else(damaged)?.kinds(),
+        foreign,
     })
 }
 

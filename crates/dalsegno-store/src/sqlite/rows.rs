@@ -5,13 +5,12 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{bytes, optional};
-use crate::archive::files;
+use crate::archive::{files, has_files, needed};
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Row, checksum};
 use crate::codec::decode_body;
 use crate::error::Flaw;
 use crate::pack::{Form, Packed, pack_body, pack_file, unpack_body, unpack_file};
-use crate::record::RecordKind;
 
 /// The columns that [`load`] reads.
 pub(crate) const COLUMNS: &str = "key, at, kind, form, operation, parent, body, checksum, link";
@@ -52,6 +51,8 @@ pub(crate) struct Stored {
     link: Link,
     packed: Packed,
     files: Vec<Digest>,
+    /// Those of the files without which a new run cannot begin.
+    needed: Vec<Digest>,
 }
 
 impl Stored {
@@ -59,12 +60,11 @@ impl Stored {
     pub(crate) fn new(row: Row) -> Self {
         let Row { seq, at, kind, operation, parent, body, checksum, link } = row;
         let body = body.unwrap_or_default();
-        let started = kind == RecordKind::Started as u8;
-        let files = match started.then(|| decode_body(&body)) {
-            Some(Ok(body)) => files(&body).collect(),
-            Some(Err(_)) | None => Vec::new(),
+        let (files, needed) = match has_files(kind).then(|| decode_body(&body)) {
+            Some(Ok(body)) => (files(&body).collect(), needed(&body).collect()),
+            Some(Err(_)) | None => (Vec::new(), Vec::new()),
         };
-        Self { seq, at, kind, operation, parent, checksum, link, packed: pack_body(body), files }
+        Self { seq, at, kind, operation, parent, checksum, link, packed: pack_body(body), files, needed }
     }
 
     pub(crate) fn all(rows: Vec<Row>) -> Vec<Self> {
@@ -77,6 +77,16 @@ impl Stored {
 
     pub(crate) const fn link(&self) -> Link {
         self.link
+    }
+
+    /// The files without which a new run cannot begin.
+    pub(crate) fn needed(&self) -> &[Digest] {
+        &self.needed
+    }
+
+    /// Says whether the record uses this file.
+    pub(crate) fn uses(&self, file: &Digest) -> bool {
+        self.files.contains(file)
     }
 
     /// Says that the record uses these files, whatever its content says.
@@ -133,7 +143,8 @@ pub(crate) fn pack_files(files: &[(Digest, Vec<u8>)]) -> Vec<PackedFile> {
     files.iter().map(pack).collect()
 }
 
-/// Keeps a file or a part of a body, unless it is there.
+/// Keeps a file or a part of a body, unless it is there. What is there in other bytes is replaced: it may be damaged, and
+/// then nothing that repeats it could be read.
 pub(crate) fn insert_blob(
     connection: &Connection,
     digest: Digest,
@@ -141,7 +152,11 @@ pub(crate) fn insert_blob(
     bytes: &[u8],
 ) -> Result<(), rusqlite::Error> {
     connection
-        .prepare_cached("INSERT INTO blob (digest, form, bytes) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+        .prepare_cached(
+            "INSERT INTO blob (digest, form, bytes) VALUES (?1, ?2, ?3)
+             ON CONFLICT (digest) DO UPDATE SET form = excluded.form, bytes = excluded.bytes
+             WHERE form <> excluded.form OR bytes <> excluded.bytes",
+        )?
         .execute(params![digest.as_bytes(), form as u8, bytes])?;
     Ok(())
 }
@@ -236,10 +251,10 @@ pub(super) fn blob(
         .optional()
 }
 
-/// The columns that a run's seal covers: the first five always, the others once content of the run was erased, and with
-/// it what they are compared with.
+/// The columns that a run's seal covers: the first five always, the last one where the run is foreign, the others once
+/// content of the run was erased, and with it what they are compared with.
 pub(super) const SEALED: &str = "run, request_digest, owner, epoch, posted, agent, tenant, session, config, start_key, \
-                                 parent, status, wake_at, waiting";
+                                 parent, status, wake_at, waiting, origin";
 
 /// The seal of an entry: the columns from `first` on, as [`SEALED`] names them. None if one has the wrong form.
 pub(super) fn seal(
@@ -247,8 +262,16 @@ pub(super) fn seal(
     first: usize,
     erased: bool,
 ) -> Result<Option<Checksum>, rusqlite::Error> {
-    let mut covered = if erased { b"dalsegno entry 2".to_vec() } else { b"dalsegno entry 1".to_vec() };
-    for column in first..first + if erased { 14 } else { 5 } {
+    let origin = first + 14;
+    let foreign = !matches!(row.get_ref(origin)?, ValueRef::Null);
+    // A run's own seal stays what it was before there were foreign ones, and fits no foreign entry.
+    let mut covered = match (foreign, erased) {
+        (false, false) => b"segno entry 1".to_vec(),
+        (false, true) => b"segno entry 2".to_vec(),
+        (true, false) => b"segno entry 3".to_vec(),
+        (true, true) => b"segno entry 4".to_vec(),
+    };
+    for column in (first..first + if erased { 14 } else { 5 }).chain(foreign.then_some(origin)) {
         let (tag, bytes) = match row.get_ref(column)? {
             ValueRef::Null => (0, Vec::new()),
             ValueRef::Integer(number) => (1, number.to_le_bytes().to_vec()),
@@ -284,8 +307,8 @@ pub(super) fn reseal(connection: &Connection, run: i64) -> Result<(), rusqlite::
     let (first, last) = keys(run, 0);
     let sql = format!("SELECT {SEALED} FROM run WHERE id = ?1");
     let sealed = connection.prepare_cached(&sql)?.query_row([run], |row| {
-        // Only of ended runs something is erased.
-        let erased = row.get::<_, i64>(11)? >= 2
+        // Only of ended and of foreign runs something is erased.
+        let erased = (row.get::<_, i64>(11)? >= 2 || row.get_ref(14)? != ValueRef::Null)
             && connection.prepare_cached(HAS_ERASED)?.query_row([first, last], |row| row.get(0))?;
         seal(row, 0, erased)
     })?;

@@ -1,4 +1,5 @@
-//! What a worker may take: found by indexes that hold only such runs, however many others there are.
+//! What a worker may take: found by indexes that hold only such runs, however many others there are. A foreign run is in
+//! none of them.
 
 use dalsegno_core::{RunId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,19 +13,23 @@ use crate::run::RunStatus;
 use crate::shares::deal;
 
 /// The next owner of runs that go on.
-const NEXT_OWNER: &str =
-    "SELECT owner FROM run INDEXED BY run_owner WHERE status = 0 AND owner > ?1 ORDER BY owner LIMIT 1";
+const NEXT_OWNER: &str = "SELECT owner FROM run INDEXED BY run_owner WHERE status = 0 AND origin IS NULL AND owner > ?1 ORDER BY owner LIMIT 1";
 /// The runs that go on and that this owner, or nobody, has, the oldest first.
-const RUNS_OF: &str =
-    "SELECT run FROM run INDEXED BY run_owner WHERE status = 0 AND owner IS ?1 ORDER BY id LIMIT ?2";
+const RUNS_OF: &str = "SELECT run FROM run INDEXED BY run_owner WHERE status = 0 AND origin IS NULL AND owner IS ?1 ORDER BY id LIMIT ?2";
+/// The next owner of runs that are suspended, or have ended and leave something in doubt.
+const NEXT_HOLDER: &str = "SELECT owner FROM run INDEXED BY run_held
+     WHERE owner IS NOT NULL AND (status = 1 OR status >= 2 AND waiting <> 0) AND owner > ?1 ORDER BY owner LIMIT 1";
+/// Such runs of this owner.
+const HELD_BY: &str = "SELECT run FROM run INDEXED BY run_held
+     WHERE owner IS NOT NULL AND (status = 1 OR status >= 2 AND waiting <> 0) AND owner = ?1 ORDER BY id LIMIT ?2";
 /// The suspended runs whose time has come, the one that has waited longest first.
-const DUE: &str = "SELECT run, owner FROM run WHERE wake_at <= ?1 ORDER BY wake_at";
+const DUE: &str = "SELECT run, owner FROM run WHERE wake_at <= ?1 AND origin IS NULL ORDER BY wake_at";
 /// The earliest time of them that is still to come.
-const NEXT_WAKE: &str = "SELECT min(wake_at) FROM run WHERE wake_at > ?1";
+const NEXT_WAKE: &str = "SELECT min(wake_at) FROM run WHERE wake_at > ?1 AND origin IS NULL";
 /// The next run with messages.
 const NEXT_INBOX: &str = "SELECT run FROM inbox WHERE run > ?1 ORDER BY run LIMIT 1";
 /// That run, if it is suspended.
-const WAITING: &str = "SELECT run, owner FROM run WHERE id = ?1 AND status = ?2";
+const WAITING: &str = "SELECT run, owner FROM run WHERE id = ?1 AND status = ?2 AND origin IS NULL";
 
 /// Finds runs that nobody living owns and that can go on: of each cause the first ones, dealt in turn.
 pub(super) fn takeable(
@@ -37,21 +42,22 @@ pub(super) fn takeable(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut witness = Witness::new(owner);
     let causes = [
-        runs_of(connection, None, limit)?,
-        orphans(connection, &mut witness, limit)?,
+        runs_of(connection, RUNS_OF, None, limit)?,
+        left_by_the_dead(connection, &mut witness, limit)?,
         due(connection, &mut witness, now, limit)?,
         called(connection, &mut witness, limit)?,
     ];
     Ok(deal(causes, turn, limit))
 }
 
-/// Runs that go on and that this owner, or nobody, has.
+/// The runs that a question finds for this owner, or for those that have none.
 fn runs_of(
     connection: &Connection,
+    question: &str,
     owner: Option<&[u8]>,
     limit: usize,
 ) -> Result<Vec<RunId>, rusqlite::Error> {
-    let mut statement = connection.prepare_cached(RUNS_OF)?;
+    let mut statement = connection.prepare_cached(question)?;
     let mut rows = statement.query(params![owner, i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -60,24 +66,27 @@ fn runs_of(
     Ok(found)
 }
 
-/// Runs that go on and whose owner is dead.
-fn orphans(
+/// Runs whose owner is dead: those that go on, then those that it had suspended or ended and did not release.
+fn left_by_the_dead(
     connection: &Connection,
     witness: &mut Witness<'_>,
     limit: usize,
 ) -> Result<Vec<RunId>, rusqlite::Error> {
-    let (mut found, mut last) = (Vec::new(), Vec::new());
-    while found.len() < limit {
-        let next: Option<Vec<u8>> =
-            connection.prepare_cached(NEXT_OWNER)?.query_row([&last], |row| row.get(0)).optional()?;
-        let Some(next) = next else { break };
-        // Of an owner whose id is damaged nobody knows whether it lives, so it does.
-        if let Ok(id) = next.as_slice().try_into()
-            && !witness.sees_alive(OwnerId::from_bytes(id))
-        {
-            found.extend(runs_of(connection, Some(&next), limit - found.len())?);
+    let mut found = Vec::new();
+    for (next_owner, runs) in [(NEXT_OWNER, RUNS_OF), (NEXT_HOLDER, HELD_BY)] {
+        let mut last = Vec::new();
+        while found.len() < limit {
+            let next: Option<Vec<u8>> =
+                connection.prepare_cached(next_owner)?.query_row([&last], |row| row.get(0)).optional()?;
+            let Some(next) = next else { break };
+            // Of an owner whose id is damaged nobody knows whether it lives, so it does.
+            if let Ok(id) = next.as_slice().try_into()
+                && !witness.sees_alive(OwnerId::from_bytes(id))
+            {
+                found.extend(runs_of(connection, runs, Some(&next), limit - found.len())?);
+            }
+            last = next;
         }
-        last = next;
     }
     Ok(found)
 }
@@ -155,7 +164,17 @@ mod tests {
     fn no_question_of_a_worker_looks_at_runs_that_are_not_its_answer() {
         let folder = tempfile::tempdir().unwrap();
         let connection = super::super::open::open_writer(&folder.path().join("journal.db")).unwrap();
-        for sql in [NEXT_OWNER, RUNS_OF, DUE, NEXT_WAKE, NEXT_INBOX, WAITING] {
+        for sql in [
+            NEXT_OWNER,
+            RUNS_OF,
+            NEXT_HOLDER,
+            HELD_BY,
+            DUE,
+            NEXT_WAKE,
+            NEXT_INBOX,
+            WAITING,
+            inbox::OPEN_CHILDREN,
+        ] {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters = vec![rusqlite::types::Value::Integer(1); statement.parameter_count()];
             let plan = statement

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dalsegno_core::{Digest, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::Fault;
-use super::read::{self, damaged_row};
+use super::read::{self, Entry, damaged_row};
 use super::rows::{PackedFile, Stored, pack_files};
-use super::write::{NewEntry, insert_config, insert_run, open_root};
+use super::write::{Entering, NewEntry, insert_config, insert_run};
 use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments};
 use crate::error::ReadError;
+use crate::origin::Foreign;
 
 /// Takes a copy of runs, in the order in which they were created.
 pub(super) fn export(connection: &Connection, runs: &[RunId]) -> Result<Archive, Fault<ReadError>> {
@@ -45,6 +46,7 @@ fn request_digest(connection: &Connection, run: RunId, id: i64) -> Result<Digest
 
 /// A verified archive, ready to be inserted.
 pub(super) struct Packed {
+    foreign: Foreign,
     runs: Vec<(VerifiedRun, Vec<Stored>)>,
     configs: Vec<(Digest, String)>,
     blobs: Vec<PackedFile>,
@@ -52,16 +54,16 @@ pub(super) struct Packed {
 
 impl Packed {
     pub(super) fn new(archive: Verified) -> Self {
-        let Verified { runs, configs, blobs } = archive;
+        let Verified { foreign, runs, configs, blobs } = archive;
         let pack = |mut run: VerifiedRun| {
             let rows = Stored::all(std::mem::take(&mut run.rows));
             (run, rows)
         };
-        Self { runs: runs.into_iter().map(pack).collect(), configs, blobs: pack_files(&blobs) }
+        Self { foreign, runs: runs.into_iter().map(pack).collect(), configs, blobs: pack_files(&blobs) }
     }
 }
 
-/// Adds the runs of an archive that are not here yet.
+/// Adds the runs of an archive that are not here yet, as foreign ones.
 pub(super) fn import(connection: &Connection, archive: &Packed) -> Result<Imported, Fault<ImportError>> {
     let mut imported = Imported::default();
     for (run, rows) in &archive.runs {
@@ -69,15 +71,10 @@ pub(super) fn import(connection: &Connection, archive: &Packed) -> Result<Import
             imported.known.push(run.run);
             continue;
         }
-        check_key(connection, run)?;
-        if run.copies.is_open_root()
-            && let Some(by) = open_root(connection, &run.copies)?
-        {
-            return Err(Fault::Refused(run.busy(by)));
-        }
-        let VerifiedRun { run, request_digest, copies, head, rows: _ } = run;
+        check_named(connection, run)?;
+        let VerifiedRun { run, request_digest, copies, head, rows: _, named: _ } = run;
         let entry = NewEntry { run: *run, request_digest: *request_digest, copies, head: *head, rows };
-        insert_run(connection, &entry, None)?;
+        insert_run(connection, &entry, Entering::Foreign(archive.foreign))?;
         imported.added.push(*run);
     }
     for (digest, json) in &archive.configs {
@@ -104,14 +101,16 @@ fn is_known(connection: &Connection, run: &VerifiedRun) -> Result<bool, Fault<Im
     }
 }
 
-fn check_key(connection: &Connection, run: &VerifiedRun) -> Result<(), Fault<ImportError>> {
-    let Some(key) = &run.copies.start_key else { return Ok(()) };
-    let by = connection
-        .prepare_cached("SELECT run FROM run WHERE tenant = ?1 AND start_key = ?2")?
-        .query_row(params![run.copies.tenant, key], |row| row.get(0).map(RunId::from_bytes))
-        .optional()?;
-    match by {
-        None => Ok(()),
-        Some(by) => Err(Fault::Refused(ImportError::KeyConflict { key: key.clone(), run: run.run, by })),
+/// Refuses a run that names one of this journal's own and may not.
+fn check_named(connection: &Connection, run: &VerifiedRun) -> Result<(), Fault<ImportError>> {
+    for named in &run.named {
+        match read::entry(connection, named.run()) {
+            Ok(Entry { foreign: None, copies, .. }) => {
+                run.may_name(*named, &copies).map_err(Fault::Refused)?;
+            }
+            Ok(_) | Err(Fault::Refused(ReadError::UnknownRun { .. })) => {}
+            Err(fault) => return Err(fault.within()),
+        }
     }
+    Ok(())
 }

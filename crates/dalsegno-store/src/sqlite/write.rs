@@ -10,12 +10,14 @@ use super::rows::{PackedFile, Stored, insert, insert_blob, reseal};
 use crate::bytes::Link;
 use crate::chain::{Head, checksum, seal};
 use crate::copies::Copies;
-use crate::error::{AcquireError, AppendError, CreateError, RecordError, SnapshotError};
+use crate::error::{AcquireError, AppendError, BlobError, CreateError, RecordError, SnapshotError};
 use crate::lease::{Holds, Lease, Tells};
+use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
 use crate::record::NewRecord;
-use crate::run::{Created, Existing, NewRun, Progress};
+use crate::run::{self, Created, Existing, Follows, NewRun, Progress, RunStatus};
 use crate::snapshot::StoredSnapshot;
+use crate::waiting::WaitingSet;
 
 /// Creates a run with its first rows.
 pub(super) fn create(
@@ -35,18 +37,31 @@ pub(super) fn create(
     {
         return Err(Fault::Refused(CreateError::SessionBusy { session: copies.session, run }));
     }
+    if new.follows != Follows::Any {
+        let last = last_root(connection, &copies)?;
+        new.check_follows(&copies.session, last).map_err(Fault::Refused)?;
+    }
     insert_config(connection, new.config, &new.config_json)?;
     for (digest, form, bytes) in blobs {
         insert_blob(connection, *digest, *form, bytes)?;
     }
+    for digest in rows.iter().flat_map(Stored::needed) {
+        let is_here = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM blob WHERE digest = ?1)")?
+            .query_row([digest.as_bytes()], |row| row.get::<_, bool>(0))?;
+        if !is_here {
+            return Err(Fault::Refused(CreateError::Blob(BlobError::Missing { digest: *digest })));
+        }
+    }
     let link = rows.last().map(Stored::link).unwrap_or_default();
     let head = Head { next_seq: rows.len() as u64, link };
     let entry = NewEntry { run: new.run, request_digest: new.request_digest, copies: &copies, head, rows };
-    let row = insert_run(connection, &entry, Some(new.owner))?;
+    let row = insert_run(connection, &entry, Entering::Owned(new.owner))?;
     let Head { next_seq, link: head } = head;
     Ok(Created::New(Lease {
         run: new.run,
         epoch: 1,
+        owner: new.owner,
         next_seq,
         head,
         tells: None,
@@ -59,8 +74,26 @@ pub(super) fn create(
 pub(super) fn open_root(connection: &Connection, copies: &Copies) -> Result<Option<RunId>, rusqlite::Error> {
     connection
         .prepare_cached(
-            "SELECT run FROM run WHERE tenant = ?1 AND session = ?2 AND parent IS NULL AND status < 2 LIMIT 1",
+            "SELECT run FROM run WHERE tenant = ?1 AND session = ?2 AND parent IS NULL AND status < 2
+                AND origin IS NULL LIMIT 1",
         )?
+        .query_row(params![copies.tenant, copies.session], |row| row.get(0).map(RunId::from_bytes))
+        .optional()
+}
+
+/// What a row of `run` must be for the next run of its session to follow it.
+pub(super) const FOLLOWABLE: &str =
+    "status BETWEEN 2 AND 5 AND NOT EXISTS (SELECT 1 FROM record INDEXED BY record_erased
+    WHERE form = 3 AND key BETWEEN run.id << 32 AND (run.id << 32) + 4294967295)";
+
+/// Finds the root run that was created last in the session of another one, of those that can be followed.
+fn last_root(connection: &Connection, copies: &Copies) -> Result<Option<RunId>, rusqlite::Error> {
+    let sql = format!(
+        "SELECT run FROM run WHERE session = ?2 AND tenant = ?1 AND parent IS NULL AND origin IS NULL AND {FOLLOWABLE}
+            ORDER BY id DESC LIMIT 1"
+    );
+    connection
+        .prepare_cached(&sql)?
         .query_row(params![copies.tenant, copies.session], |row| row.get(0).map(RunId::from_bytes))
         .optional()
 }
@@ -88,18 +121,31 @@ pub(super) struct NewEntry<'a> {
     pub(super) rows: &'a [Stored],
 }
 
-/// Inserts a run and its rows, and returns the number of its row. One that nobody owns waits for its first epoch.
+/// How a run enters the journal.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Entering {
+    /// As a run of this journal's own, in its first epoch.
+    Owned(OwnerId),
+    /// With an archive, before its first epoch.
+    Foreign(Foreign),
+}
+
+/// Inserts a run and its rows, and returns the number of its row.
 pub(super) fn insert_run(
     connection: &Connection,
     new: &NewEntry<'_>,
-    owner: Option<OwnerId>,
+    entering: Entering,
 ) -> Result<i64, rusqlite::Error> {
     let NewEntry { run, request_digest, copies, head, rows } = new;
+    let (owner, origin) = match entering {
+        Entering::Owned(owner) => (Some(owner), None),
+        Entering::Foreign(foreign) => (None, Some(foreign.to_bytes())),
+    };
     connection
         .prepare_cached(
             "INSERT INTO run (run, agent, tenant, session, config, start_key, request_digest, status, wake_at,
-                started_at, updated_at, owner, epoch, next_seq, head, parent, waiting)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                started_at, updated_at, owner, epoch, next_seq, head, parent, waiting, origin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         )?
         .execute(params![
             run.as_bytes(),
@@ -119,6 +165,7 @@ pub(super) fn insert_run(
             head.link.as_bytes(),
             copies.parent.as_ref().map(RunId::as_bytes),
             copies.progress.waiting.number(),
+            origin,
         ])?;
     let row = connection.last_insert_rowid();
     reseal(connection, row)?;
@@ -149,12 +196,13 @@ pub(super) fn hand_off(
 fn find_existing(connection: &Connection, new: &NewRun) -> Result<Option<Existing>, rusqlite::Error> {
     let read = |row: &rusqlite::Row<'_>, by_key| {
         let run = RunId::from_bytes(row.get(0)?);
-        Ok(Existing { run, agent: row.get(1)?, request_digest: row.get(2)?, by_key })
+        Ok(Existing { run, agent: row.get(1)?, request_digest: row.get(2)?, by_key, foreign: row.get(3)? })
     };
     if let Some(key) = &new.key {
         let existing = connection
             .prepare_cached(
-                "SELECT run, agent, request_digest FROM run WHERE tenant = ?1 AND start_key = ?2",
+                "SELECT run, agent, request_digest, FALSE FROM run
+                 WHERE tenant = ?1 AND start_key = ?2 AND origin IS NULL",
             )?
             .query_row(params![new.tenant, key], |row| read(row, true))
             .optional()?;
@@ -163,7 +211,7 @@ fn find_existing(connection: &Connection, new: &NewRun) -> Result<Option<Existin
         }
     }
     connection
-        .prepare_cached("SELECT run, agent, request_digest FROM run WHERE run = ?1")?
+        .prepare_cached("SELECT run, agent, request_digest, origin IS NOT NULL FROM run WHERE run = ?1")?
         .query_row([new.run.as_bytes()], |row| read(row, false))
         .optional()
 }
@@ -177,6 +225,8 @@ pub(super) struct Append {
     pub(super) rows: Vec<Stored>,
     pub(super) head: Link,
     pub(super) progress: Option<Progress>,
+    /// What an ended run waits for after them; none when they say nothing about it.
+    pub(super) late: Option<WaitingSet>,
     /// The numbers of the messages that leave the inbox.
     pub(super) consumed: Vec<u64>,
     /// The run that is told if this one ends.
@@ -190,8 +240,9 @@ impl Append {
         let rows = seal(run, next_seq, head, records)?;
         let head = rows.last().map_or(head, |row| row.link);
         let progress = Progress::of(records.iter().map(|record| &record.body));
+        let late = run::late(records.iter().map(|record| &record.body));
         let rows = Stored::all(rows);
-        Ok(Self { run, row, epoch, next_seq, rows, head, progress, consumed, tells })
+        Ok(Self { run, row, epoch, next_seq, rows, head, progress, late, consumed, tells })
     }
 
     /// The number of the run's records after it.
@@ -200,14 +251,19 @@ impl Append {
     }
 }
 
-/// Appends rows, if the lease still holds. A run that ends with them loses what still waits for it.
+/// Appends rows, if the lease still holds. A run that ends with them loses what still waits for it, and the runs below it
+/// are told to end.
 pub(super) fn append(connection: &Connection, append: &Append) -> Result<(), Fault<AppendError>> {
     append_rows(connection, append)?;
-    if append.progress.is_some_and(|progress| progress.status.is_end()) {
+    let status = append.progress.map(|progress| progress.status);
+    if status.is_some_and(RunStatus::is_end) {
         inbox::clear(connection, append.row)?;
-        if let Some(tells) = append.tells {
-            inbox::tell(connection, tells)?;
-        }
+        inbox::end_children(connection, append.run)?;
+    }
+    if let (Some(tells), Some(status)) = (append.tells, status)
+        && tells.tells_of(status)
+    {
+        inbox::tell(connection, tells)?;
     }
     Ok(())
 }
@@ -236,6 +292,7 @@ fn append_rows(connection: &Connection, append: &Append) -> Result<(), Fault<App
 /// that an index covers is written then.
 fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite::Error> {
     let status = match append.progress {
+        None if append.late.is_some() => return Ok(false),
         None => None,
         Some(Progress::BEGUN) => Some(Progress::BEGUN.status as u8),
         Some(_) => return Ok(false),
@@ -257,15 +314,16 @@ fn move_head(connection: &Connection, append: &Append) -> Result<bool, rusqlite:
     Ok(changed == 1)
 }
 
-/// The same, and changes the status. An end is final (statuses from 2 on).
+/// The same, and changes the status. An end is final (statuses from 2 on): only what is in doubt changes after it.
 fn move_head_and_status(connection: &Connection, append: &Append) -> Result<bool, rusqlite::Error> {
-    let (Some(progress), Some(last)) = (append.progress, append.rows.last()) else { return Ok(false) };
+    let Some(last) = append.rows.last() else { return Ok(false) };
+    let progress = append.progress;
     let changed = connection
         .prepare_cached(
             "UPDATE run SET next_seq = ?4, head = ?5, updated_at = ?6,
-                wake_at = CASE WHEN status >= 2 THEN wake_at ELSE ?8 END,
-                waiting = CASE WHEN status >= 2 THEN waiting ELSE ?9 END,
-                status = CASE WHEN status >= 2 THEN status ELSE ?7 END
+                wake_at = CASE WHEN status >= 2 OR ?7 IS NULL THEN wake_at ELSE ?8 END,
+                waiting = CASE WHEN status >= 2 THEN coalesce(?10, waiting) WHEN ?7 IS NULL THEN waiting ELSE ?9 END,
+                status = CASE WHEN status >= 2 THEN status ELSE coalesce(?7, status) END
              WHERE id = ?1 AND epoch = ?2 AND next_seq = ?3",
         )?
         .execute(params![
@@ -275,9 +333,10 @@ fn move_head_and_status(connection: &Connection, append: &Append) -> Result<bool
             append.end().cast_signed(),
             append.head.as_bytes(),
             last.at().as_millis().cast_signed(),
-            progress.status as u8,
-            progress.wake_at.map(|at| at.as_millis().cast_signed()),
-            progress.waiting.number(),
+            progress.map(|progress| progress.status as u8),
+            progress.and_then(|progress| progress.wake_at).map(|at| at.as_millis().cast_signed()),
+            progress.map(|progress| progress.waiting.number()),
+            append.late.map(WaitingSet::number),
         ])?;
     Ok(changed == 1)
 }
@@ -316,24 +375,56 @@ pub(super) fn acquire(
     owner: &Owner,
     holds: &Holds,
 ) -> Result<Acquired, Fault<AcquireError>> {
+    take(connection, run, owner, holds, |connection| {
+        let Entry { id, head, .. } = read::verify(connection, run).map_err(Fault::within)?;
+        Ok((id, head))
+    })
+}
+
+/// Takes a run that nobody alive owns, without a look at what it says.
+pub(super) fn seize(
+    connection: &Connection,
+    run: RunId,
+    owner: &Owner,
+    holds: &Holds,
+) -> Result<Acquired, Fault<AcquireError>> {
+    take(connection, run, owner, holds, |connection| {
+        let row = |row: &rusqlite::Row<'_>| {
+            let link = read::bytes(row.get_ref(2)?).map(Link::from_bytes).unwrap_or_default();
+            Ok((row.get(0)?, Head { next_seq: row.get::<_, i64>(1)?.cast_unsigned(), link }))
+        };
+        let mut statement = connection.prepare_cached("SELECT id, next_seq, head FROM run WHERE run = ?1")?;
+        Ok(statement.query_row([run.as_bytes()], row)?)
+    })
+}
+
+fn take(
+    connection: &Connection,
+    run: RunId,
+    owner: &Owner,
+    holds: &Holds,
+    look: impl FnOnce(&Connection) -> Result<(i64, Head), Fault<AcquireError>>,
+) -> Result<Acquired, Fault<AcquireError>> {
     let found = connection
-        .prepare_cached("SELECT owner, epoch FROM run WHERE run = ?1")?
+        .prepare_cached("SELECT owner, epoch, origin IS NOT NULL FROM run WHERE run = ?1")?
         .query_row([run.as_bytes()], |row| {
             let by: Option<[u8; 16]> = row.get(0)?;
-            Ok((by.map(OwnerId::from_bytes), row.get::<_, i64>(1)?.cast_unsigned()))
+            Ok((by.map(OwnerId::from_bytes), row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?))
         })
         .optional()?;
-    let Some((by, epoch)) = found else {
+    let Some((by, epoch, is_foreign)) = found else {
         return Err(Fault::Refused(AcquireError::UnknownRun { run }));
     };
+    if is_foreign {
+        return Err(Fault::Refused(AcquireError::Foreign { run }));
+    }
     if let Some(by) = by {
         let lives = if by == owner.id() { holds.holds(run, epoch) } else { owner.sees_alive(by) };
         if lives {
             return Err(Fault::Refused(AcquireError::Owned { run, by }));
         }
     }
-    let Entry { id: row, head: Head { next_seq, link: head }, .. } =
-        read::verify(connection, run).map_err(Fault::within)?;
+    let (row, Head { next_seq, link: head }) = look(connection)?;
     let epoch = epoch + 1;
     connection.prepare_cached("UPDATE run SET owner = ?2, epoch = ?3 WHERE id = ?1")?.execute(params![
         row,
@@ -341,7 +432,8 @@ pub(super) fn acquire(
         epoch.cast_signed()
     ])?;
     reseal(connection, row)?;
-    let lease = Lease { run, epoch, next_seq, head, tells: None, row, _hold: holds.hold(run, epoch) };
+    let _hold = holds.hold(run, epoch);
+    let lease = Lease { run, epoch, owner: owner.id(), next_seq, head, tells: None, row, _hold };
     Ok(Acquired { lease, from: by.filter(|by| *by != owner.id()) })
 }
 

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Fault, storage_error};
-use crate::error::{OpenError, StorageError};
+use crate::error::{OpenError, StorageError, StorageKind};
 
 /// Most pieces of work in one transaction: far above what arrives during one flush, and it bounds how long the first
 /// one waits for the last.
@@ -33,6 +33,11 @@ impl Writer {
             .spawn(move || write_all(&connection, receiver))
             .map_err(|source| OpenError::Thread { path: path.to_owned(), source })?;
         Ok(Self { queue: Some(sender), thread: Some(thread) })
+    }
+
+    /// A handle of no thread, for a journal that may only be read: all work is refused.
+    pub(super) const fn none() -> Self {
+        Self { queue: None, thread: None }
     }
 
     /// Queues a piece of work and waits until it is committed or refused.
@@ -70,7 +75,7 @@ impl Writer {
     {
         let (reply, answer) = oneshot::channel();
         let call = Call { perform: Some(perform), result: None, reply, alone };
-        let queue = self.queue.as_ref().ok_or_else(StorageError::closed)?;
+        let queue = self.queue.as_ref().ok_or(StorageError::of_kind(StorageKind::ReadOnly))?;
         queue.send(Box::new(call)).await.map_err(|_| StorageError::closed())?;
         answer.await.unwrap_or_else(|_| Err(StorageError::closed().into()))
     }

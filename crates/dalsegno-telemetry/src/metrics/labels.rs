@@ -25,9 +25,11 @@ label_sets! {
     AttemptLabels { kind: &'static str, code: &'static str }
     GateLabels { gate: &'static str }
     DenialLabels { tool: String, kind: &'static str }
-    ToolLabels { tool: String, code: &'static str }
+    ToolLabels { agent: String, tool: String, code: &'static str }
+    ToolTimeLabels { agent: String, tool: String }
     ModelLabels { agent: String, model: String }
     ModelCallLabels { agent: String, model: String, code: &'static str }
+    ReasonLabels { reason: &'static str }
     TokenLabels { agent: String, model: String, direction: &'static str }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dalsegno_core::AgentName;
 use dalsegno_runtime::Load;
+use dalsegno_store::StorageKind;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,7 +18,7 @@ use prometheus_client::registry::Registry;
 
 use self::labels::{
     AgentLabels, AttemptLabels, ErrorLabels, Known, ModelCallLabels, ModelLabels, OperationLabels, RunLabels,
-    TokenLabels, ToolLabels,
+    TokenLabels, ToolLabels, ToolTimeLabels,
 };
 use crate::export::Counters;
 use crate::span::{OperationFacts, OperationKind, Span, Subject};
@@ -49,12 +50,14 @@ struct Inner {
     gates: Family<labels::GateLabels, Counter>,
     denials: Family<labels::DenialLabels, Counter>,
     tool_calls: Family<ToolLabels, Counter>,
+    tool_seconds: Histograms<ToolTimeLabels>,
     model_calls: Family<ModelCallLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
     cost: Family<ModelLabels, Counter<f64, AtomicU64>>,
     lost_attempts: Family<ModelLabels, Counter>,
     commit_seconds: Histogram,
     commit_records: Counter,
+    commit_retries: Family<labels::ReasonLabels, Counter>,
     effects_under_way: Gauge,
     effects_queued: Gauge,
     breakers_open: Gauge,
@@ -136,6 +139,17 @@ impl Metrics {
         self.inner.commit_records.inc_by(records as u64);
     }
 
+    /// Counts a commit that could not be written and is written again.
+    pub fn commit_retried(&self, kind: StorageKind) {
+        let reason = match kind {
+            StorageKind::Busy => "busy",
+            StorageKind::Full => "full",
+            StorageKind::Io => "io",
+            _ => "other",
+        };
+        self.inner.commit_retries.get_or_create(&labels::ReasonLabels { reason }).inc();
+    }
+
     /// Says what the effects of this process are up against.
     pub fn set_load(&self, load: &Load) {
         self.inner.effects_under_way.set(gauge(load.under_way));
@@ -180,12 +194,14 @@ impl Inner {
             gates: Family::default(),
             denials: Family::default(),
             tool_calls: Family::default(),
+            tool_seconds: Family::new_with_constructor(long),
             model_calls: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
             lost_attempts: Family::default(),
             commit_seconds: Histogram::new(COMMIT_BUCKETS),
             commit_records: Counter::default(),
+            commit_retries: Family::default(),
             effects_under_way: Gauge::default(),
             effects_queued: Gauge::default(),
             breakers_open: Gauge::default(),
@@ -225,7 +241,16 @@ impl Inner {
             "What servers of tools wanted and were not granted, by tool and kind",
             self.denials.clone(),
         );
-        registry.register("tool_calls", "Tool calls that ended, by tool and code", self.tool_calls.clone());
+        registry.register(
+            "tool_calls",
+            "Tool calls that ended or were refused, by agent, tool and code",
+            self.tool_calls.clone(),
+        );
+        registry.register(
+            "tool_seconds",
+            "Time spent on tool calls, by agent and tool, without downtime and without waiting for people",
+            self.tool_seconds.clone(),
+        );
         registry.register("model_calls", "Model calls that ended, by code", self.model_calls.clone());
         registry.register("model_tokens", "Tokens, as the providers count", self.tokens.clone());
         registry.register(
@@ -240,6 +265,11 @@ impl Inner {
         );
         registry.register("commit_seconds", "Time of a commit", self.commit_seconds.clone());
         registry.register("committed_records", "Records that were committed", self.commit_records.clone());
+        registry.register(
+            "commit_retries",
+            "Commits that could not be written and were written again, by reason",
+            self.commit_retries.clone(),
+        );
         registry.register("effects_under_way", "Effects under way", self.effects_under_way.clone());
         registry.register(
             "effects_queued",
@@ -267,9 +297,21 @@ impl Inner {
                     let labels = labels::DenialLabels { tool: tool.clone(), kind };
                     self.denials.get_or_create(&labels).inc_by(*count);
                 }
-                self.tool_calls.get_or_create(&ToolLabels { tool, code }).inc();
+                let agent = self.agents.label(facts.agent.as_str());
+                let labels = ToolTimeLabels { agent: agent.clone(), tool: tool.clone() };
+                self.tool_seconds.get_or_create(&labels).observe(seconds(facts.active_ms));
+                self.tool_calls.get_or_create(&ToolLabels { agent, tool, code }).inc();
             }
             OperationKind::Chat => {
+                for &(ref tool, code) in &facts.refused {
+                    let agent = self.agents.label(facts.agent.as_str());
+                    // A name that no tool has is a model's invention, of which there is no end.
+                    let tool = match code {
+                        "tool_not_found" => UNKNOWN.to_owned(),
+                        _ => self.tools.label(tool),
+                    };
+                    self.tool_calls.get_or_create(&ToolLabels { agent, tool, code }).inc();
+                }
                 let ModelLabels { agent, model } = self.model_labels(facts);
                 self.model_calls.get_or_create(&ModelCallLabels { agent, model, code }).inc();
                 self.used(facts);

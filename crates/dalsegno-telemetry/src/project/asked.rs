@@ -222,6 +222,7 @@ impl Asked {
             output_tokens: 0,
             cost_nano_usd: 0,
             gates: Vec::new(),
+            refused: Vec::new(),
             denials: BTreeMap::new(),
         }
     }

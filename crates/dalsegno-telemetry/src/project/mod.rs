@@ -310,6 +310,8 @@ impl State {
                     open.tasked(at, *attempt, server);
                 }
             }
+            // The answer that follows closes the wait; what the tool said is in the journal.
+            Body::Verified { .. } => {}
             Body::Answered { answer } => {
                 let outcome = answer.outcome();
                 if let Some((open, shared)) = self.open(entry) {
@@ -342,6 +344,16 @@ impl State {
                 ];
                 self.event(at, name::EVENT_FORKED, attributes);
             }
+            Body::Adopted { run, seq, step, .. } => {
+                let attributes = vec![
+                    (name::DALSEGNO_OTHER_RUN, run.to_string().into()),
+                    (name::DALSEGNO_SEQ, (*seq).into()),
+                    (name::DALSEGNO_STEP, (*step).into()),
+                ];
+                self.event(at, name::EVENT_ADOPTED, attributes);
+            }
+            // It says what the run may use, and nothing that happened to it.
+            Body::Narrowed { .. } | Body::Inherited(_) => {}
             Body::Rebound { server, digest } => {
                 let attributes = vec![
                     (name::DALSEGNO_SERVER, server.as_str().into()),
@@ -360,6 +372,9 @@ impl State {
             }
             Body::Completed { response } | Body::Failed { response } | Body::Cancelled { response } => {
                 self.end(at, body.kind(), Some(response), &mut spans);
+            }
+            Body::Abandoned { reason, .. } => {
+                self.end(at, body.kind(), Some(&AgentResponse::abandoned(reason)), &mut spans);
             }
             Body::HandedOff { target, run, response, .. } => {
                 let attributes = vec![
@@ -452,7 +467,7 @@ impl State {
     }
 
     fn late(&mut self, entry: Entry<'_>, spans: &mut Vec<Span>) {
-        let (Some(operation), Body::Late { outcome }) = (entry.operation, entry.body) else { return };
+        let (Some(operation), Body::Late { outcome, .. }) = (entry.operation, entry.body) else { return };
         let unknown = || (if self.ended { self.span.end } else { entry.at }, Asked::unknown(operation));
         let (since, asked) = self.given_up.remove(&operation).unwrap_or_else(unknown);
         spans.push(asked.late(&self.shared, entry.seq, since, entry.at, outcome));

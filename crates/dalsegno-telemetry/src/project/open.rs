@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Answer, Gate, Outcome, Timestamp, Verdict};
+use dalsegno_core::{Answer, Gate, Outcome, Timestamp, ToolReturn, Verdict};
 use dalsegno_runtime::DenialKind;
 use dalsegno_store::{AttemptCause, Denial, Start};
 
@@ -193,6 +193,9 @@ impl Open {
         facts.attempts = self.attempts;
         let mut attributes = std::mem::take(&mut self.asked.attributes);
         let mut status = None;
+        if let Ending::Resolved { outcome: Outcome::ToolReturned(returned), .. } = ending {
+            self.notes(shared, at, returned);
+        }
         let ended = match ending {
             Ending::Resolved { outcome, attempts, active_ms } => {
                 facts.attempts = *attempts;
@@ -239,6 +242,18 @@ impl Open {
             status: status.unwrap_or(Status::Unset),
             subject: Subject::Operation(facts),
         });
+    }
+
+    /// Takes what a declarative tool noted for people. What it wrote is content; that a path is missing is not.
+    fn notes(&mut self, shared: &Shared, at: Timestamp, returned: &ToolReturn) {
+        for note in returned.notes() {
+            let mut attributes = vec![
+                (name::DALSEGNO_LEVEL, note.level.as_str().into()),
+                (name::DALSEGNO_ACTION, note.action.into()),
+            ];
+            attributes.extend(shared.said(name::DALSEGNO_MESSAGE, Some(note.text)));
+            self.event(at, name::EVENT_LOG, attributes);
+        }
     }
 
     fn attempt_span(

@@ -1,6 +1,6 @@
 //! What came of an operation, as attributes.
 
-use dalsegno_core::{Outcome, Price, ReplyPart, Status as RunStatus};
+use dalsegno_core::{Outcome, Price, ReplyPart, Status as RunStatus, StopReason};
 use serde_json::Value as Json;
 
 use super::Shared;
@@ -25,6 +25,15 @@ pub(super) fn describe(
             facts.input_tokens = reply.input_tokens;
             facts.output_tokens = reply.output_tokens;
             facts.lost_attempts = reply.lost_attempts;
+            // Only calls of the agent's own model are calls of its tools, and those of a withheld reply are not performed.
+            if let (Some(config), StopReason::ToolCalls | StopReason::End) = (&shared.config, reply.stop) {
+                let tool = |name: &str| {
+                    config.tools.find(name).map_or_else(|| name.to_owned(), |(tool, _)| tool.to_string())
+                };
+                let refused =
+                    reply.calls().filter_map(|call| Some((tool(&call.name), config.refuses(call)?)));
+                facts.refused = refused.collect();
+            }
             add(name::GEN_AI_USAGE_INPUT_TOKENS, Some(reply.input_tokens.into()));
             add(name::GEN_AI_USAGE_OUTPUT_TOKENS, Some(reply.output_tokens.into()));
             let reason = Value::Texts(vec![finish_reason(reply.stop).to_owned()]);
@@ -57,7 +66,7 @@ pub(super) fn describe(
                 _ => returned.text.clone(),
             };
             add(name::GEN_AI_TOOL_CALL_RESULT, content.text(result).map(Value::Text));
-            returned.is_error.then_some(("tool_failed", returned.text.as_str()))
+            returned.error_code().map(|code| (code, returned.text.as_str()))
         }
         Outcome::AgentReturned(returned) => {
             add(name::DALSEGNO_OTHER_RUN, Some(returned.run.to_string().into()));
@@ -83,7 +92,11 @@ pub(super) fn describe(
         }
         Outcome::ApiAnswered(response) => {
             add(name::HTTP_RESPONSE_STATUS_CODE, Some(Value::from(u64::from(response.status))));
-            None
+            match response.status {
+                500.. => Some(("http_5xx", "")),
+                400..500 => Some(("http_4xx", "")),
+                _ => None,
+            }
         }
         Outcome::EmailSent(_) | Outcome::TimerFired => None,
         Outcome::Failed(failure) => {

@@ -265,7 +265,11 @@ fn fate(label: &str, step: u64, place: u32, dice: &mut Dice) -> Vec<Body> {
             ]);
             again(&mut bodies, 2);
         }
-        8 => bodies.extend([now, in_doubt, answered(Answer::Done { result: Some(json!(CANARY)), by: by() })]),
+        8 => bodies.extend([
+            now,
+            in_doubt,
+            answered(Answer::Done { result: Some(json!(CANARY)), error: None, by: by() }),
+        ]),
         9 => {
             // Put off by a process that stops, taken up under its own number by the next.
             bodies.extend([
@@ -294,6 +298,7 @@ pub(crate) fn generate(seed: u64) -> Vec<NewRecord> {
             overrides: vec![operation(999)],
             outcomes: vec![failed(FailureCode::Timeout)],
             ask_effects: true,
+            foreign: false,
         });
     }
     for step in 1..=1 + dice.below(5) as u64 {
@@ -367,7 +372,7 @@ pub(crate) fn generate(seed: u64) -> Vec<NewRecord> {
         }
     }
     for operation in open {
-        journal.of(operation, Body::Late { outcome: failed(FailureCode::Indeterminate) });
+        journal.of(operation, Body::late(failed(FailureCode::Indeterminate)));
     }
     journal.records
 }

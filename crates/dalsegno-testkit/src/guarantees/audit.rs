@@ -1,11 +1,16 @@
 //! What must be true of a whole journal: at every restart, and when everything is over.
 
+use std::time::Duration;
+
 use dalsegno_core::{AgentResponse, EffectClass, RunId};
 use dalsegno_runtime::{Inspection, ReplayReport, RunEnd, RunReport};
-use dalsegno_store::{NewRecord, Record, RunSummary};
+use dalsegno_store::{Body, NewRecord, Record, RunSummary};
 
 use super::Guarantees;
 use crate::process::Process;
+
+/// Longer than it takes a process to take a run and to say so.
+const MOMENT: Duration = Duration::from_secs(1);
 
 impl Guarantees {
     /// An observer, or somebody who follows a run, was told of a record: it must be in the journal already.
@@ -72,12 +77,15 @@ impl Guarantees {
         inspection: &Inspection,
     ) {
         let alias = self.name(report.run);
-        let Some(line) = self.runs.get(&report.run) else {
-            return self.broken(format!("a report of the unknown run {}", report.run));
-        };
+        // It may have been pruned meanwhile.
+        let Some(line) = self.runs.get_mut(&report.run).filter(|line| !line.erased) else { return };
+        let unsaid = line.unsaid.entry(process.number).or_default();
+        let mixed = unsaid.mixed;
+        unsaid.times = unsaid.times.saturating_sub(1);
+        unsaid.mixed &= unsaid.times > 0;
         let mut wrong = Vec::new();
-        // Somebody else may have it by now.
-        let untouched = line.epoch == epoch && line.owner.is_none();
+        // Somebody else may have it by now; and the same process may have had it again before it said how it stood.
+        let untouched = line.epoch == epoch && line.owner.is_none() && !mixed;
         match &report.end {
             RunEnd::Ended(response) => {
                 if inspection.response.as_ref() != Some(response) {
@@ -88,7 +96,10 @@ impl Guarantees {
                 }
             }
             RunEnd::Suspended { waiting, wake_at } if untouched && !line.ended => {
-                if waiting.is_empty() && wake_at.is_none() {
+                let last = line.records.last().map(|record| &record.body);
+                let says =
+                    matches!(last, Some(Body::Suspended { waiting_for, .. }) if !waiting_for.is_empty());
+                if waiting.is_empty() && wake_at.is_none() && !says {
                     wrong.push("it waits for nothing");
                 }
                 let own = |one: &&dalsegno_runtime::WaitingOperation| one.run == report.run;
@@ -112,7 +123,9 @@ impl Guarantees {
             }
         }
         let mine = line.owner.as_ref().is_some_and(|owner| owner.number == process.number);
-        if line.epoch == epoch && mine && !line.ended && process.holds_lock() {
+        // Another task of the same process may have taken it a moment ago.
+        let for_a_while = self.now.saturating_sub(line.owned_since) > MOMENT;
+        if line.epoch == epoch && mine && !line.ended && process.holds_lock() && for_a_while {
             wrong.push("it lets go and keeps the run");
         }
         // A report of the end is also given to whoever asks later, while the owner still waits for what is under way.
@@ -124,23 +137,16 @@ impl Guarantees {
             if effects.any(|op| op.effects > 0 && !op.settled && !op.late) {
                 wrong.push("an effect took place, and nothing is written of it");
             }
-            let left = |other: &&super::Line| {
-                other.parent.is_some_and(|parent| parent.run == report.run)
-                    && !other.ended
-                    && other.owner.is_none()
-            };
-            if !process.is_hurt() && self.runs.values().any(|other| left(&other)) {
-                wrong.push("it leaves a child run behind");
-            }
         }
         for what in wrong {
             self.broken(format!("{alias}, of p{}: {what}", process.number));
         }
     }
 
-    /// The epoch under which a run is owned, or was last.
-    pub(crate) fn epoch(&self, run: RunId) -> u64 {
-        self.runs.get(&run).map_or(0, |line| line.epoch)
+    /// The epoch under which a process had a run last.
+    pub(crate) fn epoch_of(&self, run: RunId, process: &Process) -> u64 {
+        let epochs = self.runs.get(&run).map(|line| &line.epochs);
+        epochs.and_then(|epochs| epochs.get(&process.number).copied()).unwrap_or_default()
     }
 
     /// A run that has ended was asked for once more.
@@ -161,7 +167,10 @@ impl Guarantees {
                 wrong.push(format!("{} neither ends nor can be led to its end", line.alias));
             }
             for op in line.ops.values() {
-                if op.effects > 0 && !op.settled && !line.signalled {
+                let twice_is_wrong = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);
+                let told = op.settled || op.late;
+                let excused = line.signalled && !twice_is_wrong;
+                if op.effects > 0 && !told && !excused {
                     wrong.push(format!("{} took place, and the journal does not know", op.alias));
                 }
             }

@@ -75,6 +75,10 @@ impl Guarantees {
         if mine && (line.signalled || line.ended) {
             wrong.push("the run was to end");
         }
+        let late = line.orphaned.is_some_and(|since| line.owned_since > since);
+        if mine && late {
+            wrong.push("the run that it works for had ended before this process took it");
+        }
         let target = call.tool.as_deref().unwrap_or("the model");
         self.notes.push(format!("p{p} {what} calls {target}, attempt {attempt}"));
         for what_is_wrong in wrong {
@@ -83,6 +87,49 @@ impl Guarantees {
         self.under_way.push(call.clone());
         self.check_bounds(&call);
         call
+    }
+
+    /// A request of a declarative tool leaves its process: the call that it is, and the class that it is of.
+    pub(crate) fn request(
+        &mut self,
+        process: &Process,
+        key: Option<&str>,
+        path: &str,
+        body: &Value,
+    ) -> (Call, EffectClass) {
+        let found = key.and_then(|key| self.requests.get(key)).copied();
+        let op = found.and_then(|(run, operation)| self.runs.get(&run)?.ops.get(&operation));
+        let (Some((run, operation)), Some(op)) = (found, op) else {
+            if let Some(key) = key {
+                self.broken(format!("{path} is called under a key that no operation has: {key}"));
+            }
+            // What only reads sends no key.
+            let n = path.rsplit('/').next().and_then(|n| n.parse::<i64>().ok());
+            self.reads += 1;
+            let call = Call {
+                process: process.number,
+                run: RunId::from_bytes([0; 16]),
+                operation: OperationId::from_bytes(u128::from(self.reads).to_be_bytes()),
+                attempt: self.reads,
+                tool: Some("shop.look".to_owned()),
+                arguments: serde_json::json!({ "n": n }),
+                tenant: String::new(),
+            };
+            self.totals.calls += 1;
+            self.under_way.push(call.clone());
+            return (call, EffectClass::Read);
+        };
+        let (class, attempt) = (op.class, op.intents.last().copied().unwrap_or_default());
+        let call = Call {
+            process: process.number,
+            run,
+            operation,
+            attempt,
+            tool: op.tool.clone(),
+            arguments: body.clone(),
+            tenant: String::new(),
+        };
+        (self.call(process, call), class)
     }
 
     fn check_bounds(&mut self, call: &Call) {
@@ -177,6 +224,17 @@ impl Guarantees {
         let Some(op) = line.ops.get(&id) else { return Ok(()) };
         match outcome {
             Outcome::ModelReplied(_) if op.called.is_empty() => Err("no model was asked".into()),
+            Outcome::ApiAnswered(answer) => {
+                let effect = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);
+                if effect && op.called.is_empty() {
+                    return Err("nobody was asked".into());
+                }
+                if effect && (200..300).contains(&answer.status) && op.effects == 0 {
+                    return Err("it did not take place".into());
+                }
+                Ok(())
+            }
+            Outcome::ToolReturned(_) if op.is_declared => Ok(()),
             Outcome::ToolReturned(returned) => {
                 let Some(tool) = op.tool.as_deref() else { return Ok(()) };
                 if op.called.is_empty() {

@@ -13,11 +13,15 @@ use crate::process::Process;
 /// How long an owner may leave a cancel unread: it looks every 200 ms, and the store takes up to half a second.
 const READS_WITHIN: Duration = Duration::from_secs(5);
 
+/// How often beyond its retries an operation may be attempted since the process of an attempt died.
+const RECOVERIES: u32 = 3;
+
 /// Who answers when nobody does.
 const NOBODY: &str = "dalsegno";
 
-/// How often an owner may read a message before the commit that takes it is made.
-const READS: u32 = 5;
+/// How many commits an owner may make between reading a message and taking it. The next one takes it, unless it says that an
+/// operation is to be given up: that stays until the operation has its outcome, while others of its step have theirs.
+const COMMITS: u32 = 50;
 
 /// The shortest that a generated plan waits, in milliseconds.
 const SHORTEST_WAIT: u64 = 1_000;
@@ -28,7 +32,8 @@ impl Guarantees {
         let Some(Body::Started(started)) = records.first().map(|record| &record.body) else {
             return self.broken(format!("run {run} does not begin with `started`"));
         };
-        let alias = format!("r{}", self.runs.len() + 1);
+        self.made += 1;
+        let alias = format!("r{}", self.made);
         if self.runs.contains_key(&run) {
             return self.broken(format!("{alias} was created twice"));
         }
@@ -39,7 +44,16 @@ impl Guarantees {
             agent: started.agent.to_string(),
             tenant: started.request.tenant.clone(),
             session: started.session.clone(),
+            number: self.made,
             parent: started.parent,
+            predecessor: started.predecessor,
+            by_handoff: started.by_handoff,
+            forked_from: None,
+            inherits: false,
+            erased: false,
+            epochs: BTreeMap::from([(process.number, epoch)]),
+            unsaid: BTreeMap::new(),
+            orphaned: None,
             records: Vec::new(),
             epoch,
             owner: Some(Arc::clone(process)),
@@ -82,12 +96,31 @@ impl Guarantees {
             if let Some(other) = busy.map(|line| line.alias.clone()) {
                 self.broken(format!("{alias} began in a session in which {other} goes on"));
             }
+            self.check_turn(alias, started);
         }
         if let Some(key) = &started.start_key {
             let key = format!("{} {key}", started.request.tenant);
             if self.starts.insert(key.clone(), run).is_some() {
                 self.broken(format!("{alias} began under a key that was used: `{key}`"));
             }
+        }
+    }
+
+    /// A run of a session goes on from the last one, unless another one is named: no turn is lost.
+    fn check_turn(&mut self, alias: &str, started: &Started) {
+        let key = format!("{} {}", started.request.tenant, started.start_key.as_deref().unwrap_or_default());
+        if self.after.contains(&key) {
+            return;
+        }
+        let same = |line: &&Line| {
+            let here = line.tenant == started.request.tenant && line.session == started.session;
+            // What was erased is passed over.
+            here && line.parent.is_none() && !line.erased
+        };
+        let last = self.runs.values().filter(same).max_by_key(|line| line.number);
+        if started.predecessor != last.map(|line| line.run) {
+            let last = last.map_or_else(|| "no run".to_owned(), |line| line.alias.clone());
+            self.broken(format!("{alias} does not go on from {last}, the last of its session"));
         }
     }
 
@@ -108,11 +141,18 @@ impl Guarantees {
             wrong.push(format!("p{} took it from p{}, which lives", process.number, owner.number));
         }
         line.epoch = epoch;
+        line.epochs.insert(process.number, epoch);
         line.owner = Some(Arc::clone(process));
         line.owned_since = now;
         let alias = line.alias.clone();
         self.notes.push(format!("p{} acquires {alias}, epoch {epoch}", process.number));
         wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
+    }
+
+    /// Says whether a run, or one that handed over to it, does again what another one did: it is a fork.
+    fn is_copied(&self, line: &Line) -> bool {
+        let before = line.predecessor.filter(|_| line.by_handoff).and_then(|run| self.runs.get(&run));
+        line.forked_from.is_some() || before.is_some_and(|before| self.is_copied(before))
     }
 
     /// Somebody gave a run back.
@@ -121,6 +161,9 @@ impl Guarantees {
         let mine = line.owner.as_ref().is_some_and(|owner| owner.number == process.number);
         let alias = line.alias.clone();
         line.owner = None;
+        let unsaid = line.unsaid.entry(process.number).or_default();
+        unsaid.times += 1;
+        unsaid.mixed |= unsaid.times > 1;
         if !mine {
             self.broken(format!("{alias}: p{} gave it back and did not own it", process.number));
         }
@@ -168,14 +211,23 @@ impl Guarantees {
         if first != line.records.len() as u64 {
             wrong.push(format!("record {first} follows {} records", line.records.len()));
         }
-        let cancel = line.cancel_wanted.filter(|since| {
-            let since = (*since).max(line.owned_since);
-            self.now.saturating_sub(since) > READS_WITHIN
-        });
+        let thawed = self.thawed.get(&process.number).copied().unwrap_or_default();
+        let late = |since: &Duration| {
+            self.now.saturating_sub((*since).max(line.owned_since).max(thawed)) > READS_WITHIN
+        };
+        let cancel = line.cancel_wanted.filter(late);
+        let orphaned = line.orphaned.filter(late);
         for record in records {
             let words = describe(&line, record);
             self.notes.push(format!("p{} {} #{} {words}", process.number, line.alias, line.records.len()));
             self.totals.records += 1;
+            self.coverage.count("record", record.body.kind().as_str());
+            if let Body::Requested { label, .. } = &record.body {
+                self.coverage.count("request", request_kind(label));
+            }
+            if orphaned.is_some() && matches!(record.body, Body::Requested { .. }) && !line.signalled {
+                wrong.push("it goes on, and the run that it works for ended long ago".into());
+            }
             if cancel.is_some() && matches!(record.body, Body::Requested { .. }) && !line.signalled {
                 wrong.push("it goes on, and somebody wanted it to end long ago".into());
             }
@@ -187,8 +239,20 @@ impl Guarantees {
             }
             line.records.push(record.clone());
         }
+        for ((read_in, _), commits) in &mut line.read {
+            *commits += u32::from(*read_in == epoch);
+        }
         let alias = line.alias.clone();
+        let ended = line.ended;
         self.runs.insert(run, line);
+        if ended && records.iter().any(|record| ends(&record.body)) {
+            let now = self.now;
+            let below = |line: &&mut Line| line.parent.is_some_and(|parent| parent.run == run) && !line.ended;
+            let handed = records.iter().any(|record| matches!(record.body, Body::HandedOff { .. }));
+            for child in self.runs.values_mut().filter(below).filter(|_| !handed) {
+                child.orphaned.get_or_insert(now);
+            }
+        }
         wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
     }
 
@@ -201,9 +265,11 @@ impl Guarantees {
                 Message::Cancel { .. } if !line.signalled && !line.ended => {
                     wrong.push(format!("{}: a cancel was taken and nothing came of it", line.alias));
                 }
-                Message::Answer { operation, .. } => {
+                Message::Answer { operation, attempts, .. } => {
+                    // One to an earlier question came too late.
                     if let Some(op) = line.ops.get(operation)
                         && op.gate.is_some()
+                        && op.attempts == *attempts
                         && !line.signalled
                     {
                         wrong.push(format!("{}: an answer was taken and nothing came of it", op.alias));
@@ -224,9 +290,8 @@ impl Guarantees {
         let (epoch, alias) = (line.epoch, line.alias.clone());
         let mut often = Vec::new();
         for number in numbers {
-            let times = line.read.entry((epoch, *number)).or_insert(0_u32);
-            *times += 1;
-            if *times > READS {
+            let commits = line.read.entry((epoch, *number)).or_insert(0_u32);
+            if *commits > COMMITS {
                 often.push(format!("{alias}: message {number} is read again and again, and never taken"));
             }
         }
@@ -259,10 +324,19 @@ impl Guarantees {
             return Err("a start is the first record, and no other".into());
         }
         match &record.body {
+            Body::Forked { run, .. } | Body::Adopted { run, .. } => {
+                line.forked_from = Some(*run);
+                Ok(())
+            }
+            Body::Inherited(_) => {
+                line.inherits = true;
+                if line.records.len() == 1 { Ok(()) } else { Err("it has gone on already".into()) }
+            }
             Body::Started(_)
             | Body::Rebound { .. }
-            | Body::Forked { .. }
+            | Body::Narrowed { .. }
             | Body::Denied { .. }
+            | Body::Verified { .. }
             | Body::Tasked { .. } => Ok(()),
             Body::Signalled { .. } => {
                 line.signalled = true;
@@ -300,16 +374,27 @@ impl Guarantees {
                     return Err("its place in the run was taken".into());
                 }
                 line.step = *step;
-                let tool = label.strip_prefix("tool `").and_then(|rest| rest.strip_suffix('`'));
-                let wrong_class = self.terms(&line.agent, tool).is_some_and(|terms| terms.class != *class);
+                let own = label.strip_prefix("tool `").and_then(|rest| rest.strip_suffix('`'));
+                // A part is a call of the declarative tool that asks for it.
+                let above = record.parent.and_then(|parent| line.ops.get(&parent));
+                let tool = above.map_or(own, |above| above.tool.as_deref());
+                let is_declared = above.is_none() && own.is_some_and(|own| own.starts_with("shop."));
+                let fits =
+                    is_declared || self.terms(&line.agent, tool).is_none_or(|terms| terms.class == *class);
+                if let (Some(parent), Some(place)) = (record.parent, ordinal.last()) {
+                    self.requests.insert(format!("{parent}{place:04x}"), (line.run, id));
+                }
+                let tool = tool.map(str::to_owned);
                 let now = *start == Start::Now;
                 let op = Op {
                     alias: format!("{}.o{}", line.alias, line.ops.len() + 1),
-                    tool: tool.map(str::to_owned),
+                    tool,
+                    is_declared,
                     class: *class,
                     step: *step,
                     attempts: u32::from(now),
                     started: now,
+                    recoveries: 0,
                     doubt: false,
                     first: now.then_some(self.now),
                     intents: now.then_some(1).into_iter().collect(),
@@ -320,16 +405,18 @@ impl Guarantees {
                     settled: false,
                     failed_plainly: false,
                     late: false,
+                    late_known: false,
                     effects: 0,
                     on_its_way: 0,
                     arguments: None,
-                    requested: line.last_event,
+                    // A fork goes on at the time at which the other run stood.
+                    requested: if line.forked_from.is_some() { 0 } else { line.last_event },
                     asked: record.at.as_millis(),
                 };
                 if line.ops.insert(id, op).is_some() {
                     return Err("it was requested before".into());
                 }
-                if wrong_class { Err("it is of another class than its tool".into()) } else { Ok(()) }
+                if fits { Ok(()) } else { Err("it is of another class than its tool".into()) }
             }
             body => {
                 let id = record.operation.ok_or("it is about no operation")?;
@@ -374,9 +461,8 @@ impl Guarantees {
                     Gate::Approval => Question::Approval,
                     Gate::Input => Question::Input,
                     Gate::InDoubt { .. } => Question::InDoubt,
-                    Gate::Secret { .. } | Gate::Elicitation { .. } => {
-                        return Err("nothing here needs a secret or is asked by a server".into());
-                    }
+                    Gate::Secret { .. } => Question::Secret,
+                    Gate::Elicitation { .. } => return Err("nothing here is asked by a server".into()),
                 };
                 if op.gate.replace(question).is_some() {
                     return Err("it waited already".into());
@@ -388,14 +474,17 @@ impl Guarantees {
                         (op.started || op.doubt)
                             && matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe)
                     }
+                    Question::Secret => op.tool.as_deref() == Some("shop.locked"),
                 };
                 if possible { Ok(()) } else { Err("there was nothing to ask".into()) }
             }
             Body::Answered { answer } => {
                 let fits = matches!(
                     (op.gate.take(), answer),
-                    (Some(Question::Approval), Answer::Approved { .. } | Answer::Denied { .. })
-                        | (Some(Question::Input), Answer::Given { .. } | Answer::Denied { .. })
+                    (
+                        Some(Question::Approval | Question::Secret),
+                        Answer::Approved { .. } | Answer::Denied { .. }
+                    ) | (Some(Question::Input), Answer::Given { .. } | Answer::Denied { .. })
                         | (Some(Question::InDoubt), Answer::Done { .. } | Answer::NotDone { .. })
                 );
                 match answer {
@@ -411,7 +500,10 @@ impl Guarantees {
                     && by == NOBODY
                     && patience.is_none_or(|patience| at < op.asked + patience)
                 {
-                    return Err("there was still time to answer".into());
+                    return Err(format!(
+                        "there was still time to answer: asked at {}, answered at {at}",
+                        op.asked
+                    ));
                 }
                 if fits { Ok(()) } else { Err("nobody asked that".into()) }
             }
@@ -425,17 +517,25 @@ impl Guarantees {
                     return Err(format!("its child run {other} has not ended"));
                 }
                 let result = outcome_fits(op, outcome, at);
+                let unique = line.parent.is_none() && !self.is_copied(line) && !self.has_pruned;
+                if unique && matches!(outcome, Outcome::MemoryCreated(created) if created.duplicate) {
+                    return Err("it finds a duplicate of what it wrote itself".into());
+                }
                 let found = self.came_from(line, id, outcome);
                 if question.is_some() {
                     return Err("it waits for an answer".into());
                 }
                 result.and(found)
             }
-            Body::Late { outcome } => {
+            Body::Late { outcome, .. } => {
                 if !(signalled || ended) {
                     return Err("nothing is late before the end".into());
                 }
-                if std::mem::replace(&mut op.late, true) {
+                op.late = true;
+                // That it is in doubt is replaced by what came of it, and by nothing after that.
+                let in_doubt =
+                    matches!(outcome, Outcome::Failed(failure) if failure.code == FailureCode::Indeterminate);
+                if std::mem::replace(&mut op.late_known, !in_doubt) {
                     return Err("it had an outcome that was late".into());
                 }
                 outcome_fits(op, outcome, at)
@@ -464,8 +564,8 @@ fn attempted(
         return Ok(());
     }
     let expected = if op.started { op.attempts + 1 } else { op.attempts.max(1) };
-    // One that was not admitted has its number and no record.
-    if attempt < expected {
+    // One that was refused before it was sent has its number still.
+    if attempt < expected || attempt > op.attempts + 1 {
         return Err(format!("attempt {attempt} follows attempt {}", op.attempts));
     }
     match cause {
@@ -477,6 +577,13 @@ fn attempted(
     if matches!(cause, AttemptCause::Failed { .. }) && attempt > terms.retries + 1 {
         return Err(format!("it has {} attempts", terms.retries + 1));
     }
+    // One that was put off never started, so its process did not die of it.
+    if cause == AttemptCause::Recovered && op.started {
+        op.recoveries += 1;
+        if op.recoveries > terms.retries + RECOVERIES {
+            return Err(format!("it is attempted once more after {} deaths", op.recoveries - 1));
+        }
+    }
     let old = op.first.is_some_and(|first| now.saturating_sub(first) > KEYS_KEPT);
     let twice_is_wrong = op.class == EffectClass::Unsafe || (op.class == EffectClass::Keyed && old);
     if op.doubt && twice_is_wrong && !(may_retry(terms.policy) && attempt <= terms.retries + 1) {
@@ -487,7 +594,22 @@ fn attempted(
 
 /// An outcome must not deny what happened.
 fn outcome_fits(op: &mut Op, outcome: &Outcome, at: Option<u64>) -> Result<(), String> {
+    let effect = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe) && !op.is_declared;
     match outcome {
+        // It took place, and what it gave back cannot be read.
+        Outcome::Failed(failure) if failure.code.as_str() == "result_unreadable" => {
+            if effect && op.effects == 0 {
+                return Err("its result is said to be unreadable, and it did not take place".into());
+            }
+            Ok(())
+        }
+        Outcome::Failed(_) if op.is_declared => Ok(()),
+        // Somebody's word that it was not done.
+        Outcome::ApiAnswered(answer) if !(200..300).contains(&answer.status) => {
+            op.failed_plainly = effect;
+            refused(op, effect, &answer.status.to_string())
+        }
+        Outcome::ToolReturned(returned) if returned.is_error => refused(op, effect, "an error of its own"),
         Outcome::Failed(failure) if failure.code != FailureCode::Indeterminate => {
             let class = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);
             op.failed_plainly = class;
@@ -500,6 +622,29 @@ fn outcome_fits(op: &mut Op, outcome: &Outcome, at: Option<u64>) -> Result<(), S
             Err("its time had not come".into())
         }
         _ => Ok(()),
+    }
+}
+
+/// What took place is not denied by a receiver that says no to a later attempt.
+fn refused(op: &Op, effect: bool, word: &str) -> Result<(), String> {
+    if effect && op.effects > 0 {
+        return Err(format!("its outcome is a refusal ({word}), and it took place"));
+    }
+    Ok(())
+}
+
+/// What kind of request it is, by its label.
+fn request_kind(label: &str) -> &'static str {
+    match label.split([' ', '`']).next().unwrap_or_default() {
+        "model" => "model completion",
+        "tool" => "tool",
+        "agent" => "agent",
+        "question" => "question",
+        "timer" => "timer",
+        "memory" if label.contains("create") => "memory create",
+        "memory" if label.contains("search") => "memory search",
+        "memory" => "memory traverse",
+        _ => "api call",
     }
 }
 
@@ -524,7 +669,7 @@ fn describe(line: &Line, record: &NewRecord) -> String {
         Body::Attempted { attempt, cause, start } => format!("{attempt} {cause:?} {start:?}"),
         Body::Waiting { gate } => format!("{gate:?}"),
         Body::Answered { answer } => format!("{answer:?}"),
-        Body::Resolved { outcome, .. } | Body::Late { outcome } => match outcome {
+        Body::Resolved { outcome, .. } | Body::Late { outcome, .. } => match outcome {
             Outcome::Failed(failure) => format!("failed {}: {}", failure.code.as_str(), failure.message),
             Outcome::ToolReturned(returned) if returned.is_error => "an error of the tool's own".into(),
             Outcome::ToolReturned(returned) => {

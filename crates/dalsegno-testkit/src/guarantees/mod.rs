@@ -9,6 +9,7 @@ mod calls;
 mod journal;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use dalsegno_core::{AgentResponse, EffectClass, OnIndeterminate, OperationId, Ru
 use dalsegno_store::{NewRecord, Parent};
 use serde_json::Value;
 
+use crate::coverage::Coverage;
 use crate::process::Process;
 use crate::workspace::{Bounds, Plan, ToolTerms};
 
@@ -36,6 +38,19 @@ pub(crate) struct Guarantees {
     patience: BTreeMap<String, u64>,
     bounds: Bounds,
     pub(crate) runs: BTreeMap<RunId, Line>,
+    /// Runs that were ever made.
+    made: usize,
+    pub(crate) coverage: Coverage,
+    /// Calls of endpoints by the key that they send.
+    requests: BTreeMap<String, (RunId, OperationId)>,
+    /// Keys of starts that name the run after which they begin.
+    after: BTreeSet<String>,
+    /// Since when a process goes on that was stopped.
+    thawed: BTreeMap<u32, Duration>,
+    /// Requests that only read, so far.
+    reads: u32,
+    /// Some runs were deleted, so that what was unique may come again.
+    has_pruned: bool,
     /// Effects by run and by the number that the agent's file gives them.
     effects: BTreeMap<(RunId, i64), u32>,
     /// Keys that a receiver remembers, and since when.
@@ -64,6 +79,14 @@ pub(crate) struct Totals {
     pub(crate) fenced: u64,
 }
 
+/// A process gives a run back before it says how the run stood. Where it has had the run twice meanwhile, nobody can tell which
+/// of the two a report is about.
+#[derive(Default)]
+struct Unsaid {
+    times: u32,
+    mixed: bool,
+}
+
 /// A run, as far as the promises go.
 pub(crate) struct Line {
     run: RunId,
@@ -71,7 +94,21 @@ pub(crate) struct Line {
     agent: String,
     tenant: String,
     session: String,
+    /// Its place in the order in which runs were made.
+    number: usize,
     pub(crate) parent: Option<Parent>,
+    predecessor: Option<RunId>,
+    by_handoff: bool,
+    forked_from: Option<RunId>,
+    /// Its own records say what it began with.
+    inherits: bool,
+    pub(crate) erased: bool,
+    /// Under which epoch each process had it last.
+    epochs: BTreeMap<u32, u64>,
+    /// How often each process gave it back and has not said yet how it stood then.
+    unsaid: BTreeMap<u32, Unsaid>,
+    /// Since when the run is over whose operation it performs.
+    orphaned: Option<Duration>,
     records: Vec<NewRecord>,
     epoch: u64,
     owner: Option<Arc<Process>>,
@@ -96,12 +133,17 @@ pub(crate) struct Line {
 /// An operation.
 pub(crate) struct Op {
     alias: String,
+    /// The tool that is called; that of a part is the declarative tool which asks for it.
     tool: Option<String>,
+    /// A declarative tool: only its parts are attempted.
+    is_declared: bool,
     class: EffectClass,
     step: u64,
     attempts: u32,
     /// Its last attempt has started.
     started: bool,
+    /// Attempts that followed one whose process died.
+    recoveries: u32,
     /// An attempt may have taken place, and nobody knows.
     doubt: bool,
     /// When its first attempt since the last answer started.
@@ -116,6 +158,8 @@ pub(crate) struct Op {
     /// It has a plain failure as its outcome: it did not take place.
     failed_plainly: bool,
     late: bool,
+    /// What came of it is written after the end.
+    late_known: bool,
     pub(crate) effects: u32,
     /// Messages that are on their way to the receiver.
     pub(crate) on_its_way: u32,
@@ -131,6 +175,7 @@ enum Question {
     Approval,
     Input,
     InDoubt,
+    Secret,
 }
 
 impl Guarantees {
@@ -143,6 +188,13 @@ impl Guarantees {
             patience: plan.patience.clone(),
             bounds: plan.bounds,
             runs: BTreeMap::new(),
+            made: 0,
+            coverage: Coverage::default(),
+            requests: BTreeMap::new(),
+            after: BTreeSet::new(),
+            thawed: BTreeMap::new(),
+            reads: 0,
+            has_pruned: false,
             effects: BTreeMap::new(),
             keys: BTreeMap::new(),
             under_way: Vec::new(),
@@ -167,6 +219,21 @@ impl Guarantees {
         op.map_or_else(|| id.to_string(), |op| op.alias.clone())
     }
 
+    /// A start under this key names the run after which it begins.
+    pub(crate) fn goes_after(&mut self, tenant: &str, key: &str) {
+        self.after.insert(format!("{tenant} {key}"));
+    }
+
+    /// A process that was stopped goes on.
+    pub(crate) fn goes_on(&mut self, process: &Process) {
+        self.thawed.insert(process.number, self.now);
+    }
+
+    /// Forks so far.
+    pub(crate) fn forks(&self) -> usize {
+        self.runs.values().filter(|line| line.forked_from.is_some()).count()
+    }
+
     fn terms(&self, agent: &str, tool: Option<&str>) -> Option<ToolTerms> {
         self.terms.get(&(agent.to_owned(), tool?.to_owned())).copied()
     }
@@ -188,6 +255,9 @@ impl Guarantees {
 pub(crate) fn reply(run: RunId, tool: &str, arguments: &Value) -> Value {
     if tool == crate::workspace::KEPT {
         return serde_json::json!({ "q": arguments["q"], "n": 0, "receipt": format!("answer {}", arguments["q"]) });
+    }
+    if tool.starts_with("shop.") {
+        return serde_json::json!({ "n": arguments["n"], "receipt": format!("shop {}", arguments["n"]) });
     }
     let run = run.to_string();
     serde_json::json!({ "n": arguments["n"], "receipt": format!("{} {tool} {}", &run[..8], arguments["n"]) })

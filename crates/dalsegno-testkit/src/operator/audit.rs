@@ -1,129 +1,112 @@
-//! Looking at everything, and leading everything to its end.
+//! Looking at everything, and waiting for everything to end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use dalsegno_core::RunId;
-use dalsegno_runtime::{EngineError, RunEnd, RunFailure};
-use dalsegno_store::{AcquireError, RunFilter, Store as _};
+use dalsegno_runtime::{Clock as _, RunEnd};
+use dalsegno_store::{ReadError, RunFilter, RunSummary};
 
-use super::{Machine, Operator, PATIENCE};
+use super::{Machine, Operator, PROCESSES};
 
-/// Turns in which a diligent operator must have led every run to its end.
+/// Turns in which everything must end, once everything is answered.
 const TURNS: usize = 60;
 
-/// Longer than any message is on its way.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Longer than any message is on its way, than a worker leaves a run alone, and than it waits before it looks again.
+const SILENCE: Duration = Duration::from_secs(400);
+
+/// Longer than what starts or waits by a time takes when that has come.
+const MOMENT: Duration = Duration::from_secs(60);
 
 impl Operator {
-    /// Compares every journal with what was written, and folds it.
-    pub(super) async fn look(&self) {
+    /// Compares every journal with what was written, and folds it; those that have changed since the last look, or all.
+    pub(super) async fn look(&mut self, all_of_them: bool) {
         let all = RunFilter { limit: u32::MAX, ..RunFilter::default() };
         let Ok(runs) = self.store.runs(&all).await else {
             return self.broken("the store cannot be listed".into());
         };
+        let found: BTreeSet<RunId> = runs.iter().map(|run| run.run).collect();
+        self.world.judge(|guarantees| guarantees.are_there(&found));
         for summary in runs {
-            let run = summary.run;
-            match self.store.read(run, 0).await {
-                Ok(records) => {
-                    self.world.judge(|guarantees| guarantees.compare(run, &records, &summary));
-                }
-                Err(error) => self.broken(format!("run {run} cannot be read: {error}")),
-            }
-            let (replay, inspection) = (self.reader.replay(run).await, self.reader.inspect(run, None).await);
-            match (replay, inspection) {
-                (Ok(replay), Ok(inspection)) => {
-                    self.world.judge(|guarantees| guarantees.folded(run, &replay, &inspection));
-                }
-                (Err(error), _) | (_, Err(error)) => {
-                    self.broken(format!("run {run} cannot be folded: {error}: {error:?}"));
-                }
+            let state = (summary.records, summary.status);
+            if self.seen.insert(summary.run, state) != Some(state) || all_of_them {
+                self.look_at(&summary).await;
             }
         }
     }
 
-    /// Nothing goes wrong any more: one process leads every run to its end.
+    async fn look_at(&self, summary: &RunSummary) {
+        let run = summary.run;
+        let erased = self.world.judge(|guarantees| guarantees.runs.get(&run).is_some_and(|line| line.erased));
+        match self.store.read(run, 0).await {
+            Ok(records) => self.world.judge(|guarantees| guarantees.compare(run, &records, summary)),
+            Err(ReadError::Erased { .. }) if erased => {}
+            Err(error) => self.broken(format!("run {run} cannot be read: {error}")),
+        }
+        if self.world.judge(|guarantees| guarantees.rests_on_erased(run)) {
+            return;
+        }
+        let (replay, inspection) = (self.reader.replay(run).await, self.reader.inspect(run, None).await);
+        match (replay, inspection) {
+            (Ok(replay), Ok(inspection)) => {
+                self.world.judge(|guarantees| guarantees.folded(run, &replay, &inspection));
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                self.broken(format!("run {run} cannot be folded: {error}: {error:?}"));
+            }
+        }
+    }
+
+    /// Nothing goes wrong any more. People answer everything, and workers lead every run to its end: nobody resumes one, and
+    /// nobody looks after what another one left behind.
     pub(crate) async fn finish(&mut self) {
         self.world.note("from here on nothing goes wrong");
         self.world.calm();
         self.kill_all().await;
         self.world.clock.set_wrong_by(0);
         tokio::time::sleep(SILENCE).await;
-        self.look().await;
-        self.boot(false).await;
-        let Some(machine) = self.machine() else { return };
-        for _ in 0..TURNS {
-            for orphan in self.orphans().await {
-                self.note(&machine, "ends what was left behind,", orphan.run);
-                self.ask(&machine, machine.engine.cancel(orphan.run, None, None)).await;
+        self.look(true).await;
+        for _ in 0..PROCESSES {
+            if !self.boot(false).await {
+                return;
             }
-            let open = self.open_runs().await;
+        }
+        for turn in 0..TURNS {
+            self.random = crate::random::Random::new(self.world.seed, &format!("turn {turn}"));
+            let all = RunFilter { limit: u32::MAX, ..RunFilter::default() };
+            let mut open = self.listed(&all).await;
+            open.retain(|run| !run.status.is_end());
             if open.is_empty() || self.world.violated() {
                 break;
             }
-            let mut wakes = Vec::new();
-            for run in open {
-                wakes.extend(self.lead(&machine, run.run).await);
+            self.settle_secret().await;
+            for run in open.iter().filter(|run| run.parent.is_none()) {
+                let answers = self.answers(run.run, true).await;
+                self.pass_on(run.run, answers).await;
             }
             // Timers, and what a receiver has not got yet.
-            let now = dalsegno_runtime::Clock::now(&self.world.clock).as_millis();
-            let soonest = wakes.into_iter().min().unwrap_or(now).saturating_sub(now);
-            tokio::time::sleep(Duration::from_millis(soonest) + SILENCE).await;
+            let now = self.world.clock.now().as_millis();
+            let soonest = open.iter().filter_map(|run| run.wake_at).map(|at| at.as_millis()).min();
+            let until = Duration::from_millis(soonest.unwrap_or(now).saturating_sub(now));
+            tokio::time::sleep(SILENCE.max(until + MOMENT)).await;
         }
         if self.world.violated() {
             return;
         }
-        self.look().await;
-        self.ask_again(&machine).await;
-        let load = machine.engine.load();
-        if load.under_way != 0 || load.queued != 0 {
-            self.broken(format!("nothing goes on, and the engine says {load:?}"));
-        }
+        self.look(true).await;
         self.world.judge(crate::guarantees::Guarantees::close);
-    }
-
-    /// Goes on with a run, with all answers; says when it wakes.
-    async fn lead(&mut self, machine: &Machine, run: RunId) -> Option<u64> {
-        if self.status(run).await.is_none_or(|status| status.is_end()) {
-            return None;
+        let Some(machine) = self.machine() else { return };
+        self.ask_again(&machine).await;
+        for machine in self.machines.clone() {
+            let load = machine.engine.load();
+            if load.under_way != 0 || load.queued != 0 {
+                self.broken(format!("nothing goes on, and the engine says {load:?}"));
+            }
+            let _ = machine.stop.send(());
         }
-        let answers = self.answers(run, true).await;
-        self.note(machine, "leads", run);
-        let handle = self.ask(machine, machine.engine.resume(run, answers)).await?.ok()?;
-        let mut epoch = self.world.judge(|guarantees| guarantees.epoch(run));
-        match tokio::time::timeout(PATIENCE, handle.finish()).await {
-            Ok(Ok(report)) => {
-                if report.run != run {
-                    epoch = self.world.judge(|guarantees| guarantees.epoch(report.run));
-                }
-                match self.reader.inspect(report.run, None).await {
-                    Ok(inspection) => self.world.judge(|guarantees| {
-                        guarantees.let_go(&machine.process, &report, epoch, &inspection);
-                    }),
-                    Err(error) => self.broken(format!("run {run} cannot be inspected: {error}")),
-                }
-                match report.end {
-                    RunEnd::Suspended { wake_at, .. } => wake_at.map(dalsegno_core::Timestamp::as_millis),
-                    RunEnd::Ended(_) => None,
-                    RunEnd::Interrupted => {
-                        self.broken(format!("run {run} was interrupted, and nobody wanted that"));
-                        None
-                    }
-                }
-            }
-            // One who gives an operation up ends its child run, which may be taken for that moment.
-            Ok(Err(RunFailure::Child { source, .. }))
-                if matches!(*source, EngineError::Acquire(AcquireError::Owned { .. })) =>
-            {
-                None
-            }
-            Ok(Err(error)) => {
-                self.broken(format!("run {run}, with nothing wrong: {error}: {error:?}"));
-                None
-            }
-            Err(_) => {
-                self.broken(format!("run {run} hangs"));
-                None
-            }
+        tokio::time::sleep(MOMENT).await;
+        if let Some(machine) = self.machines.iter().find(|machine| machine.process.is_alive()) {
+            self.broken(format!("p{} does not stop", machine.process.number));
         }
     }
 
@@ -131,6 +114,9 @@ impl Operator {
     async fn ask_again(&self, machine: &Machine) {
         let all = RunFilter { limit: u32::MAX, ..RunFilter::default() };
         for run in self.store.runs(&all).await.unwrap_or_default() {
+            if self.world.judge(|guarantees| guarantees.leads_to_erased(run.run)) {
+                continue;
+            }
             let Some(Ok(handle)) = self.ask(machine, machine.engine.resume(run.run, Vec::new())).await else {
                 self.broken(format!("run {} cannot be asked for again", run.run));
                 continue;

@@ -5,36 +5,66 @@ use std::sync::Arc;
 
 use dalsegno_core::{Request, RunId};
 use dalsegno_runtime::{Engine, EngineError, Observer, RunEvent, RunFailure, RunHandle, Watch, Watched};
+use dalsegno_secrets::{MasterKey, MemorySecrets, SecretName, Tenant};
 use dalsegno_store::{
-    AcquireError, AppendError, CreateError, MemoryStore, NewRecord, Owner, PostError, ReadError,
+    AcquireError, AppendError, CreateError, EraseError, GcError, NewRecord, Owner, PostError, ReadError,
+    Store,
 };
 use tokio::sync::mpsc;
 
 use super::PATIENCE;
+use super::worker::left;
+use crate::endpoint::SimulatedEndpoints;
 use crate::error::SimulationError;
 use crate::process::Process;
 use crate::receiver::{SimulatedModel, SimulatedTool};
+use crate::shared::{SharedMemory, SharedSecrets};
 use crate::store::SimulatedStore;
-use crate::workspace::TOOLS;
+use crate::workspace::{Mix, SECRET_NAME, TENANTS, TOOLS};
 use crate::world::World;
 
 /// What every process needs to open an engine.
 pub(super) struct Host {
     world: Arc<World>,
-    store: Arc<MemoryStore>,
+    store: Arc<dyn Store>,
     workspace: std::path::PathBuf,
+    snapshot_every: u64,
+    /// The secrets, which outlive every process.
+    pub(super) secrets: Arc<MemorySecrets>,
+    memory: SharedMemory,
 }
 
 impl Host {
     pub(super) fn new(
         world: Arc<World>,
-        store: Arc<MemoryStore>,
+        store: Arc<dyn Store>,
         folder: &Path,
+        mix: &Mix,
     ) -> Result<Self, SimulationError> {
-        Ok(Self { world, store, workspace: folder.to_owned() })
+        let refused = |message: String| SimulationError::Workspace { seed: world.seed, message };
+        let key = MasterKey::generate().map_err(|error| refused(error.to_string()))?;
+        let memory = SharedMemory::new().map_err(|error| refused(error.to_string()))?;
+        let secrets = Arc::new(MemorySecrets::new(&key));
+        let (workspace, snapshot_every) = (folder.to_owned(), mix.snapshot_every);
+        Ok(Self { world, store, workspace, snapshot_every, secrets, memory })
     }
 
+    /// The engine of a process.
     pub(super) async fn engine(&self, process: &Arc<Process>) -> Result<Engine, SimulationError> {
+        let (store, world) = (Arc::clone(&self.store), Arc::clone(&self.world));
+        // The store has the process's own lock: what the engine holds would outlive it.
+        let store = SimulatedStore::new(store, world, Arc::clone(process));
+        self.open(process, store).await
+    }
+
+    /// An engine that has nothing but the same workspace.
+    pub(super) async fn elsewhere(&self, store: Arc<dyn Store>) -> Result<Engine, SimulationError> {
+        let process = Arc::new(Process::outside());
+        let store = SimulatedStore::new(store, Arc::clone(&self.world), Arc::clone(&process));
+        self.open(&process, store).await
+    }
+
+    async fn open(&self, process: &Arc<Process>, store: SimulatedStore) -> Result<Engine, SimulationError> {
         let mut builder = Engine::builder();
         for (name, class) in TOOLS {
             let tool =
@@ -43,13 +73,22 @@ impl Host {
             builder = builder.tool(name, tool);
         }
         let model = SimulatedModel { world: Arc::clone(&self.world), process: Arc::clone(process) };
-        let store =
-            SimulatedStore::new(Arc::clone(&self.store), Arc::clone(&self.world), Arc::clone(process));
-        // The store has the process's own lock: what the engine holds would outlive it.
+        let endpoints = SimulatedEndpoints { world: Arc::clone(&self.world), process: Arc::clone(process) };
+        let memory = self.memory.of(&self.world, process);
+        let ids = Arc::clone(&self.world);
         builder = builder.model("default", model).store(store, Owner::in_process());
-        builder = builder.clock(self.world.clock.clone());
+        builder = builder.clock(self.world.clock.clone()).run_ids(move || ids.next_run());
+        builder = builder.transport(endpoints).memory(memory).snapshot_every(self.snapshot_every);
+        builder = builder.secret_store(SharedSecrets(Arc::clone(&self.secrets)));
         builder = builder.observer(Arc::new(Witness(Arc::clone(&self.world))));
         builder.open(&self.workspace).await.map_err(|error| self.refused(&error))
+    }
+
+    /// The name of the secret that the endpoints want, with everybody who may keep it.
+    pub(super) fn secret(&self) -> (Vec<Tenant>, SecretName) {
+        let tenants = ["(workspace)"].into_iter().chain(TENANTS);
+        let tenants = tenants.map(|tenant| tenant.parse().expect("a tenant")).collect();
+        (tenants, SECRET_NAME.parse().expect("a name"))
     }
 
     fn refused(&self, error: &(impl std::fmt::Debug + std::fmt::Display)) -> SimulationError {
@@ -92,7 +131,6 @@ pub(super) async fn follow(
     process: Arc<Process>,
     mut handle: RunHandle,
     mut orders: mpsc::UnboundedReceiver<Order>,
-    mut epoch: u64,
 ) {
     let mut run = handle.run();
     let mut commanded = true;
@@ -109,11 +147,8 @@ pub(super) async fn follow(
                 Some(RunEvent::Recorded { seq, record }) => {
                     world.judge(|guarantees| guarantees.told(run, seq, &record));
                 }
-                Some(RunEvent::HandedOff { run: next, .. }) => {
-                    run = next;
-                    epoch = world.judge(|guarantees| guarantees.epoch(run));
-                }
-                Some(RunEvent::Delta { .. }) => {}
+                Some(RunEvent::HandedOff { run: next, .. }) => run = next,
+                Some(RunEvent::Said { .. } | RunEvent::Delta { .. } | RunEvent::Unwritable { .. }) => {}
                 None => break,
             },
         }
@@ -125,17 +160,7 @@ pub(super) async fn follow(
     };
     let alias = world.judge(|guarantees| guarantees.name(run));
     match report {
-        Ok(Ok(report)) => {
-            world.note(&format!("p{} lets go of {alias}: {}", process.number, word(&report.end)));
-            match reader.inspect(report.run, None).await {
-                Ok(inspection) => {
-                    world.judge(|guarantees| guarantees.let_go(&process, &report, epoch, &inspection));
-                }
-                Err(error) => world.judge(|guarantees| {
-                    guarantees.broken(format!("{alias} cannot be inspected: {error}: {error:?}"));
-                }),
-            }
-        }
+        Ok(Ok(report)) => left(&world, &reader, &process, report),
         Ok(Err(error)) => {
             world.note(&format!("p{} lets go of {alias}: {error}: {error:?}", process.number));
             if !is_expected_failure(&error, &process) {
@@ -146,7 +171,7 @@ pub(super) async fn follow(
     }
 }
 
-fn word(end: &dalsegno_runtime::RunEnd) -> String {
+pub(super) fn word(end: &dalsegno_runtime::RunEnd) -> String {
     match end {
         dalsegno_runtime::RunEnd::Ended(response) => format!("{:?}", response.status),
         dalsegno_runtime::RunEnd::Suspended { waiting, wake_at } => {
@@ -161,7 +186,12 @@ pub(super) fn is_expected(error: &EngineError, process: &Process) -> bool {
     match error {
         EngineError::Create(CreateError::Storage(_) | CreateError::SessionBusy { .. })
         | EngineError::Acquire(AcquireError::Storage(_) | AcquireError::Owned { .. })
-        | EngineError::Read(ReadError::Storage(_))
+        | EngineError::Erase(EraseError::Storage(_) | EraseError::UnknownRun { .. })
+        | EngineError::Gc(GcError::Storage(_))
+        // Only the operator erases and prunes.
+        | EngineError::Read(
+            ReadError::Storage(_) | ReadError::Erased { .. } | ReadError::UnknownRun { .. },
+        )
         | EngineError::Post(PostError::Storage(_) | PostError::Ended { .. })
         | EngineError::AlreadyRunning { .. }
         | EngineError::Ended { .. }

@@ -13,6 +13,7 @@ impl Operator {
     pub(super) async fn answers(&mut self, run: RunId, diligent: bool) -> Vec<GateInput> {
         let inspection = match self.reader.inspect(run, None).await {
             Ok(inspection) => inspection,
+            Err(_) if self.world.judge(|guarantees| guarantees.rests_on_erased(run)) => return Vec::new(),
             Err(error) => {
                 self.broken(format!("run {run} cannot be inspected: {error}"));
                 return Vec::new();
@@ -29,9 +30,8 @@ impl Operator {
                 Gate::Approval => Settlement::Approve { edited: None, reason: None },
                 Gate::Input if self.random.chance(200) => Settlement::Deny { reason: None },
                 Gate::Input => Settlement::Give { value: json!("so be it") },
-                Gate::Secret { .. } | Gate::Elicitation { .. } => {
-                    Settlement::Approve { edited: None, reason: None }
-                }
+                // It is put, or not.
+                Gate::Secret { .. } | Gate::Elicitation { .. } => continue,
                 Gate::InDoubt { .. } => {
                     let done = self.world.judge(|guarantees| {
                         guarantees.took_place(run, id).map(|done| done.then(|| guarantees.reply_of(run, id)))

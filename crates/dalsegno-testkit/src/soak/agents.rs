@@ -102,6 +102,10 @@ respond = "packed"
 /// Writes the files.
 pub(super) fn write(root: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(root.join("agents"))?;
+    std::fs::create_dir_all(root.join("tenants"))?;
+    for name in ["acme", "other"] {
+        std::fs::write(root.join(format!("tenants/{name}.toml")), format!("name = \"{name}\"\n"))?;
+    }
     std::fs::write(root.join("dalsegno.toml"), SETTINGS)?;
     let model = "[model]\nuse = \"default\"\ntimeout = \"2s\"\nretries = 5\n";
     for (name, before, after) in [

@@ -2,6 +2,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,17 +12,17 @@ use serde_json::{Map, Value};
 use super::reader::{Fields, Reader};
 use super::sources::Allowed;
 use crate::action::{ActionKind, ApiCallSource};
-use crate::effect::{EffectClass, Method};
+use crate::effect::{EffectClass, Method, StatusMeaning};
 use crate::json;
 use crate::limits::{
     MAX_ELAPSED_MS, MAX_RESPONSE_BYTES, MAX_RETRIES, MAX_RETRY_DELAY_MS, MAX_SECRETS_IN_REQUEST,
     MAX_TIMEOUT_MS,
 };
-use crate::problem::{item, member};
+use crate::problem::{Problem, item, member};
 use crate::source::{Part, Parts};
 use crate::url;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "type",
     "id",
     "url",
@@ -39,6 +40,7 @@ const FIELDS: [&str; 17] = [
     "effect",
     "idempotency_key",
     "max_response_bytes",
+    "statuses",
 ];
 
 /// Headers that the shell alone sets.
@@ -94,6 +96,8 @@ impl Reader<'_> {
                 "a receiver that knows keys has `\"effect\": \"keyed\"`",
             );
         }
+        self.check_repeats(&fields, class, method, retries);
+        let statuses = self.statuses(&fields);
         let schema = fields.get("response_schema").cloned();
         if schema.as_ref().is_some_and(|schema| !schema.is_object()) {
             self.problem(fields.at("response_schema"), "this is no JSON Schema", "expected an object");
@@ -123,9 +127,113 @@ impl Reader<'_> {
             max_response_bytes,
             class,
             idempotency_key: super::actions::transpose(idempotency_key)?,
+            statuses: statuses?,
         };
         self.count_secrets(&source, &fields)?;
         Some(ActionKind::ApiCall(Box::new(source)))
+    }
+
+    /// A `retry_count` is the author's word that the receiver tolerates repeats, which `unsafe` denies.
+    fn check_repeats(
+        &mut self,
+        fields: &Fields<'_>,
+        class: Option<EffectClass>,
+        method: Option<Method>,
+        retries: Option<u64>,
+    ) {
+        let Some(retries) = retries.filter(|retries| *retries > 0) else { return };
+        let told = |message: &str, help: &str| Problem {
+            pointer: fields.at("retry_count"),
+            message: message.to_owned(),
+            help: Some(help.to_owned()),
+            suggestion: None,
+        };
+        match class {
+            Some(EffectClass::Unsafe) => self.report.mistake(told(
+                "`retry_count` repeats a call that `\"effect\": \"unsafe\"` says must not be repeated",
+                "take `retry_count` out; or, if the receiver knows a repeat by its key, write `\"effect\": \"keyed\"`",
+            )),
+            // The URL of a setting can bring its own method.
+            None if method.is_none_or(|method| method.class() == EffectClass::Unsafe) => {
+                let message = format!(
+                    "with `retry_count` a call that may have taken place is repeated up to {retries} times"
+                );
+                self.report.note(told(
+                    &message,
+                    "this is your word that the receiver tolerates repeats; write `\"effect\": \"keyed\"` if it knows them by the header `Idempotency-Key`, or take `retry_count` out",
+                ));
+            }
+            Some(EffectClass::Read | EffectClass::Idempotent | EffectClass::Keyed) | None => {}
+        }
+    }
+
+    /// Reads what statuses say of the effect.
+    fn statuses(&mut self, fields: &Fields<'_>) -> Option<BTreeMap<u16, StatusMeaning>> {
+        let Some(value) = fields.get("statuses") else { return Some(BTreeMap::new()) };
+        let pointer = fields.at("statuses");
+        let Value::Object(map) = value else {
+            self.problem(
+                pointer,
+                format!("this is {}", json::kind(value)),
+                "expected an object such as `{ \"409\": \"performed\" }`",
+            );
+            return None;
+        };
+        self.few(&pointer, map.len(), "statuses")?;
+        let own = Fields { map, pointer };
+        let mut statuses = BTreeMap::new();
+        let mut is_whole = true;
+        for (name, value) in json::sorted(map) {
+            let status =
+                name.parse::<u16>().ok().filter(|status| name.len() == 3 && (200..600).contains(status));
+            let Some(status) = status else {
+                self.problem(
+                    own.at(name),
+                    format!("`{}` is no status of an answer", json::excerpt(name)),
+                    "expected three digits from 200 to 599, such as `409`",
+                );
+                is_whole = false;
+                continue;
+            };
+            if !value.is_string() {
+                let message = format!("this is {}", json::kind(value));
+                self.problem(own.at(name), message, "expected `performed` or `not_performed`");
+                is_whole = false;
+                continue;
+            }
+            let Some(meaning) = self.choice(&own, name, &StatusMeaning::ALL) else {
+                is_whole = false;
+                continue;
+            };
+            if (200..300).contains(&status) && meaning == StatusMeaning::Performed {
+                let help = "take it out: every status from 200 to 299 says so";
+                self.warning(own.at(name), format!("`{status}` means `performed` anyway"), help);
+            }
+            if (200..300).contains(&status) && meaning == StatusMeaning::NotPerformed {
+                let message =
+                    format!("`{status}` cannot mean `not_performed`: it says that the request was performed");
+                self.problem(
+                    own.at(name),
+                    message,
+                    "take it out; check the body with `response_schema` or `validate`",
+                );
+                is_whole = false;
+                continue;
+            }
+            if matches!(status, 301 | 302 | 303 | 307 | 308) {
+                let message =
+                    format!("a redirect (`{status}`) is followed, so its status is never the answer");
+                self.problem(
+                    own.at(name),
+                    message,
+                    "take it out, and give the status of the answer behind it",
+                );
+                is_whole = false;
+                continue;
+            }
+            statuses.insert(status, meaning);
+        }
+        is_whole.then_some(statuses)
     }
 
     fn count_secrets(&mut self, source: &ApiCallSource, fields: &Fields<'_>) -> Option<()> {

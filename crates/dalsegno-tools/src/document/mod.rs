@@ -34,6 +34,11 @@ pub struct Compiled {
     pub problems: Vec<Problem>,
     /// What works, and is probably not meant.
     pub warnings: Vec<Problem>,
+    /// What a document must not say any more. There is a toolkit all the same, since a run may have begun with a document
+    /// of an earlier release.
+    pub mistakes: Vec<Problem>,
+    /// What is meant, and worth knowing.
+    pub notes: Vec<Problem>,
 }
 
 /// What compiling depends on besides the document.
@@ -71,7 +76,8 @@ pub fn compile_with(document: &Value, settings: &Settings) -> Compiled {
         _ => None,
     };
     let toolkit = toolkit.filter(|_| report.problems.is_empty());
-    Compiled { toolkit, problems: report.problems, warnings: report.warnings }
+    let Report { problems, warnings, mistakes, notes } = report;
+    Compiled { toolkit, problems, warnings, mistakes, notes }
 }
 
 /// Refuses what is too deep, too much or too long, before anything else looks at it; `None` where it gives up.

@@ -265,6 +265,11 @@ impl Call {
         &self.tool
     }
 
+    /// What it has said so far, in order.
+    pub fn said(&self) -> &[String] {
+        &self.said
+    }
+
     /// The arguments as the tool reads them, with defaults.
     pub fn params(&self) -> &Value {
         &self.params

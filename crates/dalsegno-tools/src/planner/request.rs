@@ -82,6 +82,7 @@ impl Run<'_, '_> {
             idempotency_key: self.idempotency_key(source)?,
             max_response_bytes: source.max_response_bytes,
             response_schema: source.response_schema.clone(),
+            statuses: source.statuses.clone(),
         };
         Ok(call)
     }

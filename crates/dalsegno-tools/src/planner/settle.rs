@@ -26,7 +26,7 @@ impl Run<'_, '_> {
         notes: &mut Notes,
     ) -> Result<Step, ToolError> {
         notes.details.insert("request".into(), json::excerpt(&request.label()).into());
-        let on_error = match &action.kind {
+        let mut on_error = match &action.kind {
             ActionKind::ApiCall(source) => source.on_error,
             ActionKind::Email(source) => source.on_error,
             ActionKind::Tool(source) => source.on_error,
@@ -36,12 +36,17 @@ impl Run<'_, '_> {
             (EffectOutcome::Response(response), ActionKind::ApiCall(source)) => {
                 notes.details.insert("status".into(), response.status.into());
                 notes.details.insert("attempts".into(), response.attempts.into());
-                if let EffectRequest::ApiCall(call) = request
-                    && call.repeats_tolerated
-                {
-                    notes.details.insert("repeats_tolerated".into(), true.into());
+                let mut is_performed = (200..300).contains(&response.status);
+                if let EffectRequest::ApiCall(call) = request {
+                    if call.repeats_tolerated {
+                        notes.details.insert("repeats_tolerated".into(), true.into());
+                    }
+                    if let Some(meaning) = call.statuses.get(&response.status) {
+                        notes.details.insert("status_means".into(), meaning.as_str().into());
+                    }
+                    is_performed = call.is_performed(response.status);
                 }
-                self.response(action, source, response)
+                self.response(action, source, response, is_performed)
             }
             (EffectOutcome::Sent { message_id }, ActionKind::Email(_)) => {
                 self.keep(action, json!({"sent": true, "message_id": message_id}))
@@ -57,6 +62,9 @@ impl Run<'_, '_> {
                 }
                 let message: alloc::string::String = failure.message.chars().take(MAX_MESSAGE).collect();
                 let error = ToolError::new(failure.code, message);
+                if failure.ends {
+                    on_error = OnError::Fail;
+                }
                 Err(match &failure.reason {
                     Some(reason) => error.with("reason", json::excerpt(reason)),
                     None => error,
@@ -96,9 +104,10 @@ impl Run<'_, '_> {
         action: &Action,
         source: &ApiCallSource,
         response: ApiResponse,
+        is_performed: bool,
     ) -> Result<(), ToolError> {
         let ApiResponse { status, body, violations, .. } = response;
-        if !(200..300).contains(&status) {
+        if !is_performed {
             return Err(ToolError::new(
                 ErrorCode::HttpError,
                 format!("the service answered with status {status}"),

@@ -298,6 +298,7 @@ fn a_failure_without_details_keeps_its_reason() {
         message: "the response is too large".into(),
         reason: Some("response_too_large".into()),
         attempts: 2,
+        ends: false,
     });
     let finished =
         World::default().act(json!([{"type": "api_call", "url": "https://a.example/"}]), [outcome]);

@@ -125,6 +125,7 @@ fn outcome(request: &dalsegno_tools::EffectRequest, script: &(u16, Value, bool))
             message: "no".into(),
             reason: None,
             attempts: 1,
+            ends: false,
         });
     }
     match request {

@@ -241,3 +241,79 @@ fn a_toolkit_proves_who_calls() {
     assert_eq!(api_call(&effects[0]).headers.len(), 1, "the document's own header wins");
     assert_eq!(api_call(&effects[0]).headers[0].1.to_string(), "mine");
 }
+
+/// A document with one call, and what more it says.
+fn posting(more: &Value) -> Value {
+    let mut call = json!({"type": "api_call", "url": "https://api.example.com/x"});
+    call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    tool_of(json!([call]))
+}
+
+#[test]
+fn a_document_says_what_statuses_of_its_receiver_mean() {
+    let document = posting(&json!({"statuses": {"409": "performed", "503": "not_performed"}}));
+    let mut world = World::default();
+    let (finished, effects) = world.play(&document, &json!({}), [answer(409, json!({"id": 4}))]);
+    assert!(finished.outcome.ok, "{finished:?}");
+    assert_eq!(finished.outcome.output, json!({"id": 4}));
+    assert_eq!(finished.outcome.actions[0].details["status_means"], "performed");
+    let call = api_call(&effects[0]);
+    assert!(call.is_performed(409) && call.is_performed(204) && !call.is_performed(503));
+    let (finished, _) = world.play(&document, &json!({}), [answer(503, json!({}))]);
+    assert_eq!(code(&finished), ErrorCode::HttpError);
+    assert_eq!(finished.outcome.actions[0].details["status_means"], "not_performed");
+}
+
+#[test]
+fn a_meaning_that_cannot_be_is_refused() {
+    for (statuses, expected) in [
+        (json!([409]), "this is an array"),
+        (json!({"4xx": "performed"}), "`4xx` is no status of an answer"),
+        (json!({"99": "performed"}), "`99` is no status of an answer"),
+        (json!({"600": "performed"}), "`600` is no status of an answer"),
+        (json!({"+40": "performed"}), "`+40` is no status of an answer"),
+        (json!({"409": true}), "this is a boolean"),
+        (json!({"409": "done"}), "`done`"),
+        (json!({"200": "not_performed"}), "`200` cannot mean `not_performed`"),
+        (json!({"302": "performed"}), "a redirect (`302`) is followed"),
+    ] {
+        let found = problems(&posting(&json!({ "statuses": statuses })));
+        assert!(found.contains(expected), "{statuses}: {found}");
+        assert!(found.contains("/actions/0/statuses"), "{found}");
+    }
+    let found = crate::support::warnings(&posting(&json!({"statuses": {"201": "performed"}})));
+    assert!(found.contains("`201` means `performed` anyway"), "{found}");
+}
+
+#[test]
+fn a_retry_count_is_a_word_that_unsafe_contradicts() {
+    let told = |more: Value| {
+        let compiled = dalsegno_tools::compile(&posting(&more));
+        assert!(compiled.toolkit.is_some(), "a run of an earlier release may have begun with it");
+        (compiled.mistakes.len(), compiled.notes.len())
+    };
+    assert_eq!(told(json!({"effect": "unsafe", "retry_count": 2})), (1, 0));
+    assert_eq!(told(json!({"effect": "unsafe", "retry_count": 0})), (0, 0));
+    assert_eq!(told(json!({"effect": "unsafe"})), (0, 0));
+    assert_eq!(told(json!({"retry_count": 2})), (0, 1));
+    assert_eq!(told(json!({"method": "PATCH", "retry_count": 2})), (0, 1));
+    assert_eq!(told(json!({"retry_count": 0})), (0, 0));
+    assert_eq!(told(json!({"effect": "keyed", "retry_count": 2})), (0, 0));
+    assert_eq!(told(json!({"method": "PUT", "retry_count": 2})), (0, 0));
+    let toolkit = toolkit(&posting(&json!({"retry_count": 2, "id": "order"})));
+    assert_eq!(toolkit.tools()[0].mentions().repeats, [("POST", Some("order"), 2)]);
+}
+
+#[test]
+fn a_failure_that_ends_the_list_is_not_passed_over() {
+    use dalsegno_tools::{EffectFailure, EffectOutcome};
+    let document = posting(&json!({"on_error": "continue"}));
+    for (ends, ok) in [(true, false), (false, true)] {
+        let failure = EffectFailure { ends, ..EffectFailure::new(ErrorCode::Indeterminate, "lost") };
+        let (finished, _) = World::default().play(&document, &json!({}), [EffectOutcome::Failed(failure)]);
+        assert_eq!(finished.outcome.ok, ok, "{finished:?}");
+        if !ok {
+            assert_eq!(code(&finished), ErrorCode::Indeterminate);
+        }
+    }
+}

@@ -33,7 +33,12 @@ impl Default for World {
             config: json!({}),
             session: Session::default(),
             agent: "meal".into(),
-            call: CallInfo { id: "call_1".into(), session: "s1".into(), operation: "0af3".into() },
+            call: CallInfo {
+                id: "call_1".into(),
+                session: "s1".into(),
+                operation: "0af3".into(),
+                turn: Some(0),
+            },
             zone: None,
         }
     }
@@ -146,6 +151,7 @@ pub(crate) fn failure(code: ErrorCode) -> EffectOutcome {
         message: "it did not work".into(),
         reason: None,
         attempts: 1,
+        ends: false,
     })
 }
 

@@ -31,6 +31,9 @@ enum Wanted<'p> {
 }
 
 fn wanted(pattern: &ToolPattern) -> Option<Wanted<'_>> {
+    if pattern.as_str() == LIST {
+        return None;
+    }
     let (kind, name) = pattern.as_str().split_once('.')?;
     match kind {
         "agents" => Some(Wanted::Agents(name)),
@@ -47,8 +50,14 @@ pub(super) fn names_agents(pattern: &ToolPattern) -> bool {
 
 /// Says whether a name is that of an agent as a tool.
 pub(super) fn is_agent_tool(name: &ToolName) -> bool {
-    RESERVED.iter().any(|kind| name.as_str().strip_prefix(kind).is_some_and(|rest| rest.starts_with('.')))
+    name.as_str() != LIST
+        && RESERVED
+            .iter()
+            .any(|kind| name.as_str().strip_prefix(kind).is_some_and(|rest| rest.starts_with('.')))
 }
+
+/// The engine's own tool that lists agents. An agent of the name `list` is reached by `agents.*` or by a capability.
+pub(in crate::agent) const LIST: &str = "agents.list";
 
 /// Finds the agents that `allow` covers, and reports those that are not there.
 pub(super) fn read(

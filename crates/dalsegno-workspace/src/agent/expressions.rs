@@ -161,7 +161,9 @@ fn check(report: &Report, text: &Located<String>, references: &[Reference], read
         let span = report.within(&text.span, &text.value, &reference.span);
         let member = reference.segments.first().map(String::as_str);
         match reference.root.as_str() {
-            "request" => check_member(report, span, "request", member, &["text", "data", "attachments"]),
+            "request" => {
+                check_member(report, span, "request", member, &["text", "data", "attachments", "handoff"]);
+            }
             "tenant" => check_member(report, span, "tenant", member, &["name"]),
             "memory" => {
                 if !readable.recalled {

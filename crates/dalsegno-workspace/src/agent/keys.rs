@@ -121,6 +121,11 @@ pub(super) static SETTINGS: Shape = Shape::new(
             Form::Duration,
             "How long a result stands for further calls with the same arguments; only where `effect` is `read`.",
         ),
+        Key::new(
+            "verify",
+            Form::Table(&super::verify::VERIFY),
+            "How the engine finds out by itself whether a call in doubt took place, before it asks a person.",
+        ),
     ],
 );
 

@@ -1,12 +1,14 @@
 //! What only the whole workspace tells: the limits of the agents that an agent calls, and what their models cost.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use dalsegno_core::{AgentName, Callee, ToolKind};
+use dalsegno_core::{AgentName, Callee, Mind, StepAction, ToolKind};
 
 use super::AgentFile;
+use super::steps::certain_target;
 use crate::code::Code;
+use crate::names::list;
 use crate::report::Report;
 
 /// Fills in what an agent needs to know of those that it calls, and reports what does not fit together.
@@ -25,9 +27,76 @@ pub(crate) fn link(agents: &mut BTreeMap<AgentName, (AgentFile, &Report)>) {
             }
         }
     }
+    check_cycles(agents);
     if agents.values().any(|(agent, _)| agent.open.cost.is_some()) {
         check_prices(agents);
     }
+}
+
+/// Warns of plans that call each other whatever happens. That one calls itself, its own steps have told.
+fn check_cycles(agents: &BTreeMap<AgentName, (AgentFile, &Report)>) {
+    let certain: BTreeMap<&AgentName, BTreeSet<&AgentName>> =
+        agents.iter().map(|(name, (agent, _))| (name, certain_targets(&agent.mind))).collect();
+    for (name, (_, report)) in agents {
+        // Each cycle is told once, at the first of its names.
+        let (mut way, mut seen) = (vec![name], BTreeSet::from([name]));
+        if !closes(name, &certain, &mut way, &mut seen)
+            || way.len() < 2
+            || way.iter().any(|other| *other < name)
+        {
+            continue;
+        }
+        report
+            .warning(
+                Code::EndlessCall,
+                0..0,
+                format!(
+                    "the plans of {} call each other, whatever happens",
+                    list(way.iter().map(|name| name.as_str()))
+                ),
+            )
+            .label("nothing ends this but a limit")
+            .help("add `when = \"…\"` to one of the calls, a condition that fails at some point");
+    }
+}
+
+/// Looks for a way from the last agent of a way back to its first one, by calls that always take place.
+fn closes<'a>(
+    first: &AgentName,
+    certain: &BTreeMap<&'a AgentName, BTreeSet<&'a AgentName>>,
+    way: &mut Vec<&'a AgentName>,
+    seen: &mut BTreeSet<&'a AgentName>,
+) -> bool {
+    let targets = way.last().and_then(|last| certain.get(last));
+    for target in targets.into_iter().flatten() {
+        if *target == first {
+            return true;
+        }
+        if seen.insert(*target) {
+            way.push(*target);
+            if closes(first, certain, way, seen) {
+                return true;
+            }
+            way.pop();
+        }
+    }
+    false
+}
+
+/// The agents that a plan calls whatever happens.
+fn certain_targets(mind: &Mind) -> BTreeSet<&AgentName> {
+    let Mind::Plan(plan) = mind else { return BTreeSet::new() };
+    let mut targets = BTreeSet::new();
+    for step in &plan.steps {
+        if step.when.is_none() {
+            targets.extend(certain_target(&step.action));
+        }
+        // From here on, the run is or may be over.
+        if matches!(step.action, StepAction::Handoff(_)) {
+            break;
+        }
+    }
+    targets
 }
 
 /// A bound on the cost holds for child runs, too, so none of them may use a model without a price.

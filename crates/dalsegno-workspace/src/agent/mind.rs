@@ -10,7 +10,7 @@ use super::steps::optional;
 use crate::code::Code;
 use crate::names::{nearest, some};
 use crate::section::{Located, Section};
-use crate::settings::Paths;
+use crate::settings::{Paths, Reach};
 
 pub(super) fn read(
     file: &Section<'_>,
@@ -111,7 +111,7 @@ fn recall(section: &Section<'_>) -> Option<Recall> {
 fn output(file: &Section<'_>, around: &Surroundings<'_>) -> Option<OutputSettings> {
     let section = file.section("output")?;
     let retries = section.integer("retries").unwrap_or(DEFAULT_OUTPUT_RETRIES);
-    let paths = Paths { report: section.report, root: around.root };
+    let paths = Paths { report: section.report, root: around.root, reach: Reach::Workspace };
     Some(OutputSettings { schema: output::schema(&section, &paths)?, retries })
 }
 

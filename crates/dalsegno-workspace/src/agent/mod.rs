@@ -12,6 +12,7 @@ mod read;
 mod resolve;
 mod steps;
 mod tools;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use dalsegno_core::{
     AgentName, Callee, EffectClass, Limits, MemoryScope, Mind, ModelName, OnFailure, OnIndeterminate,
-    ToolKind, ToolName, ToolPattern,
+    ToolKind, ToolName, ToolPattern, Verify,
 };
 
 pub(crate) use self::callees::RESERVED;
@@ -122,6 +123,8 @@ pub struct ToolSettings {
     pub on_indeterminate: Option<OnIndeterminate>,
     /// How long a result stands for further calls with the same arguments, in milliseconds, and where the file says so.
     pub cache_ms: Option<Located<u64>>,
+    /// How to find out whether a call in doubt took place, and where the file says so.
+    pub verify: Option<Located<Verify>>,
 }
 
 impl AgentTools {

@@ -69,7 +69,9 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
         let Callees { children, successors, tools: agent_tools } = callees;
         let children: BTreeSet<_> = children.into_iter().chain(minded.children).collect();
         let known = children.iter().cloned().chain(successors).chain(minded.successors);
-        let unpriced = minded.models.into_iter().find(|model| model.price.is_none()).map(|model| model.name);
+        // What a model costs is known only if `dalsegno.toml` could be read.
+        let mut models = minded.models.into_iter().filter(|_| around.settings.is_some());
+        let unpriced = models.find(|model| model.price.is_none()).map(|model| model.name);
         AgentFile {
             name: name.value,
             version,

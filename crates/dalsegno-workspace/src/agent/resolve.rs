@@ -1,15 +1,16 @@
 //! Turns an agent file and the tools that exist into the configuration of a run.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use dalsegno_core::{
-    AgentConfig, EffectClass, Mind, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind, ToolName,
-    ToolPattern, Toolbox,
+    AgentConfig, EffectClass, Mind, PartTerms, SEMANTICS, Tool, ToolDocument, ToolDocuments, ToolKind,
+    ToolName, ToolPattern, Toolbox,
 };
 
 use super::{AgentFile, callees};
-use crate::catalogue::{Catalogue, CatalogueTool};
+use crate::catalogue::{Catalogue, CatalogueTool, engine_tools};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::names::{list, nearest};
@@ -37,6 +38,8 @@ impl AgentFile {
         unknown: &BTreeSet<String>,
     ) -> Result<AgentConfig, Vec<Diagnostic>> {
         let report = Report::new(self.source.clone());
+        let catalogue = self.with_engine_tools(catalogue);
+        let catalogue: &Catalogue = &catalogue;
         self.check_names(&report, catalogue, unknown);
         let mut tools = Toolbox::default();
         for (name, offered) in catalogue {
@@ -62,6 +65,9 @@ impl AgentFile {
             tools.names = names.map(|(tool, name)| (tool.clone(), name.clone())).collect();
         }
         self.check_model_names(&report, &tools);
+        self.check_verify(&report, &tools, &|name| {
+            name.split_once('.').is_some_and(|(server, _)| unknown.contains(server))
+        });
 
         let (_, diagnostics) = report.finish();
         if !diagnostics.is_empty() {
@@ -80,6 +86,19 @@ impl AgentFile {
         })
     }
 
+    /// The catalogue with the engine's tools that the agent names. A server's tool of the same name stays what it is.
+    fn with_engine_tools<'c>(&self, catalogue: &'c Catalogue) -> Cow<'c, Catalogue> {
+        let is_named =
+            |name: &ToolName| self.tools.allow.iter().any(|pattern| pattern.value.as_str() == name.as_str());
+        let named: Catalogue = engine_tools().into_iter().filter(|(name, _)| is_named(name)).collect();
+        if named.is_empty() {
+            return Cow::Borrowed(catalogue);
+        }
+        let mut whole = named;
+        whole.extend(catalogue.iter().map(|(name, tool)| (name.clone(), tool.clone())));
+        Cow::Owned(whole)
+    }
+
     /// The documents of the declarative tools that the agent allows, each with its configuration.
     fn documents(&self, catalogue: &Catalogue) -> ToolDocuments {
         let allowed = catalogue.iter().filter(|(name, _)| self.tools.allows(name));
@@ -87,7 +106,8 @@ impl AgentFile {
         let documents = declared.map(|declared| {
             let name = declared.toolkit.name();
             let config = declared.config_with(self.tools.toolkits.get(name));
-            (name.to_owned(), ToolDocument::new(declared.toolkit.clone(), config))
+            let document = ToolDocument::new(declared.toolkit.clone(), config);
+            (name.to_owned(), document.owned_by(declared.owner.clone()))
         });
         documents.collect()
     }
@@ -106,6 +126,15 @@ impl AgentFile {
             on_failure: settings.on_failure,
             on_indeterminate: settings.on_indeterminate.unwrap_or(default.on_indeterminate),
             cache_ms: settings.cache_ms.map(|cache| cache.value),
+            parts: match offered.document {
+                Some(_) => PartTerms {
+                    timeout_ms: settings.timeout_ms,
+                    retries: settings.retries,
+                    on_indeterminate: settings.on_indeterminate,
+                },
+                None => PartTerms::default(),
+            },
+            verify: settings.verify.map(|verify| verify.value),
             ..default
         }
     }
@@ -255,7 +284,10 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogu
         Some(near) if !is_prefix => format!("did you mean `{near}`?"),
         Some(_) | None if !siblings.is_empty() => format!("`{server}` offers {}", list(siblings)),
         Some(_) | None => {
-            format!("there is no server `{server}`: add `[servers.{server}]` to `dalsegno.toml`")
+            format!(
+                "`{server}` offers no tool: add `[servers.{server}]` to `dalsegno.toml`, or, if it is there, let its \
+                 `tools` name what the server has"
+            )
         }
     };
     report.error(Code::UnknownTool, span, problem).help(help);

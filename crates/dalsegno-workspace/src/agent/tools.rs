@@ -61,6 +61,7 @@ fn settings(section: &Section<'_>) -> Settings {
             cache_ms: section
                 .millis("cache")
                 .map(|value| Located { value, span: section.key_span("cache").unwrap_or(key.span.clone()) }),
+            verify: super::verify::read(&section),
         };
         match plain_name(&key.value).as_ref().unwrap_or(&key.value).parse() {
             Ok(name) => {

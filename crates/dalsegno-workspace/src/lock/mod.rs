@@ -19,7 +19,7 @@ pub use self::diff::{LockChange, LockChangeKind};
 pub(crate) use self::keys::FILE;
 pub use self::read::LockRead;
 use crate::catalogue::{Catalogue, CatalogueTool};
-use crate::settings::Settings;
+use crate::settings::{ServerBinding, Settings};
 
 /// The catalogues of tool servers and the names of toolkits' actions, as they were pinned.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,19 +79,26 @@ impl Lock {
         let mut catalogue = Catalogue::new();
         for (server, binding) in &settings.servers {
             let Some(locked) = self.servers.get(server) else { continue };
-            for (own, tool) in &locked.tools {
-                let is_offered = binding.tools.as_ref().is_none_or(|offered| offered.contains(own));
-                let name = format!("{server}.{own}").parse::<ToolName>();
-                if let (true, Ok(name)) = (is_offered, name) {
-                    catalogue.insert(name, tool.offered(binding.trust_annotations));
-                }
-            }
+            catalogue.extend(locked.catalogue(server, binding));
         }
         catalogue
     }
 }
 
 impl LockedServer {
+    /// The pinned tools under their names for agents, narrowed to what the server's section offers.
+    pub(crate) fn catalogue(&self, server: &str, binding: &ServerBinding) -> Catalogue {
+        let mut catalogue = Catalogue::new();
+        for (own, tool) in &self.tools {
+            let is_offered = binding.tools.as_ref().is_none_or(|offered| offered.contains(own));
+            let name = format!("{server}.{own}").parse::<ToolName>();
+            if let (true, Ok(name)) = (is_offered, name) {
+                catalogue.insert(name, tool.offered(binding.trust_annotations));
+            }
+        }
+        catalogue
+    }
+
     /// The digest of the catalogue, the same for every order of the tools and of the keys of their schemas.
     pub fn digest(&self) -> Digest {
         let tools: BTreeMap<_, _> = self.tools.iter().map(|(name, tool)| (name, tool.json())).collect();

@@ -29,6 +29,21 @@ pub(crate) static FILE: Shape = Shape::new(
             "Where secrets are kept that stand nowhere else.",
         ),
         Key::new(
+            "signers",
+            Form::Map(&Form::Name("^[0-9A-Fa-f]{64}$")),
+            "Whose signatures of archives are known: the key of each by a name.",
+        ),
+        Key::new(
+            "tenants",
+            Form::Map(&Form::Table(&TENANT)),
+            "What the files of tenants may name of this machine's environment and files, by tenant.",
+        ),
+        Key::new(
+            "secret_paths",
+            Form::List(&SECRET_PATH),
+            "Places of `user` that hold secrets besides `user.auth_token`, such as `user.crm.token`.",
+        ),
+        Key::new(
             "dispatch",
             Form::Table(&DISPATCH),
             "How much a process does at once, and when it leaves somebody alone who fails.",
@@ -40,6 +55,9 @@ pub(crate) static FILE: Shape = Shape::new(
         ),
     ],
 );
+
+/// A place below `user`, by names alone.
+static SECRET_PATH: Form = Form::Name(r"^user(\.[A-Za-z_][A-Za-z0-9_]*)+$");
 
 pub(super) static MODEL: Tagged = Tagged {
     tag: "provider",
@@ -135,6 +153,22 @@ pub(crate) static SECRET: Shape = Shape {
         ),
     ],
 };
+
+pub(super) static TENANT: Shape = Shape::new(
+    "what a tenant is granted",
+    &[
+        Key::new(
+            "env_prefixes",
+            Form::List(&Form::Text),
+            "How the names of the environment variables begin that its file may name; none by default.",
+        ),
+        Key::new(
+            "file_prefixes",
+            Form::List(&Form::Text),
+            "The files, and the folders of files, that its file may name; none by default.",
+        ),
+    ],
+);
 
 static SECRET_STORE: Shape = Shape::new(
     "`[secret_store]`",
@@ -422,6 +456,7 @@ static LIMITS: Shape = Shape::new(
             Form::Integer(1, 4_096),
             "The most instances at once; 1,000 by default. One that is idle makes room for the next.",
         ),
+        Key::new("module", Form::Size, "The most bytes of its WebAssembly file; `16MiB` by default."),
         Key::new("response", Form::Size, "The most bytes of one HTTP response to it; `8MiB` by default."),
     ],
 );

@@ -6,6 +6,7 @@ mod models;
 mod oauth;
 mod paths;
 mod permissions;
+mod reach;
 mod read;
 mod remote;
 pub(crate) mod secrets;
@@ -14,7 +15,7 @@ mod telemetry;
 mod url;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::keys::{FILE, SECRET};
 pub(crate) use self::paths::Paths;
-pub(crate) use self::read::{SettingsRead, read};
+pub(crate) use self::reach::Reach;
+pub(crate) use self::read::{SettingsRead, read, secret_settings};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +44,13 @@ pub struct Settings {
     pub secrets: BTreeMap<String, SecretRef>,
     /// Where secrets are kept that stand nowhere else.
     pub secret_store: SecretStoreBinding,
+    /// Whose signatures of archives are known, `[signers]`: the key of each by a name for people.
+    pub signers: BTreeMap<String, String>,
+    /// What the files of tenants may name of this machine's environment and files, by tenant; nothing by default.
+    pub tenants: BTreeMap<String, TenantGrants>,
+    /// The places of a caller's context that hold secrets, such as `user.auth_token`, which is always among them. What stands
+    /// there when a run is started is kept in the secret store, and only requests of declarative tools may refer to it.
+    pub secret_paths: BTreeSet<String>,
     /// How many effects a process performs at once, and when it leaves somebody alone who fails.
     pub dispatch: DispatchSettings,
     /// Where traces of runs are sent; nowhere when absent.
@@ -337,6 +346,8 @@ pub struct ServerLimits {
     pub table_elements: u64,
     /// Most instances at once; one that is idle makes room for the next. 1,000 by default.
     pub instances: usize,
+    /// Bytes of the module's file. 16 MiB by default: a Rust server has one or two, a Python one 40.
+    pub module: u64,
     /// Bytes of one HTTP response. 8 MiB by default: more is a download, not an answer.
     pub response: u64,
 }
@@ -353,6 +364,7 @@ impl Default for ServerLimits {
             start_timeout: Duration::from_secs(10),
             table_elements: 100_000,
             instances: 1_000,
+            module: 16 << 20,
             response: 8 << 20,
         }
     }
@@ -365,6 +377,16 @@ pub struct SecretStoreBinding {
     pub path: PathBuf,
     /// Where its key is found; the file `.dalsegno/secrets.key` by default.
     pub key: StoreKey,
+}
+
+/// What the file of a tenant may name of this machine's environment and files, `[tenants.NAME]`. Names in the secret store
+/// need no grant: they are looked up among the tenant's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TenantGrants {
+    /// How the names of the environment variables begin that it may name.
+    pub env_prefixes: Vec<String>,
+    /// The files, and the folders of files, that it may name.
+    pub file_prefixes: Vec<PathBuf>,
 }
 
 /// Where the key of the secret store is found.
@@ -385,4 +407,18 @@ pub enum SecretRef {
     File(PathBuf),
     /// In the secret store under this name, `{ store = "NAME" }`.
     Store(String),
+    /// In a file that the file of a tenant names, wherever links lead: below what the tenant was granted.
+    Below {
+        /// The file.
+        path: PathBuf,
+        /// The folder or the file that was granted.
+        folder: PathBuf,
+    },
+    /// Among the secrets of a tenant in the secret store: `{ store = "NAME" }` in the tenant's file.
+    OfTenant {
+        /// The tenant.
+        tenant: String,
+        /// The name.
+        name: String,
+    },
 }

@@ -70,9 +70,22 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
     models
 }
 
+/// What the wires add to an address themselves.
+const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+
 fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) -> Option<HttpBinding> {
     let allow_http = model.boolean("allow_http").unwrap_or(false);
     let base_url = url::read(model, "base_url", allow_http);
+    if let (Some(url), Some(text)) = (&base_url, model.string("base_url")) {
+        let plain = url.trim_end_matches('/');
+        if let Some(end) = ENDPOINTS.iter().find(|end| plain.ends_with(*end)) {
+            model
+                .report
+                .error(Code::InvalidValue, text.span, format!("`base_url` of {what} ends with `{end}`"))
+                .label("Dalsegno adds what each request needs")
+                .help(format!("write `{}`", plain.trim_end_matches(end)));
+        }
+    }
     let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
     if !model.has("base_url") {
         // The providers themselves answer nobody without a key; a local endpoint may.

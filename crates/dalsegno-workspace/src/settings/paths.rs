@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::reach::Reach;
 use crate::code::Code;
 use crate::report::Report;
 use crate::section::{Located, Section, string};
@@ -10,6 +11,8 @@ use crate::section::{Located, Section, string};
 pub(crate) struct Paths<'t> {
     pub(crate) report: &'t Report,
     pub(crate) root: &'t Path,
+    /// Whose the file is, for the secrets that it names.
+    pub(crate) reach: Reach<'t>,
 }
 
 impl Paths<'_> {
@@ -43,7 +46,7 @@ impl Paths<'_> {
         Some(path.value)
     }
 
-    fn joined(&self, key: &str, text: Located<String>) -> Option<Located<PathBuf>> {
+    pub(super) fn joined(&self, key: &str, text: Located<String>) -> Option<Located<PathBuf>> {
         let problem = if text.value.is_empty() {
             "expected a path"
         } else if text.value.contains("${") || text.value.starts_with("~/") {

@@ -1,14 +1,16 @@
 //! Reads `dalsegno.toml`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toml::de::DeTable;
 
 use super::paths::Paths;
 use super::{
-    FILE, MemoryBinding, SecretStoreBinding, Settings, StoreKey, dispatch, models, secrets, servers,
-    telemetry,
+    FILE, MemoryBinding, Reach, SecretStoreBinding, Settings, StoreKey, dispatch, models, reach, secrets,
+    servers, telemetry,
 };
+use crate::code::Code;
 use crate::report::Report;
 use crate::section::Section;
 
@@ -25,7 +27,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     // Where the file is not TOML, a whole section may be lost.
     let is_whole = report.count() == 0;
     crate::secrets::report_secrets(report, table, true);
-    let paths = Paths { report, root };
+    let paths = Paths { report, root, reach: Reach::Workspace };
     let before = report.count();
     let file = Section::open(report, table, 0..0, FILE.what, &FILE);
     // Without the key, one that is not known may be it, misspelt.
@@ -53,10 +55,63 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         },
         secrets: secrets::read(&file, "secrets", "the secret", &paths),
         secret_store: secret_store(&file, &paths, root),
+        signers: signers(&file),
+        tenants: reach::tenants(&file, &paths),
+        secret_paths: secret_paths(&file),
         dispatch: dispatch::read(&file),
         telemetry: telemetry::read(&file, &paths),
     };
     SettingsRead { settings, store_is_known }
+}
+
+/// Reads `[signers]`: keys of 64 hexadecimal digits by name.
+fn signers(file: &Section<'_>) -> BTreeMap<String, String> {
+    let mut signers = BTreeMap::new();
+    for (name, value) in file.tables("signers") {
+        let Some(key) = crate::section::string(file.report, &name.value, value) else { continue };
+        if key.value.len() == 64 && key.value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            signers.insert(name.value, key.value.to_ascii_lowercase());
+        } else {
+            file.report
+                .error(
+                    Code::InvalidValue,
+                    key.span,
+                    format!("the key of the signer `{}` is none", name.value),
+                )
+                .label("expected 64 hexadecimal digits, as `dalsegno import` shows them");
+        }
+    }
+    signers
+}
+
+/// Reads where a caller's context holds secrets.
+fn secret_paths(file: &Section<'_>) -> BTreeSet<String> {
+    let mut paths = BTreeSet::from([AUTH_TOKEN.to_owned()]);
+    for path in file.list::<String>("secret_paths") {
+        let is_name = |name: &str| {
+            name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                && name.chars().all(|inside| inside.is_ascii_alphanumeric() || inside == '_')
+        };
+        let names = path.value.strip_prefix("user.");
+        if names.is_some_and(|names| names.split('.').all(is_name)) {
+            paths.insert(path.value);
+        } else {
+            file.report
+                .error(Code::InvalidValue, path.span, format!("`{}` is no place of `user`", path.value))
+                .label("expected names below `user`, such as `user.crm.token`");
+        }
+    }
+    paths
+}
+
+/// The settings that documents of declarative tools are compiled with.
+pub(crate) fn secret_settings(settings: Option<&Settings>) -> dalsegno_tools::Settings {
+    let Some(settings) = settings else { return dalsegno_tools::Settings::default() };
+    let paths = settings.secret_paths.iter().filter_map(|path| path.parse().ok());
+    // `user.auth_token` stays the first, so that a document that knows no other is what it was.
+    let mut paths: Vec<dalsegno_tools::Path> = paths.collect();
+    paths.sort_by_key(|path| path.to_string() != AUTH_TOKEN);
+    dalsegno_tools::Settings { secret_paths: paths }
 }
 
 fn secret_store(file: &Section<'_>, paths: &Paths<'_>, root: &Path) -> SecretStoreBinding {
@@ -70,6 +125,9 @@ fn secret_store(file: &Section<'_>, paths: &Paths<'_>, root: &Path) -> SecretSto
             .unwrap_or_else(|| StoreKey::File(root.join(DEFAULT_KEY))),
     }
 }
+
+/// The secret that every caller may bring.
+const AUTH_TOKEN: &str = "user.auth_token";
 
 const DEFAULT_STORE: &str = ".dalsegno/dalsegno.db";
 const DEFAULT_MEMORY: &str = ".dalsegno/memory.db";

@@ -74,9 +74,9 @@ fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<Sec
     let places = ["env", "file", "store"];
     let given: Vec<&str> = places.into_iter().filter(|place| section.get(place).is_some()).collect();
     match given[..] {
-        ["env"] => variable(section).map(SecretRef::Env),
-        ["file"] => paths.path(section, "file").map(|path| SecretRef::File(path.value)),
-        ["store"] => section.parsed::<StoredName>("store").map(|name| SecretRef::Store(name.value.0)),
+        ["env"] => paths.variable(variable(section)?, section.string("env")?.span),
+        ["file"] => paths.secret_file(paths.path(section, "file")?),
+        ["store"] => paths.stored(section.parsed::<StoredName>("store")?.map(|name| name.0)),
         _ => {
             let help = "write `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`";
             one_place(section, &given, &places, what, help);

@@ -108,6 +108,7 @@ fn limits(section: &Section<'_>) -> ServerLimits {
         start_timeout: section.duration("start_timeout").unwrap_or(defaults.start_timeout),
         table_elements: section.integer("table_elements").unwrap_or(defaults.table_elements),
         instances: section.integer("instances").unwrap_or(defaults.instances),
+        module: section.size("module").unwrap_or(defaults.module),
         response: section.size("response").unwrap_or(defaults.response),
     }
 }

@@ -82,6 +82,27 @@ static TOOLKIT: Shape = Shape::new(
             "The toolkit's secrets by name: where their values are found.",
         ),
         DISABLED,
+        Key::new(
+            "agents",
+            Form::Map(&Form::Table(&OF_AGENT)),
+            "What single agents have in the place of it, by the agent's name.",
+        ),
+    ],
+);
+
+static OF_AGENT: Shape = Shape::new(
+    "what an agent has of a toolkit",
+    &[
+        Key::new(
+            "secrets",
+            Form::Map(&Form::Table(&SECRET)),
+            "The secrets that this agent uses in the place of the tenant's, by name.",
+        ),
+        Key::new(
+            "own_access",
+            Form::Boolean,
+            "Whether a person consents for this agent alone, so that it has an account of its own; `false` by default.",
+        ),
     ],
 );
 

@@ -1,7 +1,7 @@
 //! Reads the tenants of a workspace.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::read::{ReadTenant, read};
@@ -13,46 +13,79 @@ use crate::report::Report;
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
-use crate::toolkit::{self, Shelf, Toolkits};
-use crate::workspace::{self, FILE_BYTES_MAX, Loaded, slashes};
+use crate::toolkit::{self, ReadToolkits, Shelf, ToolkitFile};
+use crate::workspace::{self, FILE_BYTES_MAX, Loaded, is_kept_aside, slashes};
+
+/// The tenants of a workspace, and the names of those whose file has errors, which are not among them. Such a name is that
+/// in the file, as far as it could be read, and that of the file.
+pub(crate) struct ReadTenants {
+    pub(crate) sound: BTreeMap<String, Tenant>,
+    pub(crate) broken: BTreeSet<String>,
+    /// The documents of those with errors, as far as they are known: agents may name their tools.
+    pub(crate) lost: Vec<ToolkitFile>,
+}
 
 /// Reads `tenants/*.toml`, and the tools of each.
 pub(crate) fn load(
     root: &Path,
     settings: Option<&Settings>,
-    toolkits: &Toolkits,
+    toolkits: &ReadToolkits,
     loaded: &mut Loaded,
-) -> BTreeMap<String, Tenant> {
+) -> ReadTenants {
+    let (mut broken, mut lost) = (BTreeSet::new(), Vec::new());
+    let mut lose = |stem: Option<String>, loaded: &mut Loaded| {
+        let Some(stem) = stem else { return };
+        let folder = Path::new(TENANTS_FOLDER).join(&stem);
+        lost.extend(toolkit::load_of_tenant(root, &folder, settings, loaded).sound.into_values());
+        broken.insert(stem);
+    };
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut tenants = BTreeMap::new();
+    let (mut spoilt, mut built) = (BTreeSet::new(), Vec::new());
     for file in workspace::files(root, Path::new(TENANTS_FOLDER), "toml", &mut loaded.diagnostics) {
         let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
             // What is not readable has a folder all the same.
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            lose(stem.clone(), loaded);
             names.extend(stem.map(|stem| (stem, file)));
             continue;
         };
         let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
-        let read = report.parse(&text).map(|table| read(&report, &table, root));
+        let read = report.parse(&text).map(|table| read(&report, &table, root, settings));
         let Some(ReadTenant { name: Some(name), tenant: Some(mut tenant) }) = read else {
             loaded.take(report);
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            lose(stem.clone(), loaded);
             names.extend(stem.map(|stem| (stem, file)));
             continue;
         };
         check_name(&report, &name, &mut names);
-        tenant.tools = transfer::tools(&report, &name, tenant.features.refer.as_ref());
+        tenant.tools = transfer::tools(&report, &name, tenant.features.refer.as_ref(), settings);
         let folder = Path::new(TENANTS_FOLDER).join(&name.value);
-        tenant.tools.extend(toolkit::load_of_tenant(root, &folder, settings, loaded));
+        let ReadToolkits { sound, broken: broken_tools } =
+            toolkit::load_of_tenant(root, &folder, settings, loaded);
+        tenant.tools.extend(sound);
+        tenant.broken_tools = broken_tools;
         let one = BTreeMap::from([(name.value.clone(), tenant)]);
-        Shelf::new(toolkits, &one, &loaded.diagnostics).check_tenant(&report);
+        Shelf::new(toolkits, &one, &[]).check_tenant(&report);
+        let is_broken = report.has_errors();
         let source = loaded.take(report);
         for (name, tenant) in one {
-            tenants.entry(name).or_insert(Tenant { source: source.clone(), ..tenant });
+            if is_broken {
+                spoilt.extend(file.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+                spoilt.insert(name);
+                built.extend(tenant.tools.into_values());
+            } else {
+                tenants.insert(name, Tenant { source: source.clone(), ..tenant });
+            }
         }
     }
     check_folders(root, &names, loaded);
-    tenants
+    // Of two files with one name nobody knows which is meant.
+    broken.extend(spoilt);
+    lost.extend(built);
+    tenants.retain(|name, _| !broken.contains(name));
+    ReadTenants { sound: tenants, broken, lost }
 }
 
 fn check_name(report: &Report, name: &Located<String>, names: &mut BTreeMap<String, PathBuf>) {
@@ -77,7 +110,7 @@ fn check_name(report: &Report, name: &Located<String>, names: &mut BTreeMap<Stri
 fn check_folders(root: &Path, names: &BTreeMap<String, PathBuf>, loaded: &mut Loaded) {
     let entries = root.join(TENANTS_FOLDER).read_dir().into_iter().flatten().flatten();
     let mut folders: Vec<String> = entries
-        .filter(|entry| entry.path().is_dir())
+        .filter(|entry| entry.path().is_dir() && !is_kept_aside(&entry.file_name()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| !names.contains_key(name))
         .collect();

@@ -3,6 +3,7 @@
 mod egress;
 mod features;
 mod keys;
+mod known;
 mod load;
 mod read;
 mod settings;
@@ -15,7 +16,9 @@ use serde_json::{Map, Value, json};
 
 pub use self::features::{Destination, Features, Refer};
 pub(crate) use self::keys::{CONFIG, DISABLED, FILE};
-pub(crate) use self::load::load;
+pub use self::known::NoTenant;
+pub(crate) use self::load::{ReadTenants, load};
+pub(crate) use self::read::is_tenant_name;
 pub(crate) use self::toolkit::{ToolkitUse, toolkit_uses};
 use crate::settings::SecretRef;
 use crate::source::SourceFile;
@@ -42,6 +45,9 @@ pub struct Tenant {
     /// The documents of declarative tools that the tenant has for itself, `tenants/<name>/tools/*.json` and those built
     /// from its features. One with the name of a document of the workspace stands in for it.
     pub tools: BTreeMap<String, ToolkitFile>,
+    /// The names of the tenant's own documents that have errors. They are not in use, and neither are the documents of the
+    /// workspace that they stand in for: those would do something else.
+    pub broken_tools: BTreeSet<String>,
     /// What the tenant sets of single tools and toolkits.
     pub toolkits: BTreeMap<String, ToolkitSettings>,
     /// What tools are built from.
@@ -59,8 +65,19 @@ pub struct ToolkitSettings {
     pub config: Map<String, Value>,
     /// Where the values of the toolkit's secrets are found; only a tenant sets these.
     pub secrets: BTreeMap<String, SecretRef>,
+    /// What single agents have in the place of it, by the agent's name; only a tenant sets this.
+    pub of_agents: BTreeMap<String, OfAgent>,
     /// The actions that are not offered.
     pub disabled: BTreeSet<String>,
+}
+
+/// What an agent has of a toolkit in the place of what its tenant has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OfAgent {
+    /// Secrets, by name.
+    pub secrets: BTreeMap<String, SecretRef>,
+    /// Whether a person consents for this agent alone.
+    pub own_access: bool,
 }
 
 impl Tenant {

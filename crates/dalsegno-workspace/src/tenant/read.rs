@@ -1,7 +1,7 @@
 //! Reads a tenant file.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -11,7 +11,7 @@ use crate::code::Code;
 use crate::names::nearest;
 use crate::report::Report;
 use crate::section::{Located, Section};
-use crate::settings::{Paths, secrets};
+use crate::settings::{Paths, Reach, Settings, StoreKey, TenantGrants, secrets};
 
 /// What could be read of a tenant file.
 pub(crate) struct ReadTenant {
@@ -22,10 +22,19 @@ pub(crate) struct ReadTenant {
 }
 
 /// Reads a tenant file that was just parsed.
-pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> ReadTenant {
+pub(crate) fn read(
+    report: &Report,
+    table: &DeTable<'_>,
+    root: &Path,
+    workspace: Option<&Settings>,
+) -> ReadTenant {
     crate::secrets::report_secrets(report, table, true);
     report.set_absent(FILE_TEXTS.iter().copied().filter(|key| !table.contains_key(*key)));
-    let paths = Paths { report, root };
+    // The name of the file that stands in for one that is missing or none: both are errors of their own.
+    let known_as = table.get("name").and_then(|name| name.get_ref().as_str()).unwrap_or_default();
+    let (nothing, kept) = (TenantGrants::default(), workspace.map(kept).unwrap_or_default());
+    let grants = workspace.map(|workspace| workspace.tenants.get(known_as).unwrap_or(&nothing));
+    let paths = Paths { report, root, reach: Reach::Tenant { name: known_as, grants, kept: &kept } };
     let file = Section::open(report, table, 0..0, FILE.what, &FILE);
 
     // Tables come first: a key that landed in one of them is then not missed here.
@@ -47,12 +56,25 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> ReadTen
         egress,
         secrets,
         tools: BTreeMap::new(),
+        broken_tools: BTreeSet::new(),
         toolkits,
         features,
         source: report.source().clone(),
         uses,
     });
     ReadTenant { name, tenant }
+}
+
+/// The files of the engine: where they stand is the operator's choice.
+fn kept(workspace: &Settings) -> Vec<PathBuf> {
+    let Settings { store, memory, secret_store, .. } = workspace;
+    let mut kept = vec![store.clone(), memory.path.clone(), secret_store.path.clone()];
+    if let StoreKey::File(key) = &secret_store.key {
+        let mut next = key.clone().into_os_string();
+        next.push(".next");
+        kept.extend([key.clone(), next.into()]);
+    }
+    kept
 }
 
 fn check_name(report: &Report, name: &Located<String>) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::ToolkitSettings;
+use super::{OfAgent, ToolkitSettings};
 use crate::agent::json;
 use crate::code::Code;
 use crate::section::{Located, Section};
@@ -46,6 +46,17 @@ pub(crate) fn toolkit_uses(
         if let Some(paths) = paths {
             used.secrets = section.tables("secrets").into_iter().map(|(name, _)| name).collect();
             read.secrets = secrets::read(&section, "secrets", "the secret", paths);
+            if let Some(Form::Map(Form::Table(shape))) = section.form("agents") {
+                for (agent, value) in section.tables("agents") {
+                    let what = format!("what `{}` has of `{}`", agent.value, used.toolkit.value);
+                    let own = Section::of(section.report, &agent.value, value, &what, shape);
+                    let Some(own) = own else { continue };
+                    used.secrets.extend(own.tables("secrets").into_iter().map(|(name, _)| name));
+                    let secrets = secrets::read(&own, "secrets", "the secret", paths);
+                    let own_access = own.boolean("own_access").unwrap_or_default();
+                    read.of_agents.insert(agent.value, OfAgent { secrets, own_access });
+                }
+            }
         }
         for action in section.list::<String>("disabled") {
             let action = action.map(|action| action.replace('-', "_"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_tools::compile;
+use dalsegno_tools::compile_with;
 use serde_json::{Map, Value};
 
 use super::Refer;
@@ -10,6 +10,7 @@ use super::features::Destination;
 use crate::code::Code;
 use crate::report::Report;
 use crate::section::Located;
+use crate::settings::{Settings, secret_settings};
 use crate::toolkit::ToolkitFile;
 
 /// The documents that are built from a tenant's features, by name.
@@ -17,9 +18,10 @@ pub(super) fn tools(
     report: &Report,
     tenant: &Located<String>,
     refer: Option<&Refer>,
+    settings: Option<&Settings>,
 ) -> BTreeMap<String, ToolkitFile> {
     let Some(document) = refer.and_then(document) else { return BTreeMap::new() };
-    let compiled = compile(&document);
+    let compiled = compile_with(&document, &secret_settings(settings));
     if let Some(problem) = compiled.problems.first() {
         report
             .error(
@@ -66,8 +68,8 @@ pub(crate) fn document(refer: &Refer) -> Option<Value> {
 fn description(refer: &Refer) -> String {
     let mut words = vec!["Transfers the call that is going on to somebody else.".to_owned()];
     words.push(match refer.require_confirmation {
-        true => "Use it only AFTER the caller has explicitly confirmed: the first call gives a token, and a second call \
-                 with that token transfers."
+        true => "Use it only AFTER the caller has explicitly confirmed: the first call gives a token and does not \
+                 transfer; ask the caller then, and call again with the token when the caller has answered yes."
             .to_owned(),
         false => "Use it when the caller explicitly asks to be transferred.".to_owned(),
     });
@@ -95,6 +97,7 @@ const BASE: &str = include_str!("../../batteries/transfer.json");
 
 #[cfg(test)]
 mod tests {
+    use dalsegno_tools::compile;
     use serde_json::json;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{EffectClass, ToolKind, ToolName};
+use dalsegno_core::{EffectClass, ToolKind, ToolName, ToolOwner};
 use dalsegno_tools::Toolkit;
 use serde_json::{Map, Value};
 
@@ -18,6 +18,8 @@ pub struct DeclaredTool {
     pub toolkit: Toolkit,
     /// What the tenant sets of the configuration. It stands above what an agent sets.
     pub config: Map<String, Value>,
+    /// Whose the document is.
+    pub owner: ToolOwner,
 }
 
 impl DeclaredTool {
@@ -31,12 +33,18 @@ impl DeclaredTool {
 }
 
 /// Adds the tools of a document that are switched on.
-pub(crate) fn add(catalogue: &mut Catalogue, file: &ToolkitFile, tenant: Option<&ToolkitSettings>) {
+pub(crate) fn add(
+    catalogue: &mut Catalogue,
+    file: &ToolkitFile,
+    tenant: Option<&ToolkitSettings>,
+    owner: &ToolOwner,
+) {
     let none = BTreeSet::new();
     let disabled = tenant.map_or(&none, |tenant| &tenant.disabled);
     let declared = DeclaredTool {
         toolkit: file.toolkit.clone(),
         config: tenant.map(|tenant| tenant.config.clone()).unwrap_or_default(),
+        owner: owner.clone(),
     };
     for tool in file.toolkit.tools() {
         if !tool.is_enabled() || !file.toolkit.is_enabled() || disabled.contains(short(tool.name())) {

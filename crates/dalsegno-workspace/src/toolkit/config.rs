@@ -16,7 +16,7 @@ use crate::tenant::{ToolkitSettings, ToolkitUse};
 /// `find` gives every toolkit of a name: an agent's settings hold for those of all tenants.
 pub(crate) fn check_uses<'t>(
     report: &Report,
-    uses: &[ToolkitUse],
+    uses: &[&ToolkitUse],
     settings: &BTreeMap<String, ToolkitSettings>,
     find: &dyn Fn(&str) -> Vec<&'t ToolkitFile>,
     known: &[&str],

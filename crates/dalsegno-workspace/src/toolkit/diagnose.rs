@@ -25,6 +25,14 @@ pub(super) fn tell(report: &Report, file: &JsonFile<'_>, compiled: &Compiled) {
         };
         explain(report.error(code, span, problem.message.as_str()), problem);
     }
+    for mistake in &compiled.mistakes {
+        let span = file.span(&written(file, &mistake.pointer));
+        explain(report.error(Code::InvalidTool, span, mistake.message.as_str()), mistake);
+    }
+    for note in &compiled.notes {
+        let span = file.span(&written(file, &note.pointer));
+        explain(report.note(Code::DoubtfulTool, span, note.message.as_str()), note);
+    }
     for problem in &compiled.warnings {
         let span = file.span(&written(file, &problem.pointer));
         explain(report.warning(Code::DoubtfulTool, span, problem.message.as_str()), problem);

@@ -1,9 +1,9 @@
 //! Reads folders of tool files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dalsegno_tools::compile;
+use dalsegno_tools::compile_with;
 use serde_json::Value;
 
 use super::ToolkitFile;
@@ -13,15 +13,22 @@ use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::json::JsonFile;
 use crate::report::Report;
-use crate::settings::Settings;
+use crate::settings::{Settings, secret_settings};
 use crate::source::SourceFile;
 use crate::workspace::{self, FILE_BYTES_MAX, Loaded, slashes};
 
 /// Documents by the name of their toolkit.
 pub(crate) type Toolkits = BTreeMap<String, ToolkitFile>;
 
+/// The documents of a folder, and the names of those with errors, which are not among them. Such a name is that of the
+/// document, as far as it could be read, and that of its file.
+pub(crate) struct ReadToolkits {
+    pub(crate) sound: Toolkits,
+    pub(crate) broken: BTreeSet<String>,
+}
+
 /// Reads `tools/*.json`.
-pub(crate) fn load(root: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> Toolkits {
+pub(crate) fn load(root: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
     folder(root, Path::new(TOOLS_FOLDER), settings, loaded)
 }
 
@@ -31,7 +38,7 @@ pub(crate) fn load_of_tenant(
     tenant: &Path,
     settings: Option<&Settings>,
     loaded: &mut Loaded,
-) -> Toolkits {
+) -> ReadToolkits {
     folder(root, &tenant.join(TOOLS_FOLDER), settings, loaded)
 }
 
@@ -46,7 +53,8 @@ impl ToolkitFile {
             return Err((diagnostics, None));
         };
         let report = Report::new(SourceFile::new(file.to_path_buf(), text.as_str()));
-        let toolkit = read(&report, &text, None, &Toolkits::new());
+        let settings = workspace::Workspace::load(root).settings;
+        let toolkit = read(&report, &text, settings.as_ref(), &Toolkits::new());
         let (source, diagnostics) = report.finish();
         match toolkit.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)) {
             Some(toolkit) => Ok(Self { toolkit, source: Some(source) }),
@@ -55,21 +63,32 @@ impl ToolkitFile {
     }
 }
 
-fn folder(root: &Path, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> Toolkits {
-    let mut toolkits = Toolkits::new();
+fn folder(root: &Path, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
+    let (mut sound, mut broken) = (Toolkits::new(), BTreeSet::new());
     for file in workspace::files(root, folder, "json", &mut loaded.diagnostics) {
+        let stem = file.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
         let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
+            broken.extend(stem);
             continue;
         };
         let report = Report::new(SourceFile::new(file, text.as_str()));
-        let toolkit = read(&report, &text, settings, &toolkits);
+        let toolkit = read(&report, &text, settings, &sound);
+        let is_broken = report.has_errors();
         let source = loaded.take(report);
-        if let Some(toolkit) = toolkit {
-            let file = ToolkitFile { toolkit, source: Some(source) };
-            toolkits.entry(file.name().to_owned()).or_insert(file);
+        match toolkit {
+            Some(toolkit) if !is_broken => {
+                let file = ToolkitFile { toolkit, source: Some(source) };
+                sound.insert(file.name().to_owned(), file);
+            }
+            toolkit => {
+                broken.extend(stem);
+                broken.extend(toolkit.map(|toolkit| toolkit.name().to_owned()));
+            }
         }
     }
-    toolkits
+    // Of two documents with one name nobody knows which is meant.
+    sound.retain(|name, _| !broken.contains(name));
+    ReadToolkits { sound, broken }
 }
 
 fn read(
@@ -80,9 +99,9 @@ fn read(
 ) -> Option<dalsegno_tools::Toolkit> {
     let file = JsonFile::parse(report, text)?;
     secrets_in_clear(report, &file, file.value(), &mut String::new(), false);
-    let compiled = compile(file.value());
+    let compiled = compile_with(file.value(), &secret_settings(settings));
     diagnose::tell(report, &file, &compiled);
-    let toolkit = compiled.toolkit?;
+    let toolkit = compiled.toolkit.filter(|_| compiled.mistakes.is_empty())?;
     diagnose::config_schema(report, &file, &toolkit);
     check_name(report, &file, toolkit.name(), settings, others);
     Some(toolkit)

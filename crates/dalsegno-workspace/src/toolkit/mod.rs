@@ -13,7 +13,7 @@ pub use self::catalogue::DeclaredTool;
 pub(crate) use self::catalogue::add;
 pub(crate) use self::config::short;
 pub(crate) use self::link::{Around, check_mentions};
-pub(crate) use self::load::{Toolkits, load, load_of_tenant};
+pub(crate) use self::load::{ReadToolkits, load, load_of_tenant};
 pub(crate) use self::shelf::Shelf;
 use crate::source::SourceFile;
 

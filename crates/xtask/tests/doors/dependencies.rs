@@ -7,20 +7,21 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::{PURE, root};
 
 /// Every crate of the workspace with those it may depend on. Dependencies of tests count, too.
-const TABLE: [(&str, &[&str]); 18] = [
+const TABLE: [(&str, &[&str]); 19] = [
+    ("dalsegno-files", &[]),
     ("dalsegno-expr", &[]),
     ("dalsegno-core", &["dalsegno-expr", "dalsegno-tools"]),
     ("dalsegno-tools", &["dalsegno-expr"]),
     ("dalsegno-core-wasm", &["dalsegno-core"]),
     ("dalsegno-workspace", &["dalsegno-core", "dalsegno-expr", "dalsegno-tools"]),
-    ("dalsegno-memory", &["dalsegno-core"]),
-    ("dalsegno-models", &["dalsegno-core", "dalsegno-expr", "dalsegno-net"]),
+    ("dalsegno-memory", &["dalsegno-core", "dalsegno-files"]),
+    ("dalsegno-models", &["dalsegno-core", "dalsegno-expr", "dalsegno-files", "dalsegno-net"]),
     ("dalsegno-mcp", &["dalsegno-net", "dalsegno-protocol"]),
     ("dalsegno-net", &[]),
     ("dalsegno-protocol", &[]),
-    ("dalsegno-sandbox", &["dalsegno-core", "dalsegno-net", "dalsegno-protocol"]),
-    ("dalsegno-store", &["dalsegno-core"]),
-    ("dalsegno-secrets", &[]),
+    ("dalsegno-sandbox", &["dalsegno-core", "dalsegno-files", "dalsegno-net", "dalsegno-protocol"]),
+    ("dalsegno-store", &["dalsegno-core", "dalsegno-files"]),
+    ("dalsegno-secrets", &["dalsegno-files"]),
     ("dalsegno-runtime", &ROOMS),
     ("dalsegno-telemetry", &["dalsegno-core", "dalsegno-net", "dalsegno-runtime", "dalsegno-store"]),
     ("dalsegno-testkit", &RUNTIME_AND_ROOMS),
@@ -29,9 +30,10 @@ const TABLE: [(&str, &[&str]); 18] = [
 ];
 
 /// What the runtime brings together.
-const ROOMS: [&str; 11] = [
+const ROOMS: [&str; 12] = [
     "dalsegno-core",
     "dalsegno-expr",
+    "dalsegno-files",
     "dalsegno-mcp",
     "dalsegno-memory",
     "dalsegno-models",
@@ -44,9 +46,10 @@ const ROOMS: [&str; 11] = [
 ];
 
 /// What a surface may use: the runtime, and the crates below it for their types.
-const RUNTIME_AND_ROOMS: [&str; 12] = [
+const RUNTIME_AND_ROOMS: [&str; 13] = [
     "dalsegno-core",
     "dalsegno-expr",
+    "dalsegno-files",
     "dalsegno-mcp",
     "dalsegno-memory",
     "dalsegno-models",
@@ -60,9 +63,10 @@ const RUNTIME_AND_ROOMS: [&str; 12] = [
 ];
 
 /// What the binary is made of.
-const EVERYTHING: [&str; 13] = [
+const EVERYTHING: [&str; 14] = [
     "dalsegno-core",
     "dalsegno-expr",
+    "dalsegno-files",
     "dalsegno-mcp",
     "dalsegno-memory",
     "dalsegno-models",

@@ -7,6 +7,7 @@
 mod dependencies;
 mod imports;
 mod sources;
+mod supply;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use url::Url;
 
 use super::question::Question;
@@ -63,8 +63,15 @@ impl Browser {
                     let is_answer = question.accepts(&visit.url).is_ok();
                     let _ = visit.verdict.send(is_answer);
                     if is_answer {
-                        // The page is shown before the process goes on, and ends.
-                        let _ = tokio::time::timeout(PATIENCE, open.join_next()).await;
+                        // The page is shown before the process continues, and ends. Other connections may end before it.
+                        let shown = async {
+                            while let Some(Ok((ended, ()))) = open.join_next_with_id().await {
+                                if ended == visit.connection {
+                                    break;
+                                }
+                            }
+                        };
+                        let _ = tokio::time::timeout(PATIENCE, shown).await;
                         return visit.url;
                     }
                 }
@@ -88,16 +95,19 @@ impl Browser {
 struct Visit {
     url: Url,
     verdict: oneshot::Sender<bool>,
+    /// The task that serves its connection.
+    connection: task::Id,
 }
 
 async fn serve(stream: TcpStream, base: &Url, visits: &mpsc::Sender<Visit>) -> Result<(), hyper::Error> {
+    let connection = task::id();
     let service = service_fn(async |request: Request<Incoming>| {
         let is_callback = request.method() == Method::GET && request.uri().path() == PATH;
         let mut url = base.clone();
         url.set_query(request.uri().query());
         let (verdict, is_answer) = oneshot::channel();
         let is_answer = is_callback
-            && visits.send(Visit { url, verdict }).await.is_ok()
+            && visits.send(Visit { url, verdict, connection }).await.is_ok()
             && is_answer.await.unwrap_or(false);
         // Nothing of the request is shown: anybody can make a browser come here.
         let (status, text) = match is_answer {
@@ -115,7 +125,7 @@ async fn serve(stream: TcpStream, base: &Url, visits: &mpsc::Sender<Visit>) -> R
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         Ok::<_, Infallible>(response)
     });
-    let mut connection = http1::Builder::new();
-    connection.timer(TokioTimer::new()).keep_alive(false).max_buf_size(REQUEST);
-    connection.serve_connection(TokioIo::new(stream), service).await
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).keep_alive(false).max_buf_size(REQUEST);
+    server.serve_connection(TokioIo::new(stream), service).await
 }

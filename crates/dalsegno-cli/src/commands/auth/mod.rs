@@ -17,13 +17,13 @@ use super::{Context, secret};
 use crate::args::{AuthArgs, Format};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::text::{count, harmless, time};
+use crate::render::text::{count, time};
 
 /// Where the browser is sent when nobody listens: it shows an error there, and the address that is wanted.
 const UNHEARD_PORT: u16 = 8_431;
 
 pub(super) async fn auth(args: &AuthArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.engine().await?;
+    let engine = context.quiet().await?;
     let patience = Duration::from_secs(args.timeout.get());
     let browser = match args.no_listen {
         true => None,
@@ -78,7 +78,7 @@ async fn pasted(question: &Question, context: &mut Context<'_>) -> Option<Url> {
         match read {
             Ok(url) => return Some(url),
             // What was pasted may hold a code: it is not shown.
-            Err(message) => context.output.note(format_args!("this is not it: {}", harmless(&message))),
+            Err(message) => context.output.note(format_args!("this is not it: {}", message)),
         }
     }
     None

@@ -19,7 +19,7 @@ impl Question {
             let asked = engine.begin_server_access(&args.name, redirect.as_str()).await?;
             return Ok(Self::Server(Box::new(asked)));
         }
-        let asked = engine.ask_consent(&args.name, &args.tenant, redirect).await?;
+        let asked = engine.ask_consent(&args.name, &args.tenant, args.agent.as_ref(), redirect).await?;
         Ok(Self::Toolkit(Box::new(asked)))
     }
 

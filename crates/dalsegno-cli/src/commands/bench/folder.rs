@@ -22,10 +22,10 @@ impl Folder {
         let unwritable = |source| Error::CannotMeasure { place: beside.clone(), source };
         let made_beside = !beside.exists();
         if made_beside {
-            fs::create_dir_all(&beside).map_err(unwritable)?;
+            dalsegno_files::make_folder(&beside).map_err(unwritable)?;
         }
         let path = beside.join(format!("{}-{}", place.name, uuid::Uuid::new_v4().simple()));
-        fs::create_dir(&path).map_err(unwritable)?;
+        dalsegno_files::make_folder(&path).map_err(unwritable)?;
         Ok(Self { path, beside, made_beside })
     }
 

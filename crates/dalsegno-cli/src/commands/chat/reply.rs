@@ -10,11 +10,14 @@ use dalsegno_runtime::{
 use dalsegno_store::{Body, Started};
 use serde_json::Value;
 
+use super::super::Context;
 use super::{Chat, Line, fresh};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::render::ending;
 use crate::render::journal::Events;
-use crate::render::text::{Style, harmless, short, styled};
+use crate::render::screen::inert;
+use crate::render::text::{Style, short, styled};
 
 /// The longest to wait for another process that was told to end a run: what may not be repeated finishes first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,13 +31,15 @@ impl Chat<'_, '_> {
         if let (true, Some(run)) = (self.open, self.last) {
             self.give_up(run).await?;
         }
-        let request = AgentRequest { tenant: self.tenant(), ..AgentRequest::text(text) };
+        let (user, data) = (self.user.clone(), self.data.clone());
+        let request = AgentRequest { tenant: self.tenant(), user, data, ..AgentRequest::text(text) };
         let after = if self.parted { self.last } else { None };
         let session = Some(self.session.clone());
         let options = StartOptions { session, after, ..StartOptions::default() };
         let (engine, args) = (self.engine.clone(), self.args);
         let handle = self.begun(engine.start(&args.agent, request, options)).await?;
         self.parted = false;
+        self.follow.anew();
         self.listen(handle).await
     }
 
@@ -131,26 +136,40 @@ impl Chat<'_, '_> {
                 self.follow.answer(report, self.context.output);
                 if let (Status::Failed | Status::Cancelled, Some(error)) = (response.status, &response.error)
                 {
-                    let colour = self.context.output.stderr.terminal.colour;
-                    let word = styled(colour, Style::Red, format!("error[{}]", error.code.as_str()));
-                    self.context.output.note(format_args!("{word}: {}", harmless(&error.message)));
+                    let word = styled(Style::Red, format_args!("error[{}]", error.code.as_str()));
+                    self.note(word.and(format_args!(": {}", error.message)));
                 }
                 Ok(None)
             }
             RunEnd::Interrupted => {
-                self.note(
-                    "interrupted; nothing is lost: /resume goes on, another message gives the reply up",
-                );
+                let words = format!("interrupted; nothing is lost: {}", self.ways());
+                self.note(words);
                 Ok(None)
             }
-            RunEnd::Suspended { waiting, .. } if waiting.is_empty() => {
-                self.note("the agent waits for a time: /resume looks whether it has come");
+            RunEnd::Suspended { waiting, wake_at: Some(_) } if waiting.is_empty() => {
+                let words = format!("the agent waits for a time: {}", self.ways());
+                self.note(words);
+                Ok(None)
+            }
+            RunEnd::Suspended { waiting, wake_at: None } if waiting.is_empty() => {
+                let words =
+                    format!("the agent waits for a child run that another process performs: {}", self.ways());
+                self.note(words);
+                Ok(None)
+            }
+            // A message is an answer to a question of the agent, and to nothing that a person has to decide.
+            RunEnd::Suspended { waiting, .. }
+                if !self.trusted && waiting.iter().any(|one| one.gate != Gate::Input) =>
+            {
+                let Context { output, named, .. } = &mut *self.context;
+                ending::waiting(&short(report.run), waiting, *named, output);
+                self.note("left waiting: another message gives it up");
                 Ok(None)
             }
             RunEnd::Suspended { waiting, .. } => {
                 let mut answers = Vec::with_capacity(waiting.len());
                 for one in waiting {
-                    match self.ask(one).await {
+                    match self.ask(one).await? {
                         Some(settlement) => {
                             answers.push(GateInput {
                                 operation: Some(one.operation),
@@ -160,7 +179,8 @@ impl Chat<'_, '_> {
                             });
                         }
                         None => {
-                            self.note("left waiting: /resume asks again");
+                            let words = format!("left waiting: {}", self.ways());
+                            self.note(words);
                             return Ok(None);
                         }
                     }
@@ -171,20 +191,19 @@ impl Chat<'_, '_> {
     }
 
     /// Asks the person what an operation waits for; `None` when there is no answer.
-    async fn ask(&mut self, waiting: &WaitingOperation) -> Option<Settlement> {
+    async fn ask(&mut self, waiting: &WaitingOperation) -> Result<Option<Settlement>, Error> {
         if self.typed {
             // What was typed before the question is no answer to it.
             while self.lines.try_recv().is_ok() {}
         }
-        let question = harmless(&waiting.question);
-        self.note(question);
+        self.note(&waiting.question);
         let arguments = waiting.arguments.as_ref().map(|arguments| format!("{arguments:#}"));
-        for line in harmless(&arguments.unwrap_or_default()).lines() {
+        for line in inert(&arguments.unwrap_or_default()).lines() {
             self.note(format_args!("  {line}"));
         }
         if let (Gate::Elicitation { .. }, Some(schema)) = (&waiting.gate, &waiting.schema) {
             self.note("an answer is JSON that fits");
-            for line in harmless(&format!("{schema:#}")).lines() {
+            for line in inert(&format!("{schema:#}")).lines() {
                 self.note(format_args!("  {line}"));
             }
         }
@@ -196,12 +215,16 @@ impl Chat<'_, '_> {
             Gate::Secret { .. } => "is it there now, [y]es or [n]o: ",
         };
         loop {
-            let Line::Text(line) = self.read(prompt).await else { return None };
+            let line = match self.read(prompt).await {
+                Line::Text(line) => line,
+                Line::Fault(error) => return Err(error),
+                Line::End | Line::Wish => return Ok(None),
+            };
             let line = line.trim();
             let answer = line.to_ascii_lowercase();
-            return Some(match (&waiting.gate, answer.as_str()) {
+            return Ok(Some(match (&waiting.gate, answer.as_str()) {
                 (_, "") => continue,
-                (_, "/quit" | "/exit") => return None,
+                (_, "/quit" | "/exit") if self.trusted => return Ok(None),
                 (Gate::Input | Gate::Elicitation { .. }, _) => {
                     Settlement::Give { value: Value::String(line.to_owned()) }
                 }
@@ -213,7 +236,7 @@ impl Chat<'_, '_> {
                 (Gate::InDoubt { .. }, "y" | "yes") => Settlement::Done { result: None },
                 (Gate::InDoubt { .. }, "n" | "no") => Settlement::NotDone,
                 (Gate::InDoubt { .. } | Gate::Secret { .. }, _) => continue,
-            });
+            }));
         }
     }
 
@@ -269,6 +292,7 @@ impl Chat<'_, '_> {
         let engine = self.engine.clone();
         let handle = self.begun(engine.fork(run, options)).await?;
         let forked = handle.run();
+        self.follow.anew();
         self.listen(handle).await?;
         let summary = self.engine.inspect(forked, None).await?.summary;
         self.session = summary.session;

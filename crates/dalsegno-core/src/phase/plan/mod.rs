@@ -218,7 +218,7 @@ fn hand_off(
     let scope = RunScope::new(state);
     let message = message.as_ref().map(|template| place.text(template, &scope)).transpose()?;
     let data = data.as_ref().map(|template| place.value(template, &scope)).transpose()?;
-    end::handed_off(state, target.clone(), message, data).map_err(|stop| place.name(stop))
+    end::handed_off(config, state, target.clone(), message, data).map_err(|stop| place.name(stop))
 }
 
 /// A step's operations, each with the condition of its branch.

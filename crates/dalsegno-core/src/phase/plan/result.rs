@@ -64,8 +64,7 @@ pub(super) fn fold(
     let of_step = operation.on_failure.as_ref().filter(|_| !stands_in);
     match of_step.or(of_tool) {
         Some(OnFailure::Report) => return Folded::Value(report(&failure)),
-        // A value that the author wrote must not pass for what a person refused.
-        Some(OnFailure::Default(value)) if failure.code != FailureCode::Denied => {
+        Some(OnFailure::Default(value)) if failure.code.allows_a_default(config.semantics) => {
             return Folded::Value(value.clone());
         }
         Some(OnFailure::Fallback(to)) if !stands_in && failure.code.allows_another_tool() => {
@@ -96,11 +95,12 @@ pub(crate) fn value(
 ) -> Result<Value, Failure> {
     match outcome {
         Some(Outcome::ToolReturned(returned)) if returned.is_error => {
+            let code = returned.code.unwrap_or(FailureCode::ToolFailed);
             let message = match returned.into_value() {
                 Value::String(text) => text,
                 value => print_json(&value),
             };
-            Err(Failure::new(FailureCode::ToolFailed, message))
+            Err(Failure::new(code, message))
         }
         Some(Outcome::ToolReturned(returned)) => Ok(returned.into_value()),
         Some(Outcome::MemoryFound(hits)) => Ok(json!(hits)),
@@ -224,6 +224,8 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
             | FailureCode::Denied
             | FailureCode::NotPermitted
             | FailureCode::Indeterminate
+            | FailureCode::ResultUnreadable
+            | FailureCode::CrashLoop
             | FailureCode::AgentFailed
             | FailureCode::Cancelled
             | FailureCode::Internal => {
@@ -265,6 +267,8 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
         | FailureCode::Denied
         | FailureCode::NotPermitted
         | FailureCode::Indeterminate
+        | FailureCode::ResultUnreadable
+        | FailureCode::CrashLoop
         | FailureCode::LimitExceeded
         | FailureCode::AgentFailed
         | FailureCode::Cancelled

@@ -153,7 +153,7 @@ impl<'t> Reader<'t, '_> {
 }
 
 /// The agent that a step without a condition always starts.
-fn certain_target(action: &StepAction) -> Option<&AgentName> {
+pub(crate) fn certain_target(action: &StepAction) -> Option<&AgentName> {
     let call = |call: &PlanCall| matches!(call, PlanCall::Agent { .. });
     match action {
         StepAction::Operation(operation) => match &operation.call {

@@ -4,6 +4,8 @@ mod flow;
 pub(super) mod keys;
 mod operations;
 
+pub(super) use self::flow::certain_target;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -9,10 +9,10 @@ use super::keys::{OPERATIONS, RELATION};
 use super::{Reader, optional};
 use crate::agent::mind::{self, DEFAULT_HITS};
 use crate::agent::tools::on_failure;
-use crate::agent::{expressions, output};
+use crate::agent::{callees, expressions, output};
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
-use crate::settings::Paths;
+use crate::settings::{Paths, Reach};
 
 impl<'t> Reader<'t, '_> {
     pub(super) fn operation(&mut self, section: &Section<'t>) -> Option<PlanOperation> {
@@ -180,7 +180,7 @@ impl<'t> Reader<'t, '_> {
     }
 
     fn schema(&self, section: &Section<'t>) -> Option<Option<serde_json::Value>> {
-        let paths = Paths { report: self.report, root: self.around.root };
+        let paths = Paths { report: self.report, root: self.around.root, reach: Reach::Workspace };
         optional(section.has("schema"), output::schema(section, &paths))
     }
 
@@ -204,6 +204,9 @@ impl<'t> Reader<'t, '_> {
 
 /// How a step does what a model does by such a tool.
 fn own_step(tool: &str) -> Option<String> {
+    if tool == callees::LIST {
+        return None;
+    }
     match tool.split_once('.')? {
         ("memory", "search") => Some("memory_search = { query = \"…\" }".to_owned()),
         ("memory", "create") => Some("memory_create = { entity = \"…\", content = \"…\" }".to_owned()),

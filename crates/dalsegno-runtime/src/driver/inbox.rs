@@ -1,0 +1,105 @@
+//! Messages of other processes: each stays in the inbox until a commit takes it out together with records.
+//!
+//! A commit without records would take a message out of a suspended run and leave the run suspended, with nothing that
+//! wakes it, should its process die before it writes down what the message stands for.
+
+use std::collections::BTreeSet;
+
+use dalsegno_core::{FailureCode, OperationId, Outcome};
+use dalsegno_store::Message;
+
+use super::{Driver, Why};
+use crate::error::RunFailure;
+
+/// What a child run came to that is to be given up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GivenUp {
+    /// It has ended, or whoever performs it was told to end it.
+    Told,
+    /// It never began.
+    Unbegun,
+}
+
+impl Driver {
+    /// Messages of other processes; trouble with them is no trouble of the run.
+    pub(super) async fn look(&self) -> Vec<(u64, Message)> {
+        self.store.inbox(self.context.run).await.unwrap_or_else(|error| {
+            tracing::warn!(run = %self.context.run, %error, "the messages for the run cannot be read");
+            Vec::new()
+        })
+    }
+
+    /// Does what messages ask for that were not read before.
+    pub(super) fn take_messages(&mut self, messages: Vec<(u64, Message)>) -> Result<(), RunFailure> {
+        let mut fresh = messages;
+        fresh.retain(|(number, _)| !self.consumed.contains(number) && !self.held.contains_key(number));
+        // Nothing begins that another message asks for when the run is to end.
+        if let Some(place) = fresh.iter().position(|(_, message)| matches!(message, Message::Cancel { .. })) {
+            fresh = vec![fresh.swap_remove(place)];
+        }
+        for (number, message) in fresh {
+            let mut waits = BTreeSet::new();
+            match message {
+                Message::Cancel { by, reason } => {
+                    self.why = Why { by, reason };
+                    self.cancel()?;
+                }
+                Message::Look => {
+                    self.told = true;
+                    self.look_at_children();
+                }
+                Message::Answer { operation, attempts, answer } => {
+                    self.take_answer(operation, attempts, answer)?;
+                }
+                Message::GiveUp { operations, by, reason } => {
+                    waits = self.give_up_operations(&operations, by.as_ref(), reason.as_ref())?;
+                }
+                // A newer release wrote it: it stays for one.
+                _ => continue,
+            }
+            if waits.is_empty() {
+                self.consumed.push(number);
+            } else {
+                self.held.insert(number, waits);
+            }
+        }
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        self.expire()?;
+        self.go_on()
+    }
+
+    /// Lets the next commit take out those messages whose operations have their outcomes.
+    pub(super) fn settle_held(&mut self) {
+        let missing: BTreeSet<OperationId> = self.missing().map(|operation| operation.id).collect();
+        let settled = self.held.extract_if(.., |_, waits| waits.is_disjoint(&missing));
+        self.consumed.extend(settled.map(|(number, _)| number));
+    }
+
+    /// Takes note of what became of a child run that is given up.
+    pub(super) fn child_given_up(
+        &mut self,
+        operation: OperationId,
+        attempt: u32,
+        given_up: GivenUp,
+        words: String,
+    ) -> Result<(), RunFailure> {
+        for waits in self.held.values_mut() {
+            waits.remove(&operation);
+        }
+        if self.ended.is_some() || !self.is_missing(operation) {
+            return Ok(());
+        }
+        match given_up {
+            GivenUp::Told => {
+                self.look_at_child(operation, attempt);
+                Ok(())
+            }
+            GivenUp::Unbegun => {
+                let failure = dalsegno_core::Failure::new(FailureCode::Cancelled, words);
+                self.resolve(operation, Outcome::Failed(failure))
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What was in doubt, found out by asking a tool that only reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dalsegno_core::{
+    Answer, EffectClass, Gate, GateState, OnIndeterminate, Operation, OperationId, Outcome, Request, Terms,
+    ToolCall, ToolName, ToolReturn, Verify,
+};
+use dalsegno_store::{Body, Evidence, NewRecord};
+use serde_json::{Value, json};
+
+use super::{Driver, Input, Running};
+use crate::attempt::{Attempt, RunContext};
+use crate::dispatch::{self, Admission};
+use crate::error::RunFailure;
+use crate::grant::Leave;
+use crate::policy::AttemptError;
+
+/// What a tool said of an operation in doubt.
+pub(super) struct Found {
+    tool: ToolName,
+    tries: u32,
+    evidence: Evidence,
+    result: Option<Value>,
+    error: Option<String>,
+    /// What the call returned, as far as the tool knows.
+    returned: Option<Value>,
+}
+
+impl Driver {
+    /// Asks whether an operation in doubt took place, where its tool's settings say whom. Whoever always denies is not
+    /// believed for ever: a person is asked then.
+    pub(super) fn verify(&mut self, id: OperationId) {
+        if self.stopping || self.ended.is_some() {
+            return;
+        }
+        let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else { return };
+        let Some((tool, verify, arguments)) = self.verify_of(&operation) else { return };
+        let progress = self.progress.get(&id).copied().unwrap_or_default();
+        if progress.verifications > operation.terms.retries {
+            return;
+        }
+        let key = match &operation.request {
+            Request::ApiCall(call) => call.idempotency_key.clone(),
+            _ => id.to_string(),
+        };
+        let about = json!({ "id": id.to_string(), "key": key, "tool": tool, "arguments": arguments });
+        let attempts = progress.attempts;
+        let names = BTreeMap::from([("operation".to_owned(), about)]);
+        let parameters = match verify.with.render(&names) {
+            Ok(parameters) => parameters,
+            Err(error) => {
+                let error = format!("the arguments of `verify` cannot be computed: {error}");
+                let found = Found::unknown(&verify, 0, None, Some(error));
+                self.spawn(Running::busy(asking(id, progress.verifications), 1, true), async move {
+                    Input::Verified { operation: id, attempts, found }
+                });
+                return;
+            }
+        };
+        let Some(asks) = self.asks(id, progress.verifications, &verify, parameters) else { return };
+        let context = Arc::clone(&self.context);
+        self.spawn(Running::busy(asking(id, progress.verifications), 1, true), async move {
+            let found = found_out(&context, &verify, asks, names).await;
+            Input::Verified { operation: id, attempts, found }
+        });
+    }
+
+    /// The tool whose operation it is, whom to ask, and with which arguments the tool was called.
+    fn verify_of(&self, operation: &Operation) -> Option<(ToolName, Verify, Value)> {
+        let tool = match &operation.request {
+            Request::ToolCall(call) => call.tool_name.clone(),
+            Request::ApiCall(_) | Request::Email(_) => self.tool_above(operation.id)?,
+            _ => return None,
+        };
+        let verify = self.context.config.tools.tools.get(&tool)?.verify.clone()?;
+        let state = self.machine.state();
+        let call = match &operation.request {
+            Request::ToolCall(call) => call.parameters.clone(),
+            _ => {
+                let above = state.parent_of(operation.id)?;
+                let mut pending = state.pending().iter();
+                match &pending.find(|pending| pending.operation.id == above)?.operation.request {
+                    Request::ToolCall(call) => call.parameters.clone(),
+                    _ => Value::Null,
+                }
+            }
+        };
+        Some((tool, verify, call))
+    }
+
+    /// One attempt for each try; none where today's workspace does not let the agent call the tool.
+    fn asks(
+        &mut self,
+        id: OperationId,
+        round: u32,
+        verify: &Verify,
+        parameters: Value,
+    ) -> Option<Vec<Attempt>> {
+        let timeout_ms =
+            self.context.config.tools.tools.get(&verify.tool).map_or(30_000, |tool| tool.timeout_ms);
+        let request =
+            Request::ToolCall(Arc::new(ToolCall { tool_name: verify.tool.clone(), parameters, input: None }));
+        let operation = Operation {
+            id: asking(id, round),
+            ordinal: Vec::new(),
+            digest: request.digest(),
+            request,
+            terms: Terms {
+                class: EffectClass::Read,
+                timeout_ms,
+                retries: 0,
+                on_indeterminate: OnIndeterminate::Retry,
+                pace: None,
+            },
+            gate: GateState::Open,
+        };
+        if self.granted(&operation) != Leave::Granted {
+            return None;
+        }
+        let asks = (1..=verify.tries.max(1)).map(|attempt| {
+            let tasking = self.tasking(operation.id);
+            self.task(&operation, attempt, tasking)
+        });
+        Some(asks.collect())
+    }
+
+    /// Takes what a tool said of an operation in doubt. Where a person was faster, it comes too late.
+    pub(super) fn verified(
+        &mut self,
+        id: OperationId,
+        attempts: u32,
+        found: Found,
+    ) -> Result<(), RunFailure> {
+        let waits = self.missing().any(|operation| {
+            operation.id == id && matches!(operation.gate, GateState::Waiting(Gate::InDoubt { .. }))
+        });
+        let same = self.progress.get(&id).is_some_and(|progress| progress.attempts == attempts);
+        if !waits || !same || self.ended.is_some() {
+            return Ok(());
+        }
+        let Found { tool, tries, evidence, result, mut error, returned } = found;
+        if let Some(error) = &mut error {
+            self.context.bindings.secrets().text(error);
+        }
+        let (result, returned) = (result.map(|it| self.shown(it)), returned.map(|it| self.shown(it)));
+        let by = Some(format!("verify: {tool}"));
+        let body = Body::Verified { tool, tries, evidence, result, error };
+        self.outbox.push(NewRecord::of(self.now(), id, body));
+        self.progress.entry(id).or_default().verified();
+        match evidence {
+            Evidence::Happened => self.answer(id, Answer::Done { result: returned, error: None, by }),
+            Evidence::NotHappened => self.answer(id, Answer::NotDone { by }),
+            Evidence::Unknown => Ok(()),
+        }
+    }
+
+    /// A value as it may be recorded; null where it cannot be.
+    fn shown(&self, value: Value) -> Value {
+        match self.presentable(Outcome::ToolReturned(ToolReturn::structured(value))) {
+            Outcome::ToolReturned(returned) => returned.structured.unwrap_or_default(),
+            _ => Value::Null,
+        }
+    }
+}
+
+impl Found {
+    fn unknown(verify: &Verify, tries: u32, result: Option<Value>, error: Option<String>) -> Self {
+        let (tool, evidence) = (verify.tool.clone(), Evidence::Unknown);
+        Self { tool, tries, evidence, result, error, returned: None }
+    }
+}
+
+/// Asks until the tool says that it took place, or has been asked often enough: a receiver may learn of its own work
+/// late, so that only the last no counts.
+async fn found_out(
+    context: &Arc<RunContext>,
+    verify: &Verify,
+    asks: Vec<Attempt>,
+    mut names: BTreeMap<String, Value>,
+) -> Found {
+    let mut last = Found::unknown(verify, 0, None, None);
+    for (tries, ask) in (1..).zip(asks) {
+        tokio::time::sleep(Duration::from_millis(verify.delay_ms)).await;
+        last = match asked(context, ask).await {
+            Ok(result) => {
+                names.insert("result".to_owned(), result.clone());
+                weighed(verify, tries, result, &names)
+            }
+            Err(error) => Found::unknown(verify, tries, None, Some(error)),
+        };
+        if last.evidence == Evidence::Happened {
+            break;
+        }
+    }
+    last
+}
+
+/// One call of the tool, within the limits that hold for every call.
+async fn asked(context: &Arc<RunContext>, ask: Attempt) -> Result<Value, String> {
+    let Request::ToolCall(call) = &ask.request else { return Err("it is no call".to_owned()) };
+    let in_process = context.bindings.tool(&call.tool_name).is_some();
+    let why = |error: AttemptError| error.failure.message;
+    let permit = match dispatch::target(&ask.request, None, in_process) {
+        None => None,
+        Some(target) => match context.engine.dispatcher().admit(&target, &context.tenant) {
+            Admission::Now(permit) => Some(permit),
+            Admission::Later(wait) => Some(wait.admitted().await.map_err(why)?),
+            Admission::Refused(error) => return Err(why(error)),
+        },
+    };
+    let result = ask.perform().await;
+    if let Some(permit) = permit {
+        permit.settle(&result);
+    }
+    match result.map_err(why)?.bounded() {
+        Outcome::ToolReturned(ToolReturn { is_error: true, text, .. }) => {
+            Err(format!("the tool answered with an error: {text}"))
+        }
+        Outcome::ToolReturned(ToolReturn { structured: Some(value), .. }) => Ok(value),
+        Outcome::ToolReturned(ToolReturn { text, .. }) => {
+            Ok(serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        }
+        Outcome::Failed(failure) => Err(failure.message),
+        _ => Err("the tool answered with something else than a result".to_owned()),
+    }
+}
+
+/// What a result says, by the author's expression.
+fn weighed(verify: &Verify, tries: u32, result: Value, names: &BTreeMap<String, Value>) -> Found {
+    let verdict = match verify.verdict.evaluate(names) {
+        Ok(verdict) => verdict,
+        Err(error) => {
+            let error = format!("`verdict` cannot be computed: {error}");
+            return Found::unknown(verify, tries, Some(result), Some(error));
+        }
+    };
+    let evidence = match verdict.as_str() {
+        Some("happened") => Evidence::Happened,
+        Some("not_happened") => Evidence::NotHappened,
+        _ => Evidence::Unknown,
+    };
+    let returned = match (&verify.result, evidence) {
+        (Some(expression), Evidence::Happened) => match expression.evaluate(names) {
+            Ok(returned) => Some(returned),
+            Err(error) => {
+                let error = format!("`result` cannot be computed: {error}");
+                return Found::unknown(verify, tries, Some(result), Some(error));
+            }
+        },
+        _ => None,
+    };
+    Found { evidence, returned, ..Found::unknown(verify, tries, Some(result), None) }
+}
+
+/// The id under which a tool is asked about an operation: the same in every process, and no operation of the run.
+fn asking(id: OperationId, round: u32) -> OperationId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"verify").update(id.as_bytes()).update(&round.to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    OperationId::from_bytes(bytes)
+}

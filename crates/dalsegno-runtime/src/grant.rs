@@ -1,0 +1,133 @@
+//! What today's workspace grants a run that keeps the configuration with which it began.
+//!
+//! The configuration decides what the core asks for, so that a fold comes to the same. This decides, when an operation is
+//! about to start, whether the agent's file of today still lets it: the file may take tools away, ask for approvals and
+//! lower limits, and never gives a run more than it began with.
+
+use std::collections::BTreeSet;
+
+use dalsegno_core::{AgentName, Budget, FailureCode, Limits, Mind, Request, ToolName};
+use dalsegno_workspace::{AgentTools, Workspace};
+
+/// What today's workspace grants a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    agent: AgentName,
+    /// The agent's file of today; none where there is no such agent any more.
+    today: Option<Today>,
+}
+
+#[derive(Debug, Clone)]
+struct Today {
+    tools: AgentTools,
+    agents: BTreeSet<AgentName>,
+    limits: Limits,
+    has_model: bool,
+}
+
+/// What is to become of an operation that is about to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It may start.
+    Granted,
+    /// A person must agree first.
+    Ask,
+    /// It may not start.
+    Refused(FailureCode, String),
+}
+
+impl Grant {
+    /// What a workspace grants an agent.
+    pub(crate) fn of(workspace: &Workspace, agent: &AgentName) -> Self {
+        let today = workspace.agents.get(agent).map(|file| Today {
+            tools: file.tools.clone(),
+            agents: file.agents.keys().cloned().collect(),
+            limits: file.limits,
+            has_model: matches!(file.mind, Mind::Model(_)),
+        });
+        Self { agent: agent.clone(), today }
+    }
+
+    /// Says whether an operation may start. `above` is the declarative tool that asks for it, `step` the run's step.
+    pub(crate) fn leave(&self, request: &Request, above: Option<&ToolName>, step: u64) -> Leave {
+        let Some(today) = &self.today else {
+            let message = format!("the workspace has no agent `{}` any more: put its file back", self.agent);
+            return Leave::Refused(FailureCode::NotPermitted, message);
+        };
+        if step > today.limits.max_steps && !matches!(request, Request::Timer(_) | Request::Input(_)) {
+            let most = today.limits.max_steps;
+            let message = format!("the agent `{}` may take {most} steps by now (`max_steps`)", self.agent);
+            return Leave::Refused(FailureCode::LimitExceeded, message);
+        }
+        let built_in = |name: &str| name.parse::<ToolName>().ok();
+        let tool = match (above, request) {
+            (Some(tool), _) => tool.clone(),
+            (None, Request::ToolCall(call)) => call.tool_name.clone(),
+            (None, Request::AgentCall(call)) => {
+                if !today.agents.contains(&call.agent) {
+                    return self.refused(&format!("the agent `{}`", call.agent));
+                }
+                return match built_in(&format!("agents.{}", call.agent)) {
+                    Some(tool) if today.asks(&tool) => Leave::Ask,
+                    _ => Leave::Granted,
+                };
+            }
+            // A plan names its writes in steps of their own; a model calls a tool for them.
+            (None, Request::MemoryCreate(_)) if today.has_model => match built_in("memory.create") {
+                Some(tool) => tool,
+                None => return Leave::Granted,
+            },
+            (
+                None,
+                Request::MemoryCreate(_)
+                | Request::MemorySearch(_)
+                | Request::MemoryTraverse(_)
+                | Request::ModelCompletion(_)
+                | Request::ApiCall(_)
+                | Request::Email(_)
+                | Request::Input(_)
+                | Request::Timer(_),
+            ) => return Leave::Granted,
+        };
+        if !today.tools.allows(&tool) {
+            return self.refused(&format!("`{tool}`"));
+        }
+        if today.asks(&tool) { Leave::Ask } else { Leave::Granted }
+    }
+
+    fn refused(&self, what: &str) -> Leave {
+        let message = format!(
+            "the file of the agent `{}` does not allow {what} any more, which counts for runs that began before, too",
+            self.agent
+        );
+        Leave::Refused(FailureCode::NotPermitted, message)
+    }
+
+    /// The longest active time by now, in milliseconds.
+    pub(crate) fn timeout_ms(&self, pinned: u64) -> u64 {
+        self.today.as_ref().map_or(pinned, |today| today.limits.timeout_ms.min(pinned))
+    }
+
+    /// How long a question waits by now, in milliseconds.
+    pub(crate) fn answer_timeout_ms(&self, pinned: Option<u64>) -> Option<u64> {
+        let today = self.today.as_ref().and_then(|today| today.limits.answer_timeout_ms);
+        match (pinned, today) {
+            (Some(pinned), Some(today)) => Some(pinned.min(today)),
+            (pinned, today) => pinned.or(today),
+        }
+    }
+
+    /// What the run may use by now, if that is less than what it might use until now.
+    pub(crate) fn narrower(&self, until_now: Budget) -> Option<Budget> {
+        let today = self.today.as_ref()?.limits.budget();
+        let least = until_now.min(today);
+        (least != until_now).then_some(least)
+    }
+}
+
+impl Today {
+    /// Says whether a person must agree to each call of a tool.
+    fn asks(&self, tool: &ToolName) -> bool {
+        self.tools.approve.iter().any(|pattern| pattern.value.matches(tool))
+    }
+}

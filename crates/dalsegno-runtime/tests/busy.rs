@@ -1,0 +1,58 @@
+//! A journal that cannot be written for a while: runs wait, and lose nothing that they know.
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::time::Duration;
+
+use dalsegno_core::{AgentRequest, EffectClass};
+use dalsegno_runtime::{RunEvent, StartOptions};
+use dalsegno_store::{Body, StorageKind};
+use rusqlite::Connection;
+
+use support::{Behaviour, World, answer};
+
+/// Three effects at once that may not be repeated, one of which takes longer than the others.
+const AGENT: &str = "[tools]\nallow = [\"*\"]\n[[steps]]\nparallel = [\n\
+    { id = \"one\", tool = \"local.quick\", with = { n = 1 } },\n\
+    { id = \"two\", tool = \"local.quick\", with = { n = 2 } },\n\
+    { id = \"three\", tool = \"local.slow\", with = { n = 3 } },\n]\n\
+    [[steps]]\nrespond = \"{{steps.one.n}} {{steps.two.n}} {{steps.three.n}}\"\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_another_process_holds_leaves_nothing_in_doubt() {
+    let world = World::new(AGENT).tool("local.quick", EffectClass::Unsafe, Behaviour::Slow(300)).tool(
+        "local.slow",
+        EffectClass::Unsafe,
+        Behaviour::Slow(7_000),
+    );
+    let engine = world.engine().await;
+    let request = AgentRequest::text("go");
+    let mut handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    while world.count("local.quick") + world.count("local.slow") < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let other = Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // It is held until the run has said that it waits: the writer has then given up once.
+    let mut waits = 0;
+    let mut bodies = Vec::new();
+    while let Some(event) = handle.next_event().await {
+        match event {
+            RunEvent::Unwritable { kind, .. } => {
+                assert_eq!(kind, StorageKind::Busy);
+                waits += 1;
+                if waits == 1 {
+                    other.execute_batch("COMMIT").unwrap();
+                }
+            }
+            RunEvent::Recorded { record, .. } => bodies.push(record.body.clone()),
+            RunEvent::HandedOff { .. } | RunEvent::Said { .. } | RunEvent::Delta { .. } => {}
+        }
+    }
+    assert!(waits > 0, "the run says that the journal cannot be written");
+    assert_eq!(answer(&handle.finish().await.unwrap()), "1 2 3");
+    assert_eq!((world.count("local.quick"), world.count("local.slow")), (2, 1));
+    let doubt = |body: &&Body| matches!(body, Body::Waiting { .. } | Body::Attempted { .. });
+    assert!(!bodies.iter().any(|body| doubt(&body)), "{bodies:#?}");
+}

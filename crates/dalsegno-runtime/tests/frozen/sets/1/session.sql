@@ -1,0 +1,101 @@
+PRAGMA application_id = 1397182031;
+PRAGMA user_version = 5;
+CREATE TABLE config (
+    digest BLOB PRIMARY KEY,
+    json TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE snapshot (
+    run INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    state BLOB NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+CREATE TABLE blob (
+    digest BLOB PRIMARY KEY NOT NULL,
+    bytes BLOB NOT NULL
+, form INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE TABLE inbox (
+    run INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    message BLOB NOT NULL,
+    checksum BLOB NOT NULL,
+    PRIMARY KEY (run, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE "run" (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run BLOB NOT NULL UNIQUE,
+    agent TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    session TEXT NOT NULL,
+    config BLOB NOT NULL,
+    start_key TEXT,
+    request_digest BLOB NOT NULL,
+    status INTEGER NOT NULL,
+    wake_at INTEGER,
+    -- The sum of the kinds of things that a suspended run waits for.
+    waiting INTEGER NOT NULL DEFAULT 0,
+    started_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    owner BLOB,
+    epoch INTEGER NOT NULL,
+    next_seq INTEGER NOT NULL,
+    head BLOB NOT NULL,
+    parent BLOB,
+    posted INTEGER NOT NULL DEFAULT 0,
+    -- The checksum of the fields that no record repeats.
+    seal BLOB NOT NULL DEFAULT X''
+, origin BLOB) STRICT;
+CREATE INDEX run_session ON run (session);
+CREATE INDEX run_parent ON run (parent) WHERE parent IS NOT NULL;
+CREATE INDEX run_config ON run (config);
+CREATE INDEX run_waits_approval ON run (id) WHERE waiting & 1;
+CREATE INDEX run_waits_input ON run (id) WHERE waiting & 2;
+CREATE INDEX run_waits_in_doubt ON run (id) WHERE waiting & 4;
+CREATE INDEX run_waits_secret ON run (id) WHERE waiting & 8;
+CREATE INDEX run_waits_timer ON run (id) WHERE waiting & 16;
+CREATE INDEX run_waits_other ON run (id) WHERE waiting & 32;
+CREATE TABLE record (
+    -- The run's row number times 2^32, plus the record's number in the run.
+    key INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    -- How the body is stored: 0 as it is, 1 and 2 compressed with a dictionary (2 without the parts that are
+    -- kept by themselves), 3 erased, 4 compressed without one.
+    form INTEGER NOT NULL,
+    operation BLOB,
+    parent BLOB,
+    body BLOB,
+    checksum BLOB NOT NULL,
+    link BLOB NOT NULL
+) STRICT;
+CREATE INDEX record_erased ON record (key) WHERE form = 3;
+CREATE TABLE reference (
+    record INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (record, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reference_digest ON reference (digest);
+CREATE TABLE doomed (
+    run INTEGER PRIMARY KEY
+) STRICT;
+CREATE INDEX run_held ON run (owner) WHERE owner IS NOT NULL AND (status = 1 OR status >= 2 AND waiting <> 0);
+CREATE UNIQUE INDEX run_start_key ON run (tenant, start_key) WHERE start_key IS NOT NULL AND origin IS NULL;
+CREATE INDEX run_wake_at ON run (wake_at) WHERE wake_at IS NOT NULL AND origin IS NULL;
+CREATE INDEX run_open_root ON run (tenant, session) WHERE parent IS NULL AND status < 2 AND origin IS NULL;
+CREATE INDEX run_owner ON run (owner) WHERE status = 0 AND origin IS NULL;
+CREATE INDEX run_ended ON run (updated_at) WHERE status >= 2 OR origin IS NOT NULL;
+CREATE INDEX record_sources ON record (key) WHERE kind IN (9, 20);
+INSERT INTO config (digest, json, checksum) VALUES (X'BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462F', '{"name":"a","version":"1.0.0","semantics":1,"mind":{"plan":{"steps":[{"when":"request.text.startsWith(''message 2'')","action":{"operation":{"id":"how","call":{"ask":{"question":"How are you?","schema":null}},"on_failure":null}}},{"when":null,"action":{"respond":"{{steps.how}}"}}]}},"tools":{"tools":{},"forbidden":["memory.create","memory.search","memory.traverse"]},"memory_scope":"workspace","limits":{"max_steps":64,"max_tool_calls":64,"timeout_ms":600000,"on_exceeded":"fail"}}', X'6ED7FE3EF20305B48B383C3CB23F7410');
+INSERT INTO run (id, run, agent, tenant, session, config, start_key, request_digest, status, wake_at, waiting, started_at, updated_at, owner, epoch, next_seq, head, parent, posted, seal, origin) VALUES (1, X'39A21612D9F44C58A1191A97D8A60AE0', 'a', 'default', 's', X'BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462F', NULL, X'CCA85F0593BDB19064D9623039E88DFD08AD56D5DFE15879CC26A6FCF335991D', 2, NULL, 0, 1795421416918, 1795421416928, NULL, 1, 2, X'24017C707A1E089C8775B8C21E192B60', NULL, 0, X'004E8FBF0061E20EB549DD2686468ED3', NULL);
+INSERT INTO run (id, run, agent, tenant, session, config, start_key, request_digest, status, wake_at, waiting, started_at, updated_at, owner, epoch, next_seq, head, parent, posted, seal, origin) VALUES (2, X'982ABE9A2FC94823B09586E8667994A6', 'a', 'default', 's', X'BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462F', NULL, X'793BA07AA9B6A454A8DC83455DC6A5D97A1910DF526F4957AE60EDF7C5BA489E', 2, NULL, 0, 1795421416938, 1795421416945, NULL, 1, 2, X'302C39EBC437564D8C35616C4E9A390D', NULL, 0, X'FDA88E743F36479C1D9E42B2C6510FDC', NULL);
+INSERT INTO run (id, run, agent, tenant, session, config, start_key, request_digest, status, wake_at, waiting, started_at, updated_at, owner, epoch, next_seq, head, parent, posted, seal, origin) VALUES (3, X'C184A12C4A3D450C9191ED595AB1ED21', 'a', 'default', 's', X'BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462F', NULL, X'DA660DC58FE5EBBD25ED2AD390107774C7974DF5DB80DDB538DADF3F18268311', 1, NULL, 2, 1795421416954, 1795421416965, NULL, 1, 4, X'C6D8E5959456061E3632DFBEB97BDF89', NULL, 0, X'E3AA108542F76D8BFC3AD019676329D4', NULL);
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (12884901888, 1795421416954, 1, 1, NULL, NULL, X'608D02F50200F403A161BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462FDA02F920323A20776F7264A173982ABE9A2FC94823B09586E8667994A608004D83129706DFA01CFCC03994CA19C9D90026E07A788005DA018141', X'F0411994FD8960C00F04B668EF2ECF1D', X'9491DEF0B14E3F69374C86DA235BD9AA');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (12884901889, 1795421416957, 2, 1, X'E60D950CDDACEBBDB81BE78B7EBC250D', NULL, X'206E9D01000402EA9E571C298EE6E959B904BB0585A574EDBAE96F5E6D880475E4E1687B3B323A05006EA5006063FE18346C9302E08E0102', X'2649042B30729440C66BE648A72077EE', X'DEF5E6D2D8C460DB1C5154F3B23D8312');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (12884901890, 1795421416957, 4, 1, X'E60D950CDDACEBBDB81BE78B7EBC250D', NULL, X'20156D000030A5696E7075740100BC761908', X'C84B681634D49BAB47852AC21F9DC264', X'B8C1D2F05105ADFA7EE76AD15ADDBA39');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (12884901891, 1795421416965, 11, 1, NULL, NULL, X'2057850100F081E60D950CDDACEBBDB81BE78B7EBC250DAC486F772061726520796F753F0500F4896297CC1C86CD0380744E1A3908', X'4A55BFB6518AFC70F885AE09F735BCD1', X'C6D8E5959456061E3632DFBEB97BDF89');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (4294967296, 1795421416918, 1, 1, NULL, NULL, X'606F02750200040385A161BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462FDA02F920303A20776F7264A17308004B8304500E7EE01C4AE58CE46C0013703D3CC08260B01D0A6805', X'864FB830F54C77057ADD9C55B4562188', X'8FF43840770293ADAAA32C54708DD776');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (4294967297, 1795421416928, 12, 1, NULL, NULL, X'2073E500003884A084000000000700204BDE9EC35B06039CC4958F0320E3F5652B', X'51685677CEC7657D3A738EC29D4C3DF0', X'24017C707A1E089C8775B8C21E192B60');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (8589934592, 1795421416938, 1, 1, NULL, NULL, X'608D02F50200F403A161BD706DA500F05DA91333F0ED452851DF1CD7CBF24D1067981B409702D76A462FDA02F920313A20776F7264A17339A21612D9F44C58A1191A97D8A60AE008004D83129706DFA01CFCC03994CA19C9D90026E07A788005DA018141', X'D55087E7F9C7983A300B7CB6F539C185', X'A4F618F567694BD9AA44B01CFFE1B008');
+INSERT INTO record (key, at, kind, form, operation, parent, body, checksum, link) VALUES (8589934593, 1795421416945, 12, 1, NULL, NULL, X'2073E500003884A084000000000700204BDE9EC35B06039CC4958F0320E3F5652B', X'51685677CEC7657D3A738EC29D4C3DF0', X'302C39EBC437564D8C35616C4E9A390D');

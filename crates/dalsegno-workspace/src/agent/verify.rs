@@ -1,0 +1,166 @@
+//! `[tools.settings."server.tool".verify]`: how the engine finds out by itself whether a call in doubt took place.
+
+use dalsegno_core::{EffectClass, OnIndeterminate, ToolKind, ToolName, Toolbox, Verify};
+use dalsegno_expr::{Expression, Reference, ValueTemplate};
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::AgentFile;
+use super::expressions::json as value_of;
+use crate::code::Code;
+use crate::names::list;
+use crate::report::Report;
+use crate::section::{Located, Section, wrong_type};
+use crate::shape::{Form, Key, Shape};
+
+/// What the settings of `verify` hold.
+pub(super) static VERIFY: Shape = Shape::new(
+    "`verify`",
+    &[
+        Key::new(
+            "tool",
+            Form::Name("^[^.]+\\..+$"),
+            "The tool that is asked: one of the agent's own that only reads.",
+        )
+        .required("add `tool = \"server.tool\"`, a tool that looks the operation up"),
+        Key::new(
+            "with",
+            Form::Open,
+            "The arguments of that tool; strings in it are templates, which read `operation.id`, `operation.key`, \
+             `operation.tool` and `operation.arguments`.",
+        ),
+        Key::new(
+            "verdict",
+            Form::Expression,
+            "What its result says, as `'happened'` or `'not_happened'`; anything else leaves the question to a person. \
+             It reads `result` and `operation`.",
+        )
+        .required("add `verdict = \"result.found ? 'happened' : 'unknown'\"`"),
+        Key::new(
+            "result",
+            Form::Expression,
+            "What the call returned, where it took place; `{\"settled\": \"done\"}` by default. It reads `result` and \
+             `operation`.",
+        ),
+        Key::new("delay", Form::Duration, "The pause before each try; `1s` by default."),
+        Key::new(
+            "tries",
+            Form::Integer(1, 10),
+            "How often the tool is asked at most, until it says `'happened'`; 3 by default.",
+        ),
+    ],
+);
+
+/// The longest pause before a try, in milliseconds. The run's process stays for it.
+const LONGEST_DELAY_MS: u64 = 60_000;
+
+/// Reads the table, if it is there.
+pub(super) fn read(settings: &Section<'_>) -> Option<Located<Verify>> {
+    let section = settings.section("verify")?;
+    let span = settings.key_span("verify").unwrap_or_default();
+    let report = section.report;
+    section.require_all();
+    let tool = section.parsed::<ToolName>("tool");
+    let with = match section.get("with") {
+        None => ValueTemplate::parse(&json!({})).ok(),
+        Some(value) if !matches!(value.get_ref(), DeValue::Table(_)) => {
+            wrong_type(report, "with", value, "a table of arguments")
+        }
+        Some(value) => value_of(report, "with", value, &mut |_, _| {}).and_then(|source| {
+            match ValueTemplate::parse(&source) {
+                Ok(template) => {
+                    let paths = template.paths();
+                    known(report, &value.span(), "with", &paths, &["operation"]).then_some(template)
+                }
+                Err(error) => {
+                    let message = format!("a template of `with` cannot be read: {error}");
+                    report.error(Code::InvalidExpression, value.span(), message);
+                    None
+                }
+            }
+        }),
+    };
+    let expression = |key: &str| {
+        let text = section.string(key)?;
+        match Expression::parse(&text.value) {
+            Ok(expression) => {
+                let paths = expression.paths();
+                known(report, &text.span, key, &paths, &["operation", "result"]).then_some(expression)
+            }
+            Err(error) => {
+                let message = format!("the expression of `{key}` cannot be read: {}", error.message);
+                report.error(Code::InvalidExpression, text.span.clone(), message);
+                None
+            }
+        }
+    };
+    let (verdict, result) = (expression("verdict"), expression("result"));
+    let delay_ms = section.millis("delay").unwrap_or(1_000);
+    if delay_ms > LONGEST_DELAY_MS {
+        let at = section.get("delay").map_or_else(|| span.clone(), toml::Spanned::span);
+        report
+            .error(Code::InvalidValue, at, "`delay` is longer than the run's process stays for it")
+            .label("expected at most 60s");
+    }
+    let tries = section.integer("tries").unwrap_or(3);
+    let verify = Verify { tool: tool?.value, with: with?, verdict: verdict?, result, delay_ms, tries };
+    Some(Located { value: verify, span })
+}
+
+/// Reports names that are not there, and says whether all are.
+fn known(
+    report: &Report,
+    span: &std::ops::Range<usize>,
+    key: &str,
+    paths: &[Reference],
+    roots: &[&str],
+) -> bool {
+    let unknown = paths.iter().find(|reference| !roots.contains(&reference.root.as_str()));
+    if let Some(reference) = unknown {
+        let message = format!("there is nothing called `{}` in `{key}` of `verify`", reference.root);
+        report.error(Code::UnknownName, span.clone(), message).help(format!("known here: {}", list(roots)));
+    }
+    unknown.is_none()
+}
+
+impl AgentFile {
+    /// Whoever is asked must only read, be the agent's own, and not be in doubt itself.
+    pub(super) fn check_verify(&self, report: &Report, tools: &Toolbox, unknown: &dyn Fn(&str) -> bool) {
+        for (name, settings) in &self.tools.settings {
+            let Some(Located { value: verify, span }) = &settings.value.verify else { continue };
+            if unknown(verify.tool.as_str()) {
+                continue;
+            }
+            let asked = tools.tools.get(&verify.tool);
+            let problem = match asked {
+                None => Some((
+                    format!("`verify` asks `{}`, which is not among the agent's tools", verify.tool),
+                    "name a tool that `allow` has",
+                )),
+                Some(tool) if tool.kind != ToolKind::External || tool.class != EffectClass::Read => Some((
+                    format!("`verify` asks `{}`, which does not only read", verify.tool),
+                    "name a tool of a server that only reads; if it does, say so with `effect = \"read\"` in its settings",
+                )),
+                Some(tool) if tool.approve => Some((
+                    format!("`verify` asks `{}`, which a person must approve", verify.tool),
+                    "take the tool out of `approve`, or name another one",
+                )),
+                Some(_) => None,
+            };
+            if let Some((problem, help)) = problem {
+                report.error(Code::InvalidValue, span.clone(), problem).help(help);
+            }
+            let of = tools.tools.get(name);
+            let is_never = of.is_some_and(|tool| {
+                !matches!(tool.kind, ToolKind::External | ToolKind::Declarative { .. })
+                    || tool.class == EffectClass::Read
+                    || tool.on_indeterminate == OnIndeterminate::Report
+            });
+            if is_never {
+                report
+                    .error(Code::InvalidValue, span.clone(), format!("`verify` of `{name}` is never used"))
+                    .help("it is asked before a person is: for a call in doubt, with `on_indeterminate` not `report`");
+            }
+        }
+    }
+}

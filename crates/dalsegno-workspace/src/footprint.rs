@@ -1,0 +1,168 @@
+//! Which files a workspace was read from, and whether they are still the same.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::workspace::{FILE_BYTES_MAX, is_kept_aside};
+
+/// The files of a workspace as they were: `dalsegno.toml`, `dalsegno.lock`, and everything in `agents`, `tools` and `tenants`.
+///
+/// A look costs one call of the system for each file and folder. A file that had just been written when the footprint was taken is
+/// read as well: a second change within the resolution of its clock leaves its times and its size as they were. The default is
+/// that of no files, which never change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Footprint {
+    root: PathBuf,
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+/// A file or a folder as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    bytes: u64,
+    changed: Option<SystemTime>,
+    identity: u64,
+    /// A digest of what is in it, where its times do not tell enough.
+    content: Option<u64>,
+}
+
+impl Footprint {
+    /// Looks at the files of the workspace in `root`.
+    pub(crate) fn take(root: &Path) -> Self {
+        let mut footprint = Self { root: root.to_path_buf(), entries: BTreeMap::new() };
+        let now = SystemTime::now();
+        footprint.each(|path, metadata| Entry::take(path, metadata, now));
+        footprint
+    }
+
+    /// Says whether any of the files is another one by now, was removed, or was added. Trouble with the disk counts as a change,
+    /// so that reading the workspace tells it.
+    pub fn has_changed(&self) -> bool {
+        if self.root.as_os_str().is_empty() {
+            return false;
+        }
+        let mut now = Self { root: self.root.clone(), entries: BTreeMap::new() };
+        now.each(|path, metadata| {
+            let was = self.entries.get(path);
+            Entry {
+                content: was.and_then(|was| was.content).and_then(|_| content(path)),
+                ..Entry::of(metadata)
+            }
+        });
+        *self != now
+    }
+
+    fn each(&mut self, entry: impl Fn(&Path, &Metadata) -> Entry) {
+        let mut open: Vec<PathBuf> = WATCHED.iter().map(|name| self.root.join(name)).collect();
+        while let Some(path) = open.pop() {
+            if self.entries.len() >= ENTRIES_MAX {
+                return;
+            }
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            if metadata.is_dir() {
+                let inside = path.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+                // Editors keep their own files beside those of people.
+                open.extend(inside.filter(|path| path.file_name().is_some_and(|name| !is_kept_aside(name))));
+                continue;
+            }
+            let entry = entry(&path, &metadata);
+            self.entries.insert(path, entry);
+        }
+    }
+}
+
+impl Entry {
+    fn take(path: &Path, metadata: &Metadata, now: SystemTime) -> Self {
+        let entry = Self::of(metadata);
+        let is_fresh = entry.changed.is_none_or(|changed| changed + RESOLUTION > now);
+        Self { content: if is_fresh { content(path) } else { None }, ..entry }
+    }
+
+    fn of(metadata: &Metadata) -> Self {
+        let identity = identity(metadata);
+        Self { bytes: metadata.len(), changed: metadata.modified().ok(), identity, content: None }
+    }
+}
+
+/// The file itself, whatever its name: an editor that writes a new one in its place is noticed.
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    metadata.ino()
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> u64 {
+    0
+}
+
+fn content(path: &Path) -> Option<u64> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).ok()?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// What people write of a workspace.
+const WATCHED: [&str; 5] = ["dalsegno.toml", "dalsegno.lock", "agents", "tools", "tenants"];
+
+/// More files than any workspace has; what is beyond is not looked at.
+const ENTRIES_MAX: usize = 100_000;
+
+/// The coarsest clock that a file system in use has: two seconds, that of FAT.
+const RESOLUTION: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_is_noticed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("agents/a.toml");
+        fs::create_dir(dir.path().join("agents")).unwrap();
+        fs::write(&file, "one").unwrap();
+        let footprint = Footprint::take(dir.path());
+        assert!(!footprint.has_changed());
+        fs::write(dir.path().join("agents/.a.toml.swp"), "an editor's own").unwrap();
+        fs::write(dir.path().join("notes.txt"), "nobody reads it").unwrap();
+        assert!(!footprint.has_changed());
+        // The same size, at once, and with the same times.
+        let times = fs::metadata(&file).unwrap().modified().unwrap();
+        fs::write(&file, "two").unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(times).unwrap();
+        assert!(footprint.has_changed());
+        fs::write(&file, "one").unwrap();
+        fs::create_dir_all(dir.path().join("tenants/acme/tools")).unwrap();
+        let footprint = Footprint::take(dir.path());
+        fs::write(dir.path().join("tenants/acme/tools/x.json"), "{}").unwrap();
+        assert!(footprint.has_changed());
+        let footprint = Footprint::take(dir.path());
+        fs::remove_file(&file).unwrap();
+        assert!(footprint.has_changed());
+        assert!(!Footprint::default().has_changed());
+    }
+
+    #[test]
+    fn a_file_that_is_written_in_the_place_of_another_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, new) = (dir.path().join("dalsegno.toml"), dir.path().join("new"));
+        let old = SystemTime::now() - Duration::from_secs(60);
+        for path in [&file, &new] {
+            fs::write(path, "same size").unwrap();
+            fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+        }
+        let footprint = Footprint::take(dir.path());
+        assert!(!footprint.has_changed());
+        if cfg!(unix) {
+            fs::rename(&new, &file).unwrap();
+            assert!(footprint.has_changed());
+        }
+    }
+}
