@@ -66,7 +66,7 @@ fn session() -> Session {
 fn run(tool: &Tool, config: &Value, arguments: &Value, mut seed: u64, cut: bool) -> Finished {
     let (user, session) = (user(), session());
     let tenant = json!({"settings": {"base_url": "https://t.example/v1", "endpoints": {"a": {"path": "/a"}, "b": "https://b.example"}}});
-    let call = CallInfo { id: "c".into(), session: "s".into(), operation: "0a".into() };
+    let call = CallInfo { id: "c".into(), session: "s".into(), operation: "0a".into(), turn: Some(0) };
     let context = Context {
         user: &user,
         tenant: &tenant,
@@ -118,6 +118,7 @@ fn outcome(request: &EffectRequest, choice: u64) -> EffectOutcome {
             message: "no".into(),
             reason: None,
             attempts: 1,
+            ends: false,
         });
     }
     let bodies = [json!(null), json!([1, 2, "3"]), json!({"items": [{"id": 1}]}), json!("text"), json!(4.5)];
