@@ -38,12 +38,13 @@ fn walk(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
+/// Its process stays for as long as it waits: for longer than 30 s it would not.
 const WAITER: &str = r#"name = "waiter"
 version = "1.0.0"
 description = "Waits."
 
 [[steps]]
-wait = "50s"
+wait = "28s"
 "#;
 
 const TOOL: &str = r#"{
