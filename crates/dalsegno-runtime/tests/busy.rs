@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use dalsegno_core::{AgentRequest, EffectClass};
-use dalsegno_runtime::{RunEvent, StartOptions};
+use dalsegno_core::{AgentRequest, EffectClass, Outcome, Status};
+use dalsegno_runtime::{RunEnd, RunEvent, StartOptions};
 use dalsegno_store::{Body, StorageKind};
 use rusqlite::Connection;
 
@@ -55,4 +55,57 @@ async fn a_lock_that_another_process_holds_leaves_nothing_in_doubt() {
     assert_eq!((world.count("local.quick"), world.count("local.slow")), (2, 1));
     let doubt = |body: &&Body| matches!(body, Body::Waiting { .. } | Body::Attempted { .. });
     assert!(!bodies.iter().any(|body| doubt(&body)), "{bodies:#?}");
+}
+
+/// An effect that may not be repeated, after one that takes a moment.
+const TWO: &str = "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"one\"\ntool = \"local.slow\"\nwith = { n = 1 }\n\
+    [[steps]]\nid = \"two\"\ntool = \"local.quick\"\nwith = { n = 2 }\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_cancelled_while_a_step_is_written_does_not_start_it() {
+    let world = World::new(TWO).tool("local.quick", EffectClass::Unsafe, Behaviour::Echo).tool(
+        "local.slow",
+        EffectClass::Unsafe,
+        Behaviour::Slow(500),
+    );
+    let engine = world.engine().await;
+    let request = AgentRequest::text("go");
+    let mut handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    while world.count("local.slow") < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let other = Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut bodies = Vec::new();
+    let mut waits = 0;
+    while let Some(event) = handle.next_event().await {
+        match event {
+            RunEvent::Unwritable { .. } => {
+                waits += 1;
+                if waits == 1 {
+                    handle.cancel();
+                    other.execute_batch("COMMIT").unwrap();
+                }
+            }
+            RunEvent::Recorded { record, .. } => bodies.push(record.body.clone()),
+            RunEvent::HandedOff { .. } | RunEvent::Said { .. } | RunEvent::Delta { .. } => {}
+        }
+    }
+    assert!(waits > 0, "the journal could not be written");
+    let report = handle.finish().await.unwrap();
+    assert!(
+        matches!(&report.end, RunEnd::Ended(response) if response.status == Status::Cancelled),
+        "{report:?}"
+    );
+    assert_eq!(world.count("local.quick"), 0, "the second tool is not called");
+    let late: Vec<_> = bodies
+        .iter()
+        .filter_map(|body| match body {
+            Body::Late { outcome: Outcome::Failed(failure), open, .. } => {
+                Some((failure.code.as_str(), *open))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(late, [("cancelled", 0)], "it is certain that it did not take place: {bodies:#?}");
 }

@@ -237,6 +237,7 @@ impl Store for SimulatedStore {
         consumed: Vec<u64>,
     ) -> Result<Vec<u64>, AppendError> {
         let run = lease.run();
+        self.world.judge(|guarantees| guarantees.writing(run, lease.epoch(), lease.next_seq()));
         let what = format!("{} records", records.len());
         let fate = self.before::<AppendError>(&what).await?;
         self.check(lease)?;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{Event, Gate, GateState, Operation, OperationId, Outcome, Request, Signal};
+use dalsegno_core::{
+    Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, Signal,
+};
 use dalsegno_store::{Body, NewRecord, Start};
 
 use super::{Driver, Input, Running, Why, is_unrepeatable};
@@ -14,6 +16,14 @@ use crate::start::{Successor, child_run};
 
 /// What is recorded of an effect that is under way when its run ends, until its outcome is known.
 const UNDER_WAY: &str = "it was under way when the run ended";
+
+/// Operations that were about to start when the run ended.
+struct Withdrawn {
+    /// No record says that they start.
+    unwritten: BTreeSet<OperationId>,
+    /// The journal says that they start.
+    unsent: BTreeSet<OperationId>,
+}
 
 impl Driver {
     /// Ends the run because somebody wants it to end.
@@ -37,7 +47,7 @@ impl Driver {
     /// attempt left in doubt is recorded as well.
     fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
         let at = self.now();
-        let withdrawn = self.withdraw();
+        let Withdrawn { unwritten, unsent } = self.withdraw();
         self.permits.clear();
         self.queue.clear();
         let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
@@ -49,7 +59,7 @@ impl Driver {
         for operation in idle {
             self.release(operation, true);
         }
-        let open = self.open_effects(&withdrawn);
+        let (unsent, open) = self.open_effects(&unwritten, &unsent);
         let Why { mut by, mut reason } = std::mem::take(&mut self.why);
         for text in [&mut by, &mut reason].into_iter().flatten() {
             self.context.bindings.secrets().text(text);
@@ -57,6 +67,10 @@ impl Driver {
         self.outbox.push(NewRecord::new(at, Body::Signalled { signal, by, reason }));
         self.resume(Event::signal(at, signal))?;
         self.step()?;
+        for operation in unsent {
+            let failure = Failure::new(FailureCode::Cancelled, "the run ended before it started");
+            self.record_late(operation, Outcome::Failed(failure));
+        }
         self.unsettled.extend(open.iter().map(|(operation, _)| *operation));
         for (operation, is_under_way) in open {
             let reason =
@@ -66,40 +80,46 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes back what was to start with the next commit: none of it has begun. Returns the operations whose start no
-    /// record says any more.
-    fn withdraw(&mut self) -> BTreeSet<OperationId> {
-        let starting: BTreeSet<OperationId> =
+    /// Takes back what was to start with the next commit, or after the last one: none of it has begun.
+    fn withdraw(&mut self) -> Withdrawn {
+        let mut unsent: BTreeSet<OperationId> =
             self.starting.drain(..).map(|(operation, _)| operation).collect();
-        let mut withdrawn = BTreeSet::new();
+        let mut unwritten = BTreeSet::new();
         self.outbox.retain_mut(|record| {
-            let Some(operation) = record.operation.filter(|operation| starting.contains(operation)) else {
+            let Some(operation) = record.operation.filter(|operation| unsent.contains(operation)) else {
                 return true;
             };
             match &mut record.body {
                 Body::Attempted { start: Start::Now, .. } => {
-                    withdrawn.insert(operation);
+                    unwritten.insert(operation);
                     false
                 }
                 Body::Requested { start, .. } if *start == Start::Now => {
                     *start = Start::Deferred;
-                    withdrawn.insert(operation);
+                    unwritten.insert(operation);
                     true
                 }
                 _ => true,
             }
         });
-        withdrawn
+        unsent.retain(|operation| !unwritten.contains(operation));
+        Withdrawn { unwritten, unsent }
     }
 
-    /// The effects that may not be repeated and have begun, or may have; each with whether its outcome is still to come.
-    fn open_effects(&self, withdrawn: &BTreeSet<OperationId>) -> Vec<(OperationId, bool)> {
+    /// The effects that may not be repeated and that the journal says have begun: those that were never sent, and those
+    /// that are open, each with whether its outcome is still to come.
+    fn open_effects(
+        &self,
+        unwritten: &BTreeSet<OperationId>,
+        unsent: &BTreeSet<OperationId>,
+    ) -> (Vec<OperationId>, Vec<(OperationId, bool)>) {
         let released = self.released();
+        let mut never = Vec::new();
         let unrepeatable = self.missing().filter(|operation| is_unrepeatable(operation.terms.class));
         let open = unrepeatable.filter_map(|operation| {
             let id = operation.id;
             let progress = self.progress.get(&id)?;
-            let started = progress.started && !withdrawn.contains(&id);
+            let started = progress.started && !unwritten.contains(&id);
             if released.contains(&id) {
                 return Some((id, true));
             }
@@ -113,6 +133,10 @@ impl Driver {
             if asks && !progress.doubtful {
                 return None;
             }
+            if unsent.contains(&id) && !progress.doubtful {
+                never.push(id);
+                return None;
+            }
             let mut mine = self.running.values().filter(|running| running.operation == id);
             match mine.next() {
                 None => Some((id, false)),
@@ -122,7 +146,8 @@ impl Driver {
                 Some(_) => None,
             }
         });
-        open.collect()
+        let open = open.collect();
+        (never, open)
     }
 
     /// Records what came of an effect after the run had ended. A repeated word replaces the one before.

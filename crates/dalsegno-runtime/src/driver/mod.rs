@@ -427,6 +427,9 @@ impl Driver {
             let since = Instant::now();
             self.commit().await?;
             self.confirm(since).await?;
+            if self.catch_up(since).await? {
+                continue;
+            }
             self.launch();
             if self.ended.is_some() {
                 self.end_children();

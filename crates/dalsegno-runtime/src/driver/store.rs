@@ -8,9 +8,9 @@ use std::time::Duration;
 use dalsegno_store::{AppendError, CreateError, Created, NewRecord, NewRun, StorageError};
 use tokio::time::Instant;
 
-use super::Driver;
+use super::{Driver, Input};
 use crate::error::RunFailure;
-use crate::handle::RunEvent;
+use crate::handle::{RunEvent, Stop};
 
 /// The pause after the first write that failed; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -122,5 +122,18 @@ impl Driver {
                 }
             }
         }
+    }
+    /// After a commit that took long, reads what people asked of the run meanwhile, before effects start: a cancelled run
+    /// starts none. Returns whether there is something to write down first.
+    pub(super) async fn catch_up(&mut self, since: Instant) -> Result<bool, RunFailure> {
+        if self.starting.is_empty() || self.ended.is_some() || since.elapsed() < SUSPICIOUS {
+            return Ok(false);
+        }
+        if *self.stop.borrow() == Stop::Cancel {
+            self.cancel()?;
+        }
+        let messages = self.look().await;
+        self.handle(Input::Inbox(messages))?;
+        Ok(!self.outbox.is_empty() || self.handing.is_some())
     }
 }

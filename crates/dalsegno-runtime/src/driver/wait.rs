@@ -221,8 +221,12 @@ impl Driver {
                 (GateState::Open | GateState::Answered, _) => {
                     let mut running = self.running.values().filter(|running| running.operation == *id);
                     let pausing = |running: &Running| running.pause.is_some() && !running.may_be_lost();
+                    let is_unsent = self.starting.iter().any(|(starting, _)| starting == id);
                     let stops = !progress.doubtful
-                        && (is_free(operation.terms.class) || !progress.started || running.any(pausing));
+                        && (is_free(operation.terms.class)
+                            || !progress.started
+                            || is_unsent
+                            || running.any(pausing));
                     if !stops {
                         continue;
                     }

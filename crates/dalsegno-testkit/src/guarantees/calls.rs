@@ -32,6 +32,9 @@ impl Guarantees {
     pub(crate) fn call(&mut self, process: &Process, mut call: Call) -> Call {
         self.totals.calls += 1;
         let (p, attempt) = (process.number, call.attempt);
+        let is_unread = self.runs.get(&call.run).is_some_and(|line| {
+            [line.cancel_wanted, line.orphaned].iter().any(|came| self.unread(process, line, *came, self.now))
+        });
         let Some(line) = self.runs.get_mut(&call.run) else {
             self.broken(format!("p{p} makes a call of the unknown run {}", call.run));
             return call;
@@ -78,6 +81,9 @@ impl Guarantees {
         let late = line.orphaned.is_some_and(|since| line.owned_since > since);
         if mine && late {
             wrong.push("the run that it works for had ended before this process took it");
+        }
+        if mine && is_unread {
+            wrong.push("somebody wanted the run to end long ago");
         }
         let target = call.tool.as_deref().unwrap_or("the model");
         self.notes.push(format!("p{p} {what} calls {target}, attempt {attempt}"));

@@ -68,6 +68,7 @@ impl Guarantees {
             last_event: 0,
             ended_by: None,
             read: BTreeMap::new(),
+            writing: None,
         };
         self.runs.insert(run, line);
         self.written(process, run, epoch, 0, records);
@@ -124,68 +125,19 @@ impl Guarantees {
         }
     }
 
-    /// Somebody took a run.
-    pub(crate) fn acquired(&mut self, process: &Arc<Process>, run: RunId, epoch: u64) {
-        let now = self.now;
-        let Some(line) = self.runs.get_mut(&run) else {
-            return self.broken(format!("the unknown run {run} was acquired"));
-        };
-        let mut wrong = Vec::new();
-        if epoch <= line.epoch {
-            wrong.push(format!("epoch {epoch} follows epoch {}", line.epoch));
-        }
-        if let Some(owner) = &line.owner
-            && owner.number != process.number
-            && owner.holds_lock()
-        {
-            wrong.push(format!("p{} took it from p{}, which lives", process.number, owner.number));
-        }
-        line.epoch = epoch;
-        line.epochs.insert(process.number, epoch);
-        line.owner = Some(Arc::clone(process));
-        line.owned_since = now;
-        let alias = line.alias.clone();
-        self.notes.push(format!("p{} acquires {alias}, epoch {epoch}", process.number));
-        wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
-    }
-
     /// Says whether a run, or one that handed over to it, does again what another one did: it is a fork.
     fn is_copied(&self, line: &Line) -> bool {
         let before = line.predecessor.filter(|_| line.by_handoff).and_then(|run| self.runs.get(&run));
         line.forked_from.is_some() || before.is_some_and(|before| self.is_copied(before))
     }
 
-    /// Somebody gave a run back.
-    pub(crate) fn released(&mut self, process: &Process, run: RunId) {
-        let Some(line) = self.runs.get_mut(&run) else { return };
-        let mine = line.owner.as_ref().is_some_and(|owner| owner.number == process.number);
-        let alias = line.alias.clone();
-        line.owner = None;
-        let unsaid = line.unsaid.entry(process.number).or_default();
-        unsaid.times += 1;
-        unsaid.mixed |= unsaid.times > 1;
-        if !mine {
-            self.broken(format!("{alias}: p{} gave it back and did not own it", process.number));
-        }
-    }
-
-    /// An acquisition was refused since somebody owns the run.
-    pub(crate) fn refused(&mut self, process: &Process, run: RunId) {
-        let Some(line) = self.runs.get(&run) else { return };
-        let held = line.owner.as_ref().is_some_and(|owner| owner.holds_lock());
-        if !held {
-            let alias = line.alias.clone();
-            self.broken(format!("{alias}: p{} was refused a run that nobody alive owns", process.number));
-        }
-    }
-
-    /// A write was refused since somebody else owns the run.
-    pub(crate) fn fenced(&mut self, process: &Process, run: RunId) {
-        self.totals.fenced += 1;
-        let alias = self.name(run);
-        self.notes.push(format!("p{} is refused a write to {alias}", process.number));
-        if process.holds_lock() {
-            self.broken(format!("{alias}: p{} lost it while it lived", process.number));
+    /// An owner tries to write records, perhaps not for the first time: what they say was decided when it first tried.
+    pub(crate) fn writing(&mut self, run: RunId, epoch: u64, first: u64) {
+        let now = self.now;
+        if let Some(line) = self.runs.get_mut(&run)
+            && line.writing.is_none_or(|(by, at, _)| (by, at) != (epoch, first))
+        {
+            line.writing = Some((epoch, first, now));
         }
     }
 
@@ -211,12 +163,10 @@ impl Guarantees {
         if first != line.records.len() as u64 {
             wrong.push(format!("record {first} follows {} records", line.records.len()));
         }
-        let thawed = self.thawed.get(&process.number).copied().unwrap_or_default();
-        let late = |since: &Duration| {
-            self.now.saturating_sub((*since).max(line.owned_since).max(thawed)) > READS_WITHIN
-        };
-        let cancel = line.cancel_wanted.filter(late);
-        let orphaned = line.orphaned.filter(late);
+        let decided = line.writing.filter(|(by, at, _)| (*by, *at) == (epoch, first));
+        let decided = decided.map_or(self.now, |(_, _, since)| since);
+        let cancel = self.unread(process, &line, line.cancel_wanted, decided);
+        let orphaned = self.unread(process, &line, line.orphaned, decided);
         for record in records {
             let words = describe(&line, record);
             self.notes.push(format!("p{} {} #{} {words}", process.number, line.alias, line.records.len()));
@@ -225,10 +175,10 @@ impl Guarantees {
             if let Body::Requested { label, .. } = &record.body {
                 self.coverage.count("request", request_kind(label));
             }
-            if orphaned.is_some() && matches!(record.body, Body::Requested { .. }) && !line.signalled {
+            if orphaned && matches!(record.body, Body::Requested { .. }) && !line.signalled {
                 wrong.push("it goes on, and the run that it works for ended long ago".into());
             }
-            if cancel.is_some() && matches!(record.body, Body::Requested { .. }) && !line.signalled {
+            if cancel && matches!(record.body, Body::Requested { .. }) && !line.signalled {
                 wrong.push("it goes on, and somebody wanted it to end long ago".into());
             }
             if line.ended_by.is_none() && ends(&record.body) {
@@ -254,6 +204,18 @@ impl Guarantees {
             }
         }
         wrong.into_iter().for_each(|what| self.broken(format!("{alias}: {what}")));
+    }
+
+    /// Says whether the owner of a run has left unread for too long, at a time, what came at another.
+    pub(super) fn unread(
+        &self,
+        process: &Process,
+        line: &Line,
+        came: Option<Duration>,
+        at: Duration,
+    ) -> bool {
+        let thawed = self.thawed.get(&process.number).copied().unwrap_or_default();
+        came.is_some_and(|came| at.saturating_sub(came.max(line.owned_since).max(thawed)) > READS_WITHIN)
     }
 
     /// Messages were taken out of the inbox by a commit that is in the journal now.

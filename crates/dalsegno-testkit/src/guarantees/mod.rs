@@ -7,6 +7,7 @@
 mod audit;
 mod calls;
 mod journal;
+mod ownership;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -128,6 +129,8 @@ pub(crate) struct Line {
     ended_by: Option<u32>,
     /// How often messages were read, by epoch and number.
     read: BTreeMap<(u64, u64), u32>,
+    /// The write that its owner has tried last: under which epoch, at which place in the journal, and since when.
+    writing: Option<(u64, u64, Duration)>,
 }
 
 /// An operation.
