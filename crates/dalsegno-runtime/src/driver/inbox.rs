@@ -4,11 +4,12 @@
 //! wakes it, should its process die before it writes down what the message stands for.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use dalsegno_core::{FailureCode, OperationId, Outcome};
 use dalsegno_store::Message;
 
-use super::{Driver, Why};
+use super::{Driver, Running, Why};
 use crate::error::RunFailure;
 
 /// What a child run came to that is to be given up.
@@ -19,6 +20,18 @@ pub(crate) enum GivenUp {
     /// It never began.
     Unbegun,
 }
+
+/// Who gave a child run up, and why.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) by: Option<String>,
+    pub(crate) reason: Option<String>,
+    /// What the outcome of its operation says.
+    pub(crate) words: String,
+}
+
+/// The pause before a child run is looked for again that this process is about to create.
+const CREATING: Duration = Duration::from_millis(50);
 
 impl Driver {
     /// Messages of other processes; trouble with them is no trouble of the run.
@@ -83,8 +96,15 @@ impl Driver {
         operation: OperationId,
         attempt: u32,
         given_up: GivenUp,
-        words: String,
+        ending: Ending,
     ) -> Result<(), RunFailure> {
+        let creates = |running: &Running| running.operation == operation && !running.idle;
+        if matches!(given_up, GivenUp::Unbegun) && self.ended.is_none() && self.running.values().any(creates)
+        {
+            // An attempt under way here may be creating it: it can be told to end once it is there.
+            self.end_child(operation, attempt, ending, CREATING);
+            return Ok(());
+        }
         for waits in self.held.values_mut() {
             waits.remove(&operation);
         }
@@ -97,7 +117,7 @@ impl Driver {
                 Ok(())
             }
             GivenUp::Unbegun => {
-                let failure = dalsegno_core::Failure::new(FailureCode::Cancelled, words);
+                let failure = dalsegno_core::Failure::new(FailureCode::Cancelled, ending.words);
                 self.resolve(operation, Outcome::Failed(failure))
             }
         }

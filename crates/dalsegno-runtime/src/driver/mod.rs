@@ -43,6 +43,7 @@ use crate::progress::Progress;
 use crate::start::Successor;
 use crate::tasks::{Tasks, Written};
 
+use self::inbox::Ending;
 pub(crate) use self::inbox::GivenUp;
 use self::spoken::Spoken;
 use self::tasks::{Release, Wished};
@@ -197,7 +198,7 @@ enum Input {
     /// A tool was asked whether an operation in doubt took place.
     Verified { operation: OperationId, attempts: u32, found: verify::Found },
     /// A child run was told to end, since somebody gave its operation up.
-    ChildGivenUp { operation: OperationId, attempt: u32, given_up: GivenUp, words: String },
+    ChildGivenUp { operation: OperationId, attempt: u32, given_up: GivenUp, ending: Ending },
     /// A child run is suspended, or another process performs it.
     Paused { operation: OperationId, paused: Paused },
     /// A child run cannot be performed here now.

@@ -282,8 +282,8 @@ impl Driver {
                 self.verified(operation, attempts, found)?;
                 self.go_on()
             }
-            Input::ChildGivenUp { operation, attempt, given_up, words } => {
-                self.child_given_up(operation, attempt, given_up, words)
+            Input::ChildGivenUp { operation, attempt, given_up, ending } => {
+                self.child_given_up(operation, attempt, given_up, ending)
             }
             Input::Paused { operation, paused } => {
                 self.paused.insert(operation, paused);

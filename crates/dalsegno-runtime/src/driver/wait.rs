@@ -1,11 +1,13 @@
 //! What a run waits for: people, times, child runs; and what happens when nobody answers, or somebody gives an operation up.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use dalsegno_core::{
     Answer, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, RunId, Timestamp,
 };
 
+use super::inbox::Ending;
 use super::{Driver, HOLD, Input, Running, is_free};
 use crate::compare;
 use crate::elicitation;
@@ -206,13 +208,8 @@ impl Driver {
                 (GateState::Open | GateState::Answered, Request::AgentCall(_)) if progress.started => {
                     // It must not be started while it is being ended.
                     self.starting.retain(|(starting, _)| starting != id);
-                    let (engine, child) = (self.context.engine.clone(), child_run(*id));
-                    let (operation, attempt, words) = (*id, progress.attempts, words.clone());
-                    let (by, reason) = (by.cloned(), reason.cloned());
-                    self.spawn(Running::idle(operation, attempt), async move {
-                        let given_up = engine.give_up_child(child, by, reason).await;
-                        Input::ChildGivenUp { operation, attempt, given_up, words }
-                    });
+                    let ending = Ending { by: by.cloned(), reason: reason.cloned(), words: words.clone() };
+                    self.end_child(*id, progress.attempts, ending, Duration::ZERO);
                     later.insert(*id);
                 }
                 (GateState::Open | GateState::Answered, _) if self.give_up_task(*id, &words) => {
@@ -252,6 +249,22 @@ impl Driver {
 }
 
 impl Driver {
+    /// Has the child run of an operation ended that somebody gave up, after a pause.
+    pub(super) fn end_child(
+        &mut self,
+        operation: OperationId,
+        attempt: u32,
+        ending: Ending,
+        pause: Duration,
+    ) {
+        let (engine, child) = (self.context.engine.clone(), child_run(operation));
+        self.spawn(Running::idle(operation, attempt), async move {
+            tokio::time::sleep(pause).await;
+            let given_up = engine.give_up_child(child, ending.by.clone(), ending.reason.clone()).await;
+            Input::ChildGivenUp { operation, attempt, given_up, ending }
+        });
+    }
+
     /// These operations, with what a declarative tool asks for in the place of the tool: that is what can be given up.
     fn parts(&self, operations: &[OperationId]) -> Vec<OperationId> {
         let mut parts = Vec::new();
