@@ -23,8 +23,12 @@ use serde::Deserialize;
 
 use table::{Row, Table, Verdict};
 
-/// How long the check of one fault may take: one that makes it hang is found, too.
-const PATIENCE: Duration = Duration::from_secs(400);
+/// How long a check may take without any fault.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// How many times as long a check may take with a fault, on a machine that does other things, too: one that makes it hang is
+/// found.
+const SLOWER: u32 = 4;
 
 #[derive(Deserialize)]
 struct File {
@@ -109,7 +113,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     table.keep(mutants.iter().map(|mutant| mutant.name.as_str()));
     let mut out = std::io::stdout().lock();
     // A check that fails without any fault says nothing about one.
-    let mut sound: BTreeMap<String, bool> = BTreeMap::new();
+    let mut sound: BTreeMap<String, Option<Duration>> = BTreeMap::new();
     let (count, mut number) = (mutants.len(), 0);
     for mutant in &mutants {
         number += 1;
@@ -126,18 +130,23 @@ fn run() -> Result<bool, Box<dyn Error>> {
             continue;
         }
         let check = mutant.check.clone().unwrap_or_default();
-        let holds = match sound.get(&check) {
-            Some(holds) => *holds,
+        let patience = match sound.get(&check) {
+            Some(patience) => *patience,
             None => {
-                let verdict = judge(&arguments, &check)?;
-                let holds = matches!(verdict, Verdict::Survived);
-                writeln!(out, "without a fault: `{}` {verdict}", described(&check, &arguments))?;
-                sound.insert(check.clone(), holds);
-                holds
+                let (verdict, took) = judge(&arguments, &check, PATIENCE)?;
+                let (what, seconds) = (described(&check, &arguments), took.as_secs());
+                writeln!(out, "without a fault: `{what}` {verdict}, {seconds} s")?;
+                let patience = Duration::from_secs(60) + SLOWER * took;
+                let patience = matches!(verdict, Verdict::Survived).then_some(patience);
+                sound.insert(check.clone(), patience);
+                patience
             }
         };
         let began = Instant::now();
-        let verdict = if holds { plant(&arguments, mutant, &check)? } else { Verdict::NotRun };
+        let verdict = match patience {
+            Some(patience) => plant(&arguments, mutant, &check, patience)?,
+            None => Verdict::NotRun,
+        };
         let seconds = began.elapsed().as_secs();
         writeln!(out, "{number:>4} of {count}  {:<28} {seconds:>4} s  {verdict}", mutant.name)?;
         out.flush()?;
@@ -171,16 +180,21 @@ fn crate_of(mutant: &Mutant) -> Option<&Path> {
 }
 
 /// Plants a fault, judges it, and takes it out again.
-fn plant(arguments: &Arguments, mutant: &Mutant, check: &str) -> Result<Verdict, Box<dyn Error>> {
+fn plant(
+    arguments: &Arguments,
+    mutant: &Mutant,
+    check: &str,
+    patience: Duration,
+) -> Result<Verdict, Box<dyn Error>> {
     let path = arguments.work.join(&mutant.file);
     let before = fs::read_to_string(&path)?;
     if before.matches(&mutant.find).count() != 1 {
         return Ok(Verdict::Useless("the file does not have the text exactly once".into()));
     }
     fs::write(&path, before.replacen(&mutant.find, &mutant.replace, 1))?;
-    let verdict = judge(arguments, check);
+    let verdict = judge(arguments, check, patience);
     fs::write(&path, before)?;
-    verdict
+    verdict.map(|(verdict, _)| verdict)
 }
 
 /// What a check is called in the table.
@@ -188,7 +202,12 @@ fn described(check: &str, arguments: &Arguments) -> String {
     if check.is_empty() { format!("sim, {} seeds", arguments.seeds) } else { format!("test {check}") }
 }
 
-fn judge(arguments: &Arguments, check: &str) -> Result<Verdict, Box<dyn Error>> {
+/// What a check says of the sources as they are, and how long it took once it was built.
+fn judge(
+    arguments: &Arguments,
+    check: &str,
+    patience: Duration,
+) -> Result<(Verdict, Duration), Box<dyn Error>> {
     let cargo = |words: &[&str]| {
         let mut command = Command::new("cargo");
         command.args(words).current_dir(&arguments.work).env("CARGO_TARGET_DIR", &arguments.target);
@@ -204,7 +223,7 @@ fn judge(arguments: &Arguments, check: &str) -> Result<Verdict, Box<dyn Error>> 
     if !built.status.success() {
         let words = String::from_utf8_lossy(&built.stderr);
         let first = words.lines().find(|line| line.starts_with("error")).unwrap_or_default().to_owned();
-        return Ok(Verdict::Useless(format!("it does not compile: {first}")));
+        return Ok((Verdict::Useless(format!("it does not compile: {first}")), Duration::ZERO));
     }
     let output = arguments.work.join("check.out");
     let mut command = if check.is_empty() {
@@ -220,23 +239,24 @@ fn judge(arguments: &Arguments, check: &str) -> Result<Verdict, Box<dyn Error>> 
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > patience {
             child.kill()?;
             child.wait()?;
-            return Ok(Verdict::Caught(format!("it hangs, for {} s", PATIENCE.as_secs())));
+            let seconds = patience.as_secs();
+            return Ok((Verdict::Caught(format!("it hangs, for {seconds} s")), patience));
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    let words = fs::read_to_string(&output).unwrap_or_default();
+    let (took, words) = (began.elapsed(), fs::read_to_string(&output).unwrap_or_default());
     if status.success() {
-        return Ok(Verdict::Survived);
+        return Ok((Verdict::Survived, took));
     }
     let first = if check.is_empty() {
         words.lines().next().unwrap_or_default().to_owned()
     } else {
         failed_test(&words).map_or_else(|| format!("test {check}"), |test| format!("test `{test}`"))
     };
-    Ok(Verdict::Caught(first))
+    Ok((Verdict::Caught(first), took))
 }
 
 /// The first test that failed, of what `cargo test` writes.
