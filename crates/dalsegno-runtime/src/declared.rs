@@ -111,7 +111,7 @@ impl Attempt {
 
     /// Whose a document is that the run began with. Older configurations do not say it: then it is the workspace's only if
     /// that has the same one today.
-    fn owner_of(&self, document: &ToolDocument) -> ToolOwner {
+    pub(crate) fn owner_of(&self, document: &ToolDocument) -> ToolOwner {
         let (workspace, name) = (self.context.engine.workspace(), document.toolkit().name());
         let same = |file: &ToolkitFile| file.toolkit.source() == document.toolkit().source();
         match document.owner() {

@@ -1,4 +1,5 @@
-//! Declarative tools outside of runs: one call, performed or played back from a recording. Nothing is journaled.
+//! Declarative tools beside the operations of a run: one call, performed or played back from a recording. Nothing of it is
+//! journaled.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use dalsegno_core::{
-    Failure, FailureCode, Gate, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms, ToolOwner,
-    ToolReturn,
+    AgentName, Failure, FailureCode, Gate, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms,
+    ToolOwner, ToolReturn,
 };
 use dalsegno_tools::{
     Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
@@ -22,6 +23,7 @@ use dalsegno_workspace::NoTenant;
 use crate::attempt::certain;
 use crate::bindings::DEFAULT_TENANT;
 use crate::declared::{OfUser, Part};
+use crate::dispatch;
 use crate::engine::Engine;
 use crate::policy::{self, AttemptError, Situation, Verdict};
 use crate::toolbox::{MemoryPlace, ToolCallOptions};
@@ -116,6 +118,33 @@ pub enum TrialError {
     },
 }
 
+/// On whose behalf a call is made.
+#[derive(Clone)]
+pub(crate) struct Behalf<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) user: &'a Value,
+    pub(crate) of_user: OfUser,
+    /// Whose the document is.
+    pub(crate) owner: Option<ToolOwner>,
+    /// The agent that makes it; none for a trial.
+    pub(crate) agent: Option<&'a AgentName>,
+    /// What the document reads as `config`; by default what it has in the tenant's workspace.
+    pub(crate) config: Option<Value>,
+}
+
+impl<'a> Behalf<'a> {
+    fn of_trial(options: &'a TrialOptions) -> Self {
+        Self {
+            tenant: &options.tenant,
+            user: &options.user,
+            of_user: OfUser::Given,
+            owner: options.owner.clone(),
+            agent: None,
+            config: None,
+        }
+    }
+}
+
 /// Where outcomes come from.
 enum Answers<'r> {
     /// They are asked for.
@@ -137,13 +166,26 @@ impl Engine {
         arguments: &Value,
         options: &TrialOptions,
     ) -> Result<Trial, TrialError> {
+        let operation = OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
+        self.call_document(toolkit, tool, arguments, &Behalf::of_trial(options), operation).await
+    }
+
+    /// Performs one call of a declarative tool, on somebody's behalf and under an id.
+    pub(crate) async fn call_document(
+        &self,
+        toolkit: &Toolkit,
+        tool: &str,
+        arguments: &Value,
+        behalf: &Behalf<'_>,
+        operation: OperationId,
+    ) -> Result<Trial, TrialError> {
         let recording = TrialRecording {
             tool: tool.to_owned(),
-            operation: OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes()),
+            operation,
             now_ms: self.now().as_millis(),
             exchanges: Vec::new(),
         };
-        self.trial(toolkit, arguments, options, recording, Answers::World, 1).await
+        self.trial(toolkit, arguments, behalf, recording, Answers::World, 1).await
     }
 
     /// Plays one call of a declarative tool back: every request that it makes is looked for in the recording, and nothing
@@ -160,14 +202,14 @@ impl Engine {
     ) -> Result<Trial, TrialError> {
         let empty = TrialRecording { exchanges: Vec::new(), ..recording.clone() };
         let recorded = Answers::Recording(recording.exchanges.iter().map(Some).collect());
-        self.trial(toolkit, arguments, options, empty, recorded, 1).await
+        self.trial(toolkit, arguments, &Behalf::of_trial(options), empty, recorded, 1).await
     }
 
     async fn trial(
         &self,
         toolkit: &Toolkit,
         arguments: &Value,
-        options: &TrialOptions,
+        behalf: &Behalf<'_>,
         mut recording: TrialRecording,
         mut answers: Answers<'_>,
         depth: usize,
@@ -179,10 +221,12 @@ impl Engine {
         };
         let tool = toolkit.tool(&recording.tool).ok_or_else(unknown)?;
         let workspace = self.workspace();
-        workspace.check_tenant(&options.tenant)?;
-        let tenant = workspace.tenants.get(&options.tenant);
+        workspace.check_tenant(behalf.tenant)?;
+        let tenant = workspace.tenants.get(behalf.tenant);
         let own = tenant.and_then(|tenant| tenant.toolkits.get(toolkit.name()));
-        let config = toolkit.config_with(&own.map(|own| own.config.clone()).unwrap_or_default()).into();
+        let config = behalf.config.clone().unwrap_or_else(|| {
+            toolkit.config_with(&own.map(|own| own.config.clone()).unwrap_or_default()).into()
+        });
         let settings: Value = tenant.map(|tenant| tenant.settings.clone()).unwrap_or_default().into();
         let info = CallInfo {
             id: recording.operation.to_string(),
@@ -191,11 +235,11 @@ impl Engine {
             turn: Some(0),
         };
         let context = Context {
-            user: &options.user,
-            tenant: &json!({ "name": options.tenant, "settings": settings }),
+            user: behalf.user,
+            tenant: &json!({ "name": behalf.tenant, "settings": settings }),
             config: &config,
             session: &Session::default(),
-            agent: TRIAL,
+            agent: behalf.agent.map_or(TRIAL, AgentName::as_str),
             call: &info,
             now_ms: recording.now_ms,
             zone: tenant.and_then(|tenant| tenant.time_zone.as_deref()),
@@ -208,7 +252,7 @@ impl Engine {
             };
             let outcome = match &mut answers {
                 Answers::Recording(left) => played(left, &effect)?,
-                Answers::World => self.performed(toolkit, options, &effect, recording.operation, depth).await,
+                Answers::World => self.performed(toolkit, behalf, &effect, recording.operation, depth).await,
             };
             recording.exchanges.push(Exchanged { request: effect.request.clone(), outcome: outcome.clone() });
             if call.resume(outcome).is_err() {
@@ -224,7 +268,7 @@ impl Engine {
     async fn performed(
         &self,
         toolkit: &Toolkit,
-        options: &TrialOptions,
+        behalf: &Behalf<'_>,
         effect: &Effect,
         operation: OperationId,
         depth: usize,
@@ -240,7 +284,7 @@ impl Engine {
                 Request::Email(Arc::new(mail.clone())),
             ),
             EffectRequest::Tool(tool) => {
-                return self.called(&tool.name, &tool.arguments, options, depth).await;
+                return self.called(&tool.name, &tool.arguments, behalf, depth).await;
             }
         };
         let began = Instant::now();
@@ -248,20 +292,30 @@ impl Engine {
         loop {
             let part = Part {
                 engine: self,
-                tenant: &options.tenant,
-                agent: None,
+                tenant: behalf.tenant,
+                agent: behalf.agent,
                 toolkit: Some(toolkit),
-                owner: options.owner.clone(),
-                user: &options.user,
-                of_user: OfUser::Given,
+                owner: behalf.owner.clone(),
+                user: behalf.user,
+                of_user: behalf.of_user,
                 terms: &terms,
                 attempt,
                 operation: effect.key.clone(),
             };
-            let answer = match &effect.request {
-                EffectRequest::ApiCall(call) => within(&terms, part.call_endpoint(call)).await,
-                EffectRequest::Email(mail) => within(&terms, part.send_mail(mail)).await,
-                EffectRequest::Tool(_) => unreachable!("it is called above"),
+            let target = dispatch::target(&request, None, false);
+            let answer = match self.dispatcher().room(target.as_ref(), behalf.tenant).await {
+                Err(error) => Err(error),
+                Ok(permit) => {
+                    let answer = match &effect.request {
+                        EffectRequest::ApiCall(call) => within(&terms, part.call_endpoint(call)).await,
+                        EffectRequest::Email(mail) => within(&terms, part.send_mail(mail)).await,
+                        EffectRequest::Tool(_) => unreachable!("it is called above"),
+                    };
+                    if let Some(permit) = permit {
+                        permit.settle(&answer);
+                    }
+                    answer
+                }
             };
             let now = Situation {
                 attempt,
@@ -293,7 +347,7 @@ impl Engine {
         &'a self,
         name: &'a str,
         arguments: &'a Value,
-        options: &'a TrialOptions,
+        behalf: &'a Behalf<'a>,
         depth: usize,
     ) -> Pin<Box<dyn Future<Output = EffectOutcome> + Send + 'a>> {
         Box::pin(async move {
@@ -303,7 +357,7 @@ impl Engine {
                 return failed(ErrorCode::LimitExceeded, message);
             }
             let workspace = self.workspace();
-            let toolkits = workspace.toolkits_for(&options.tenant);
+            let toolkits = workspace.toolkits_for(behalf.tenant);
             let plain = name.replace('-', "_");
             let declared = toolkits.values().find(|file| file.toolkit.tool(&plain).is_some());
             if let Some(file) = declared {
@@ -314,7 +368,7 @@ impl Engine {
                     exchanges: Vec::new(),
                 };
                 let trial =
-                    self.trial(&file.toolkit, arguments, options, recording, Answers::World, depth + 1).await;
+                    self.trial(&file.toolkit, arguments, behalf, recording, Answers::World, depth + 1).await;
                 return match trial.map(|trial| trial.finished.outcome) {
                     Ok(outcome) => match outcome.error {
                         None => EffectOutcome::Returned { output: outcome.output },
@@ -326,7 +380,7 @@ impl Engine {
             let Ok(parsed) = name.parse() else {
                 return failed(ErrorCode::ToolNotFound, format!("there is no tool `{name}`"));
             };
-            let place = MemoryPlace { tenant: Some(options.tenant.clone()), ..MemoryPlace::default() };
+            let place = MemoryPlace { tenant: Some(behalf.tenant.to_owned()), ..MemoryPlace::default() };
             let call = ToolCallOptions { place, ..ToolCallOptions::default() };
             match self.call_tool(&parsed, arguments.clone(), &call).await {
                 Ok(ToolReturn { is_error: true, text, .. }) => failed(ErrorCode::ActionFailed, text),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use dalsegno_core::{AgentRequest, EffectClass, Gate, RunErrorCode, Status};
 use dalsegno_runtime::{RunEnd, RunEvent, RunReport, Secret, Settlement, StartOptions};
 use dalsegno_secrets::Put;
-use dalsegno_store::Body;
+use dalsegno_store::{Body, Evidence};
 use serde_json::{Value, json};
 
 use support::{Behaviour, World, answer, waits};
@@ -551,4 +551,102 @@ async fn a_person_says_that_it_arrived_and_was_refused() {
     assert!(answer(&report).starts_with("I could not log it: action_failed."), "{}", answer(&report));
     assert_eq!(endpoint.got().len(), 1);
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+}
+
+/// A document that looks a meal up by the key of the call that logged it, with further actions.
+fn find_meal(more: &[Value]) -> Value {
+    let mut actions = vec![json!({
+        "type": "api_call", "id": "found", "method": "GET", "retry_count": 0,
+        "url": "{{tenant.settings.endpoints.meal_log}}/{{params.key}}",
+        "headers": {"Authorization": "Bearer {{user.auth_token}}"}
+    })];
+    actions.extend_from_slice(more);
+    json!({
+        "name": "find_meal",
+        "description": "Look a meal up.",
+        "parameters": [{"name": "key", "type": "string", "required": true}],
+        "actions": actions,
+        "output": "result.found"
+    })
+}
+
+/// The agent of these tests, which looks up what is in doubt with `find_meal`.
+fn verifying() -> String {
+    let settings = "[tools]\nallow = [\"save_meal\", \"find_meal\"]\n[tools.settings.save_meal]\n\
+        verify = { tool = \"find_meal\", with = { key = \"{{operation.key}}\" }, \
+        verdict = \"result.id ? 'happened' : 'unknown'\", result = \"result\", delay = \"1ms\", tries = 2 }\n";
+    AGENT.replace("[tools]\nallow = [\"save_meal\"]\n", settings)
+}
+
+#[tokio::test]
+async fn a_document_is_asked_whether_a_call_in_doubt_took_place() {
+    let endpoint = Endpoint::start(vec![
+        Course::Answer(502, "", json!({})),
+        Course::Answer(404, "", json!({"error": "not yet"})),
+        Course::Answer(200, "", json!({"id": 9})),
+    ]);
+    let world = endpoint.world(&verifying(), &of_class("keyed", &json!({ "retry_count": 0 })));
+    std::fs::write(world.path().join("tools/find_meal.json"), find_meal(&[]).to_string()).unwrap();
+    let report = run(&world, of_user()).await;
+    assert_eq!(answer(&report), "I logged your lunch as 9.\n\n9 [\"lunch\"]");
+    let got = endpoint.got();
+    assert_eq!(got.len(), 3, "one call and two questions about it: {got:?}");
+    let key = got[0].header("idempotency-key").unwrap();
+    for asked in &got[1..] {
+        assert_eq!(asked.line, format!("GET /meals/{key} HTTP/1.1"));
+        assert_eq!(
+            asked.header("authorization"),
+            Some("bearer canary-4711-token"),
+            "it has the secrets of the call"
+        );
+    }
+    let records = world.engine().await.inspect(report.run, None).await.unwrap().records;
+    let told = records.iter().find_map(|record| match &record.body {
+        Body::Verified { tool, tries, evidence, .. } => Some((tool.to_string(), *tries, *evidence)),
+        _ => None,
+    });
+    assert_eq!(told, Some(("find_meal".to_owned(), 2, Evidence::Happened)));
+    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert_eq!(endpoint.got().len(), 3, "a replay asks nothing");
+    for (file, bytes) in bytes_of(&world) {
+        assert!(!String::from_utf8_lossy(&bytes).contains("canary-4711"), "{file} holds a secret");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_does_not_know_leaves_the_question_to_a_person() {
+    let endpoint = Endpoint::start(vec![Course::Answer(502, "", json!({}))]);
+    let world = endpoint.world(&verifying(), &of_class("unsafe", &json!({})));
+    std::fs::write(world.path().join("tools/find_meal.json"), find_meal(&[]).to_string()).unwrap();
+    let report = run(&world, of_user()).await;
+    assert_eq!(waits(&report)[0].kind(), "in_doubt");
+    assert_eq!(endpoint.got().len(), 3);
+}
+
+#[tokio::test]
+async fn only_a_document_that_reads_can_be_asked() {
+    for (more, reads) in [
+        (json!({"type": "context.set", "path": "seen", "value": "1"}), true),
+        (json!({"type": "context.set", "path": "seen", "value": "1", "persist": true}), false),
+        (json!({"type": "api_call", "url": "{{tenant.settings.endpoints.meal_log}}"}), false),
+        (
+            json!({"type": "api_call", "url": "{{tenant.settings.endpoints.meal_log}}", "effect": "read"}),
+            true,
+        ),
+        (json!({"type": "respond", "message": "Here."}), false),
+        (
+            json!({"type": "conditional", "condition": "params.key", "then_actions": [
+                {"type": "api_call", "method": "DELETE", "url": "{{tenant.settings.endpoints.meal_log}}"}]}),
+            false,
+        ),
+    ] {
+        let endpoint = Endpoint::start(vec![Course::Answer(200, "", json!({"id": 1}))]);
+        let world = endpoint.world(&verifying(), &save_meal());
+        let document = find_meal(std::slice::from_ref(&more));
+        std::fs::write(world.path().join("tools/find_meal.json"), document.to_string()).unwrap();
+        let engine = world.engine().await;
+        let started = engine.start(&"a".parse().unwrap(), of_user(), StartOptions::default()).await;
+        let words = started.err().map(|error| format!("{error:?}")).unwrap_or_default();
+        assert_eq!(words.contains("which does not only read"), !reads, "{more}: {words}");
+    }
 }

@@ -59,13 +59,12 @@ const ANSWERS: [&str; 14] = [
     "unreachable",
 ];
 
-/// Records that no simulated world has: the first three need an MCP server; `verify`, adoption and agents that lose rights
-/// are not generated, and nobody abandons a run.
-const OUT_OF_REACH: [RecordKind; 7] = [
+/// Records that no simulated world has: the first three need an MCP server; adoption and agents that lose rights are not
+/// generated, and nobody abandons a run.
+const OUT_OF_REACH: [RecordKind; 6] = [
     RecordKind::Rebound,
     RecordKind::Denied,
     RecordKind::Tasked,
-    RecordKind::Verified,
     RecordKind::Adopted,
     RecordKind::Narrowed,
     RecordKind::Abandoned,
@@ -109,6 +108,7 @@ fn expected() -> Vec<(&'static str, String)> {
     add("request", &REQUESTS);
     add("action", &ACTIONS);
     add("answer", &ANSWERS);
+    add("verify", &["happened", "not happened", "unknown"]);
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);
     all

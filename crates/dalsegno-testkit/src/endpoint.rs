@@ -13,7 +13,7 @@ use crate::guarantees::Call;
 use crate::process::Process;
 use crate::random::Random;
 use crate::receiver::UnderWay;
-use crate::workspace::{ANSWER_MAX, SECRET};
+use crate::workspace::{ANSWER_MAX, FOUND_PATH, SECRET};
 use crate::world::World;
 
 /// What becomes of one request.
@@ -98,8 +98,11 @@ impl Transport for SimulatedEndpoints {
         {
             world.judge(|guarantees| guarantees.broken(format!("{path} is called without its secret")));
         }
-        let (call, class) =
-            world.judge(|guarantees| guarantees.request(process, key.as_deref(), &path, &body));
+        let asked = path.strip_prefix(FOUND_PATH);
+        let (call, class) = world.judge(|guarantees| match asked {
+            Some(asked) => (guarantees.lookup(process, asked), EffectClass::Read),
+            None => guarantees.request(process, key.as_deref(), &path, &body),
+        });
         let _guard = UnderWay { world: Arc::clone(world), call: call.clone() };
         let name = format!("request {} {path} {}", key.unwrap_or_default(), call.attempt);
         let mut random = Random::new(world.seed, &name);
@@ -134,12 +137,19 @@ impl Transport for SimulatedEndpoints {
             Course::Lost | Course::LostBefore => {
                 Err(NetError::Broken { url, message: "the connection was lost".into() })
             }
-            course => Ok(answer(course, &call, &mut random)),
+            course => {
+                let n = &call.arguments["n"];
+                let body = match asked {
+                    Some(asked) => world.judge(|guarantees| guarantees.found(asked)),
+                    None => json!({ "n": n, "receipt": format!("shop {n}") }),
+                };
+                Ok(answer(course, &body, &mut random))
+            }
         }
     }
 }
 
-fn answer(course: Course, call: &Call, random: &mut Random) -> Carried {
+fn answer(course: Course, body: &Value, random: &mut Random) -> Carried {
     let status = match course {
         Course::Done(status) | Course::Refused(status) | Course::Hidden(status) => status,
         _ => 200,
@@ -149,8 +159,7 @@ fn answer(course: Course, call: &Call, random: &mut Random) -> Carried {
     if status == 503 || (status == 429 && random.chance(500)) {
         headers.insert("retry-after", "1".parse().expect("a header"));
     }
-    let n = &call.arguments["n"];
-    let mut body = json!({ "n": n, "receipt": format!("shop {n}") }).to_string().into_bytes();
+    let mut body = body.to_string().into_bytes();
     match course {
         Course::Cut => body.truncate(body.len() / 2),
         Course::TooLarge => body.resize(ANSWER_MAX + 1 + random.below(2_000), b' '),

@@ -35,6 +35,10 @@ pub(crate) const SHOP: [(&str, EffectClass); 6] = [
     ("shop.both", EffectClass::Keyed),
 ];
 
+/// The document that is asked whether a call in doubt took place, and the path of its endpoint.
+pub(crate) const FOUND: &str = "shop.found";
+pub(crate) const FOUND_PATH: &str = "/found/";
+
 /// Where the endpoints of the declarative tools are.
 const ORIGIN: &str = "http://shop.test:8000";
 
@@ -235,6 +239,17 @@ impl Plan {
                 ToolTerms { class, retries, policy: OnIndeterminate::Ask, approve: false, kept_ms: 0 };
             self.shop.insert(name.to_owned(), terms);
         }
+        tools.push(json!({
+            "name": "found",
+            "description": "Says whether a call took place.",
+            "parameters": [{ "name": "key", "type": "string", "required": true }],
+            "actions": [{
+                "type": "api_call", "method": "GET", "timeout": 5, "retry_count": 1, "retry_delay": 0.5,
+                "url": format!("{ORIGIN}{FOUND_PATH}{{{{params.key}}}}"),
+                "max_response_bytes": ANSWER_MAX,
+            }],
+            "output": "result.last",
+        }));
         let toolkit = json!({
             "name": "shop", "description": "Endpoints.", "secrets": ["token"], "actions": tools,
         });
@@ -262,6 +277,10 @@ impl Plan {
                 text,
                 "[tools.settings.\"{tool}\"]\nretries = {retries}\ntimeout = \"{timeout}s\"\non_indeterminate = \"{word}\"\n"
             );
+            let is_doubtful = matches!(class, EffectClass::Keyed | EffectClass::Unsafe);
+            if is_doubtful && policy != OnIndeterminate::Report && random.chance(300) {
+                text.push_str(&verify(random));
+            }
             let mut kept_ms = 0;
             if tool == KEPT {
                 let seconds = random.pick(&[1, 20]);
@@ -274,6 +293,9 @@ impl Plan {
         }
         for (tool, terms) in &self.shop {
             self.terms.insert((name.to_owned(), tool.clone()), *terms);
+            if matches!(terms.class, EffectClass::Keyed | EffectClass::Unsafe) && random.chance(300) {
+                let _ = write!(text, "[tools.settings.\"{tool}\"]\n{}", verify(random));
+            }
         }
         let _ = writeln!(text, "[limits]\ntimeout = \"{}\"", random.pick(&["15s", "3m", "20m", "20m"]));
         if random.chance(100) {
@@ -314,6 +336,15 @@ impl Plan {
         }
         self.agents.insert(name.to_owned(), text);
     }
+}
+
+/// A tool's setting that its receiver is asked about a call in doubt.
+fn verify(random: &mut Random) -> String {
+    let (delay, tries) = (random.pick(&["1ms", "1s", "6s"]), random.pick(&[1, 3]));
+    format!(
+        "verify = {{ tool = \"{FOUND}\", with = {{ key = \"{{{{operation.key}}}}\" }}, verdict = \"result.found\", \
+         result = \"result.reply\", delay = \"{delay}\", tries = {tries} }}\n"
+    )
 }
 
 /// The steps of one plan.

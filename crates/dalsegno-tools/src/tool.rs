@@ -221,6 +221,12 @@ impl Tool {
         self.is_enabled
     }
 
+    /// Says whether a call of it changes nothing beyond the call: its requests only read, and it sends no mail, calls no tool,
+    /// hands over to no agent, says nothing to the user and keeps nothing in the context of the session.
+    pub fn only_reads(&self) -> bool {
+        [&self.actions, &self.on_success, &self.on_failure].into_iter().all(|list| all_read(list))
+    }
+
     /// Returns the names of the tools that it may call, and the agents that it may hand over to, for checks across
     /// documents.
     pub fn mentions(&self) -> Mentions<'_> {
@@ -230,6 +236,30 @@ impl Tool {
         }
         mentions
     }
+}
+
+/// Says whether actions change nothing beyond the call that performs them.
+fn all_read(actions: &[Action]) -> bool {
+    use crate::action::ActionKind;
+    actions.iter().all(|action| match &action.kind {
+        ActionKind::ApiCall(call) => {
+            call.class.unwrap_or(call.method.unwrap_or_default().class()) == EffectClass::Read
+        }
+        ActionKind::Set { persist, .. }
+        | ActionKind::Delete { persist, .. }
+        | ActionKind::Flag { persist, .. } => !persist,
+        ActionKind::Conditional { then_actions, else_actions, .. } => {
+            all_read(then_actions) && all_read(else_actions)
+        }
+        ActionKind::Get { .. }
+        | ActionKind::Validate { .. }
+        | ActionKind::Transform(_)
+        | ActionKind::Log { .. } => true,
+        ActionKind::Respond { .. }
+        | ActionKind::Handoff { .. }
+        | ActionKind::Email(_)
+        | ActionKind::Tool(_) => false,
+    })
 }
 
 /// What a tool names beyond its document.

@@ -8,6 +8,7 @@ use dalsegno_expr::{Expression, ValueTemplate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::toolkits::ToolDocuments;
 use crate::canonical::{Canonical, print_json};
 use crate::id::{AgentName, ModelName, ToolName};
 use crate::operation::{EffectClass, Terms};
@@ -181,6 +182,24 @@ impl Tool {
             cache_ms: None,
             parts: PartTerms::default(),
             verify: None,
+        }
+    }
+
+    /// Says whether a call of it only reads, by its class or by its document, so that it can be asked about another one.
+    pub fn only_reads(&self, documents: &ToolDocuments) -> bool {
+        match &self.kind {
+            ToolKind::External => self.class == EffectClass::Read,
+            ToolKind::Declarative { toolkit, tool } => {
+                let document = documents.get(toolkit);
+                document
+                    .and_then(|document| document.toolkit().tool(tool))
+                    .is_some_and(|tool| tool.only_reads())
+            }
+            ToolKind::MemorySearch
+            | ToolKind::MemoryCreate
+            | ToolKind::MemoryTraverse
+            | ToolKind::Agent { .. }
+            | ToolKind::Handoff { .. } => false,
         }
     }
 

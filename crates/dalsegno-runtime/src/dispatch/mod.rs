@@ -253,6 +253,23 @@ impl Dispatcher {
         Admission::Later(Wait { place, turn })
     }
 
+    /// Waits until there is room for an effect; none is needed for what the driver does itself.
+    ///
+    /// # Errors
+    /// When the queue is full, or the circuit breaker of its target is open: nothing was sent.
+    pub(crate) async fn room(
+        &self,
+        target: Option<&Target>,
+        tenant: &str,
+    ) -> Result<Option<Permit>, AttemptError> {
+        let Some(target) = target else { return Ok(None) };
+        match self.admit(target, tenant) {
+            Admission::Now(permit) => Ok(Some(permit)),
+            Admission::Later(wait) => wait.admitted().await.map(Some),
+            Admission::Refused(error) => Err(error),
+        }
+    }
+
     /// What is under way, and what waits.
     pub(crate) fn load(&self) -> Load {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use dalsegno_core::{
     Answer, EffectClass, Gate, GateState, OnIndeterminate, Operation, OperationId, Outcome, Request, Terms,
-    ToolCall, ToolName, ToolReturn, Verify,
+    ToolCall, ToolKind, ToolName, ToolReturn, Verify,
 };
 use dalsegno_store::{Body, Evidence, NewRecord};
 use serde_json::{Value, json};
 
 use super::{Driver, Input, Running};
 use crate::attempt::{Attempt, RunContext};
-use crate::dispatch::{self, Admission};
+use crate::declared::OfUser;
+use crate::dispatch;
 use crate::error::RunFailure;
 use crate::grant::Leave;
 use crate::policy::AttemptError;
+use crate::trial::Behalf;
 
 /// What a tool said of an operation in doubt.
 pub(super) struct Found {
@@ -120,9 +122,10 @@ impl Driver {
         if self.granted(&operation) != Leave::Granted {
             return None;
         }
+        let user = self.machine.state().request().user.clone();
         let asks = (1..=verify.tries.max(1)).map(|attempt| {
             let tasking = self.tasking(operation.id);
-            self.task(&operation, attempt, tasking)
+            Attempt { user: user.clone(), ..self.task(&operation, attempt, tasking) }
         });
         Some(asks.collect())
     }
@@ -201,16 +204,17 @@ async fn found_out(
 /// One call of the tool, within the limits that hold for every call.
 async fn asked(context: &Arc<RunContext>, ask: Attempt) -> Result<Value, String> {
     let Request::ToolCall(call) = &ask.request else { return Err("it is no call".to_owned()) };
+    let tool = context.config.tools.tools.get(&call.tool_name);
+    if tool.is_none_or(|tool| !tool.only_reads(&context.config.toolkits)) {
+        return Err(format!("`{}` does not only read", call.tool_name));
+    }
+    if let Some(ToolKind::Declarative { toolkit, tool }) = tool.map(|tool| &tool.kind) {
+        return asked_document(context, &ask, toolkit, tool, &call.parameters).await;
+    }
     let in_process = context.bindings.tool(&call.tool_name).is_some();
     let why = |error: AttemptError| error.failure.message;
-    let permit = match dispatch::target(&ask.request, None, in_process) {
-        None => None,
-        Some(target) => match context.engine.dispatcher().admit(&target, &context.tenant) {
-            Admission::Now(permit) => Some(permit),
-            Admission::Later(wait) => Some(wait.admitted().await.map_err(why)?),
-            Admission::Refused(error) => return Err(why(error)),
-        },
-    };
+    let target = dispatch::target(&ask.request, None, in_process);
+    let permit = context.engine.dispatcher().room(target.as_ref(), &context.tenant).await.map_err(why)?;
     let result = ask.perform().await;
     if let Some(permit) = permit {
         permit.settle(&result);
@@ -225,6 +229,32 @@ async fn asked(context: &Arc<RunContext>, ask: Attempt) -> Result<Value, String>
         }
         Outcome::Failed(failure) => Err(failure.message),
         _ => Err("the tool answered with something else than a result".to_owned()),
+    }
+}
+
+/// One call of a tool that is a document, which reads nothing of the session.
+async fn asked_document(
+    context: &Arc<RunContext>,
+    ask: &Attempt,
+    toolkit: &str,
+    tool: &str,
+    arguments: &Value,
+) -> Result<Value, String> {
+    let document = context.config.toolkits.get(toolkit).ok_or_else(|| format!("there is no `{toolkit}`"))?;
+    let behalf = Behalf {
+        tenant: &context.tenant,
+        user: &ask.user,
+        of_user: OfUser::Kept,
+        owner: Some(ask.owner_of(document)),
+        agent: Some(&context.config.name),
+        config: Some(document.config().clone()),
+    };
+    let called =
+        context.engine.call_document(document.toolkit(), tool, arguments, &behalf, ask.operation).await;
+    let outcome = called.map_err(|error| error.to_string())?.finished.outcome;
+    match outcome.error {
+        None => Ok(outcome.output),
+        Some(error) => Err(format!("the tool failed: {}", error.message)),
     }
 }
 

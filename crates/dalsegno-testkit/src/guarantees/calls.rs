@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use dalsegno_core::{EffectClass, OperationId, Outcome, RunId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Guarantees, KEYS_KEPT, Line, may_retry, reply};
 use crate::process::Process;
-use crate::workspace::KEPT;
+use crate::workspace::{FOUND, KEPT};
 
 /// A call under way, seen from the process that makes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,6 +136,46 @@ impl Guarantees {
             tenant: String::new(),
         };
         (self.call(process, call), class)
+    }
+
+    /// A receiver is asked about a call, by the key that the call had.
+    pub(crate) fn lookup(&mut self, process: &Process, key: &str) -> Call {
+        self.reads += 1;
+        let tenant = self.call_of(key).and_then(|(run, _)| Some(self.runs.get(&run)?.tenant.clone()));
+        if tenant.is_none() {
+            self.broken(format!("a receiver is asked about a key that no operation has: {key}"));
+        }
+        let call = Call {
+            process: process.number,
+            run: RunId::from_bytes([0; 16]),
+            operation: OperationId::from_bytes(u128::from(self.reads).to_be_bytes()),
+            attempt: self.reads,
+            tool: Some(FOUND.to_owned()),
+            arguments: Value::Null,
+            tenant: tenant.unwrap_or_default(),
+        };
+        self.under_way.push(call.clone());
+        self.check_bounds(&call);
+        call
+    }
+
+    /// What a receiver knows of a call: nothing while a message is on its way.
+    pub(crate) fn found(&self, key: &str) -> Value {
+        let known = self.call_of(key).and_then(|(run, id)| Some((run, id, self.took_place(run, id)?)));
+        match known {
+            None => json!({ "found": "unknown" }),
+            Some((_, _, false)) => json!({ "found": "not_happened" }),
+            Some((run, id, true)) => json!({ "found": "happened", "reply": self.reply_of(run, id) }),
+        }
+    }
+
+    /// The operation whose calls have a key: the one that they send, or the operation's id.
+    fn call_of(&self, key: &str) -> Option<(RunId, OperationId)> {
+        if let Some(found) = self.requests.get(key) {
+            return Some(*found);
+        }
+        let id = key.parse().ok()?;
+        Some((self.run_of(id)?, id))
     }
 
     fn check_bounds(&mut self, call: &Call) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{Answer, EffectClass, FailureCode, Gate, OperationId, Outcome, RunId, Status};
-use dalsegno_store::{AttemptCause, Body, Message, NewRecord, Start, Started};
+use dalsegno_store::{AttemptCause, Body, Evidence, Message, NewRecord, Start, Started};
 
 use super::{Guarantees, KEYS_KEPT, Line, Op, Question, may_retry};
 use crate::process::Process;
@@ -298,7 +298,6 @@ impl Guarantees {
             | Body::Rebound { .. }
             | Body::Narrowed { .. }
             | Body::Denied { .. }
-            | Body::Verified { .. }
             | Body::Tasked { .. } => Ok(()),
             Body::Signalled { .. } => {
                 line.signalled = true;
@@ -439,6 +438,20 @@ impl Guarantees {
                     Question::Secret => op.tool.as_deref() == Some("shop.locked"),
                 };
                 if possible { Ok(()) } else { Err("there was nothing to ask".into()) }
+            }
+            Body::Verified { evidence, .. } => {
+                let word = match evidence {
+                    Evidence::Happened => "happened",
+                    Evidence::NotHappened => "not happened",
+                    Evidence::Unknown => "unknown",
+                };
+                self.coverage.count("verify", word);
+                match evidence {
+                    _ if op.gate != Some(Question::InDoubt) => Err("nobody doubted it".into()),
+                    Evidence::Happened if op.effects == 0 => Err("it did not take place".into()),
+                    Evidence::NotHappened if op.effects > 0 => Err("it took place".into()),
+                    Evidence::Happened | Evidence::NotHappened | Evidence::Unknown => Ok(()),
+                }
             }
             Body::Answered { answer } => {
                 let fits = matches!(

@@ -65,7 +65,8 @@ impl AgentFile {
             tools.names = names.map(|(tool, name)| (tool.clone(), name.clone())).collect();
         }
         self.check_model_names(&report, &tools);
-        self.check_verify(&report, &tools, &|name| {
+        let toolkits = self.documents(catalogue);
+        self.check_verify(&report, &tools, &toolkits, &|name| {
             name.split_once('.').is_some_and(|(server, _)| unknown.contains(server))
         });
 
@@ -74,7 +75,7 @@ impl AgentFile {
             return Err(diagnostics);
         }
         Ok(AgentConfig {
-            toolkits: self.documents(catalogue),
+            toolkits,
             name: self.name.clone(),
             version: self.version.clone(),
             semantics: SEMANTICS,

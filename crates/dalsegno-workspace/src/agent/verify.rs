@@ -1,6 +1,6 @@
 //! `[tools.settings."server.tool".verify]`: how the engine finds out by itself whether a call in doubt took place.
 
-use dalsegno_core::{EffectClass, OnIndeterminate, ToolKind, ToolName, Toolbox, Verify};
+use dalsegno_core::{EffectClass, OnIndeterminate, ToolDocuments, ToolKind, ToolName, Toolbox, Verify};
 use dalsegno_expr::{Expression, Reference, ValueTemplate};
 use serde_json::json;
 use toml::de::DeValue;
@@ -20,7 +20,7 @@ pub(super) static VERIFY: Shape = Shape::new(
         Key::new(
             "tool",
             Form::Name("^[^.]+\\..+$"),
-            "The tool that is asked: one of the agent's own that only reads.",
+            "The tool that is asked: one that the agent may call, of a server, in process or a document, that only reads.",
         )
         .required("add `tool = \"server.tool\"`, a tool that looks the operation up"),
         Key::new(
@@ -125,7 +125,13 @@ fn known(
 
 impl AgentFile {
     /// Whoever is asked must only read, be the agent's own, and not be in doubt itself.
-    pub(super) fn check_verify(&self, report: &Report, tools: &Toolbox, unknown: &dyn Fn(&str) -> bool) {
+    pub(super) fn check_verify(
+        &self,
+        report: &Report,
+        tools: &Toolbox,
+        documents: &ToolDocuments,
+        unknown: &dyn Fn(&str) -> bool,
+    ) {
         for (name, settings) in &self.tools.settings {
             let Some(Located { value: verify, span }) = &settings.value.verify else { continue };
             if unknown(verify.tool.as_str()) {
@@ -137,9 +143,18 @@ impl AgentFile {
                     format!("`verify` asks `{}`, which is not among the agent's tools", verify.tool),
                     "name a tool that `allow` has",
                 )),
-                Some(tool) if tool.kind != ToolKind::External || tool.class != EffectClass::Read => Some((
+                Some(tool) if !tool.only_reads(documents) => Some((
                     format!("`verify` asks `{}`, which does not only read", verify.tool),
-                    "name a tool of a server that only reads; if it does, say so with `effect = \"read\"` in its settings",
+                    match tool.kind {
+                        ToolKind::Declarative { .. } => {
+                            "name a document whose calls only read: each `GET`, or with `\"effect\": \"read\"`, and \
+                             beside them no mail, tool, handoff, reply or `persist`"
+                        }
+                        _ => {
+                            "name a tool that only reads; if one of a server does, say so with `effect = \"read\"` in \
+                             its settings"
+                        }
+                    },
                 )),
                 Some(tool) if tool.approve => Some((
                     format!("`verify` asks `{}`, which a person must approve", verify.tool),
