@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
     },
 }
 
-/// The state of one dependency, seen from here.
+/// The state of one dependency, as the calls of one tenant see it.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     settings: BreakerSettings,
@@ -93,6 +93,11 @@ impl Breaker {
             }
             CallEnd::Unknown => None,
         }
+    }
+
+    /// Says whether it is as one that has seen no call.
+    pub(crate) const fn is_clear(&self) -> bool {
+        self.failures == 0 && self.until.is_none() && !self.probing
     }
 
     /// Says whether it is open.

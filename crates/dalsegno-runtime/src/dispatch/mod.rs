@@ -1,5 +1,5 @@
 //! Whether an effect may start now: limits for the process, for each tenant and for each tool server, model or tool in
-//! process, bounded queues behind them, and a circuit breaker for each.
+//! process, bounded queues behind them, and a circuit breaker for each of these and each tenant.
 //!
 //! Whoever may start holds a [`Permit`] until the effect is over. A caller that has to wait has written down that it
 //! does: an effect that never started is in nobody's doubt.
@@ -55,7 +55,7 @@ pub struct Load {
     pub under_way: usize,
     /// Effects that wait for others to end.
     pub queued: usize,
-    /// Whose circuit breaker is open.
+    /// Whose circuit breaker is open, for one tenant at least.
     pub open: Vec<String>,
 }
 
@@ -76,7 +76,9 @@ struct Lane {
     receiver: Arc<Receiver>,
     /// How many effects of each tenant wait; only of those that have some.
     waiting: Mutex<BTreeMap<String, usize>>,
-    breaker: Mutex<Breaker>,
+    settings: BreakerSettings,
+    /// The breaker of each tenant, so that the failures of one stop no other; only those that know of failures.
+    breakers: Mutex<BTreeMap<String, Breaker>>,
 }
 
 impl Lane {
@@ -97,25 +99,46 @@ impl Lane {
         Ok(Place { lane: self, tenant: tenant.to_owned() })
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn breakers(&self) -> MutexGuard<'_, BTreeMap<String, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the breaker; says whether the call is its probe.
-    fn pass(&self) -> Result<bool, AttemptError> {
-        match self.breaker().admit(Instant::now()) {
-            Verdict::Pass => Ok(false),
-            Verdict::Probe => Ok(true),
-            Verdict::Wait { left, failures } => Err(self.refusal(left, failures)),
+    /// Asks the tenant's breaker; returns whether the call is its probe.
+    fn pass(&self, tenant: &str) -> Result<bool, AttemptError> {
+        let verdict = self.breakers().get_mut(tenant).map(|breaker| breaker.admit(Instant::now()));
+        match verdict {
+            None | Some(Verdict::Pass) => Ok(false),
+            Some(Verdict::Probe) => Ok(true),
+            Some(Verdict::Wait { left, failures }) => Err(self.refusal(left, failures)),
         }
     }
 
-    /// Says whether the breaker lets nothing through now.
-    fn closed(&self) -> Result<(), AttemptError> {
-        match self.breaker().pause(Instant::now()) {
+    /// Refuses when the tenant's breaker lets nothing through now.
+    fn closed(&self, tenant: &str) -> Result<(), AttemptError> {
+        let pause = self.breakers().get(tenant).and_then(|breaker| breaker.pause(Instant::now()));
+        match pause {
             None => Ok(()),
             Some((left, failures)) => Err(self.refusal(left, failures)),
         }
+    }
+
+    /// Says whether the breaker of a tenant is open.
+    fn is_open(&self) -> bool {
+        self.breakers().values().any(Breaker::is_open)
+    }
+
+    /// Takes the end of a call of a tenant; returns whether its breaker has opened or closed by it.
+    fn ended(&self, tenant: &str, probe: bool, end: CallEnd) -> Option<Turn> {
+        let mut breakers = self.breakers();
+        if end != CallEnd::Failed && !breakers.contains_key(tenant) {
+            return None;
+        }
+        let breaker = breakers.entry(tenant.to_owned()).or_insert_with(|| Breaker::new(self.settings));
+        let turn = breaker.ended(Instant::now(), probe, end);
+        if breaker.is_clear() {
+            breakers.remove(tenant);
+        }
+        turn
     }
 
     fn refusal(&self, left: Duration, failures: u32) -> AttemptError {
@@ -130,6 +153,7 @@ impl Lane {
 #[derive(Debug)]
 pub(crate) struct Permit {
     lane: Arc<Lane>,
+    tenant: String,
     probe: bool,
     end: CallEnd,
     _held: Held,
@@ -158,13 +182,13 @@ impl Drop for Permit {
         if std::thread::panicking() {
             self.end = CallEnd::Failed;
         }
-        let turn = self.lane.breaker().ended(Instant::now(), self.probe, self.end);
-        match turn {
+        let (target, tenant) = (&self.lane.target, &self.tenant);
+        match self.lane.ended(tenant, self.probe, self.end) {
             Some(Turn::Opened { pause, failures }) => {
-                let (target, pause_ms) = (&self.lane.target, pause.as_millis());
-                tracing::warn!(%target, failures, pause_ms, "it failed too often in a row and is not asked for a while");
+                let pause_ms = pause.as_millis();
+                tracing::warn!(%target, tenant, failures, pause_ms, "it failed too often in a row and is not asked for a while");
             }
-            Some(Turn::Closed) => tracing::info!(target = %self.lane.target, "it answers again"),
+            Some(Turn::Closed) => tracing::info!(%target, tenant, "it answers again"),
             None => {}
         }
     }
@@ -209,9 +233,9 @@ impl Wait {
     pub(crate) async fn admitted(self) -> Result<Permit, AttemptError> {
         let closed = |_| refused(FailureCode::Unavailable, "the engine stops".to_owned(), None);
         let held = self.turn.await.map_err(closed)?;
-        let lane = Arc::clone(&self.place.lane);
-        let probe = lane.pass()?;
-        Ok(Permit { lane, probe, end: CallEnd::Unknown, _held: held })
+        let (lane, tenant) = (Arc::clone(&self.place.lane), self.place.tenant.clone());
+        let probe = lane.pass(&tenant)?;
+        Ok(Permit { lane, tenant, probe, end: CallEnd::Unknown, _held: held })
     }
 }
 
@@ -230,13 +254,19 @@ impl Dispatcher {
     pub(crate) fn admit(&self, target: &Target, tenant: &str) -> Admission {
         let lane = self.lane(target);
         if let Some(held) = self.room.take(&lane.receiver, tenant) {
-            return match lane.pass() {
-                Ok(probe) => Admission::Now(Permit { lane, probe, end: CallEnd::Unknown, _held: held }),
+            return match lane.pass(tenant) {
+                Ok(probe) => Admission::Now(Permit {
+                    lane,
+                    tenant: tenant.to_owned(),
+                    probe,
+                    end: CallEnd::Unknown,
+                    _held: held,
+                }),
                 Err(error) => Admission::Refused(error),
             };
         }
         // One that would be refused in the end does not wait for that.
-        if let Err(error) = lane.closed() {
+        if let Err(error) = lane.closed(tenant) {
             return Admission::Refused(error);
         }
         let place = match lane.queue(tenant, self.settings.queue) {
@@ -276,11 +306,7 @@ impl Dispatcher {
         Load {
             under_way: self.room.under_way(),
             queued: lanes.values().map(|lane| lane.waiting().values().sum::<usize>()).sum(),
-            open: lanes
-                .values()
-                .filter(|lane| lane.breaker().is_open())
-                .map(|lane| lane.target.to_string())
-                .collect(),
+            open: lanes.values().filter(|lane| lane.is_open()).map(|lane| lane.target.to_string()).collect(),
         }
     }
 
@@ -296,7 +322,8 @@ impl Dispatcher {
                 target: target.clone(),
                 receiver: Arc::new(Receiver::new(limit)),
                 waiting: Mutex::default(),
-                breaker: Mutex::new(Breaker::new(breaker)),
+                settings: breaker,
+                breakers: Mutex::default(),
             })
         });
         Arc::clone(lane)

@@ -121,12 +121,31 @@ async fn whoever_waited_is_refused_when_the_breaker_opened_meanwhile() {
     let second = later(dispatcher.admit(&server("slow"), "a"));
     first.settle(&failed());
     let second = second.admitted().await.unwrap();
-    let third = later(dispatcher.admit(&server("slow"), "b"));
+    let third = later(dispatcher.admit(&server("slow"), "a"));
     second.settle(&failed());
     let error = third.admitted().await.unwrap_err();
     assert!(error.failure.message.contains("failed 2 times in a row"), "{}", error.failure.message);
     // Its place is free again.
     assert_eq!(dispatcher.load().queued, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failures_of_one_tenant_stop_no_other() {
+    let dispatcher = dispatcher();
+    for _ in 0..2 {
+        now(dispatcher.admit(&server("fast"), "a")).settle(&failed());
+    }
+    refusal(dispatcher.admit(&server("fast"), "a"));
+    assert_eq!(dispatcher.load().open, ["the tool server `fast`"]);
+    for _ in 0..3 {
+        now(dispatcher.admit(&server("fast"), "b")).settle(&Ok(Outcome::TimerFired));
+    }
+    // What works for one says nothing of the other.
+    refusal(dispatcher.admit(&server("fast"), "a"));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    now(dispatcher.admit(&server("fast"), "a")).settle(&Ok(Outcome::TimerFired));
+    let lane = dispatcher.lane(&server("fast"));
+    assert!(lane.breakers().is_empty(), "a breaker that knows of no failure takes no room");
 }
 
 #[tokio::test]
