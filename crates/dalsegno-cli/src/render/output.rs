@@ -26,6 +26,8 @@ pub(crate) struct Output {
 /// It is not kept locked between writes: the log and panics of other threads use the same one.
 pub(crate) struct Stream {
     writer: Box<dyn Write>,
+    /// Says whether its reader went away, also before something is written.
+    is_unread: fn() -> bool,
     /// What it is connected to.
     pub(crate) terminal: Terminal,
     fault: Option<io::Error>,
@@ -38,7 +40,10 @@ impl Output {
     /// The process's own streams.
     pub(crate) fn open(colour: ColourArg) -> Self {
         Self {
-            stdout: Stream::new(Box::new(io::stdout()), terminal::stdout().coloured(colour)),
+            stdout: Stream {
+                is_unread: terminal::is_stdout_unread,
+                ..Stream::new(Box::new(io::stdout()), terminal::stdout().coloured(colour))
+            },
             stderr: Stream::new(Box::new(io::stderr()), terminal::stderr().coloured(colour)),
         }
     }
@@ -100,7 +105,7 @@ impl Output {
 
 impl Stream {
     fn new(writer: Box<dyn Write>, terminal: Terminal) -> Self {
-        Self { writer, terminal, fault: None, mid_line: false, prose: Prose::default() }
+        Self { writer, is_unread: || false, terminal, fault: None, mid_line: false, prose: Prose::default() }
     }
 
     /// Writes text.
@@ -156,6 +161,7 @@ impl Stream {
     /// Says whether its reader went away.
     pub(crate) fn is_closed(&self) -> bool {
         self.fault.as_ref().is_some_and(|fault| fault.kind() == io::ErrorKind::BrokenPipe)
+            || (self.is_unread)()
     }
 
     /// Shows what was written so far.

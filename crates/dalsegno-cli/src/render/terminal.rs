@@ -43,6 +43,22 @@ pub(crate) fn stderr() -> Terminal {
     describe(&io::stderr())
 }
 
+/// Says whether standard output is a pipe whose reader went away, as far as the system tells without a write.
+#[cfg(unix)]
+pub(crate) fn is_stdout_unread() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdout = io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().intersects(PollFlags::ERR)
+}
+
+/// Elsewhere a write tells.
+#[cfg(not(unix))]
+pub(crate) fn is_stdout_unread() -> bool {
+    false
+}
+
 /// Says whether the environment asks for plain text even on a terminal.
 pub(crate) fn is_plain() -> bool {
     is_set("NO_COLOR") || is_ci() || std::env::var_os("TERM").is_some_and(|term| term == "dumb")

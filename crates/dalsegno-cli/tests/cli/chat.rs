@@ -406,6 +406,30 @@ fn a_conversation_that_nobody_reads_any_more_ends() {
 
 #[test]
 #[cfg(unix)]
+fn a_conversation_that_nobody_reads_ends_although_nothing_is_ever_written() {
+    let workspace = Workspace::plain();
+    workspace.write(
+        "agents/fails.toml",
+        "name = \"fails\"\nversion = \"1.0.0\"\ndescription = \"Fails.\"\nprompt = \"{{request.text}}\"\n\n\
+         [model]\nuse = \"default\"\n",
+    );
+    // The script has no reply, so that each message fails and standard output stays empty.
+    workspace.write("replies.toml", "replies = []\n");
+    let mut chat = spawned(&workspace, &["chat", "fails"]);
+    let mut input = chat.stdin.take().unwrap();
+    drop(chat.stdout.take());
+    let mut said = 0;
+    while chat.try_wait().unwrap().is_none() {
+        let _ = writeln!(input, "hello");
+        said += 1;
+        assert!(said < 3_000, "it still talks after {said} lines");
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    assert!(workspace.json(&["runs"]).as_array().unwrap().len() < 5);
+}
+
+#[test]
+#[cfg(unix)]
 fn a_wish_to_stop_ends_a_conversation_that_no_person_types() {
     for signal in ["-TERM", "-INT"] {
         let workspace = Workspace::plain();
