@@ -491,6 +491,7 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Open(error) => open(error),
         EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
         EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),
+        EngineError::Create(CreateError::SessionBusy { .. }) => Class::new(Exit::BadInput, "session_busy"),
         EngineError::Acquire(AcquireError::UnknownRun { .. })
         | EngineError::Read(ReadError::UnknownRun { .. }) => {
             Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)

@@ -444,6 +444,7 @@ impl Fold {
                 self.suspended = Some(Suspension { waiting_for: waiting_for.clone(), wake_at: *wake_at });
                 progress::suspend(&mut self.progress, self.machine.state(), record.at);
             }
+            Body::Verified { tries: 0, .. } => self.progress(record)?.asks(),
             Body::Verified { .. } => self.progress(record)?.verified(),
             Body::Tasked { task, .. } => {
                 if let Some(id) = record.operation.filter(|id| self.progress.contains_key(id)) {

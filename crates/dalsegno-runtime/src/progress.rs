@@ -7,6 +7,9 @@ use dalsegno_store::{AttemptCause, Start};
 
 use crate::policy::LONGEST_BACKOFF;
 
+/// How often the process may die while a tool is asked about an operation, before a person is asked instead.
+const LOST_QUESTIONS: u32 = 3;
+
 /// How far an operation of the current step has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -27,6 +30,10 @@ pub(crate) struct Progress {
     pub(crate) verifications: u32,
     /// A tool was asked since the question came up that it waits at.
     pub(crate) is_verified: bool,
+    /// A tool is being asked, as far as the journal knows.
+    pub(crate) is_asking: bool,
+    /// How often the process died while a tool was asked.
+    pub(crate) lost_questions: u32,
     /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
     pub(crate) first: u64,
     /// When its key was first sent, in milliseconds since the epoch; 0 before that. No answer makes the key younger.
@@ -126,6 +133,7 @@ impl Progress {
     /// A question came up that a person must answer before it goes on.
     pub(crate) fn interpose(&mut self, at: Timestamp) {
         self.is_verified = false;
+        self.is_asking = false;
         // Where its process died meanwhile, the time since then was not spent on it.
         let pause_ms = u64::try_from(LONGEST_BACKOFF.as_millis()).unwrap_or(u64::MAX);
         let most_ms = u64::from(self.attempts).saturating_mul(self.timeout_ms.saturating_add(pause_ms));
@@ -134,8 +142,22 @@ impl Progress {
         self.interposed = at.as_millis();
     }
 
+    /// A tool is about to be asked whether it took place.
+    pub(crate) fn asks(&mut self) {
+        self.lost_questions = self.lost_questions.saturating_add(u32::from(self.is_asking));
+        self.is_asking = true;
+    }
+
+    /// Whether a tool may be asked: not after it was asked as often as an attempt may be repeated, nor when asking it brings
+    /// the process down.
+    pub(crate) fn may_ask(&self, retries: u32) -> bool {
+        let lost = self.lost_questions.saturating_add(u32::from(self.is_asking));
+        self.verifications <= retries && lost < LOST_QUESTIONS
+    }
+
     /// A tool was asked whether it took place.
     pub(crate) fn verified(&mut self) {
+        self.is_asking = false;
         self.is_verified = true;
         self.verifications = self.verifications.saturating_add(1);
     }

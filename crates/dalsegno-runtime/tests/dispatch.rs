@@ -404,7 +404,7 @@ fn verified(verdict: &str, retries: u32, asked: Behaviour) -> World {
 async fn evidence(world: &World, run: RunId) -> Vec<(Evidence, u32)> {
     let inspection = inspected(world, run).await;
     let records = inspection.records.iter().filter_map(|record| match &record.body {
-        Body::Verified { evidence, tries, .. } => Some((*evidence, *tries)),
+        Body::Verified { evidence, tries, .. } if *tries > 0 => Some((*evidence, *tries)),
         _ => None,
     });
     records.collect()
@@ -461,6 +461,39 @@ async fn whoever_does_not_know_leaves_the_question_to_a_person() {
         assert_eq!(answer(&report), "{\"settled\":\"done\"}");
         assert!(matches!(asked, Behaviour::Panic) || world.count("local.find") == calls, "it is asked once");
     }
+}
+
+#[test]
+fn a_tool_that_brings_its_process_down_is_not_asked_for_ever() {
+    let world = verified("'unknown'", 5, Behaviour::Hang);
+    let life = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut run = None;
+    for asked in 1..=3 {
+        let runtime = life();
+        run = runtime.block_on(async {
+            let engine = world.engine().await;
+            let handle = match run {
+                None => {
+                    let request = AgentRequest::text("go");
+                    engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap()
+                }
+                Some(run) => engine.resume(run, Vec::new()).await.unwrap(),
+            };
+            while world.count("local.find") < asked {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Some(handle.run())
+        });
+        // It dies with all that it does.
+        drop(runtime);
+    }
+    let run = run.unwrap();
+    let report = life().block_on(world.resume(run, None));
+    assert_eq!(waits(&report)[0].kind(), "in_doubt", "a person is asked then");
+    assert_eq!((world.count("local.it"), world.count("local.find")), (1, 3));
+    let done = Settlement::Done { result: None };
+    assert_eq!(answer(&life().block_on(world.resume(run, Some(done)))), "{\"settled\":\"done\"}");
+    assert!(life().block_on(async { world.engine().await.replay(run).await.unwrap().identical }));
 }
 
 #[tokio::test]

@@ -129,11 +129,11 @@ pub enum Body {
         expires_at: Option<Timestamp>,
     },
     /// The engine asked a tool whether an operation in doubt took place. An answer follows where the tool knew; else a
-    /// person is asked. Replays skip it.
+    /// person is asked. One with no tries says that the tool is about to be asked. Replays skip both.
     Verified {
         /// The tool that was asked.
         tool: ToolName,
-        /// How often.
+        /// How often; 0 before it is asked.
         tries: u32,
         /// What it said last.
         evidence: Evidence,

@@ -185,7 +185,7 @@ pub(super) const CHAT_EXAMPLES: &str = "\
 Examples:
   dalsegno chat support
   dalsegno chat support --session ticket-4711             go on where it was left
-  printf 'hello\\n/show\\n' | dalsegno chat support";
+  printf 'hello\\n/show\\n' | dalsegno chat support --script";
 
 pub(super) const FORK_EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,6 @@
 //! `dalsegno show`: what happened in a run, what the agent knew, and why.
 
-use dalsegno_core::{Answer, OperationId, Outcome, Request, RunId, Signal, Verdict};
+use dalsegno_core::{Answer, FailureCode, OperationId, Outcome, Request, RunId, Signal, Verdict};
 use dalsegno_runtime::{Engine, Inspection, OperationView, StepView};
 use dalsegno_store::Body;
 
@@ -120,11 +120,15 @@ fn step(view: &StepView, inspection: &Inspection, output: &mut Output) {
         for asked in asked_lines(*operation, inspection) {
             output.stdout.line(format_args!("  then {}", brief(&asked, width.saturating_sub(7))));
         }
-        let came = outcome.as_ref().map_or_else(
-            || "nothing yet".to_owned(),
-            |outcome| outcome_line(outcome, width.saturating_sub(7)),
-        );
-        output.stdout.line(format_args!("  got  {came}"));
+        let room = width.saturating_sub(7);
+        match (outcome, late_line(*operation, inspection, room)) {
+            (Some(outcome), _) => output.stdout.line(format_args!("  got  {}", outcome_line(outcome, room))),
+            (None, Some(late)) => output.stdout.line(format_args!("  late {late}")),
+            (None, None) if inspection.summary.status.is_end() => {
+                output.stdout.line("  got  nothing before the run ended");
+            }
+            (None, None) => output.stdout.line("  got  nothing yet"),
+        }
         if let Some(Outcome::ToolReturned(returned)) = outcome {
             for note in returned.notes() {
                 let line = format!("{} {}: {}", note.level, note.action, note.text);
@@ -132,6 +136,23 @@ fn step(view: &StepView, inspection: &Inspection, output: &mut Output) {
             }
         }
     }
+}
+
+/// What became of an operation after its run had ended, as far as the journal knows.
+fn late_line(operation: OperationId, inspection: &Inspection, width: usize) -> Option<String> {
+    let mut records = inspection.records.iter().rev().filter(|record| record.operation == Some(operation));
+    records.find_map(|record| match &record.body {
+        Body::Late { outcome: Outcome::Failed(failure), .. }
+            if failure.code == FailureCode::Indeterminate =>
+        {
+            Some(brief(&format!("in doubt: {}", failure.message), width))
+        }
+        Body::Late { outcome, by, .. } => {
+            let by = by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default();
+            Some(brief(&format!("{}{by}", outcome_line(outcome, width)), width))
+        }
+        _ => None,
+    })
 }
 
 /// What the journal says of the task that a tool's server made of an operation: of the last one, where there were several.
@@ -150,6 +171,7 @@ fn task_line(operation: OperationId, inspection: &Inspection) -> Option<String> 
 fn asked_lines(operation: OperationId, inspection: &Inspection) -> Vec<String> {
     let records = inspection.records.iter().filter(|record| record.operation == Some(operation));
     let lines = records.filter_map(|record| match &record.body {
+        Body::Verified { tries: 0, .. } => None,
         Body::Verified { tool, tries, evidence, result, error } => {
             let why = match (error, result) {
                 (Some(error), _) => format!(": {error}"),

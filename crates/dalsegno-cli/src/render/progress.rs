@@ -184,6 +184,9 @@ impl Progress {
                 let line = format!("`{}` works on it as task `{}`", server, task);
                 (brief(&line, room(output)), None)
             }
+            Body::Verified { tool, tries: 0, .. } => {
+                (format!("`{tool}` is asked whether it took place"), None)
+            }
             Body::Verified { tool, evidence, .. } => {
                 (format!("`{tool}` was asked: {}", text::evidence(*evidence)), None)
             }

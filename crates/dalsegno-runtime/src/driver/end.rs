@@ -50,6 +50,7 @@ impl Driver {
         let Withdrawn { unwritten, unsent } = self.withdraw();
         self.permits.clear();
         self.queue.clear();
+        self.questions.clear();
         let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
         self.orphans = children.map(|operation| operation.id).collect();
         self.left = self.missing().map(|operation| (operation.id, operation.clone())).collect();

@@ -80,6 +80,8 @@ pub(crate) struct Driver {
     held: BTreeMap<u64, BTreeSet<OperationId>>,
     /// Operations to start after the next commit, with the number of the attempt.
     starting: Vec<(OperationId, u32)>,
+    /// Questions about operations in doubt, to be asked after the next commit.
+    questions: Vec<verify::Question>,
     /// Operations that wait until fewer of their step are under way, in their order.
     queue: VecDeque<(OperationId, AttemptCause)>,
     /// What the operations in `starting` may use until they are over.
@@ -249,6 +251,7 @@ impl Driver {
             consumed: Vec::new(),
             held: BTreeMap::new(),
             starting: Vec::new(),
+            questions: Vec::new(),
             queue: VecDeque::new(),
             permits: BTreeMap::new(),
             admitting: BTreeSet::new(),
@@ -480,6 +483,7 @@ impl Driver {
             && !self.told
             && self.outbox.is_empty()
             && self.starting.is_empty()
+            && self.questions.is_empty()
             && self.releasing.is_empty()
             && self.tasks.is_empty()
     }

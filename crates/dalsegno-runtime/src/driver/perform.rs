@@ -25,6 +25,7 @@ impl Driver {
     pub(super) fn launch(&mut self) {
         self.acknowledge();
         self.end_released();
+        self.ask_questions();
         for (id, attempt) in std::mem::take(&mut self.starting) {
             let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
                 continue;

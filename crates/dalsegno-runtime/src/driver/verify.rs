@@ -20,6 +20,18 @@ use crate::grant::Leave;
 use crate::policy::AttemptError;
 use crate::trial::Behalf;
 
+/// What a tool is asked about an operation in doubt.
+pub(super) struct Question {
+    operation: OperationId,
+    attempts: u32,
+    /// How often a tool has answered before.
+    round: u32,
+    verify: Verify,
+    /// One attempt for each try, or why there is none.
+    asks: Result<Vec<Attempt>, String>,
+    names: BTreeMap<String, Value>,
+}
+
 /// What a tool said of an operation in doubt.
 pub(super) struct Found {
     tool: ToolName,
@@ -32,8 +44,9 @@ pub(super) struct Found {
 }
 
 impl Driver {
-    /// Asks whether an operation in doubt took place, where its tool's settings say whom. Whoever always denies is not
-    /// believed for ever: a person is asked then.
+    /// Asks whether an operation in doubt took place, where its tool's settings say whom. The question starts after the
+    /// commit that says so: a tool that brings its process down is not asked for ever, and one that always denies is not
+    /// believed for ever. A person is asked then.
     pub(super) fn verify(&mut self, id: OperationId) {
         if self.stopping || self.ended.is_some() {
             return;
@@ -41,7 +54,7 @@ impl Driver {
         let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else { return };
         let Some((tool, verify, arguments)) = self.verify_of(&operation) else { return };
         let progress = self.progress.get(&id).copied().unwrap_or_default();
-        if progress.verifications > operation.terms.retries {
+        if !progress.may_ask(operation.terms.retries) {
             return;
         }
         let key = match &operation.request {
@@ -49,25 +62,35 @@ impl Driver {
             _ => id.to_string(),
         };
         let about = json!({ "id": id.to_string(), "key": key, "tool": tool, "arguments": arguments });
-        let attempts = progress.attempts;
+        let (attempts, round) = (progress.attempts, progress.verifications);
         let names = BTreeMap::from([("operation".to_owned(), about)]);
-        let parameters = match verify.with.render(&names) {
-            Ok(parameters) => parameters,
-            Err(error) => {
-                let error = format!("the arguments of `verify` cannot be computed: {error}");
-                let found = Found::unknown(&verify, 0, None, Some(error));
-                self.spawn(Running::busy(asking(id, progress.verifications), 1, true), async move {
-                    Input::Verified { operation: id, attempts, found }
-                });
-                return;
-            }
+        let asks = match verify.with.render(&names) {
+            Err(error) => Err(format!("the arguments of `verify` cannot be computed: {error}")),
+            Ok(parameters) => match self.asks(id, round, &verify, parameters) {
+                Some(asks) => Ok(asks),
+                None => return,
+            },
         };
-        let Some(asks) = self.asks(id, progress.verifications, &verify, parameters) else { return };
-        let context = Arc::clone(&self.context);
-        self.spawn(Running::busy(asking(id, progress.verifications), 1, true), async move {
-            let found = found_out(&context, &verify, asks, names).await;
-            Input::Verified { operation: id, attempts, found }
-        });
+        let (tool, evidence) = (verify.tool.clone(), Evidence::Unknown);
+        let body = Body::Verified { tool, tries: 0, evidence, result: None, error: None };
+        self.outbox.push(NewRecord::of(self.now(), id, body));
+        self.progress.entry(id).or_default().asks();
+        self.questions.push(Question { operation: id, attempts, round, verify, asks, names });
+    }
+
+    /// Starts the questions that the last commit announced.
+    pub(super) fn ask_questions(&mut self) {
+        for question in std::mem::take(&mut self.questions) {
+            let context = Arc::clone(&self.context);
+            let Question { operation, attempts, round, verify, asks, names } = question;
+            self.spawn(Running::busy(asking(operation, round), 1, true), async move {
+                let found = match asks {
+                    Ok(asks) => found_out(&context, &verify, asks, names).await,
+                    Err(error) => Found::unknown(&verify, 1, None, Some(error)),
+                };
+                Input::Verified { operation, attempts, found }
+            });
+        }
     }
 
     /// The tool whose operation it is, whom to ask, and with which arguments the tool was called.
@@ -184,7 +207,7 @@ async fn found_out(
     asks: Vec<Attempt>,
     mut names: BTreeMap<String, Value>,
 ) -> Found {
-    let mut last = Found::unknown(verify, 0, None, None);
+    let mut last = Found::unknown(verify, 1, None, None);
     for (tries, ask) in (1..).zip(asks) {
         tokio::time::sleep(Duration::from_millis(verify.delay_ms)).await;
         last = match asked(context, ask).await {

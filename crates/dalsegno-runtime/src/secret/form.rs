@@ -156,6 +156,11 @@ pub(super) fn forms(secret: &str) -> Vec<Form> {
     }
     let mut forms: Vec<Form> = encoded.iter().map(|text| Form::of(text)).collect();
     forms.push(Form::of(secret));
+    if !secret.is_ascii() {
+        // As a service shows it that reads the bytes of a header as ISO 8859-1.
+        let misread: String = secret.bytes().map(char::from).collect();
+        forms.push(Form::of(&misread));
+    }
     forms.push(Form::hexadecimal(secret.as_bytes()));
     forms
 }

@@ -47,6 +47,13 @@ fn check(secret: &str, echo: &str) {
 }
 
 #[test]
+fn a_secret_that_a_service_reads_as_another_character_set_is_scrubbed() {
+    // The bytes of a header, read as ISO 8859-1.
+    check("passwort-übergröße-77", "passwort-Ã¼bergrÃ¶Ã\u{9f}e-77");
+    check("passwort-übergröße-77", "passwort-%C3%83%C2%BCbergr%C3%83%C2%B6%C3%83%C2%9Fe-77");
+}
+
+#[test]
 fn a_percent_encoded_secret_is_scrubbed_whatever_the_encoder_leaves_alone() {
     for echo in [
         "a-b_c.d~e/f ü",

@@ -439,6 +439,10 @@ impl Guarantees {
                 };
                 if possible { Ok(()) } else { Err("there was nothing to ask".into()) }
             }
+            Body::Verified { tries: 0, .. } => match op.gate {
+                Some(Question::InDoubt) => Ok(()),
+                _ => Err("a tool is asked about it, and nobody doubts it".into()),
+            },
             Body::Verified { evidence, .. } => {
                 let word = match evidence {
                     Evidence::Happened => "happened",
