@@ -17,7 +17,8 @@ fn wide(workspace: &Workspace, args: &[&str]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "umask 000; exec \"$0\" \"$@\"", DALSEGNO]).args(args);
     command.current_dir(workspace.path("")).env_clear().envs(kept()).stdin(Stdio::null());
-    command.env("DALSEGNO_STATE", workspace.path("state"));
+    // Its key is in the state, so that what others have compiled would be no modules of ours, nor ours of theirs.
+    command.env("DALSEGNO_STATE", workspace.path("state")).env("DALSEGNO_CACHE", workspace.path("cache"));
     command
 }
 

@@ -54,7 +54,8 @@ fn bell() -> Workspace {
 
 fn command(workspace: &Workspace, args: &[&str]) -> Command {
     let mut command = workspace.command(args);
-    command.env("DALSEGNO_STATE", workspace.path("state"));
+    // Its key is in the state, so that what others have compiled would be no modules of ours, nor ours of theirs.
+    command.env("DALSEGNO_STATE", workspace.path("state")).env("DALSEGNO_CACHE", workspace.path("cache"));
     command
 }
 
