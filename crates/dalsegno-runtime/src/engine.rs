@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{OnceCell, broadcast};
 
@@ -32,6 +33,7 @@ use crate::observer::{Observer, Watched, Watches};
 use crate::secret;
 use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
+use crate::steady::Steady;
 use crate::tasks::Announcements;
 use crate::tool::{Tool, ToolDescription};
 
@@ -53,6 +55,7 @@ struct Inner {
     endpoints: Endpoints,
     refreshes: Refreshes,
     clock: Arc<dyn Clock>,
+    steady: Steady,
     observers: Vec<Arc<dyn Observer>>,
     run_ids: Option<RunIds>,
     snapshot_every: u64,
@@ -94,6 +97,7 @@ impl Inner {
             endpoints,
             refreshes,
             clock,
+            steady: Steady::default(),
             observers,
             run_ids: None,
             snapshot_every: SNAPSHOT_EVERY,
@@ -423,7 +427,15 @@ impl Engine {
 
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
-        self.inner.clock.now()
+        let now = self.inner.clock.now();
+        self.inner.steady.note(now);
+        now
+    }
+
+    /// The time of day at which a patience ends that began at `since`, in milliseconds since the epoch. What the clock jumped
+    /// over since then does not count.
+    pub(crate) fn end_of(&self, since: u64, patience: Duration) -> Timestamp {
+        self.inner.steady.end_of(since, patience)
     }
 
     /// The id of a run that is about to be made.
