@@ -488,6 +488,9 @@ fn engine(error: &EngineError) -> Class {
         EngineError::ToolkitConfig { .. } => Class::new(Exit::BadInput, "agent"),
         EngineError::Tenant(_) => Class::new(Exit::BadInput, "unknown_tenant"),
         EngineError::Agent { .. } => Class::new(Exit::BadInput, "agent"),
+        EngineError::BrokenAgent { .. } => {
+            Class::new(Exit::BadInput, "agent").with_help("correct the file, then run `dalsegno check`")
+        }
         EngineError::Open(error) => open(error),
         EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
         EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),

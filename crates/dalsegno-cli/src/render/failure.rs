@@ -131,7 +131,8 @@ pub(crate) fn problems(error: &Error) -> &[Diagnostic] {
         Error::Open(OpenError::Workspace { diagnostics, .. })
         | Error::Engine(
             EngineError::Open(OpenError::Workspace { diagnostics, .. })
-            | EngineError::Agent { diagnostics, .. },
+            | EngineError::Agent { diagnostics, .. }
+            | EngineError::BrokenAgent { diagnostics, .. },
         ) => diagnostics,
         Error::Configuration { problems, .. } => &problems.diagnostics,
         _ => &[],

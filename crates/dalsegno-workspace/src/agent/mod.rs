@@ -6,6 +6,7 @@ mod expressions;
 mod keys;
 mod limits;
 mod link;
+mod load;
 mod mind;
 mod output;
 mod read;
@@ -24,11 +25,13 @@ use dalsegno_core::{
 };
 
 pub(crate) use self::callees::RESERVED;
-pub(crate) use self::directory::Directory;
 pub(crate) use self::expressions::json;
 pub(crate) use self::keys::FILE;
-pub(crate) use self::link::link;
-pub(crate) use self::read::{ReadAgent, Surroundings, read};
+use self::link::link;
+pub use self::load::BrokenAgent;
+pub(crate) use self::load::load;
+pub(crate) use self::read::Surroundings;
+use self::read::{ReadAgent, read};
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;

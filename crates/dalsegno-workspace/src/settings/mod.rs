@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::keys::{FILE, SECRET};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
-pub(crate) use self::read::{SettingsRead, read, secret_settings};
+pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq)]
