@@ -287,3 +287,69 @@ fn a_journal_is_read_although_the_settings_are_no_toml() {
     workspace.write("dalsegno.toml", &settings);
     assert_eq!(workspace.json(&["runs"])[0]["status"], "cancelled");
 }
+
+const GREETS: &str = r#"{
+  "name": "greet",
+  "description": "Greets.",
+  "parameters": [
+    { "name": "who", "type": "string", "required": true },
+    { "name": "times", "type": "integer" }
+  ],
+  "actions": [{ "type": "respond", "message": "Hello {{params.who}}." }]
+}"#;
+
+#[test]
+fn what_steps_give_to_tools_is_held_against_what_the_tools_take() {
+    let workspace = Workspace::plain();
+    workspace.write("tools/greet.json", GREETS);
+    let agent = |with: &str| {
+        let head = "name = \"greets\"\nversion = \"1.0.0\"\ndescription = \"Greets.\"\n\n[tools]\nallow = [\"greet\"]\n";
+        workspace.write("agents/greets.toml", &format!("{head}\n[[steps]]\ntool = \"greet\"\n{with}"));
+        workspace.dalsegno(&["check"]).replace("\n  │", "")
+    };
+    for with in [
+        "with = { who = \"Ada\", times = 2 }",
+        "with = { who = \"{{request.text}}\", times = \"{{request.data.times}}\" }",
+    ] {
+        let shown = agent(with);
+        assert!(shown.starts_with("exit code: 0"), "{with}: {shown}");
+    }
+    for (with, words) in [
+        ("", "the call of `greet` lacks `who`"),
+        ("with = { times = 2 }", "the call of `greet` lacks `who`"),
+        ("with = { who = \"Ada\", time = 2 }", "`greet` has no argument `time`"),
+        ("with = { who = \"Ada\", time = 2 }", "did you mean `times`?"),
+        ("with = { who = 7 }", "the argument `who` of `greet` does not fit: 7 is not of type \"string\""),
+        ("with = { who = \"Ada\", times = \"two\" }", "the argument `times` of `greet` does not fit"),
+    ] {
+        let shown = agent(with);
+        assert!(shown.starts_with("exit code: 2") && shown.contains(words), "{with}: {shown}");
+    }
+}
+
+#[test]
+fn names_in_scripts_that_nothing_gives_a_value_are_noticed() {
+    let workspace = Workspace::plain();
+    let replies = "[[replies]]\ntext = \"{{request.text}} {{lsat.value}}\"\n[[replies]]\ncalls = [{ name = \"t\", arguments = { n = \"{{result.n}}\" } }]\n";
+    workspace.write("replies.toml", replies);
+    let shown = workspace.dalsegno(&["check"]).replace("\n  │", "");
+    assert!(shown.starts_with("exit code: 0"), "{shown}");
+    assert!(shown.contains("reply 0 (counted from 0) reads `lsat`, which is empty"), "{shown}");
+    assert!(shown.contains("reply 1 (counted from 0) reads `result`, which is empty"), "{shown}");
+    assert_eq!(shown.matches("unknown-name").count(), 2, "{shown}");
+}
+
+#[test]
+fn secrets_of_the_environment_that_are_not_set_are_noticed() {
+    let workspace = Workspace::plain();
+    let settings = std::fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    let secrets =
+        "\n[secrets]\ncrm = { env = \"DALSEGNO_TEST_UNSET\" }\nhere = { env = \"DALSEGNO_TEST_SET\" }\n";
+    workspace.write("dalsegno.toml", &(settings + secrets));
+    let output = workspace.command(&["check"]).env("DALSEGNO_TEST_SET", "x").output().unwrap();
+    let shown = workspace.shown(&output);
+    assert!(shown.starts_with("exit code: 0"), "{shown}");
+    let words = "warning: the secret `crm` is in the environment variable `DALSEGNO_TEST_UNSET`, which is not set here";
+    assert!(shown.contains(words), "{shown}");
+    assert!(!shown.contains("DALSEGNO_TEST_SET"), "{shown}");
+}

@@ -1,5 +1,6 @@
 //! An agent file: what one agent is, before it is known which tools exist.
 
+mod arguments;
 mod callees;
 mod directory;
 mod expressions;
@@ -62,6 +63,8 @@ pub struct AgentFile {
     pub source: SourceFile,
     /// The tools that steps call, and those that stand in for others, each where it stands.
     called: Vec<Located<ToolName>>,
+    /// What steps call tools with.
+    calls: Vec<arguments::Call>,
     /// The agents that a model sees as tools.
     agent_tools: BTreeMap<ToolName, AgentTool>,
     /// The tools that only some tenants have: naming one of them is no mistake.
