@@ -147,3 +147,26 @@ async fn a_worker_looks_by_itself_and_says_what_it_found() {
     engine.work(&options, std::future::pending(), tell).await.unwrap();
     assert_eq!(refused, 1);
 }
+
+#[tokio::test]
+async fn a_seed_file_is_taken_in_once_and_again_when_it_has_changed() {
+    let world =
+        World::new("[[steps]]\nrespond = \"one\"\n").settings("[memory]\nseeds = [\"seeds.jsonl\"]\n");
+    let seeds = world.path().join("seeds.jsonl");
+    let line = |text: &str| format!("{}\n", json!({"entity": "a", "type": "t", "text": text}));
+    std::fs::write(&seeds, line("one")).unwrap();
+    world.engine().await.memory().await.unwrap();
+    let writer = rusqlite::Connection::open(world.path().join(".dalsegno/memory.db")).unwrap();
+    let count =
+        || -> i64 { writer.query_row("SELECT count(*) FROM observation", [], |row| row.get(0)).unwrap() };
+    assert_eq!(count(), 1);
+    // While another process writes, the memory is opened at once: nothing is to be taken in.
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let engine = world.engine().await;
+    let opened = tokio::time::timeout(Duration::from_secs(8), engine.memory()).await;
+    opened.expect("it waits for its turn to write").unwrap();
+    writer.execute_batch("ROLLBACK").unwrap();
+    std::fs::write(&seeds, line("one") + &line("two")).unwrap();
+    world.engine().await.memory().await.unwrap();
+    assert_eq!(count(), 2);
+}
