@@ -19,7 +19,7 @@ const RUNS: u32 = 20;
 /// The agents of the workspace.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
     let Some(root) = root() else { return Vec::new() };
-    let agents = Workspace::load(&root).workspace.map(|workspace| workspace.agents).unwrap_or_default();
+    let agents = Workspace::load(&root).sound().map(|workspace| workspace.agents).unwrap_or_default();
     agents.into_iter().map(|(name, file)| agent(&name, &file.description)).collect()
 }
 

@@ -488,6 +488,9 @@ fn engine(error: &EngineError) -> Class {
         EngineError::ToolkitConfig { .. } => Class::new(Exit::BadInput, "agent"),
         EngineError::Tenant(_) => Class::new(Exit::BadInput, "unknown_tenant"),
         EngineError::Agent { .. } => Class::new(Exit::BadInput, "agent"),
+        EngineError::BrokenAgent { .. } => {
+            Class::new(Exit::BadInput, "agent").with_help("correct the file, then run `dalsegno check`")
+        }
         EngineError::Open(error) => open(error),
         EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
         EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),
@@ -497,6 +500,12 @@ fn engine(error: &EngineError) -> Class {
             Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
         }
         EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
+        EngineError::AlreadyRunning { run } => Class::new(Exit::Failed, "under_way").with_help(format!(
+            "wait until it is over or waits itself, then start it with the same key again: that tells how run {} ended and performs \
+             nothing twice; or end it with `dalsegno cancel {}`",
+            short(run),
+            short(run)
+        )),
         EngineError::Foreign { .. } | EngineError::Acquire(AcquireError::Foreign { .. }) => {
             Class::new(Exit::BadInput, "foreign")
                 .with_help("make it one of this workspace: `dalsegno adopt RUN`, or go on from one of its steps: `dalsegno fork RUN --at STEP`")

@@ -1,6 +1,6 @@
 //! Seed files: JSON lines that fill a memory before the first run.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,6 +76,44 @@ pub fn check_seed(lines: impl BufRead) -> Result<(), SeedError> {
     let nobody = Principal::new("check", "check", "check", "check").expect("these are names");
     let scopes = ScopeResolver.resolve(&nobody, Scope::Workspace);
     SeedLines::new(lines, scopes.write_key(), 0).try_for_each(|entry| entry.map(drop))
+}
+
+/// A reader that knows the digest of what was read from it.
+pub(crate) struct Digesting<R> {
+    inner: R,
+    hasher: blake3::Hasher,
+}
+
+impl<R> Digesting<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self { inner, hasher: blake3::Hasher::new() }
+    }
+
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        *self.hasher.finalize().as_bytes()
+    }
+}
+
+impl<R: BufRead> Read for Digesting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.hasher.update(&into[..read]);
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Digesting<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        // What was read into the buffer is there still: nothing is read for it.
+        if let Some(taken) = self.inner.fill_buf().ok().and_then(|buffer| buffer.get(..amount)) {
+            self.hasher.update(taken);
+        }
+        self.inner.consume(amount);
+    }
 }
 
 /// Reads a seed file line by line.

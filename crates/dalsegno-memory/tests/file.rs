@@ -249,7 +249,7 @@ fn a_file_of_the_first_format_is_brought_up_to_date() {
     drop(SqliteMemory::open(&path).unwrap());
     let version: i64 =
         Connection::open(&path).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 3);
+    assert_eq!(version, 4);
 }
 
 #[test]
@@ -260,11 +260,11 @@ fn a_newer_format_is_refused_and_left_alone() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let before = fs::read(&path).unwrap();
     let error = refusal(&path);
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 3, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 4, .. }), "{error:?}");
     assert!(
         error
             .to_string()
-            .ends_with("has memory format 99, this program knows up to 3; use a newer version of it")
+            .ends_with("has memory format 99, this program knows up to 4; use a newer version of it")
     );
     assert_eq!(fs::read(&path).unwrap(), before);
 }

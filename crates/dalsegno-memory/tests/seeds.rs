@@ -111,6 +111,27 @@ fn the_incidents_of_the_workspace_load_whole() {
 }
 
 #[test]
+fn a_file_that_was_taken_in_is_known_by_its_bytes() {
+    let memory = SqliteMemory::in_memory().unwrap();
+    let line = |text: &str| format!("{{\"entity\": \"a\", \"type\": \"t\", \"text\": \"{text}\"}}\n");
+    let file = line("one") + "\n" + &line("two");
+    let is_seeded = |file: &str, place: &str| {
+        let digest = *blake3::hash(file.as_bytes()).as_bytes();
+        wait(memory.is_seeded(&scopes(place, Scope::Workspace), digest)).unwrap()
+    };
+    assert!(!is_seeded(&file, HERE));
+    load(&memory, file.clone()).unwrap();
+    assert!(is_seeded(&file, HERE));
+    // Another file, and the same one elsewhere, are not known.
+    assert!(!is_seeded(&(file.clone() + &line("three")), HERE));
+    assert!(!is_seeded(&file, "acme/other/triage/s1"));
+    // One with a mistake was not taken in.
+    let broken = file + "nonsense\n";
+    load(&memory, broken.clone()).unwrap_err();
+    assert!(!is_seeded(&broken, HERE));
+}
+
+#[test]
 fn a_question_in_everyday_words_finds_a_fitting_incident() {
     let memory = SqliteMemory::in_memory().unwrap();
     let scopes = scopes(HERE, Scope::Workspace);

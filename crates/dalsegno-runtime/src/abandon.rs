@@ -71,8 +71,8 @@ impl Engine {
                 Err(_) => {}
             }
         }
-        let owner = self.owner_to_end(run).await?;
-        let mut lease = self.store().seize(run, &owner).await?;
+        let owner = self.owner(run).await?;
+        let mut lease = self.store().seize(run, owner).await?;
         let now = self.store().summary(run).await?;
         if now.status.is_end() {
             self.release(lease).await?;

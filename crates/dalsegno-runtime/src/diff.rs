@@ -222,7 +222,17 @@ fn part(left: &Stage, right: &Stage) -> Option<FirstDifference> {
     for (a, b) in left.asked.iter().zip(&right.asked) {
         if a.outcome != b.outcome {
             let json = |asked: &Asked| serde_json::to_value(&asked.outcome).unwrap_or_default();
-            let changes = compare::values(&json(a), &json(b));
+            let changes = match (&a.outcome, &b.outcome) {
+                (Some(_), Some(_)) => compare::values(&json(a), &json(b)),
+                // One of them waits for it, which is no value.
+                _ => {
+                    let so_far = |asked: &Asked| match asked.outcome {
+                        Some(_) => json!({ "outcome": json(asked) }),
+                        None => json!({ "outcome": "none yet" }),
+                    };
+                    compare::values(&so_far(a), &so_far(b))
+                }
+            };
             let label = a.operation.request.label();
             return Some(FirstDifference { step, kind: "outcome", label, changes });
         }
@@ -232,7 +242,13 @@ fn part(left: &Stage, right: &Stage) -> Option<FirstDifference> {
 
 /// How two runs differ that were the same as far as the shorter one goes.
 fn end(left: &Course, right: &Course) -> Option<FirstDifference> {
-    let words = |course: &Course| json!({ "status": course.side.status, "steps": course.side.steps, "end": course.side.end });
+    let words = |course: &Course| {
+        let mut words = json!({ "status": course.side.status, "steps": course.side.steps });
+        if let Some(end) = &course.side.end {
+            words["end"] = json!(end);
+        }
+        words
+    };
     let changes = compare::values(&words(left), &words(right));
     let step = left.side.steps.min(right.side.steps);
     (!changes.is_empty()).then(|| FirstDifference { step, kind: "end", label: "the end".to_owned(), changes })

@@ -1,8 +1,11 @@
 //! The door of the library: an engine for one workspace.
 
+mod journal;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{OnceCell, broadcast};
 
@@ -15,7 +18,7 @@ use dalsegno_models::Model;
 use dalsegno_net::Transport;
 use dalsegno_secrets::SecretStore;
 use dalsegno_store::{Owner, ReadError, RunFilter, RunSummary, SqliteStore, Store};
-use dalsegno_workspace::{AgentFile, Broken, Catalogue, Footprint, Loaded, ModelBinding, Workspace};
+use dalsegno_workspace::{AgentFile, BrokenAgent, Catalogue, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder};
@@ -32,11 +35,14 @@ use crate::observer::{Observer, Watched, Watches};
 use crate::secret;
 use crate::secret_source::SecretSource;
 use crate::start::StartOptions;
+use crate::steady::Steady;
 use crate::tasks::Announcements;
 use crate::tool::{Tool, ToolDescription};
 
 /// Events that a slow reader may fall behind before it misses some.
 const EVENTS: usize = 1_024;
+
+pub use self::journal::open_journal;
 
 /// An engine for one workspace. Clones share everything.
 #[derive(Clone)]
@@ -53,6 +59,7 @@ struct Inner {
     endpoints: Endpoints,
     refreshes: Refreshes,
     clock: Arc<dyn Clock>,
+    steady: Steady,
     observers: Vec<Arc<dyn Observer>>,
     run_ids: Option<RunIds>,
     snapshot_every: u64,
@@ -94,6 +101,7 @@ impl Inner {
             endpoints,
             refreshes,
             clock,
+            steady: Steady::default(),
             observers,
             run_ids: None,
             snapshot_every: SNAPSHOT_EVERY,
@@ -275,68 +283,6 @@ impl Engine {
         Self::builder().open(root).await
     }
 
-    /// Opens the journals of a workspace folder, whatever errors its agents, tool servers or secrets have.
-    ///
-    /// The engine can list, inspect and replay runs. It has no agents, so that starting a run finds none, and it
-    /// refuses to go on with one.
-    ///
-    /// # Errors
-    /// When dalsegno.toml does not say where the journal is, or the journal cannot be opened.
-    pub async fn journal(root: &Path) -> Result<Self, OpenError> {
-        Self::of_journal(root, false).await
-    }
-
-    /// Opens the journals of a workspace folder to end runs, whatever errors its agents, tool servers or secrets have: what ends
-    /// a run stands in its journal. No model, tool server or secret is used, so that nobody else is told of the end.
-    ///
-    /// # Errors
-    /// When dalsegno.toml does not say where the journal is, or the journal cannot be opened.
-    pub async fn ender(root: &Path) -> Result<Self, OpenError> {
-        Self::of_journal(root, true).await
-    }
-
-    async fn of_journal(root: &Path, ends_runs: bool) -> Result<Self, OpenError> {
-        let loaded = Workspace::load(root);
-        let Loaded { settings, diagnostics, .. } = &loaded;
-        let Some(mut settings) = settings.clone() else {
-            return Err(OpenError::Workspace { root: root.to_owned(), diagnostics: diagnostics.clone() });
-        };
-        // Who is asked about is known all the same, where the rest of the workspace is.
-        let tenants = loaded.sound().map(|workspace| workspace.tenants).unwrap_or_default();
-        // Nothing is performed, so that there is nothing to authorise, and nothing to scrub from a record.
-        // Nothing is asked of anybody, so that no key is needed.
-        settings.secrets.clear();
-        settings.models.clear();
-        settings.telemetry = None;
-        if ends_runs {
-            settings.servers.clear();
-        }
-        let workspace = Workspace {
-            root: root.to_owned(),
-            settings,
-            toolkits: BTreeMap::new(),
-            tenants,
-            agents: BTreeMap::new(),
-            names: BTreeMap::new(),
-            pinned: BTreeMap::new(),
-            broken: Broken::default(),
-            footprint: Footprint::default(),
-        };
-        let (store, owners) = if ends_runs {
-            let (store, folder) = open_store(&workspace).await?;
-            (store, Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() })
-        } else {
-            (open_to_read(&workspace).await?, Owners::None)
-        };
-        let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
-        let bindings = Arc::new(
-            Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, SystemClock.now())
-                .await?,
-        );
-        let clock = Arc::new(SystemClock);
-        Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, owners, clock, Vec::new())) })
-    }
-
     /// Builds an engine with tools, models, a store or a memory of one's own.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
@@ -351,8 +297,9 @@ impl Engine {
     ///
     /// [`start`](Self::start) and a worker do so by themselves. Runs keep the configuration that they began with; whom a tenant's
     /// tools may reach, and where its secrets are, is what its file says now. What `dalsegno.toml` says is read when an engine is
-    /// opened, and stays. A workspace that cannot be used as it is now, such as one with an error in an agent's file, is not
-    /// taken over: the one before it stays in use, and the errors are in the [`Look`] and in the log.
+    /// opened, and stays. An agent, tool or tenant whose file has errors is out of use until it is mended. A workspace that cannot
+    /// be used at all, such as one with an error in `dalsegno.toml`, is not taken over: the one before it stays in use. The errors
+    /// are in the [`Look`] and in the log.
     pub async fn look(&self) -> Look {
         // On a runtime of one thread there is nobody to leave the thread to.
         if secret::is_shared() {
@@ -423,7 +370,15 @@ impl Engine {
 
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
-        self.inner.clock.now()
+        let now = self.inner.clock.now();
+        self.inner.steady.note(now);
+        now
+    }
+
+    /// The time of day at which a patience ends that began at `since`, in milliseconds since the epoch. What the clock jumped
+    /// over since then does not count.
+    pub(crate) fn end_of(&self, since: u64, patience: Duration) -> Timestamp {
+        self.inner.steady.end_of(since, patience)
     }
 
     /// The id of a run that is about to be made.
@@ -497,11 +452,22 @@ impl Engine {
     }
 
     pub(crate) fn agent(&self, name: &AgentName) -> Result<AgentFile, EngineError> {
+        self.check_agent(name)?;
         let workspace = self.workspace();
         workspace.agents.get(name).cloned().ok_or_else(|| EngineError::UnknownAgent {
             name: name.clone(),
             known: workspace.agents.keys().map(ToString::to_string).collect(),
         })
+    }
+
+    /// Refuses an agent that is in the workspace and cannot be used, since a file has errors. What its runs may do is not
+    /// known: less than they began with, or as much.
+    pub(crate) fn check_agent(&self, name: &AgentName) -> Result<(), EngineError> {
+        let workspace = self.workspace();
+        let Some(BrokenAgent { reason, files }) = workspace.broken_agent(name) else { return Ok(()) };
+        let diagnostics = workspace.broken.diagnostics.iter().filter(|found| files.contains(&found.file));
+        let diagnostics = diagnostics.cloned().collect();
+        Err(EngineError::BrokenAgent { name: name.clone(), reason, diagnostics })
     }
 
     /// An agent with what its servers offer and the declarative tools of a tenant, and the digests of their modules. A
@@ -532,7 +498,7 @@ impl Engine {
             diagnostics.extend(workspace.broken.diagnostics.iter().cloned());
             EngineError::Agent { name: file.name.clone(), diagnostics }
         })?;
-        self.admit_handoffs(&mut config);
+        self.admit_handoffs(&mut config)?;
         Ok((config, digests))
     }
 
@@ -556,18 +522,6 @@ impl Engine {
                     claimed.get_or_try_init(|| async { Owner::claim(dir).map_err(OpenError::Owner) }).await?;
                 Ok(owner)
             }
-        }
-    }
-
-    /// Who this process is, to write down the end of a run and nothing else: an engine that only reads may do that too.
-    pub(crate) async fn owner_to_end(&self, run: RunId) -> Result<Owner, EngineError> {
-        match &self.inner.owners {
-            Owners::None => {
-                let store = self.workspace().settings.store.clone();
-                let folder = store.parent().map_or_else(|| self.workspace().root.clone(), Path::to_owned);
-                Ok(Owner::claim(&folder.join("owners")).map_err(OpenError::Owner)?)
-            }
-            Owners::Given(_) | Owners::Folder { .. } => self.owner(run).await.cloned(),
         }
     }
 
@@ -623,29 +577,6 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) user: &'a serde_json::Value,
     /// The modules of tool servers that the journal knows.
     pub(crate) modules: &'a BTreeMap<String, String>,
-}
-
-/// Opens the store that dalsegno.toml names, to read it at least.
-async fn open_to_read(workspace: &Workspace) -> Result<Arc<dyn Store>, OpenError> {
-    let path = workspace.settings.store.clone();
-    // A journal that is there needs no folder, which might be one that cannot be written.
-    if !path.exists() {
-        return Ok(open_store(workspace).await?.0);
-    }
-    let store = tokio::task::spawn_blocking(move || open_journal(&path)).await;
-    let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })??;
-    Ok(Arc::new(store))
-}
-
-/// Opens a journal; one that may only be read is opened to be read. Blocks for a moment.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn open_journal(path: &Path) -> Result<SqliteStore, dalsegno_store::OpenError> {
-    match SqliteStore::open(path) {
-        Err(dalsegno_store::OpenError::ReadOnly { .. }) => SqliteStore::open_read_only(path),
-        opened => opened,
-    }
 }
 
 /// Opens the store that dalsegno.toml names; returns the folder that it is in as well.

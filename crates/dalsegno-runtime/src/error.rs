@@ -45,7 +45,7 @@ pub enum OpenError {
         message: String,
     },
     /// A tool belongs to a server that dalsegno.toml does not have.
-    #[error("dalsegno.toml has no tool server `{server}`: it has {}", known.join(", "))]
+    #[error("dalsegno.toml has no tool server `{server}`: {}", servers(server, known))]
     UnknownServer {
         /// The name.
         server: String,
@@ -172,6 +172,16 @@ pub enum EngineError {
         /// What is wrong, and where.
         diagnostics: Vec<Diagnostic>,
     },
+    /// The agent's file has errors, or that of an agent that it needs.
+    #[error("the agent `{name}` cannot be used: {reason}")]
+    BrokenAgent {
+        /// The agent.
+        name: AgentName,
+        /// Why, in words.
+        reason: String,
+        /// What is wrong, and where.
+        diagnostics: Vec<Diagnostic>,
+    },
     /// Something that the agent needs could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -226,9 +236,7 @@ pub enum EngineError {
         waiting: Vec<crate::handle::WaitingOperation>,
     },
     /// The start key belongs to a run that a process performs at this moment.
-    #[error(
-        "the start key belongs to run {run}, which is under way: nothing new was started; look at it with `dalsegno show {run}`"
-    )]
+    #[error("the start key belongs to run {run}, which another process performs: nothing new was started")]
     AlreadyRunning {
         /// The run.
         run: RunId,
@@ -412,6 +420,14 @@ impl EngineError {
             _ => return false,
         };
         storage.is_passing()
+    }
+}
+
+/// Which servers there are, in words.
+fn servers(wanted: &str, known: &[String]) -> String {
+    match known {
+        [] => format!("it has none; add `[servers.{wanted}]`"),
+        known => format!("it has {}", known.join(", ")),
     }
 }
 

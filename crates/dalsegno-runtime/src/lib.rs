@@ -58,6 +58,7 @@ mod secret_source;
 mod server_config;
 mod servers;
 mod start;
+mod steady;
 mod tasks;
 mod tool;
 mod tool_server;

@@ -10,7 +10,7 @@ use dalsegno_workspace::{Diagnostic, Footprint, Workspace};
 pub enum Look {
     /// They are the files that are in use.
     Unchanged,
-    /// They have changed, and are in use from now on, but for the tools and tenants whose files have errors.
+    /// They have changed, and are in use from now on, but for the agents, tools and tenants whose files have errors.
     Taken(Arc<Workspace>),
     /// They have changed and cannot be used, for these reasons; the workspace stays as it was.
     Refused(Vec<Diagnostic>),
@@ -95,7 +95,7 @@ fn tell(workspace: &Workspace, before: Option<&Workspace>) {
             file = %found.file.display(),
             code = found.code.as_str(),
             problem = in_words(found),
-            "the file has an error, so its tool or tenant is not in use: run `dalsegno check`"
+            "the file has an error, so its agent, tool or tenant is not in use: run `dalsegno check`"
         );
     }
 }

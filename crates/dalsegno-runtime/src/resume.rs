@@ -352,6 +352,7 @@ impl Engine {
             // Without its file its tools would reach no host and find no secret.
             return Err(error.into());
         }
+        self.check_agent(&config.name)?;
         let fold = self.fold_from_snapshot(run, &config).await?;
         self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
         let (own, below) = self.sort(run, fold.state(), inputs).await?;

@@ -92,6 +92,7 @@ fn limits(limits: &ServerLimits) -> Limits {
         concurrency: limits.concurrency.unwrap_or(defaults.concurrency),
         instances: limits.instances,
         module: limits.module,
+        compile_timeout: limits.compile_timeout,
         response: limits.response,
     }
 }

@@ -6,11 +6,12 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dalsegno_core::{AgentRequest, EffectClass, RunId, Status, Timestamp};
 use dalsegno_runtime::{
-    Clock, EngineError, ForkOptions, Inspection, Received, RunEnd, RunEvent, Settlement, StartOptions,
+    Clock, EngineError, ForkOptions, Inspection, Received, RunEnd, RunEvent, RunReport, Settlement,
+    StartOptions, SystemClock, WorkerEvent, WorkerOptions,
 };
 use dalsegno_store::{AttemptCause, Body, Evidence, Start};
 
@@ -186,6 +187,60 @@ async fn a_question_that_nobody_answers_in_time_is_answered_with_a_no() {
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
 }
 
+/// The system's clock, which shows so many milliseconds more than it is.
+#[derive(Clone, Default)]
+struct Ahead(Arc<AtomicU64>);
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        let now = SystemClock.now().as_millis();
+        Timestamp::from_millis(now + self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_forward_takes_no_time_from_a_person() {
+    let agent = APPROVED.replace("1h", "3s");
+    let world = World::new(&agent).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
+    let watch = Ahead::default();
+    let engine = world.builder().clock(watch.clone()).open(world.path()).await.unwrap();
+    let began = Instant::now();
+    let request = AgentRequest::text("go");
+    let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    let RunReport { run, end: RunEnd::Suspended { wake_at: Some(before), .. }, .. } =
+        handle.finish().await.unwrap()
+    else {
+        panic!("nobody is asked")
+    };
+    // The lid was closed for two days, and the worker finds what came due meanwhile.
+    let jump = 48 * 3_600_000;
+    watch.0.store(jump, Ordering::SeqCst);
+    let report = engine.resume(run, Vec::new()).await.unwrap().finish().await.unwrap();
+    assert_eq!(waits(&report).len(), 1);
+    let RunEnd::Suspended { wake_at: Some(after), .. } = report.end else { panic!("{report:?}") };
+    let shift = after.as_millis() - before.as_millis();
+    assert!(shift.abs_diff(jump) < 1_000, "{shift}");
+    // It asks as long as it would have asked, and the worker does not take the run up for nothing.
+    let options = WorkerOptions { until_idle: false, ..WorkerOptions::default() };
+    let mut ended = None;
+    let taken = tokio::time::timeout(Duration::from_secs(10), async {
+        let (over, stop) = tokio::sync::oneshot::channel::<()>();
+        let mut over = Some(over);
+        let stop = async { drop(stop.await) };
+        let tell = |event: WorkerEvent<'_>| {
+            if let WorkerEvent::Left { report: RunReport { end: RunEnd::Ended(_), .. } } = event {
+                ended = Some(began.elapsed());
+                over = None;
+            }
+        };
+        engine.work(&options, stop, tell).await.unwrap().taken
+    });
+    assert_eq!(taken.await.unwrap(), 1);
+    assert!(ended.unwrap() >= Duration::from_secs(3), "{ended:?}");
+    assert_eq!(world.count("local.it"), 0);
+    assert!(engine.replay(run).await.unwrap().identical);
+}
+
 #[tokio::test]
 async fn the_question_of_a_fork_is_as_old_as_the_fork_also_from_a_snapshot() {
     let world = World::new(APPROVED).tool("local.it", EffectClass::Unsafe, Behaviour::Echo);
@@ -227,7 +282,7 @@ fn given_up(class: EffectClass, behaviour: Behaviour) -> World {
 }
 
 /// Starts a run, and gives its first operation up from another engine on the same store as soon as it is called.
-async fn give_up_from_elsewhere(world: &World) -> dalsegno_runtime::RunReport {
+async fn give_up_from_elsewhere(world: &World) -> RunReport {
     let engine = world.engine().await;
     let mut handle =
         engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await.unwrap();

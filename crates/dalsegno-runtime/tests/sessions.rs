@@ -226,7 +226,7 @@ async fn a_damaged_run_is_abandoned_and_its_session_is_free() {
     assert!(error.to_string().contains("has not ended"), "{error}");
     // Whatever errors the workspace has.
     std::fs::write(world.path().join("agents/broken.toml"), "name = [").unwrap();
-    let journal = Engine::journal(world.path()).await.unwrap();
+    let journal = Engine::ender(world.path()).await.unwrap();
     let abandoned = journal.abandon(second, abandoning(false)).await.unwrap();
     assert!(!abandoned.readable && abandoned.in_doubt.is_empty());
     std::fs::remove_file(world.path().join("agents/broken.toml")).unwrap();
@@ -277,7 +277,7 @@ async fn the_parent_of_an_abandoned_run_is_told() {
     let child = waits(&report)[0].run;
     assert_ne!(child, report.run);
     damage(&world, child);
-    let journal = Engine::journal(world.path()).await.unwrap();
+    let journal = Engine::ender(world.path()).await.unwrap();
     journal.abandon(child, abandoning(false)).await.unwrap();
     let report = world.resume(report.run, None).await;
     assert!(answer(&report).contains("abandoned"), "{}", answer(&report));

@@ -78,6 +78,8 @@ pub struct Limits {
     /// Bytes of the module's file. Default 16 MiB: a Rust server has one or two, a JavaScript one about twelve. A Python one
     /// has 40.
     pub module: u64,
+    /// The longest that compiling the module may take. Default 90 s: a megabyte takes a second or two.
+    pub compile_timeout: Duration,
     /// Bytes of one HTTP response. Default 8 MiB: more is a download, not an answer.
     pub response: u64,
     /// Calls at once, over all instances; further ones wait, as long as a call may take. Default 256, as many as a
@@ -98,6 +100,7 @@ impl Default for Limits {
             stderr: 64 * 1024,
             table_elements: 100_000,
             module: 16 * 1024 * 1024,
+            compile_timeout: Duration::from_secs(90),
             response: 8 * 1024 * 1024,
             concurrency: 256,
             instances: 1_000,

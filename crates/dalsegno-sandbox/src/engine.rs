@@ -96,17 +96,23 @@ impl Sandbox {
 
     /// Loads a server: reads the module, checks its digest, and compiles it or takes it from the cache.
     ///
-    /// Compiling takes a second or two for each megabyte and happens on a thread for blocking work.
+    /// Compiling takes a second or two for each megabyte. It happens on threads that nothing waits for after
+    /// [`crate::Limits::compile_timeout`], the end of the process included.
     ///
     /// # Errors
     ///
-    /// When the module is missing, damaged, not the pinned one or not a command, or when a granted folder is missing.
+    /// When the module is missing, damaged, too slow to compile, not the pinned one or not a command, or when a granted folder is missing.
     pub async fn load(&self, config: ServerConfig) -> Result<ToolServer, LoadError> {
         let shared = self.inner.clone();
         let path = config.module.clone();
-        tokio::task::spawn_blocking(move || server::load(&shared, config))
-            .await
-            .unwrap_or_else(|error| Err(LoadError::Compile { path, reason: error.to_string() }))
+        let (tell, told) = tokio::sync::oneshot::channel();
+        // No thread of the runtime: that would wait for it at its end.
+        std::thread::Builder::new()
+            .name("dalsegno-load".to_owned())
+            .spawn(move || drop(tell.send(server::load(&shared, config))))
+            .map_err(|error| LoadError::Engine { reason: format!("no thread can be had: {error}") })?;
+        let panicked = |_| Err(LoadError::Compile { path, reason: "its load panicked".to_owned() });
+        told.await.unwrap_or_else(panicked)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dalsegno_protocol::{CallErrorKind, Received};
 
@@ -68,6 +69,22 @@ pub enum LoadError {
         path: PathBuf,
         /// The bound that it breaks.
         reason: String,
+    },
+    /// The file takes too long to compile.
+    #[error("`{}` is not compiled after {} s: raise `compile_timeout` in the server's `limits` if you trust it", path.display(), limit.as_secs_f64())]
+    Slow {
+        /// The file.
+        path: PathBuf,
+        /// The longest that it may take.
+        limit: Duration,
+    },
+    /// Other files are being compiled for longer than they may, so that this one is not.
+    #[error("`{}` is not compiled: {others} other modules take longer than their `compile_timeout` and are still being compiled; try again later", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// How many others.
+        others: usize,
     },
     /// The file is damaged, or uses a feature that the engine does not have.
     #[error("cannot compile `{}`: {reason}", path.display())]

@@ -43,6 +43,7 @@ mod stats;
 mod bounds;
 mod cache;
 mod compiled;
+mod compiling;
 mod engine;
 mod place;
 mod server;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use dalsegno_protocol::{Builtin, CallErrorKind, Failure, LearnedEra, Received, ToolDescription};
 use wasmtime::Engine;
 
 use crate::bounds;
 use crate::compiled::{Compiled, Encoding};
+use crate::compiling::{self, NotCompiled};
 use crate::config::{ModuleDigest, ServerConfig};
 use crate::engine::Shared;
 use crate::error::{CallError, LoadError};
@@ -175,7 +176,7 @@ impl Loaded {
 }
 
 /// Loads a server. Blocks: reads files and compiles.
-pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, LoadError> {
+pub(crate) fn load(shared: &Arc<Shared>, config: ServerConfig) -> Result<ToolServer, LoadError> {
     let path = config.module.as_path();
     let wasm = read(path, config.limits.module)?;
     let digest = ModuleDigest::sha256(&wasm);
@@ -201,19 +202,14 @@ pub(crate) fn load(shared: &Shared, config: ServerConfig) -> Result<ToolServer, 
         Some(compiled) => compiled,
         None => {
             bounds::check(&wasm).map_err(|reason| LoadError::Bounds { path: path.to_owned(), reason })?;
-            let compile = || Compiled::compile(&shared.engine, encoding, &wasm);
-            let compiled = match compilers() {
-                Some(compilers) => compilers.install(compile),
-                None => compile(),
-            };
-            let compiled = compiled.map_err(|error| LoadError::Compile {
-                path: path.to_owned(),
-                reason: format!("{error:#}"),
-            })?;
-            if let Some(cache) = &shared.cache {
-                cache.keep(digest, &compiled);
-            }
-            compiled
+            let limit = config.limits.compile_timeout;
+            compiling::compile(shared, encoding, wasm, digest, limit).map_err(|error| match error {
+                NotCompiled::Refused(reason) => LoadError::Compile { path: path.to_owned(), reason },
+                NotCompiled::Slow => LoadError::Slow { path: path.to_owned(), limit },
+                NotCompiled::Busy => {
+                    LoadError::Busy { path: path.to_owned(), others: compiling::GIVEN_UP_MAX }
+                }
+            })?
         }
     };
     let program =
@@ -250,18 +246,6 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
     // It may have grown meanwhile, or be no plain file.
     let bytes = wasm.len() as u64;
     if bytes > limit { Err(too_large(bytes)) } else { Ok(wasm) }
-}
-
-/// The threads on which this process compiles, all servers together: half of the machine, so that the rest goes on. None
-/// where no threads can be had; each load compiles on its own then.
-fn compilers() -> Option<&'static rayon::ThreadPool> {
-    static COMPILERS: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
-    let make = || {
-        let half = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
-        let name = |number| format!("dalsegno-compiler-{number}");
-        rayon::ThreadPoolBuilder::new().num_threads(half.min(COMPILERS_MAX)).thread_name(name).build().ok()
-    };
-    COMPILERS.get_or_init(make).as_ref()
 }
 
 /// Tells components from modules by their first eight bytes.
@@ -307,6 +291,3 @@ fn link(shared: &Shared, compiled: &Compiled) -> Result<Program, String> {
         }
     }
 }
-
-/// The most threads that compile: each may hold the memory that one function takes.
-const COMPILERS_MAX: usize = 4;

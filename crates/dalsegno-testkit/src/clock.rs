@@ -33,6 +33,12 @@ impl VirtualClock {
         self.began.elapsed()
     }
 
+    /// The virtual time at which the clock showed a time while it was wrong by so many milliseconds; none before the beginning.
+    pub(crate) fn elapsed_at(shown: Timestamp, wrong_by: i64) -> Option<Duration> {
+        let since = 0_i64.saturating_add_unsigned(shown.as_millis()).saturating_sub(BEGINNING);
+        u64::try_from(since.saturating_sub(wrong_by)).ok().map(Duration::from_millis)
+    }
+
     /// Sets the clock to be wrong by so many milliseconds; 0 sets it right.
     pub fn set_wrong_by(&self, millis: i64) {
         self.offset.store(millis, Ordering::Relaxed);

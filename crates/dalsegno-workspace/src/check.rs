@@ -36,6 +36,7 @@ impl Workspace {
         for agent in self.agents.values() {
             reached.extend(agent.servers(&self.settings));
             found.extend(agent.resolve_known(&catalogue, &unpinned).err().into_iter().flatten());
+            found.extend(agent.check_arguments(&catalogue));
         }
         let agents = self.agents.keys().cloned().collect();
         let around = Around { catalogue: &catalogue, unknown: &unpinned, agents: &agents };
@@ -48,6 +49,7 @@ impl Workspace {
                 tenant.tools.values().flat_map(|file| toolkit::check_mentions(file, &around)).collect();
             for agent in self.agents.values() {
                 more.extend(agent.resolve_known(&catalogue, &unpinned).err().into_iter().flatten());
+                more.extend(agent.check_arguments(&catalogue));
             }
             // What is wrong for everybody has been told.
             found.extend(more.into_iter().filter(|more| !found.contains(more)).collect::<Vec<_>>());

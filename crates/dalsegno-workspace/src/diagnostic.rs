@@ -84,6 +84,12 @@ impl Diagnostic {
         Self::new(Code::InvalidValue, Severity::Error, file, problem).with_help("correct the file")
     }
 
+    /// That a file beside the workspace's own reads a name that nothing gives a value.
+    pub fn of_name(root: &Path, file: &Path, problem: impl Into<String>) -> Self {
+        let file = file.strip_prefix(root).unwrap_or(file);
+        Self::new(Code::UnknownName, Severity::Warning, file, problem)
+    }
+
     /// Says whether the workspace cannot be used because of it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

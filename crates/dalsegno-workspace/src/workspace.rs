@@ -1,6 +1,5 @@
 //! A workspace folder, read as a whole.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,18 +8,17 @@ use std::path::{Path, PathBuf};
 
 use dalsegno_core::{AgentName, ModelName, ToolName, ToolOwner};
 
-use crate::agent::{self, AgentFile, Directory, ReadAgent, Surroundings};
+use crate::agent::{self, AgentFile, BrokenAgent};
 use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::footprint::Footprint;
 use crate::lock::{Lock, LockRead, LockedServer};
 use crate::report::Report;
-use crate::section::Located;
 use crate::settings::{self, SecretRef, Settings, SettingsRead};
 use crate::source::SourceFile;
-use crate::tenant::{self, ReadTenants, Tenant};
-use crate::toolkit::{self, ReadToolkits, Shelf, ToolkitFile};
+use crate::tenant::{self, Tenant};
+use crate::toolkit::{self, ToolkitFile};
 
 /// A workspace without errors.
 #[derive(Debug, Clone)]
@@ -29,6 +27,8 @@ pub struct Workspace {
     pub root: PathBuf,
     /// What `dalsegno.toml` says.
     pub settings: Settings,
+    /// Nobody knows what `dalsegno.toml` says, and the store is the one at the default place: see [`Loaded::assumed`].
+    pub store_is_assumed: bool,
     /// The documents of declarative tools, `tools/*.json`, by name.
     pub toolkits: BTreeMap<String, ToolkitFile>,
     /// The tenants of `tenants/*.toml` by name; [`check_tenant`](Self::check_tenant) says for which names a run may start.
@@ -52,6 +52,11 @@ pub struct Broken {
     pub tools: BTreeSet<String>,
     /// Tenants, by the name in the file and by that of the file.
     pub tenants: BTreeSet<String>,
+    /// Agents, by the name in the file; by that of the file where the file does not say. With them those that call one of
+    /// them or hand over to it.
+    pub agents: BTreeMap<String, BrokenAgent>,
+    /// Agent files of which not even the name of the agent is known.
+    pub unnamed: BTreeSet<PathBuf>,
     /// All that is wrong with these files and with the tools of single tenants.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -61,12 +66,15 @@ pub struct Broken {
 pub struct Loaded {
     /// The workspace; `None` if there is an error.
     pub workspace: Option<Workspace>,
-    /// The workspace without the tools and tenants whose files have errors, where there are no other errors.
+    /// The workspace without the agents, tools and tenants whose files have errors, where there are no other errors.
     rest: Option<Workspace>,
     footprint: Footprint,
     /// What `dalsegno.toml` says, even if there are errors, with defaults in place of what does not fit; `None` if the
     /// place of the store is not known for certain. Enough to read what was recorded, not to run anything.
     pub settings: Option<Settings>,
+    /// The settings by default, where `dalsegno.toml` is not TOML: there is a store at the default place, and nowhere in the
+    /// file is the word `store` but where it names this place, so that it names no other one. Enough to tell what was recorded there and to end runs.
+    pub assumed: Option<Settings>,
     /// All problems: those of `dalsegno.toml` first, then those of tools, tenants and agents, each file in its own
     /// order.
     pub diagnostics: Vec<Diagnostic>,
@@ -97,6 +105,7 @@ impl Workspace {
             rest: None,
             footprint: footprint.clone(),
             settings: None,
+            assumed: None,
             diagnostics: Vec::new(),
             lock: Lock::read(root),
             sources: Vec::new(),
@@ -107,21 +116,39 @@ impl Workspace {
         let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
         let toolkits = toolkit::load(root, known, &mut loaded);
         let tenants = tenant::load(root, known, &toolkits, &mut loaded);
-        let agents = load_agents(root, known, (&toolkits, &tenants), replaced, &mut loaded);
+        let agents = agent::load(root, known, (&toolkits, &tenants), replaced, &mut loaded);
         let (toolkits, tenants, mut broken) = (
             toolkits.sound,
             tenants.sound,
-            Broken { tools: toolkits.broken, tenants: tenants.broken, diagnostics: Vec::new() },
+            Broken {
+                tools: toolkits.broken,
+                tenants: tenants.broken,
+                agents: agents.broken,
+                unnamed: agents.unnamed,
+                diagnostics: Vec::new(),
+            },
         );
+        let agents = agents.sound;
         broken.diagnostics.extend(loaded.diagnostics.iter().filter(|found| is_part(found)).cloned());
         if let Some(SettingsRead { settings, store_is_known }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
+            loaded.assumed = loaded.assume(root, &settings);
             let has_errors = loaded.has_errors();
             if loaded.diagnostics.iter().all(|found| !found.is_error() || is_part(found)) {
                 let (root, names) = (root.to_path_buf(), BTreeMap::new());
                 let pinned = loaded.lock.lock.as_ref().map(|lock| lock.servers.clone()).unwrap_or_default();
-                let mut workspace =
-                    Self { root, settings, toolkits, tenants, agents, names, pinned, broken, footprint };
+                let mut workspace = Self {
+                    root,
+                    settings,
+                    store_is_assumed: false,
+                    toolkits,
+                    tenants,
+                    agents,
+                    names,
+                    pinned,
+                    broken,
+                    footprint,
+                };
                 loaded.lock.take(workspace.take_names(&loaded.lock));
                 *if has_errors { &mut loaded.rest } else { &mut loaded.workspace } = Some(workspace);
             }
@@ -223,11 +250,11 @@ impl Loaded {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// The workspace, to be run, with the names by which models see its tools. Tools and tenants whose files have errors are
-    /// not part of it: see [`Workspace::broken`]. What else is wrong with `dalsegno.lock` concerns only those who check.
+    /// The workspace, to be run, with the names by which models see its tools. Agents, tools and tenants whose files have errors
+    /// are not part of it: see [`Workspace::broken`]. What else is wrong with `dalsegno.lock` concerns only those who check.
     ///
     /// # Errors
-    /// All problems, if `dalsegno.toml`, an agent or a pinned name has an error.
+    /// All problems, if `dalsegno.toml` or a pinned name has an error.
     pub fn sound(self) -> Result<Workspace, Vec<Diagnostic>> {
         let Self { workspace, rest, mut diagnostics, lock, .. } = self;
         if !lock.names_are_sound {
@@ -248,6 +275,19 @@ impl Loaded {
         self.sources.iter().find(|source| source.file() == file)
     }
 
+    /// Says whether the store is at its default place although nobody knows what `dalsegno.toml` says.
+    fn assume(&self, root: &Path, read: &Settings) -> Option<Settings> {
+        let file = Path::new(SETTINGS_FILE);
+        let is_toml = |found: &Diagnostic| found.code != Code::TomlSyntax || found.file != file;
+        if self.diagnostics.iter().all(is_toml) {
+            return None;
+        }
+        let text = self.source(file)?.text();
+        let settings = Settings { store: settings::default_store(root), ..read.clone() };
+        (self.settings.is_none() && !settings::may_name_store(text) && settings.store.is_file())
+            .then_some(settings)
+    }
+
     pub(crate) fn take(&mut self, report: Report) -> SourceFile {
         let (source, diagnostics) = report.finish();
         self.sources.push(source.clone());
@@ -256,10 +296,10 @@ impl Loaded {
     }
 }
 
-/// Says whether a problem takes out a tool or a tenant, and not the workspace.
+/// Says whether a problem takes out an agent, a tool or a tenant, and not the workspace.
 fn is_part(found: &Diagnostic) -> bool {
     let is_in = |folder: &str| found.file != Path::new(folder) && found.file.starts_with(folder);
-    found.is_error() && (is_in("tools") || is_in("tenants"))
+    found.is_error() && (is_in("tools") || is_in("tenants") || is_in(AGENTS_FOLDER))
 }
 
 /// Says whether two paths lead to the same folder.
@@ -299,100 +339,6 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
     let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, root));
     loaded.take(report);
     read
-}
-
-fn load_agents(
-    root: &Path,
-    settings: Option<&Settings>,
-    (toolkits, tenants): (&ReadToolkits, &ReadTenants),
-    replaced: &BTreeMap<PathBuf, String>,
-    loaded: &mut Loaded,
-) -> BTreeMap<AgentName, AgentFile> {
-    let shelf = Shelf::new(toolkits, &tenants.sound, &tenants.lost);
-    let mut directory = Directory::default();
-    let mut texts = Vec::new();
-    for file in agent_files(root, loaded) {
-        let text = match replaced.get(&file) {
-            Some(text) => Some(text.clone()),
-            None => read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics),
-        };
-        match text {
-            Some(text) => texts.push((file, text)),
-            None => directory.add(&file, None),
-        }
-    }
-    let files: Vec<_> = texts
-        .iter()
-        .map(|(file, text)| {
-            let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
-            let table = report.parse(text);
-            directory.add(file, table.as_ref());
-            if report.count() > 0 {
-                directory.set_partial();
-            }
-            (report, table)
-        })
-        .collect();
-
-    // Agents refer to each other, so they are read when it is known who there is, and linked when all are read.
-    let around = Surroundings { root, settings, directory: &directory, shelf: &shelf };
-    let mut agents = BTreeMap::new();
-    let mut names: BTreeMap<AgentName, &Path> = BTreeMap::new();
-    for (report, table) in &files {
-        let Some(table) = table else { continue };
-        let ReadAgent { name, file: agent } = agent::read(report, table, &around);
-        if let Some(name) = name {
-            check_name(report, name, &mut names);
-        }
-        if let Some(agent) = agent {
-            agents.entry(agent.name.clone()).or_insert((agent, report));
-        }
-    }
-    agent::link(&mut agents);
-    let mut agents: BTreeMap<_, _> = agents.into_iter().map(|(name, (agent, _))| (name, agent)).collect();
-    let sources: BTreeMap<_, _> = files
-        .into_iter()
-        .map(|(report, _)| loaded.take(report))
-        .map(|source| (source.file().to_path_buf(), source))
-        .collect();
-    let of_tenants = shelf.of_tenants();
-    for agent in agents.values_mut() {
-        agent.set_of_tenants(&of_tenants);
-        if let Some(source) = sources.get(agent.source.file()) {
-            agent.source = source.clone();
-        }
-    }
-    agents
-}
-
-fn check_name<'f>(report: &'f Report, name: Located<AgentName>, names: &mut BTreeMap<AgentName, &'f Path>) {
-    match names.entry(name.value) {
-        Entry::Vacant(entry) => {
-            entry.insert(report.source().file());
-        }
-        Entry::Occupied(entry) => {
-            report
-                .error(
-                    Code::DuplicateAgent,
-                    name.span,
-                    format!("there are two agents with the name `{}`", entry.key()),
-                )
-                .label(format!("the other one is `{}`", slashes(entry.get())))
-                .help("rename one of them");
-        }
-    }
-}
-
-/// The agent files in the order of their names.
-fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
-    let files = files(root, Path::new(AGENTS_FOLDER), "toml", &mut loaded.diagnostics);
-    if files.is_empty() && !loaded.has_errors() {
-        let folder = Path::new(AGENTS_FOLDER);
-        let problem =
-            Diagnostic::new(Code::NoAgents, Severity::Warning, folder, "the workspace has no agents");
-        loaded.diagnostics.push(problem.with_help("write one, such as `agents/hello.toml`"));
-    }
-    files
 }
 
 /// Says whether a name is that of a hidden file, or of one that an editor keeps beside a file of a person: `.#a.toml`, `.a.toml.swp`,
@@ -458,7 +404,7 @@ pub(crate) fn slashes(file: &Path) -> String {
 }
 
 pub(crate) const SETTINGS_FILE: &str = "dalsegno.toml";
-const AGENTS_FOLDER: &str = "agents";
+pub(crate) const AGENTS_FOLDER: &str = "agents";
 
 /// A hundred times the largest agent file that people write by hand.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -80,6 +80,7 @@ fn every_key_of_the_settings_arrives() {
             table_elements: 5_000,
             instances: 16,
             module: 8 << 20,
+            compile_timeout: Duration::from_secs(45),
             response: 2 << 20,
         }
     );
@@ -152,8 +153,7 @@ fn every_key_of_a_plan_arrives() {
         panic!("{read:?}")
     };
     assert_eq!((tool.as_str(), approve.source()), ("files.read", "steps.past[0].score < 0.5"));
-    let arguments =
-        json!({"path": "/data/note.txt", "from": 0, "flags": [true, 1.5], "hits": "{{steps.past}}"});
+    let arguments = json!({"text": "x", "path": "/data/note.txt", "from": 0, "flags": [true, 1.5], "hits": "{{steps.past}}"});
     assert_eq!(with.source(), &arguments);
     assert_eq!(steps[1].when.as_ref().unwrap().source(), "steps.past.length > 0");
 

@@ -37,7 +37,7 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
 }
 
 pub(super) async fn abandon(args: &AbandonArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
+    let engine = context.ender_alone().await?;
     let run = select::run(&engine, &args.run).await?;
     let AbandonArgs { reason, by, force, .. } = args;
     let options = AbandonOptions { reason: reason.clone(), by: by.clone(), force: *force };

@@ -23,7 +23,7 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     if to_output && context.format != Format::Text {
         return Err(Error::TwoDocuments);
     }
-    let engine = context.journal().await?;
+    let engine = context.reader().await?;
     let run = select::run(&engine, &args.run).await?;
     let archive = engine.export(run).await?;
     let bytes = match engine.sign(&archive) {

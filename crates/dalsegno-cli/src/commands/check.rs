@@ -8,7 +8,7 @@ use dalsegno_memory::check_seed;
 use dalsegno_models::{Cassette, ScriptModel};
 use dalsegno_runtime::Engine;
 use dalsegno_workspace::{
-    Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, Workspace,
+    Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, Workspace,
 };
 use serde::Serialize;
 
@@ -63,7 +63,51 @@ fn beside(workspace: &Workspace) -> Vec<Diagnostic> {
             opened.and_then(|file| check_seed(BufReader::new(file)).map_err(|error| error.to_string()));
         Some((seed, checked.err()?))
     });
-    models.chain(seeds).map(|(file, problem)| Diagnostic::of_file(&workspace.root, file, problem)).collect()
+    let wrong =
+        models.chain(seeds).map(|(file, problem)| Diagnostic::of_file(&workspace.root, file, problem));
+    wrong.chain(unknown_names(workspace)).collect()
+}
+
+/// The names in scripts that become empty text.
+fn unknown_names(workspace: &Workspace) -> Vec<Diagnostic> {
+    let scripts = workspace.settings.models.values().filter_map(|model| match model {
+        ModelBinding::Script { file } => Some((file, ScriptModel::open(file).ok()?.unknown_names())),
+        ModelBinding::Cassette { .. } | ModelBinding::Http(_) => None,
+    });
+    let mut found = Vec::new();
+    for (file, unknown) in scripts {
+        for (reply, name) in unknown {
+            let words = format!(
+                "reply {reply} (counted from 0) reads `{name}`, which is empty: a script knows `request`, `last` and `results`"
+            );
+            found.push(Diagnostic::of_name(&workspace.root, file, words));
+        }
+    }
+    found
+}
+
+/// Tells which environment variables that hold secrets are not set here. What runs elsewhere may have them.
+fn tell_unset(workspace: &Workspace, output: &mut Output) {
+    let settings = &workspace.settings;
+    let keys = settings.models.iter().filter_map(|(name, model)| match model {
+        ModelBinding::Http(http) => {
+            Some((format!("`api_key` of the model `{name}`"), http.api_key.as_ref()?))
+        }
+        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+    });
+    let secrets = settings.secrets.iter().map(|(name, found)| (format!("the secret `{name}`"), found));
+    let of_tenants = workspace.tenants.values().flat_map(|tenant| {
+        let words = |name: &String| format!("the secret `{name}` of the tenant `{}`", tenant.name);
+        tenant.secrets.iter().map(move |(name, found)| (words(name), found))
+    });
+    for (what, found) in keys.chain(secrets).chain(of_tenants) {
+        let SecretRef::Env(variable) = found else { continue };
+        if std::env::var_os(variable).is_none() {
+            output.note(styled(Style::Yellow, "warning").and(format_args!(
+                ": {what} is in the environment variable `{variable}`, which is not set here"
+            )));
+        }
+    }
 }
 
 /// Asks every tool server what it offers, tells what changed since it was pinned, and pins that, with the names by which
@@ -129,6 +173,9 @@ fn tell(workspace: Option<&Workspace>, found: &[Diagnostic], context: &mut Conte
     let wrong = found.iter().any(Diagnostic::is_error);
     if context.format != Format::Json {
         diagnostics::draw(&context.root, found, context.output);
+        if let Some(workspace) = workspace {
+            tell_unset(workspace, context.output);
+        }
         let summary = diagnostics::summary(found);
         let what = workspace.filter(|_| !wrong).map(what).unwrap_or_default();
         context.output.note(format_args!("{what}{summary}"));

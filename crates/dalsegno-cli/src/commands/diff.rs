@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::render::diff;
 
 pub(super) async fn diff(args: &DiffArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
+    let engine = context.reader().await?;
     let left = select::run(&engine, &args.left).await?;
     let right = select::run(&engine, &args.right).await?;
     let found = engine.diff(left, right).await?;

@@ -43,7 +43,7 @@ pub(super) async fn memory(args: &MemoryArgs, context: &mut Context<'_>) -> Resu
     }
 }
 
-async fn open(args: &ScopeArgs, context: &Context<'_>) -> Result<(Arc<dyn Memory>, ScopeSet), Error> {
+async fn open(args: &ScopeArgs, context: &mut Context<'_>) -> Result<(Arc<dyn Memory>, ScopeSet), Error> {
     let engine = context.quiet().await?;
     let place = MemoryPlace {
         scope: args.scope,

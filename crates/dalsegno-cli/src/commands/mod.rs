@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use dalsegno_runtime::{Engine, EngineBuilder, OpenError};
 use dalsegno_telemetry::Telemetry;
-use dalsegno_workspace::{Settings, Workspace};
+use dalsegno_workspace::{Code, Diagnostic, Settings, Workspace};
 
 use crate::args::{Args, Format, Needs, Verb};
 use crate::error::Error;
@@ -72,14 +72,15 @@ struct Context<'a> {
 impl Context<'_> {
     /// An engine that asks tool servers.
     async fn engine(&mut self) -> Result<Engine, Error> {
-        let workspace = self.sound()?;
+        let workspace = self.workspace()?;
         programs::admit(&workspace.settings, self)?;
         Ok(Engine::builder().build(workspace).await?)
     }
 
     /// An engine that starts no program: what it does needs none.
-    async fn quiet(&self) -> Result<Engine, Error> {
-        Ok(Engine::builder().without_programs().build(self.sound()?).await?)
+    async fn quiet(&mut self) -> Result<Engine, Error> {
+        let workspace = self.workspace()?;
+        Ok(Engine::builder().without_programs().build(workspace).await?)
     }
 
     fn sound(&self) -> Result<Workspace, Error> {
@@ -115,7 +116,7 @@ impl Context<'_> {
                 self.output.note(styled(Style::Yellow, "warning").and(
                     ": the workspace has errors, so tool servers are not told of the end: run `dalsegno check`",
                 ));
-                return Ok(Engine::ender(&self.root).await?);
+                return self.ender_alone().await;
             }
             Err(error) => return Err(error),
         };
@@ -124,6 +125,30 @@ impl Context<'_> {
             false => Engine::builder().without_programs(),
         };
         self.observed(builder, workspace).await
+    }
+
+    /// An engine that ends runs and tells no server.
+    async fn ender_alone(&mut self) -> Result<Engine, Error> {
+        let opened = Engine::ender(&self.root).await;
+        self.at_its_place(opened)
+    }
+
+    /// Tells where the journal is, and why there is none, if dalsegno.toml cannot be read.
+    fn at_its_place(&mut self, opened: Result<Engine, OpenError>) -> Result<Engine, Error> {
+        let warning = match &opened {
+            Ok(engine) if engine.workspace().store_is_assumed => format!(
+                "`dalsegno.toml` cannot be read and names no other store, so this is the journal at the default place, `{}`: run \
+                 `dalsegno check`",
+                engine.workspace().settings.store.display()
+            ),
+            Err(OpenError::Workspace { diagnostics, .. }) if diagnostics.iter().any(is_no_toml) => {
+                "`dalsegno.toml` cannot be read and may say where the journal is, so no journal is read"
+                    .to_owned()
+            }
+            Ok(_) | Err(_) => return Ok(opened?),
+        };
+        self.output.note(styled(Style::Yellow, "warning").and(format_args!(": {warning}")));
+        Ok(opened?)
     }
 
     async fn build(&mut self, builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
@@ -146,10 +171,21 @@ impl Context<'_> {
         Ok(self.telemetry.insert(telemetry::start(settings).await?).clone())
     }
 
-    /// Only reads what was recorded, which a mistake in an agent's file must not hinder.
+    /// Only tells what was recorded, which a mistake in a file must not hinder.
+    async fn reader(&mut self) -> Result<Engine, Error> {
+        let opened = Engine::reader(&self.root).await;
+        self.at_its_place(opened)
+    }
+
+    /// The journal at the place that dalsegno.toml means, to be kept.
     async fn journal(&self) -> Result<Engine, Error> {
         Ok(Engine::journal(&self.root).await?)
     }
+}
+
+/// Says whether this is that `dalsegno.toml` is not TOML.
+fn is_no_toml(found: &Diagnostic) -> bool {
+    found.code == Code::TomlSyntax && found.file == Path::new("dalsegno.toml")
 }
 
 /// Does what the arguments ask for; an error is told, and becomes an exit code.

@@ -20,7 +20,7 @@ use crate::render::output::Output;
 use crate::render::text::{Style, count, short, styled};
 
 pub(super) async fn replay(args: &ReplayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
+    let engine = context.reader().await?;
     let Some(run) = &args.run else { return all(&engine, context).await };
     let run = select::run(&engine, run).await?;
     if let Some(file) = &args.with_config {

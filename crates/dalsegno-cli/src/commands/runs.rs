@@ -22,7 +22,7 @@ pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<E
         limit: args.limit,
         ..RunFilter::default()
     };
-    let engine = context.journal().await?;
+    let engine = context.reader().await?;
     let runs = engine.runs(&filter).await?;
     if runs.is_empty() {
         select::tenant(&engine, args.tenant.as_deref()).await?;

@@ -16,7 +16,7 @@ use crate::render::text::{self, Style, Words, brief, count, gist, short, styled,
 use crate::render::{document, ending};
 
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
+    let engine = context.reader().await?;
     let run = select::run(&engine, &args.run).await?;
     let inspection = engine.inspect(run, args.step).await?;
     let steps = inspection.steps.iter().map(|view| view.step).max().unwrap_or_default();

@@ -107,7 +107,7 @@ fn changed(look: &Look) -> (&'static str, String) {
         Look::Taken(workspace) => {
             let problems = count(workspace.broken.diagnostics.len() as u64, "error");
             let words = format!(
-                "the workspace has changed, and is in use but for the tools and tenants with errors ({problems}): run `dalsegno check`"
+                "the workspace has changed, and is in use but for the agents, tools and tenants with errors ({problems}): run `dalsegno check`"
             );
             ("taken", words)
         }

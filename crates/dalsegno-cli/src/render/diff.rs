@@ -32,17 +32,26 @@ pub(crate) fn runs(diff: &RunDiff, output: &mut Output) {
         }
     }
     section("cost", output);
+    if diff.left.usage == diff.right.usage {
+        output.stdout.line(format!("    the same: {}", cost(&diff.left, width.saturating_sub(14))));
+        return;
+    }
     for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
-        let parts = usage(side.usage);
-        let words = if parts.is_empty() { "nothing".to_owned() } else { parts.join(" · ") };
-        let line = brief(&format!("{mark} {words}"), width.saturating_sub(4));
-        output.stdout.line(styled(style, format_args!("    {line}")));
+        let words = cost(side, width.saturating_sub(6));
+        output.stdout.line(styled(style, format_args!("    {mark} {words}")));
     }
 }
 
+fn cost(side: &Side, width: usize) -> String {
+    let parts = usage(side.usage);
+    brief(&if parts.is_empty() { "nothing".to_owned() } else { parts.join(" · ") }, width)
+}
+
 fn describe(side: &Side) -> String {
-    let end = side.end.as_deref().unwrap_or("goes on");
-    format!("{} {} {} · {} · {end}", short(side.run), side.agent, side.status, count(side.steps, "step"))
+    let (run, steps) = (short(side.run), count(side.steps, "step"));
+    // Of one that has not ended its status says all.
+    let end = side.end.as_deref().map(|end| format!(" · {end}")).unwrap_or_default();
+    format!("{run} {} {} · {steps}{end}", side.agent, side.status)
 }
 
 /// Tells what would be different under another configuration.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dalsegno_core::Violation;
+use dalsegno_core::{RunId, Violation};
 use dalsegno_runtime::{EngineError, OpenError, ToolboxError};
 use dalsegno_workspace::Diagnostic;
 use serde::Serialize;
@@ -26,6 +26,9 @@ struct ErrorDocument<'e> {
     code: &'static str,
     message: String,
     help: Option<String>,
+    /// The run that it is about, where a program is to look at that one next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<RunId>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     diagnostics: &'e [Diagnostic],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -56,8 +59,18 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
     if let Some(help) = &class.help {
         help_line(help, output);
     }
-    let error =
-        ErrorDocument { code: class.code, message, help: class.help, diagnostics: problems, violations };
+    let run_id = match error {
+        Error::Engine(EngineError::AlreadyRunning { run }) => Some(*run),
+        _ => None,
+    };
+    let error = ErrorDocument {
+        code: class.code,
+        message,
+        help: class.help,
+        run_id,
+        diagnostics: problems,
+        violations,
+    };
     let document = Document { error };
     match format {
         Format::Text => {}
@@ -131,7 +144,8 @@ pub(crate) fn problems(error: &Error) -> &[Diagnostic] {
         Error::Open(OpenError::Workspace { diagnostics, .. })
         | Error::Engine(
             EngineError::Open(OpenError::Workspace { diagnostics, .. })
-            | EngineError::Agent { diagnostics, .. },
+            | EngineError::Agent { diagnostics, .. }
+            | EngineError::BrokenAgent { diagnostics, .. },
         ) => diagnostics,
         Error::Configuration { problems, .. } => &problems.diagnostics,
         _ => &[],

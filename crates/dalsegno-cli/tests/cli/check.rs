@@ -169,12 +169,12 @@ fn faults_are_data_for_editors() {
 }
 
 #[test]
-fn a_run_in_a_faulty_workspace_shows_the_faults() {
+fn a_run_of_a_faulty_agent_shows_the_faults() {
     let workspace = with_two_faults();
-    let output = workspace.command(&["run", "note", "hello", "--json"]).output().unwrap();
+    let output = workspace.command(&["run", "chat", "hello", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["error"]["code"], "workspace");
+    assert_eq!(document["error"]["code"], "agent");
     assert!(document["error"]["diagnostics"].as_array().unwrap().len() >= 2, "{document}");
 }
 

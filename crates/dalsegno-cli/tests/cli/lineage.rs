@@ -257,8 +257,7 @@ mod comparisons {
                 + 0.9
 
             cost
-                - 2 tool calls
-                + 2 tool calls
+                the same: 2 tool calls
             --- stderr
             "#);
         let document = workspace.json(&["diff", &run, "last"]);
@@ -305,8 +304,7 @@ mod comparisons {
                 + the disk of db-2 is full
 
             cost
-                - 1 model call · 17 tokens
-                + 1 model call · 17 tokens
+                the same: 1 model call · 17 tokens
             --- stderr
             ");
     }

@@ -160,7 +160,7 @@ fn a_line_of_any_length_is_shown_around_the_place() {
         format!("{{{spaces}\"name\":\"t\",\"description\":\"d\",\"actions\":[{{\"type\":\"nope\"}}]}}");
     workspace.write("tools/t.json", &tool);
     workspace.write("agents/key.toml", &format!("name = \"key\"\n{long} = 1\n"));
-    for verb in [&["check"][..], &["run", "speaks", "hi"]] {
+    for verb in [&["check"][..], &["run", "long", "hi"]] {
         let output = workspace.dalsegno(verb);
         assert!(output.starts_with("exit code: 2\n"), "{verb:?}: {}", &output[..200]);
         let longest = output.lines().map(|line| line.chars().count()).max().unwrap();

@@ -1,5 +1,8 @@
 //! What people are told: what tools say, of tenants that are none, and of files with errors.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use crate::support::Workspace;
 
 const GREETS: &str = r#"
@@ -96,4 +99,51 @@ fn a_file_with_an_error_is_named_and_the_rest_runs() {
     let output = workspace.dalsegno(&["run", "greets", "hi"]);
     assert!(output.starts_with("exit code: 2\n") && output.contains("tools/greet.json"), "{output}");
     assert!(workspace.dalsegno(&["check"]).starts_with("exit code: 2\n"));
+}
+
+#[test]
+fn a_diff_of_a_run_that_waits_names_no_end_and_no_outcome() {
+    let workspace = Workspace::plain();
+    let ask =
+        "name = \"waits\"\nversion = \"1.0.0\"\ndescription = \"Waits.\"\n\n[[steps]]\nask = \"Go on?\"\n";
+    workspace.write("agents/waits.toml", ask);
+    for _ in 0..2 {
+        assert!(workspace.dalsegno(&["run", "waits"]).starts_with("exit code: 4"));
+    }
+    let run = workspace.json(&["runs"])[0]["run_id"].as_str().unwrap().to_owned();
+    workspace.succeed(&["resume", &run, "--reply", "yes"]);
+    let runs = workspace.json(&["runs"]);
+    let waiting = runs.as_array().unwrap().iter().find(|run| run["status"] == "suspended").unwrap();
+    let output = workspace.dalsegno(&["diff", &run, waiting["run_id"].as_str().unwrap()]);
+    assert!(output.contains("waits suspended · 1 step\n"), "{output}");
+    assert!(output.contains("+ none yet") && !output.contains("null"), "{output}");
+    assert!(!output.contains("goes on"), "{output}");
+}
+
+#[test]
+fn a_start_whose_run_is_under_way_has_a_code_and_names_the_run() {
+    let workspace = Workspace::plain();
+    let replies = std::fs::read_to_string(workspace.path("replies.toml")).unwrap();
+    // Far more time than the test takes, so that only the wish ends the run.
+    workspace.write("replies.toml", &format!("{replies}delay = \"120s\"\n"));
+    let start = ["run", "chat", "hello", "--key", "k"];
+    let mut child = workspace
+        .command(&[&start[..], &["--format", "jsonl"]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("\"kind\":\"requested\"")));
+    let run = workspace.json(&["runs"])[0]["run_id"].clone();
+    let output = workspace.command(&[&start[..], &["--json"]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["error"]["code"], &document["error"]["run_id"]), (&"under_way".into(), &run));
+    let shown = workspace.dalsegno(&start);
+    assert!(shown.contains("which another process performs: nothing new was started"), "{shown}");
+    assert!(shown.contains("help: wait until it is over"), "{shown}");
+    workspace.succeed(&["cancel", "last"]);
+    drop(lines);
+    child.wait().unwrap();
 }

@@ -9,6 +9,7 @@ mod relate;
 mod rows;
 mod schema;
 mod search;
+mod seeded;
 mod traverse;
 mod view;
 
@@ -21,7 +22,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use self::readers::Readers;
 use crate::relation::check_relations;
-use crate::seed::{SeedCounts, SeedError, SeedLines};
+use crate::seed::{Digesting, SeedCounts, SeedError, SeedLines};
 use crate::traverse::check_limit;
 use crate::{
     Created, EntityList, EntityView, ExportCounts, ExportError, Hit, ImportCounts, ImportError, ImportMode,
@@ -83,7 +84,7 @@ impl SqliteMemory {
     ///
     /// A line that stands there already is counted and left alone, so that loading a file again changes
     /// nothing. Blank lines are skipped. Lines are read one by one while the file is locked for other
-    /// writers.
+    /// writers. [`is_seeded`](Self::is_seeded) knows the file from then on.
     ///
     /// # Errors
     /// Names the first line that cannot be read or kept, and what was expected; nothing was written then.
@@ -96,15 +97,27 @@ impl SqliteMemory {
         let scopes = scopes.clone();
         self.write(move |transaction| {
             let mut counts = SeedCounts::default();
-            for entry in SeedLines::new(lines, scopes.write_key(), recorded_at) {
+            let mut lines = Digesting::new(lines);
+            for entry in SeedLines::new(&mut lines, scopes.write_key(), recorded_at) {
                 let (line, observation) = entry?;
                 let created = create::create(transaction, scopes.write_key(), &observation, &[])
                     .map_err(|problem| SeedError::Refused { line, problem })?;
                 counts.count(created.duplicate || created.repeated);
             }
+            seeded::keep(transaction, scopes.write_key(), &lines.digest())?;
             Ok(counts)
         })
         .await
+    }
+
+    /// Says whether the written scope has taken in a seed file with this content, the BLAKE3 digest of all its bytes: loading it
+    /// once more would change nothing.
+    ///
+    /// # Errors
+    /// When the memory cannot be read.
+    pub async fn is_seeded(&self, scopes: &ScopeSet, digest: [u8; 32]) -> Result<bool, MemoryError> {
+        let scopes = scopes.clone();
+        self.read(move |transaction| seeded::is_kept(transaction, scopes.write_key(), &digest)).await
     }
 
     fn with(connection: Connection, path: &Path) -> Result<Self, OpenError> {

@@ -13,8 +13,12 @@ const APPLICATION_ID: i64 = 0x5367_6d6d;
 
 /// What makes each format from the one before. The number of a format is the length of the list up to it; a
 /// released entry never changes.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("relations.sql"), include_str!("answers.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("relations.sql"),
+    include_str!("answers.sql"),
+    include_str!("seeds.sql"),
+];
 
 /// The format that this version writes.
 const FORMAT: i64 = MIGRATIONS.len() as i64;

@@ -132,6 +132,26 @@ impl ScriptModel {
         Self::named("script", text)
     }
 
+    /// The names in templates that no transcript gives a value: what reads them becomes empty. Each with the number of its
+    /// reply, from 0.
+    pub fn unknown_names(&self) -> Vec<(usize, String)> {
+        let mut unknown = Vec::new();
+        for (number, reply) in self.replies.iter().enumerate() {
+            let text = reply.text.iter().flat_map(|text| text.paths());
+            let arguments = reply.calls.iter().filter_map(|call| match &call.arguments {
+                Arguments::Template(template) => Some(template.paths()),
+                Arguments::Text(_) => None,
+            });
+            for reference in text.chain(arguments.flatten()) {
+                let found = (number, reference.root);
+                if !scope::NAMES.contains(&found.1.as_str()) && !unknown.contains(&found) {
+                    unknown.push(found);
+                }
+            }
+        }
+        unknown
+    }
+
     fn named(script: &str, text: &str) -> Result<Self, ScriptError> {
         let (replies, repeat) = file::parse(script, text)?;
         Ok(Self { script: script.to_owned(), replies, repeat })
@@ -163,8 +183,11 @@ impl ScriptModel {
         let found = usize::try_from(index).ok().and_then(|index| self.replies.get(index));
         let Some(reply) = found else {
             let message = format!(
-                "the script ends before it: it has {} replies; the model last read {}",
-                self.replies.len(),
+                "the script ends before it: it has {}; the model last read {}",
+                match self.replies.len() {
+                    1 => "1 reply".to_owned(),
+                    many => format!("{many} replies"),
+                },
                 quoted(&unread(transcript)),
             );
             return Err(self.misfit(number, &message));

@@ -33,6 +33,9 @@ impl Scope for ScriptScope<'_> {
     }
 }
 
+/// The names that a scope knows.
+pub(super) const NAMES: [&str; 3] = ["request", "last", "results"];
+
 /// A tool's name, as the model wrote it, and its result.
 fn result(entry: &Entry) -> Option<(&str, Value)> {
     match entry {

@@ -62,14 +62,15 @@ impl Driver {
         !due.is_empty()
     }
 
-    /// When the questions that people may leave unanswered are answered with a no.
+    /// When the questions that people may leave unanswered are answered with a no. A clock that jumps forward while this
+    /// process lives takes nothing from the time to answer.
     fn expiries(&self) -> impl Iterator<Item = (OperationId, Timestamp)> {
         let limit = self.context.grant.answer_timeout_ms(self.context.config.limits.answer_timeout_ms);
         self.missing().filter_map(move |operation| match operation.gate {
             GateState::Waiting(Gate::Approval | Gate::Input | Gate::Elicitation { .. }) => {
                 let progress = self.progress.get(&operation.id)?;
                 let asked = progress.asked.max(progress.interposed);
-                Some((operation.id, Timestamp::from_millis(asked.saturating_add(limit?))))
+                Some((operation.id, self.context.engine.end_of(asked, Duration::from_millis(limit?))))
             }
             // Whether something took place does not become clear by waiting; and a secret that is missing is no answer.
             GateState::Waiting(Gate::InDoubt { .. } | Gate::Secret { .. })

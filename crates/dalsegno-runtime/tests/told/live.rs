@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass};
-use dalsegno_runtime::{Engine, Look, RunReport, Settlement, StartOptions, WorkerEvent, WorkerOptions};
+use dalsegno_runtime::{
+    Engine, EngineError, Look, RunReport, Settlement, StartOptions, WorkerEvent, WorkerOptions,
+};
 use serde_json::json;
 
 use crate::support::{Behaviour, World, answer, waits};
@@ -52,14 +54,57 @@ async fn a_run_keeps_the_agent_that_it_began_with() {
 async fn what_cannot_be_used_leaves_the_workspace_as_it_was_until_it_is_mended() {
     let world = World::new("[[steps]]\nrespond = \"one\"\n");
     let engine = world.engine().await;
-    let agent = world.path().join("agents/a.toml");
-    std::fs::write(&agent, "name = \"a\"\n[[steps]]\nrespo").unwrap();
+    let (settings, agent) = (world.path().join("dalsegno.toml"), world.path().join("agents/a.toml"));
+    let sound = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(&settings, "[unknown]\n").unwrap();
+    std::fs::write(&agent, says("two")).unwrap();
     let Look::Refused(diagnostics) = engine.look().await else { panic!("it is refused") };
-    assert!(diagnostics.iter().any(|found| found.is_error() && found.file.ends_with("a.toml")));
+    assert!(diagnostics.iter().any(|found| found.is_error() && found.file.ends_with("dalsegno.toml")));
     assert!(matches!(engine.look().await, Look::Unchanged), "the same errors are told once");
     assert_eq!(answer(&run(&engine, "default").await), "one");
-    std::fs::write(&agent, says("two")).unwrap();
+    std::fs::write(&settings, sound).unwrap();
     assert_eq!(answer(&run(&engine, "default").await), "two");
+}
+
+#[tokio::test]
+async fn an_agent_with_errors_is_out_of_use_until_it_is_mended_and_no_other_is() {
+    let asks = "[tools]\nallow = [\"*\"]\napprove = [\"t.it\"]\n[[steps]]\ntool = \"t.it\"\n[[steps]]\nrespond = \"one\"\n";
+    let world = World::new(asks).tool("t.it", EffectClass::Read, Behaviour::Echo);
+    let engine = world.engine().await;
+    let waiting = run(&engine, "default").await;
+    assert_eq!(waits(&waiting).len(), 1);
+    let agent = world.path().join("agents/a.toml");
+    let sound = std::fs::read_to_string(&agent).unwrap();
+    std::fs::write(&agent, "name = \"a\"\n[[steps]]\nrespo").unwrap();
+    std::fs::write(world.path().join("agents/b.toml"), says("two").replace("name = \"a\"", "name = \"b\""))
+        .unwrap();
+    let Look::Taken(workspace) = engine.look().await else { panic!("the rest is in use") };
+    assert!(
+        workspace.broken.agents.contains_key("a") && workspace.agents.contains_key(&"b".parse().unwrap())
+    );
+    // Neither with fewer rights nor with those it began with: it waits.
+    let settlement = Settlement::Approve { edited: None, reason: None };
+    let yes = || {
+        let settlement = settlement.clone();
+        vec![dalsegno_runtime::GateInput { operation: None, seen: None, settlement, by: None }]
+    };
+    let refused = engine.resume(waiting.run, yes()).await.unwrap_err();
+    let EngineError::BrokenAgent { name, reason, diagnostics } = refused else { panic!("{refused:?}") };
+    assert_eq!((name.as_str(), reason.as_str()), ("a", "its file has errors"));
+    assert!(diagnostics.iter().all(|found| found.file.ends_with("agents/a.toml")), "{diagnostics:?}");
+    let request = AgentRequest::text("go");
+    let refused = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, EngineError::BrokenAgent { .. }), "{refused:?}");
+    // A worker leaves its runs alone as well.
+    let options =
+        WorkerOptions { until_idle: true, poll: Duration::from_millis(5), ..WorkerOptions::default() };
+    engine.work(&options, std::future::pending(), |_| {}).await.unwrap();
+    assert_eq!(world.count("t.it"), 0);
+    std::fs::write(&agent, sound).unwrap();
+    engine.look().await;
+    let resumed = engine.resume(waiting.run, yes()).await.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&resumed), "one");
+    assert!(engine.replay(waiting.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -90,7 +135,7 @@ async fn tenants_and_tools_come_and_go() {
 async fn a_worker_looks_by_itself_and_says_what_it_found() {
     let world = World::new("[[steps]]\nrespond = \"one\"\n");
     let engine = world.engine().await;
-    std::fs::write(world.path().join("agents/a.toml"), "nonsense").unwrap();
+    std::fs::write(world.path().join("dalsegno.toml"), "nonsense").unwrap();
     let mut refused = 0;
     let options =
         WorkerOptions { until_idle: true, poll: Duration::from_millis(5), ..WorkerOptions::default() };
@@ -101,4 +146,27 @@ async fn a_worker_looks_by_itself_and_says_what_it_found() {
     };
     engine.work(&options, std::future::pending(), tell).await.unwrap();
     assert_eq!(refused, 1);
+}
+
+#[tokio::test]
+async fn a_seed_file_is_taken_in_once_and_again_when_it_has_changed() {
+    let world =
+        World::new("[[steps]]\nrespond = \"one\"\n").settings("[memory]\nseeds = [\"seeds.jsonl\"]\n");
+    let seeds = world.path().join("seeds.jsonl");
+    let line = |text: &str| format!("{}\n", json!({"entity": "a", "type": "t", "text": text}));
+    std::fs::write(&seeds, line("one")).unwrap();
+    world.engine().await.memory().await.unwrap();
+    let writer = rusqlite::Connection::open(world.path().join(".dalsegno/memory.db")).unwrap();
+    let count =
+        || -> i64 { writer.query_row("SELECT count(*) FROM observation", [], |row| row.get(0)).unwrap() };
+    assert_eq!(count(), 1);
+    // While another process writes, the memory is opened at once: nothing is to be taken in.
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let engine = world.engine().await;
+    let opened = tokio::time::timeout(Duration::from_secs(8), engine.memory()).await;
+    opened.expect("it waits for its turn to write").unwrap();
+    writer.execute_batch("ROLLBACK").unwrap();
+    std::fs::write(&seeds, line("one") + &line("two")).unwrap();
+    world.engine().await.memory().await.unwrap();
+    assert_eq!(count(), 2);
 }

@@ -19,6 +19,9 @@ const RECOVERIES: u32 = 3;
 /// Who answers when nobody does.
 const NOBODY: &str = "dalsegno";
 
+/// A step of the clock that does not count as a jump, and how exactly it shows the time.
+const CLOCK_STEP: Duration = Duration::from_secs(1);
+
 /// How many commits an owner may make between reading a message and taking it. The next one takes it, unless it says that an
 /// operation is to be given up: that stays until the operation has its outcome, while others of its step have theirs.
 const COMMITS: u32 = 50;
@@ -373,6 +376,7 @@ impl Guarantees {
                     // A fork goes on at the time at which the other run stood.
                     requested: if line.forked_from.is_some() { 0 } else { line.last_event },
                     asked: record.at.as_millis(),
+                    asked_at: self.elapsed_at(record.at),
                 };
                 if line.ops.insert(id, op).is_some() {
                     return Err("it was requested before".into());
@@ -382,7 +386,7 @@ impl Guarantees {
             body => {
                 let id = record.operation.ok_or("it is about no operation")?;
                 // A clock that was set says nothing.
-                let at = (!self.clock_was_set).then_some(record.at.as_millis());
+                let at = (!self.clock_was_set()).then_some(record.at.as_millis());
                 self.take_of(line, id, body, at)
             }
         }
@@ -396,6 +400,7 @@ impl Guarantees {
         at: Option<u64>,
     ) -> Result<(), String> {
         let (agent, signalled, ended) = (line.agent.clone(), line.signalled, line.ended);
+        let witness = line.owner.as_ref().and_then(|owner| self.witness_since(owner));
         let (now, patience) = (self.now, self.patience.get(&agent).copied());
         let op = line.ops.get_mut(&id).ok_or("it was never requested")?;
         let terms = self.terms(&agent, op.tool.as_deref());
@@ -483,6 +488,15 @@ impl Guarantees {
                         "there was still time to answer: asked at {}, answered at {at}",
                         op.asked
                     ));
+                }
+                if let (Answer::Denied { by: Some(by), .. }, Some(asked)) = (answer, op.asked_at)
+                    && by == NOBODY
+                    && witness.is_some_and(|since| since <= asked)
+                    && let Some(patience) = patience.map(Duration::from_millis)
+                    && now + CLOCK_STEP < asked + patience
+                {
+                    let after = now.saturating_sub(asked);
+                    return Err(format!("a clock that was set left no more time to answer than {after:?}"));
                 }
                 if fits { Ok(()) } else { Err("nobody asked that".into()) }
             }

@@ -6,6 +6,7 @@
 
 mod audit;
 mod calls;
+mod clock;
 mod journal;
 mod ownership;
 #[cfg(test)]
@@ -46,6 +47,8 @@ pub(crate) struct Guarantees {
     requests: BTreeMap<String, (RunId, OperationId)>,
     /// Keys of starts that name the run after which they begin.
     after: BTreeSet<String>,
+    /// Since when there is a process.
+    began: BTreeMap<u32, Duration>,
     /// Since when a process goes on that was stopped.
     thawed: BTreeMap<u32, Duration>,
     /// Requests that only read, so far.
@@ -64,8 +67,8 @@ pub(crate) struct Guarantees {
     children: BTreeMap<OperationId, RunId>,
     /// Starts by their key.
     starts: BTreeMap<String, RunId>,
-    /// Somebody set the clock.
-    pub(crate) clock_was_set: bool,
+    /// Since when the clock has been wrong, and by how many milliseconds.
+    clock: Vec<(Duration, i64)>,
     pub(crate) totals: Totals,
 }
 
@@ -171,6 +174,8 @@ pub(crate) struct Op {
     requested: u64,
     /// When its question was asked, as the clock showed, in milliseconds.
     asked: u64,
+    /// When that was, however the clock was set.
+    asked_at: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +200,7 @@ impl Guarantees {
             coverage: Coverage::default(),
             requests: BTreeMap::new(),
             after: BTreeSet::new(),
+            began: BTreeMap::new(),
             thawed: BTreeMap::new(),
             reads: 0,
             has_pruned: false,
@@ -204,7 +210,7 @@ impl Guarantees {
             kept: Vec::new(),
             children: BTreeMap::new(),
             starts: BTreeMap::new(),
-            clock_was_set: false,
+            clock: vec![(Duration::ZERO, 0)],
             totals: Totals::default(),
         }
     }
@@ -225,6 +231,11 @@ impl Guarantees {
     /// A start under this key names the run after which it begins.
     pub(crate) fn goes_after(&mut self, tenant: &str, key: &str) {
         self.after.insert(format!("{tenant} {key}"));
+    }
+
+    /// A process begins.
+    pub(crate) fn begins(&mut self, process: &Process) {
+        self.began.insert(process.number, self.now);
     }
 
     /// A process that was stopped goes on.

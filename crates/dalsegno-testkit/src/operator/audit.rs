@@ -64,6 +64,7 @@ impl Operator {
         self.world.calm();
         self.kill_all().await;
         self.world.clock.set_wrong_by(0);
+        self.world.judge(|guarantees| guarantees.clock_is_set(0));
         tokio::time::sleep(SILENCE).await;
         self.look(true).await;
         for _ in 0..PROCESSES {

@@ -176,6 +176,7 @@ impl Operator {
         let writes = dies.then(|| i64::try_from(1 + random.below(most)).unwrap_or(1));
         let process = Arc::new(Process::new(self.processes, self.world.seed, writes));
         self.world.note(&format!("p{} begins", process.number));
+        self.world.judge(|guarantees| guarantees.begins(&process));
         match self.host.engine(&process).await {
             Ok(engine) => {
                 let (stop, stopped) = mpsc::unbounded_channel();

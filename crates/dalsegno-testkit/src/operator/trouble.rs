@@ -38,7 +38,7 @@ impl Operator {
                 self.clock_is_wrong = !self.clock_is_wrong;
                 let wrong = if self.clock_is_wrong { self.random.pick(&WRONG) } else { 0 };
                 self.world.clock.set_wrong_by(wrong);
-                self.world.judge(|guarantees| guarantees.clock_was_set = true);
+                self.world.judge(|guarantees| guarantees.clock_is_set(wrong));
                 self.world.note(&format!("the clock is wrong by {wrong} ms"));
             }
         }

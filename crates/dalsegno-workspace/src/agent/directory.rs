@@ -1,5 +1,6 @@
 //! Who is who: the agents of the workspace by name and by capability, known before any of them is read.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,10 @@ pub(crate) struct Directory {
     capabilities: BTreeMap<String, BTreeSet<AgentName>>,
     /// Not every file could be read, so what is missing here may well exist.
     is_partial: bool,
+    /// Of some file nobody can say even under which name it would be listed.
+    has_unlisted: bool,
+    /// Something was looked for that may well exist, since [`has_missed`](Self::has_missed) was asked last.
+    missed: Cell<bool>,
 }
 
 /// What others know of an agent.
@@ -36,7 +41,10 @@ impl Directory {
         let named = text("name").and_then(|name| name.parse::<AgentName>().ok());
         self.is_partial |= named.is_none();
         let is_unknown = named.is_none();
-        let Some(name) = named.or_else(|| stem.parse().ok()) else { return };
+        let Some(name) = named.or_else(|| stem.parse().ok()) else {
+            self.has_unlisted = true;
+            return;
+        };
         for capability in root.map(capabilities).unwrap_or_default() {
             self.capabilities.entry(capability).or_default().insert(name.clone());
         }
@@ -49,7 +57,16 @@ impl Directory {
         self.is_partial = true;
     }
 
+    /// Says whether something was looked for that is not here and may well exist, since this was asked last.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.take()
+    }
+
+    /// All agents that are known by name.
     pub(super) fn names(&self) -> impl Iterator<Item = &AgentName> {
+        if self.has_unlisted {
+            self.missed.set(true);
+        }
         self.agents.keys()
     }
 
@@ -62,7 +79,9 @@ impl Directory {
     /// Finds an agent by its name; reports it where there is none.
     pub(super) fn agent(&self, report: &Report, name: &Located<String>) -> Option<AgentName> {
         let found = name.value.parse::<AgentName>().ok().filter(|name| self.agents.contains_key(name));
-        if found.is_none() && !self.is_partial {
+        if found.is_none() && self.is_partial {
+            self.missed.set(true);
+        } else if found.is_none() {
             let help = match nearest(&name.value, self.agents.keys().map(AgentName::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if self.agents.len() < 2 => format!("write `agents/{}.toml`", name.value),
@@ -99,6 +118,8 @@ impl Directory {
                         format!("no agent has the capability `{capability}`"),
                     )
                     .help(help);
+            } else {
+                self.missed.set(true);
             }
             return None;
         };

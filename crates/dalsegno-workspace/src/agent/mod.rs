@@ -1,11 +1,13 @@
 //! An agent file: what one agent is, before it is known which tools exist.
 
+mod arguments;
 mod callees;
 mod directory;
 mod expressions;
 mod keys;
 mod limits;
 mod link;
+mod load;
 mod mind;
 mod output;
 mod read;
@@ -24,11 +26,13 @@ use dalsegno_core::{
 };
 
 pub(crate) use self::callees::RESERVED;
-pub(crate) use self::directory::Directory;
 pub(crate) use self::expressions::json;
 pub(crate) use self::keys::FILE;
-pub(crate) use self::link::link;
-pub(crate) use self::read::{ReadAgent, Surroundings, read};
+use self::link::link;
+pub use self::load::BrokenAgent;
+pub(crate) use self::load::load;
+pub(crate) use self::read::Surroundings;
+use self::read::{ReadAgent, read};
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
@@ -59,6 +63,8 @@ pub struct AgentFile {
     pub source: SourceFile,
     /// The tools that steps call, and those that stand in for others, each where it stands.
     called: Vec<Located<ToolName>>,
+    /// What steps call tools with.
+    calls: Vec<arguments::Call>,
     /// The agents that a model sees as tools.
     agent_tools: BTreeMap<ToolName, AgentTool>,
     /// The tools that only some tenants have: naming one of them is no mistake.

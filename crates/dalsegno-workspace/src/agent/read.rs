@@ -81,6 +81,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
             // Their limits are filled in when all files are read.
             agents: known.map(|name| (name, Callee { budget: limits.budget() })).collect(),
             called: minded.called,
+            calls: minded.calls,
             tools,
             memory_scope,
             limits,
@@ -98,6 +99,7 @@ pub(crate) fn read(report: &Report, root: &DeTable<'_>, around: &Surroundings<'_
 struct Minded {
     mind: Mind,
     called: Vec<Located<ToolName>>,
+    calls: Vec<super::arguments::Call>,
     children: BTreeSet<AgentName>,
     successors: BTreeSet<AgentName>,
     models: Vec<ModelSettings>,
@@ -120,6 +122,7 @@ fn minded(
             Some(Minded {
                 mind: Mind::Model(mind),
                 called,
+                calls: Vec::new(),
                 children: BTreeSet::new(),
                 successors: BTreeSet::new(),
                 models,
@@ -139,6 +142,7 @@ fn minded(
             Some(Minded {
                 mind: Mind::Plan(read.plan?),
                 called: read.called.into_iter().chain(stand_ins).collect(),
+                calls: read.calls,
                 children: read.children,
                 successors: read.successors,
                 models: read.models,

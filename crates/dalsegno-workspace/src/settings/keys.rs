@@ -457,6 +457,11 @@ static LIMITS: Shape = Shape::new(
             "The most instances at once; 1,000 by default. One that is idle makes room for the next.",
         ),
         Key::new("module", Form::Size, "The most bytes of its WebAssembly file; `16MiB` by default."),
+        Key::new(
+            "compile_timeout",
+            Form::Duration,
+            "The longest that compiling its WebAssembly file may take; `90s` by default.",
+        ),
         Key::new("response", Form::Size, "The most bytes of one HTTP response to it; `8MiB` by default."),
     ],
 );

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::keys::{FILE, SECRET};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
-pub(crate) use self::read::{SettingsRead, read, secret_settings};
+pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -348,6 +348,8 @@ pub struct ServerLimits {
     pub instances: usize,
     /// Bytes of the module's file. 16 MiB by default: a Rust server has one or two, a Python one 40.
     pub module: u64,
+    /// The longest that compiling the module may take. 90 seconds by default: a megabyte takes a second or two.
+    pub compile_timeout: Duration,
     /// Bytes of one HTTP response. 8 MiB by default: more is a download, not an answer.
     pub response: u64,
 }
@@ -365,6 +367,7 @@ impl Default for ServerLimits {
             table_elements: 100_000,
             instances: 1_000,
             module: 16 << 20,
+            compile_timeout: Duration::from_secs(90),
             response: 8 << 20,
         }
     }

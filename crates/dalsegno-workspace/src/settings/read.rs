@@ -1,7 +1,7 @@
 //! Reads `dalsegno.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -35,7 +35,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     let store = file
         .section("store")
         .and_then(|store| paths.path(&store, "path"))
-        .map_or_else(|| root.join(DEFAULT_STORE), |path| path.value);
+        .map_or_else(|| default_store(root), |path| path.value);
     let store_is_known = is_whole && report.count() == before;
     let memory = file.section("memory");
     let models = models::read(&file, &paths);
@@ -62,6 +62,28 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         telemetry: telemetry::read(&file, &paths),
     };
     SettingsRead { settings, store_is_known }
+}
+
+/// Where the store is if the file does not say.
+pub(crate) fn default_store(root: &Path) -> PathBuf {
+    root.join(DEFAULT_STORE)
+}
+
+/// Says whether a file that is not TOML may say that the store is elsewhere.
+pub(crate) fn may_name_store(text: &str) -> bool {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut lines = lines.peekable();
+    while let Some(line) = lines.next() {
+        if line == "[store]" && lines.next_if(|next| *next == format!("path = \"{DEFAULT_STORE}\"")).is_some()
+        {
+            continue;
+        }
+        // A letter may be written as an escape.
+        if ["store", "\\u", "\\U", "\\x"].iter().any(|word| line.contains(word)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Reads `[signers]`: keys of 64 hexadecimal digits by name.
@@ -133,3 +155,29 @@ const DEFAULT_STORE: &str = ".dalsegno/dalsegno.db";
 const DEFAULT_MEMORY: &str = ".dalsegno/memory.db";
 const DEFAULT_SECRETS: &str = ".dalsegno/secrets.db";
 const DEFAULT_KEY: &str = ".dalsegno/secrets.key";
+
+#[cfg(test)]
+mod tests {
+    use super::may_name_store;
+
+    #[test]
+    fn a_file_names_another_store_unless_it_is_certain_that_it_does_not() {
+        for text in [
+            "[[[",
+            "# the store\n[memory]\npath = \"m.db\"\n",
+            "[store]\n# here\npath = \".dalsegno/dalsegno.db\"\n",
+        ] {
+            assert!(!may_name_store(text), "{text}");
+        }
+        for text in [
+            "[store]\npath = \"s.db\"\n",
+            "[store]\n",
+            "store.path = \"s.db\"\n",
+            "[[[ store = { path = \"s.db\" }",
+            "[\"st\\u006fre\"]\n",
+            "[secret_store]\npath = \"s.db\"\n",
+        ] {
+            assert!(may_name_store(text), "{text}");
+        }
+    }
+}

@@ -109,6 +109,7 @@ fn limits(section: &Section<'_>) -> ServerLimits {
         table_elements: section.integer("table_elements").unwrap_or(defaults.table_elements),
         instances: section.integer("instances").unwrap_or(defaults.instances),
         module: section.size("module").unwrap_or(defaults.module),
+        compile_timeout: section.duration("compile_timeout").unwrap_or(defaults.compile_timeout),
         response: section.size("response").unwrap_or(defaults.response),
     }
 }

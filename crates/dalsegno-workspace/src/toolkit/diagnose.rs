@@ -140,7 +140,7 @@ pub(super) fn config_schema(report: &Report, file: &JsonFile<'_>, toolkit: &Tool
 }
 
 /// A validator by the rules of all others: no network, no files, patterns in linear time.
-pub(super) fn validator(schema: &Value) -> Option<jsonschema::Validator> {
+pub(crate) fn validator(schema: &Value) -> Option<jsonschema::Validator> {
     jsonschema::options()
         .offline()
         .with_pattern_options(jsonschema::PatternOptions::regex())

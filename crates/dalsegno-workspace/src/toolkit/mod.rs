@@ -12,6 +12,7 @@ use dalsegno_tools::Toolkit;
 pub use self::catalogue::DeclaredTool;
 pub(crate) use self::catalogue::add;
 pub(crate) use self::config::short;
+pub(crate) use self::diagnose::validator;
 pub(crate) use self::link::{Around, check_mentions};
 pub(crate) use self::load::{ReadToolkits, load, load_of_tenant};
 pub(crate) use self::shelf::Shelf;

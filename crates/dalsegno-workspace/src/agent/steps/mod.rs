@@ -29,6 +29,8 @@ pub(super) struct ReadPlan {
     pub(super) plan: Option<Plan>,
     /// The tools that steps call.
     pub(super) called: Vec<Located<ToolName>>,
+    /// What steps call them with.
+    pub(super) calls: Vec<super::arguments::Call>,
     /// The tools that stand in for them.
     pub(super) stand_ins: Vec<Located<ToolName>>,
     /// The agents that run as children.
@@ -53,6 +55,7 @@ pub(super) fn read(file: &Section<'_>, around: &Surroundings<'_>, own: Option<&A
         needs: ReadPlan {
             plan: None,
             called: Vec::new(),
+            calls: Vec::new(),
             stand_ins: Vec::new(),
             children: BTreeSet::new(),
             successors: BTreeSet::new(),

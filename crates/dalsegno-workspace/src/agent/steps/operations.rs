@@ -7,6 +7,7 @@ use toml::de::DeValue;
 
 use super::keys::{OPERATIONS, RELATION};
 use super::{Reader, optional};
+use crate::agent::arguments::Call;
 use crate::agent::mind::{self, DEFAULT_HITS};
 use crate::agent::tools::on_failure;
 use crate::agent::{callees, expressions, output};
@@ -62,6 +63,7 @@ impl<'t> Reader<'t, '_> {
                 .help(format!("write `{step}`"));
             return None;
         }
+        self.needs.calls.push(Call::read(section, &tool));
         self.needs.called.push(tool.clone());
         Some(PlanCall::Tool { tool: tool.value, with: with?, approve: approve? })
     }
