@@ -215,6 +215,7 @@ fn the_document_of_a_stranger_gets_no_secret_of_the_workspace() {
         workspace.write(stranger, &keyed(&origin));
         let shown = workspace.dalsegno(&["tools", "test", stranger, "--live"]);
         assert!(!shown.starts_with("exit code: 0\n"), "{stranger}: {shown}");
+        assert!(shown.contains("is none of this workspace's"), "{stranger}: {shown}");
         assert!(!shown.contains("canary-0815"), "{stranger}: {shown}");
         std::fs::remove_file(workspace.path(stranger)).unwrap();
     }

@@ -147,7 +147,7 @@ async fn a_model_reads_that_a_person_said_no() {
         let report = world.resume(asked.run, Some(deny())).await;
         assert_eq!(answer(&report), "told", "{settings}");
         let read = read(&world, &report).await;
-        assert!(read.contains("denied") && read.contains("not today"), "{settings}: {read}");
+        assert!(read.contains("not_permitted"), "{settings}: {read}");
         assert!(!read.contains("tool_failed") && !read.contains("sent\\\\\\\":true"), "{settings}: {read}");
         assert_eq!((world.count("local.mail"), world.count("local.spare")), (0, 0), "{settings}");
     }
