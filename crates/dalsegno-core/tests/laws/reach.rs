@@ -6,7 +6,7 @@ use dalsegno_core::*;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::strategies::{model_world, plan_world, world};
+use crate::strategies::{document_world, model_world, plan_world, world};
 use crate::world::drive;
 
 #[test]
@@ -17,6 +17,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
     let worlds = (0..1_500).map(|_| world().boxed());
     let worlds = worlds.chain((0..4_000).map(|_| plan_world().boxed()));
     let worlds = worlds.chain((0..2_000).map(|_| model_world().boxed()));
+    let worlds = worlds.chain((0..300).map(|_| document_world().boxed()));
     for world in worlds {
         let world = world.new_tree(&mut runner).expect("a world").current();
         let trace = drive(&world, 0, |state| {
@@ -30,6 +31,17 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
                 GateState::Answered => "answered",
             });
             reached.extend(gates.map(ToOwned::to_owned));
+            for pending in state.pending() {
+                let is_part = pending.parent.is_some();
+                match (&pending.operation.request, &pending.operation.gate) {
+                    (Request::Email(_), _) => reached.insert("mail".to_owned()),
+                    (Request::ApiCall(_), _) => reached.insert("endpoint".to_owned()),
+                    (_, GateState::Waiting(Gate::Approval)) if is_part => {
+                        reached.insert("approval in a document".to_owned())
+                    }
+                    _ => false,
+                };
+            }
             reached.extend(state.decisions().iter().filter_map(|decision| match decision {
                 Decision::AskLast { .. } => Some("last answer".to_owned()),
                 Decision::SkipStep { .. } => Some("skipped step".to_owned()),
@@ -70,6 +82,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         "agent_failed",
         "answered",
         "approval",
+        "approval in a document",
         "asked again",
         "cancelled",
         "compaction",
@@ -77,6 +90,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         "cycle_detected",
         "denied",
         "elicitation",
+        "endpoint",
         "evaluation_failed",
         "fallback model",
         "fallback tool",
@@ -89,6 +103,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         "last answer",
         "limit_exceeded",
         "long run",
+        "mail",
         "memory create",
         "memory search",
         "memory traverse",

@@ -403,6 +403,57 @@ respond = "{{steps.ship.receipt}}"
     messages: 1,
 };
 
+/// The same family, whose run has a second of active time: while its own effect gets no answer it ends, and all below it.
+/// One of the agents is called by a tool.
+pub(crate) const DEADLINE: Scenario = Scenario {
+    agents: &[
+        (
+            "a",
+            r#"
+name = "a"
+version = "1.0.0"
+description = "Waits for two others, and not for long."
+
+[tools]
+allow = ["local.*", "delegate", "agents.b"]
+
+[limits]
+timeout = "1s"
+
+[[steps]]
+parallel = [
+  { id = "asks", tool = "delegate" },
+  { id = "sleeps", agent = "c", input = "go" },
+  { id = "pay", tool = "local.unsafe", with = { n = 1 } },
+]
+
+[[steps]]
+respond = "{{steps.asks}}; {{steps.sleeps}}; {{steps.pay.receipt}}"
+"#,
+        ),
+        FAMILY.agents[1],
+        FAMILY.agents[2],
+    ],
+    documents: &[(
+        "delegate",
+        r#"{
+  "name": "delegate",
+  "description": "Has another agent work.",
+  "actions": [{ "type": "tool", "id": "b", "name": "agents.b", "arguments": { "text": "go" } }],
+  "output": "result.b"
+}"#,
+    )],
+    answer: "receipt 11; receipt 21; receipt 1",
+    effects: &[1, 11, 21],
+    gated: &[11],
+    unread: &[],
+    mishaps: &[],
+    said: Said { approved: 1, done: 0, not_done: 0 },
+    runs: 3,
+    hours: 1,
+    messages: 1,
+};
+
 /// Two runs of one session, the second of which reads what the first has kept there.
 pub(crate) const CHAT: Scenario = Scenario {
     agents: &[(

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dalsegno_core::{AgentResponse, Answer, Digest, OperationId, RunId, Status};
-use dalsegno_runtime::{Cancelled, Engine, EngineError, Inspection, RunEnd, RunFailure, WaitingOperation};
+use dalsegno_runtime::{
+    AbandonOptions, Cancelled, Engine, EngineError, Inspection, RunEnd, RunFailure, WaitingOperation,
+};
 use dalsegno_store::{
     AcquireError, AppendError, Body, CreateError, Record, RunFilter, RunSummary, Start, Waiting,
 };
@@ -376,6 +378,12 @@ impl World {
     /// Ends a run from this process, which has the reader's engine.
     pub(crate) fn cancel_here(&self, run: RunId) -> Cancelled {
         self.runtime.block_on(self.reader.cancel(run, None, None)).unwrap()
+    }
+
+    /// Ends a run from this process without a look at what it had come to.
+    pub(crate) fn abandon_here(&self, run: RunId) {
+        let options = AbandonOptions { force: true, ..AbandonOptions::default() };
+        self.runtime.block_on(self.reader.abandon(run, options)).unwrap();
     }
 
     /// The runs in which a person must say whether an effect took place.
