@@ -98,7 +98,7 @@ async fn hostile(kind: Stream) -> (SocketAddr, Arc<Seen>) {
                     }
                     Some("tools/call") => match kind {
                         Stream::Endless(status, content) => {
-                            endless(&mut stream, status, content, &message, &seen).await
+                            endless(&mut stream, status, content, &message, &seen).await;
                         }
                         _ => tokio::time::sleep(Duration::from_secs(600)).await,
                     },
