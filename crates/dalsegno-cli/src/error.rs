@@ -567,6 +567,10 @@ fn engine(error: &EngineError) -> Class {
         },
         EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
         EngineError::Run(error) => run_failure(error),
+        EngineError::ServerSecret { name, .. } => Class::new(Exit::Failed, "secret").with_help(format!(
+            "put it there with `dalsegno secret put {}`; where `dalsegno check --connect` has pinned the tools, runs wait for a secret",
+            quoted(name)
+        )),
         EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
             "start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone",
         ),

@@ -21,7 +21,7 @@ use dalsegno_store::{Owner, ReadError, RunFilter, RunSummary, SqliteStore, Store
 use dalsegno_workspace::{AgentFile, BrokenAgent, Catalogue, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
-use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder};
+use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder, secrets_of};
 use crate::bound::Bound;
 use crate::clock::{Clock, SystemClock};
 use crate::declared::{Endpoints, kept_secrets};
@@ -33,7 +33,7 @@ use crate::live::{Live, Look};
 use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
 use crate::secret;
-use crate::secret_source::SecretSource;
+use crate::secret_source::{SecretSource, SecretUnavailable};
 use crate::start::StartOptions;
 use crate::steady::Steady;
 use crate::tasks::Announcements;
@@ -485,6 +485,7 @@ impl Engine {
             match workspace.pinned_tools(&server) {
                 Some(tools) => pinned.extend(tools),
                 None => {
+                    self.has_secrets(&server).await?;
                     digests.insert(server.clone(), bindings.digest(&server).await?);
                     unpinned.push(server);
                 }
@@ -500,6 +501,18 @@ impl Engine {
         })?;
         self.admit_handoffs(&mut config)?;
         Ok((config, digests))
+    }
+
+    /// Says whether the secret store has what a server needs that is about to be asked for its tools.
+    async fn has_secrets(&self, server: &str) -> Result<(), EngineError> {
+        let settings = self.inner.bindings.settings();
+        for reference in settings.servers.get(server).into_iter().flat_map(secrets_of) {
+            let found = self.secret_source().read(reference, self.now()).await;
+            if let Err(SecretUnavailable::NotStored { name }) = found {
+                return Err(EngineError::ServerSecret { server: server.to_owned(), name });
+            }
+        }
+        Ok(())
     }
 
     /// The clients of declarative tools.

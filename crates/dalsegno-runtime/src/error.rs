@@ -185,6 +185,18 @@ pub enum EngineError {
     /// Something that the agent needs could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A tool server that is not pinned needs a secret that the store does not have. Which tools a run has is not known then, so
+    /// that there is no run that could wait.
+    #[error(
+        "tool server `{server}` needs the secret `{name}`, which the secret store does not have, and its tools are not pinned: no run \
+         was started"
+    )]
+    ServerSecret {
+        /// The server.
+        server: String,
+        /// The secret's name.
+        name: String,
+    },
     /// A tool server did not say what it offers.
     #[error(transparent)]
     Catalogue(#[from] dalsegno_sandbox::CallError),

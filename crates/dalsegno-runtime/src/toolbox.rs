@@ -47,6 +47,8 @@ pub struct ToolInfo {
     pub grants: Vec<String>,
     /// What a declarative tool repeats although it may have taken place, by the word of its document, each in words.
     pub repeats: Vec<String>,
+    /// JSON Schema of the configuration that the document of a declarative tool reads, if it reads one.
+    pub config_schema: Option<Value>,
     /// The agents that may use it, in the order of their names.
     pub users: Vec<ToolUser>,
 }
@@ -415,7 +417,10 @@ impl Engine {
             Some(id) => format!("the {method} `{id}`, up to {times} times (`retry_count`)"),
             None => format!("a {method}, up to {times} times (`retry_count`)"),
         });
+        let config_schema =
+            tool.document.as_ref().and_then(|document| document.toolkit.config_schema().cloned());
         ToolInfo {
+            config_schema,
             offered_by,
             class,
             class_from,

@@ -243,6 +243,7 @@ impl Engine {
             call: &info,
             now_ms: recording.now_ms,
             zone: tenant.and_then(|tenant| tenant.time_zone.as_deref()),
+            first_rules: false,
         };
         let mut call = Call::begin(tool, arguments, &context);
         loop {

@@ -158,6 +158,25 @@ async fn what_an_agent_wrote_that_a_tool_called_counts_as_the_tools() {
 }
 
 #[tokio::test]
+async fn a_plan_calls_an_agent_by_a_tool() {
+    let world = World::new(
+        "[tools]\nallow = [\"delegate\", \"agents.b\"]\n[[steps]]\nid = \"d\"\ntool = \"delegate\"\n\
+         [[steps]]\nrespond = \"{{steps.d.answer}}\"\n",
+    );
+    let world = world.agent("b", "[[steps]]\nrespond = \"done by b\"\n");
+    std::fs::create_dir(world.path().join("tools")).unwrap();
+    let action = json!({"type": "tool", "name": "agents.b", "arguments": {"text": "go"}});
+    let world = world.document(&json!({
+        "name": "delegate",
+        "description": "Has another agent work.",
+        "actions": [action],
+        "output": {"answer": "result.last.answer ?? result.last"},
+    }));
+    assert_eq!(answer(&world.run("go").await), "done by b");
+    world.replays().await;
+}
+
+#[tokio::test]
 async fn a_session_whose_run_is_cancelled_keeps_what_its_tools_wrote() {
     let both = "[[steps]]\nwhen = \"!workflow.notes\"\nparallel = [\n{ id = \"n\", tool = \"note\", with = { text = \"kept\" } },\n\
                 { id = \"w\", tool = \"local.it\", approve = true },\n]\n";

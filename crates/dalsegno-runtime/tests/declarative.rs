@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod support;
+#[path = "declarative/unsettled.rs"]
+mod unsettled;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

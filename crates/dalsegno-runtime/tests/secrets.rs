@@ -204,10 +204,15 @@ async fn a_key_that_rotates_opens_the_store_even_if_the_process_dies_between_its
 
 /// A service that answers each request with what was last shown to it.
 fn echo() -> String {
+    echo_of("nothing yet")
+}
+
+/// A service that answers each request with what was last shown to it, by another program before.
+fn echo_of(before: &str) -> String {
+    let mut seen = before.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
-        let mut seen = String::from("nothing yet");
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let (mut head, mut buffer) = (String::new(), [0; 4096]);
@@ -287,6 +292,75 @@ async fn a_process_scrubs_what_another_process_has_sent() {
     assert!(format!("{asked:?}").contains("you showed [secret]"), "{asked:?}");
     let journal = world.engine().await.inspect(asked.run, None).await.unwrap();
     assert!(!format!("{:?}", journal.records).contains("tenant-secret-0815"));
+}
+
+/// Puts a secret into the store as another process does, of the workspace or of a tenant.
+async fn put_as(world: &World, owner: Option<&str>, name: &str, value: &str) {
+    let engine = world.engine().await;
+    let source = engine.secret_source();
+    let store = source.make().await.unwrap();
+    let whose = source.owner(owner).unwrap();
+    store.put(&whose, &name.parse().unwrap(), Put::new(Secret::new(value), 1)).await.unwrap();
+}
+
+/// Says that a run heard of a secret, and that neither it nor its journal holds it.
+async fn assert_scrubbed(world: &World, report: &RunReport, value: &str) {
+    let told = format!("{report:?}");
+    assert!(told.contains("you showed [secret]") && !told.contains(value), "{value}: {told}");
+    let journal = world.engine().await.inspect(report.run, None).await.unwrap();
+    assert!(!format!("{:?}", journal.records).contains(value), "{value}");
+}
+
+#[tokio::test]
+async fn a_process_scrubs_the_secrets_of_the_store_that_another_process_has_sent() {
+    let world = two_tools(&echo(), "[secrets]\ntoken = { store = \"tok\" }\n");
+    put_as(&world, Some("default"), "tok", "stored-secret-0815").await;
+    assert_scrubbed(&world, &world.run("x").await, "stored-secret-0815").await;
+    assert_scrubbed(&world, &ask(&world).await.unwrap(), "stored-secret-0815").await;
+    // What the service keeps saying is an earlier version by now.
+    put_as(&world, Some("default"), "tok", "another-secret-4711").await;
+    assert_scrubbed(&world, &ask(&world).await.unwrap(), "stored-secret-0815").await;
+}
+
+#[tokio::test]
+async fn a_process_scrubs_the_tokens_of_consent_that_it_did_not_send() {
+    let grant = json!({
+        "access_token": "canary-access-0815", "refresh_token": "canary-refresh-0815", "expires_at": 1
+    });
+    // Those of the tenant, of one of its agents, and of a tool server.
+    for name in ["oauth.default.crm", "oauth.tickets"] {
+        for token in ["canary-access-0815", "canary-refresh-0815"] {
+            let world = two_tools(&echo_of(token), "");
+            put_as(&world, None, name, &grant.to_string()).await;
+            assert_scrubbed(&world, &ask(&world).await.unwrap(), token).await;
+        }
+    }
+    // What another tenant gave is none that this one's runs may meet.
+    let world = two_tools(&echo_of("canary-access-0815"), "");
+    put_as(&world, None, "oauth.acme.crm", &grant.to_string()).await;
+    let report = ask(&world).await.unwrap();
+    assert!(answer(&report).contains("canary-access-0815"), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_process_scrubs_what_came_with_the_request_of_a_run_that_it_takes_up() {
+    let world = two_tools(&echo(), "");
+    let show = std::fs::read_to_string(world.path().join("tools/show.json")).unwrap();
+    let show =
+        show.replace("\"secrets\":[\"token\"],", "").replace("{{secrets.token}}", "{{user.auth_token}}");
+    write(&world, "tools/show.json", &show);
+    let agent = "name = \"a\"\n[tools]\nallow = [\"show\", \"ask\"]\n[[steps]]\ntool = \"show\"\n\
+                 [[steps]]\nid = \"x\"\ntool = \"ask\"\napprove = true\n[[steps]]\nrespond = \"{{steps.x}}\"\n";
+    write(&world, "agents/a.toml", agent);
+    let user = json!({ "id": "u", "auth_token": "request-token-0815" });
+    let request = AgentRequest { user, ..AgentRequest::text("x") };
+    let engine = world.engine().await;
+    let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    let asked = handle.finish().await.unwrap();
+    assert_eq!(waits(&asked)[0].kind(), "approval");
+    drop(engine);
+    let report = world.resume(asked.run, Some(Settlement::Approve { edited: None, reason: None })).await;
+    assert_scrubbed(&world, &report, "request-token-0815").await;
 }
 
 #[tokio::test]

@@ -225,6 +225,25 @@ async fn a_call_waits_for_a_secret_that_its_server_needs() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_not_pinned_and_lacks_a_secret_leaves_no_run() {
+    let settings = SETTINGS.replace("{ file = \"token\" }", "{ store = \"tok\" }");
+    let world = world("printer.token", &settings);
+    let engine = world.engine().await;
+    let start =
+        async || engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await;
+    let error = start().await.unwrap_err();
+    let dalsegno_runtime::EngineError::ServerSecret { server, name } = &error else { panic!("{error:?}") };
+    assert_eq!((server.as_str(), name.as_str()), ("printer", "tok"));
+    assert!(engine.runs(&dalsegno_store::RunFilter::default()).await.unwrap().is_empty());
+    // With the secret it begins.
+    let source = engine.secret_source();
+    let put = Put::new(Secret::new("tell-nobody-4711"), 1);
+    source.make().await.unwrap().put(source.tenant(), &"tok".parse().unwrap(), put).await.unwrap();
+    let report = start().await.unwrap().finish().await.unwrap();
+    assert_eq!(answer(&report), "it is [secret]");
+}
+
+#[tokio::test]
 async fn a_server_that_offers_more_than_before_is_called_and_written_down() {
     let world = two("printer.look", "approve = true\n");
     let asked = world.run("go").await;

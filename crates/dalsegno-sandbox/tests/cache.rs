@@ -155,6 +155,39 @@ async fn a_place_that_others_may_change_is_not_used() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn what_another_user_made_is_not_used() {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    const OTHER: u32 = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    let user = folder.path().join("user");
+    std::fs::create_dir(&user).unwrap();
+    assert!(!load_and_call(&user).await && load_and_call(&user).await);
+    let (cache, state) = (user.join("cache"), user.join("state"));
+    let own = std::fs::metadata(&cache).unwrap().uid();
+    if chown(&cache, Some(OTHER), None).is_err() {
+        eprintln!("skipped: only root may give a file to another user");
+        return;
+    }
+    chown(&cache, Some(own), None).unwrap();
+    let engine = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+    for path in [&cache, &engine, &state, &state.join("modules.key"), &user] {
+        chown(path, Some(OTHER), None).unwrap();
+        assert!(!load_and_call(&user).await, "{path:?} of another user");
+        chown(path, Some(own), None).unwrap();
+        assert!(load_and_call(&user).await, "{path:?} of this user again");
+    }
+    for file in cached(&user) {
+        chown(&file, Some(OTHER), None).unwrap();
+        assert!(!load_and_call(&user).await, "{file:?} of another user");
+        // It was compiled anew, by this user.
+        assert!(load_and_call(&user).await, "{file:?}");
+        assert_eq!(std::fs::metadata(&file).unwrap().uid(), own, "{file:?}");
+    }
+}
+
 /// Root may write everywhere, so that a folder under a file stands for one that nobody can make.
 #[tokio::test]
 async fn without_a_place_to_write_every_load_compiles() {

@@ -97,6 +97,7 @@ fn planner(criterion: &mut Criterion) {
         call: &info,
         now_ms: 1_767_103_200_000,
         zone: None,
+        first_rules: false,
     };
     let arguments = json!({"meal_type": "lunch", "dishes": ["soup", "bread"]});
     let mut group = criterion.benchmark_group("action");

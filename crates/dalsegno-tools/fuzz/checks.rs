@@ -76,6 +76,7 @@ fn run(tool: &Tool, config: &Value, arguments: &Value, mut seed: u64, cut: bool)
         call: &call,
         now_ms: 0,
         zone: Some("Europe/Paris"),
+        first_rules: false,
     };
     let mut call = Call::begin(tool, arguments, &context);
     for _ in 0..=2 * MAX_ACTIONS {

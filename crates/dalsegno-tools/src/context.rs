@@ -34,6 +34,8 @@ pub struct Context<'c> {
     pub now_ms: u64,
     /// The tenant's time zone, such as `Europe/Paris`; without one a time needs an offset.
     pub zone: Option<&'c str>,
+    /// The rules of runs that began long ago: a text of a mail's `to`, `cc` or `bcc` is a list, divided at its commas.
+    pub first_rules: bool,
 }
 
 /// Which call this is.

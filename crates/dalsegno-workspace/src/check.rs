@@ -39,12 +39,18 @@ impl Workspace {
             found.extend(agent.check_arguments(&catalogue));
         }
         let agents = self.agents.keys().cloned().collect();
-        let around = Around { catalogue: &catalogue, unknown: &unpinned, agents: &agents };
+        let capabilities = self.agents.values().flat_map(|agent| &agent.capabilities).cloned().collect();
+        let around = Around {
+            catalogue: &catalogue,
+            unknown: &unpinned,
+            agents: &agents,
+            capabilities: &capabilities,
+        };
         found.extend(self.toolkits.values().flat_map(|file| toolkit::check_mentions(file, &around)));
         for (name, tenant) in self.tenants.iter().filter(|(_, tenant)| !tenant.is_plain()) {
             let mut catalogue = common.clone();
             catalogue.extend(self.declared_tools(name));
-            let around = Around { catalogue: &catalogue, unknown: &unpinned, agents: &agents };
+            let around = Around { catalogue: &catalogue, ..around };
             let mut more: Vec<_> =
                 tenant.tools.values().flat_map(|file| toolkit::check_mentions(file, &around)).collect();
             for agent in self.agents.values() {

@@ -55,6 +55,7 @@ impl Conversation {
             call: &info,
             now_ms: 1_767_103_200_000,
             zone: None,
+            first_rules: false,
         };
         let mut answers: VecDeque<_> = answers.iter().cloned().collect();
         let mut call = Call::begin(tool, &arguments, &context);

@@ -365,3 +365,63 @@ fn a_retry_count_beside_unsafe_is_refused_and_beside_a_post_it_is_noted() {
     assert_eq!(severities(""), [Severity::Note]);
     assert_eq!(severities(r#", "effect": "keyed""#), []);
 }
+
+/// What `check` says of a workspace whose agent `a` allows these tools and whose document `delegate` calls another one.
+fn checked(called: &str, agent: &str) -> Vec<String> {
+    let document = json!({
+        "name": "delegate",
+        "description": "Has another one work.",
+        "actions": [{"type": "tool", "name": called, "arguments": {"text": "go"}}],
+    });
+    let helper = "name = \"my-helper\"\ndescription = \"Helps.\"\ncapabilities = [\"first-aid\"]\n\
+                  [[steps]]\nrespond = \"done\"\n";
+    let folder = folder(&[
+        ("dalsegno.toml", "[models.default]\nprovider = \"script\"\nfile = \"script.toml\"\n"),
+        ("script.toml", ""),
+        ("tools/delegate.json", &document.to_string()),
+        ("agents/my-helper.toml", helper),
+        ("agents/a.toml", agent),
+    ]);
+    let loaded = Workspace::load(folder.path());
+    let checked = loaded.workspace.map(|workspace| workspace.check(&Lock::default(), &Catalogue::new()));
+    let found = loaded.diagnostics.into_iter().chain(checked.into_iter().flatten());
+    found.map(|found| format!("{}: {}", found.severity, found)).collect()
+}
+
+#[test]
+fn agents_that_a_document_calls_as_tools_are_there() {
+    let model = |allow: &str| {
+        format!(
+            "name = \"a\"\nprompt = \"x\"\n[model]\nuse = \"default\"\n[tools]\nallow = [\"delegate\", \"{allow}\"]\n"
+        )
+    };
+    for called in ["agents.my-helper", "agents.my_helper", "capability.first-aid", "runs.list", "agents.list"]
+    {
+        let found = checked(called, &model(&called.replace("my_helper", "my-helper")));
+        assert!(found.is_empty(), "{called}: {found:?}");
+    }
+    for (called, problem) in [
+        ("agents.my-helpr", "there is no agent `my-helpr`"),
+        ("capability.first-ad", "no agent has the capability `first-ad`"),
+        ("handoff.my-helper", "a document does not hand over by a call of `handoff.my-helper`"),
+        ("runs.lits", "nobody offers a tool `runs.lits`"),
+    ] {
+        let found = checked(called, &model("agents.my-helper"));
+        assert!(matches!(&found[..], [only] if only.contains(problem)), "{called}: {found:?}");
+    }
+}
+
+#[test]
+fn a_plan_allows_the_agents_that_its_documents_call() {
+    let plan = |allow: &str| {
+        format!(
+            "name = \"a\"\n[tools]\nallow = [\"delegate\", \"{allow}\"]\n[[steps]]\ntool = \"delegate\"\n"
+        )
+    };
+    for allow in ["agents.my-helper", "agents.*"] {
+        let found = checked("agents.my_helper", &plan(allow));
+        assert!(found.is_empty(), "{allow}: {found:?}");
+    }
+    let found = checked("agents.my-helper", &plan("capability.first-aid"));
+    assert!(matches!(&found[..], [only] if only.contains("has no effect")), "{found:?}");
+}

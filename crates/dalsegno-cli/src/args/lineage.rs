@@ -20,7 +20,8 @@ pub(crate) struct ChatArgs {
     /// The tenant on whose behalf the runs work
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// What is known of the user, which templates read as `user`; `auth_token` in it is kept as a secret
+    /// What is known of the user, which templates read as `user`; `auth_token` in it is kept as a secret. Other users of this machine see
+    /// command lines: give a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// Structured input of every message, which templates read as `request.data`

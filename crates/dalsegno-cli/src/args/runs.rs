@@ -25,7 +25,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) data: Option<String>,
     /// What is known of the user on whose behalf it works, which templates read as `user`; `auth_token` in it is kept as a
-    /// secret
+    /// secret. Other users of this machine see command lines: give a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// A key for this start: the same key again returns the same run

@@ -69,7 +69,8 @@ pub(crate) struct ToolsCallArgs {
     /// The arguments, an object [default: an empty one]
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) args: Option<String>,
-    /// What a declarative tool reads as `user`, an object; a secret in it is kept nowhere
+    /// What a declarative tool reads as `user`, an object; a secret in it is kept nowhere. Other users of this machine see command lines: give a
+    /// secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// Perform it, though to perform it twice may be wrong; asked for otherwise, on a terminal
@@ -93,7 +94,8 @@ pub(crate) struct ToolsTestArgs {
     /// The arguments, an object [default: an empty one]
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) params: Option<String>,
-    /// What the tool reads as `user`, an object; a secret in it is kept nowhere
+    /// What the tool reads as `user`, an object; a secret in it is kept nowhere. Other users of this machine see command lines: give a
+    /// secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// The tenant, whose settings and secrets it has and whom it may reach

@@ -78,6 +78,10 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
         let word = if place == 0 { "repeats" } else { "" };
         output.stdout.line(format_args!("{word:<10}  {}", repeat));
     }
+    for (place, value) in tool::config(&tool).into_iter().enumerate() {
+        let word = if place == 0 { "config" } else { "" };
+        output.stdout.line(format_args!("{word:<10}  {value}"));
+    }
     for (place, user) in tool::users(&tool).into_iter().enumerate() {
         let word = if place == 0 { "used by" } else { "" };
         output.stdout.line(format_args!("{word:<10}  {user}"));

@@ -17,6 +17,8 @@ pub(crate) struct Listed<'t> {
     grants: &'t [String],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     repeats: &'t [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_schema: Option<&'t Value>,
     agents: Vec<User>,
     input_schema: &'t Value,
     output_schema: Option<&'t Value>,
@@ -53,6 +55,7 @@ impl<'t> Listed<'t> {
             },
             grants: &tool.grants,
             repeats: &tool.repeats,
+            config_schema: tool.config_schema.as_ref(),
             agents: tool.users.iter().map(user).collect(),
             input_schema: &tool.input_schema,
             output_schema: tool.output_schema.as_ref(),
@@ -132,4 +135,28 @@ pub(crate) fn users(tool: &ToolInfo) -> Vec<String> {
         words
     };
     tool.users.iter().map(user).collect()
+}
+
+/// The values of the configuration that a tool reads, each in words: those that must be set before the others.
+pub(crate) fn config(tool: &ToolInfo) -> Vec<String> {
+    let schema = tool.config_schema.as_ref();
+    let required = schema.and_then(|schema| schema["required"].as_array());
+    let is_required = |name: &str| required.is_some_and(|required| required.iter().any(|one| one == name));
+    let values = schema.and_then(|schema| schema["properties"].as_object()).into_iter().flatten();
+    let mut values: Vec<(bool, String)> = values
+        .map(|(name, value)| {
+            let default = value.get("default");
+            let mut words = match (default, is_required(name)) {
+                (Some(default), _) => format!("`{name}`, {default} by default"),
+                (None, true) => format!("`{name}`, which must be set"),
+                (None, false) => format!("`{name}`"),
+            };
+            if let Some(description) = value["description"].as_str() {
+                words = format!("{words}: {description}");
+            }
+            (is_required(name) && default.is_none(), words)
+        })
+        .collect();
+    values.sort_by_key(|(is_needed, _)| !is_needed);
+    values.into_iter().map(|(_, words)| words).collect()
 }

@@ -252,3 +252,33 @@ fn an_answer_that_does_not_fit_is_counted() {
     let asked: Value = workspace.json(&["show", "last"]);
     assert_eq!(asked["status"], "suspended");
 }
+
+#[test]
+fn a_part_of_a_declarative_tool_is_answered_by_the_name_of_its_tool() {
+    let workspace = Workspace::guarded();
+    let document = json!({
+        "name": "relay",
+        "description": "Has an incident recorded.",
+        "actions": [{ "type": "tool", "name": "risk.record",
+                      "arguments": { "incident": "one", "risk": 0.5, "decision": "watch" } }],
+    });
+    workspace.write("tools/relay.json", &document.to_string());
+    workspace.write(
+        "agents/relays.toml",
+        "name = \"relays\"\ndescription = \"Relays.\"\n[tools]\nallow = [\"relay\", \"risk.record\"]\n\
+         approve = [\"risk.record\"]\n[[steps]]\ntool = \"relay\"\n[[steps]]\nrespond = \"done\"\n",
+    );
+    let output = workspace.command(&["run", "relays"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", workspace.shown(&output));
+    let list = |tool| ["answer", "--waiting", "approval", "--tool", tool, "--approve"];
+    let none = workspace.json(&list("risk.score"));
+    assert_eq!(none["operations"].as_array().map(Vec::len), Some(0), "{none}");
+    let found = workspace.json(&list("risk.record"));
+    assert_eq!(found["operations"].as_array().map(Vec::len), Some(1), "{found}");
+    let shown = found["shown"].as_str().unwrap();
+    let answered = workspace.json(&[&list("risk.record")[..], &["--yes", shown]].concat());
+    assert_eq!(answered["answered"], 1, "{answered}");
+    assert_eq!(recorded(&workspace), 0);
+    assert_eq!(workspace.json(&["worker", "--until-idle"])["ended"], 1);
+    assert_eq!(recorded(&workspace), 1);
+}

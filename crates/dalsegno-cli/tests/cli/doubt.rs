@@ -106,6 +106,18 @@ fn what_a_person_says_that_it_returned_is_its_result() {
 }
 
 #[test]
+fn who_settled_a_doubt_and_how_is_shown() {
+    for (answer, words) in [("done", "took place"), ("refused:the line is closed", "refused")] {
+        let workspace = in_doubt();
+        let operation = operation(&workspace);
+        workspace.dalsegno(&["resume", "last", "--op", &operation, "--answer", answer, "--by", "ada"]);
+        let shown = workspace.succeed(&["show", "last"]);
+        let line = shown.lines().find(|line| line.contains("in doubt")).unwrap_or_else(|| panic!("{shown}"));
+        assert!(line.contains("settled") && line.contains("by ada") && line.contains(words), "{shown}");
+    }
+}
+
+#[test]
 fn a_call_that_did_not_take_place_starts_again() {
     let workspace = in_doubt();
     let operation = operation(&workspace);

@@ -142,3 +142,22 @@ fn a_secret_that_could_not_be_scrubbed_is_not_stored() {
     ");
     assert!(!workspace.succeed(&["secret", "list"]).contains("pin"));
 }
+
+#[test]
+fn a_server_that_is_not_pinned_and_lacks_a_secret_is_named_with_what_to_do() {
+    let workspace = Workspace::empty().trusted();
+    workspace.write(
+        "dalsegno.toml",
+        "[servers.bell]\ncommand = [\"/bin/sh\", \"bell.sh\"]\nenv = { TOKEN = { store = \"bell.token\" } }\n",
+    );
+    workspace.write("bell.sh", "exit 3\n");
+    let agent = "name = \"a\"\n[tools]\nallow = [\"bell.ring\"]\n[[steps]]\ntool = \"bell.ring\"\n";
+    workspace.write("agents/a.toml", agent);
+    photograph!(workspace.dalsegno(&["run", "a"]), @r"
+        exit code: 1
+        --- stdout
+        --- stderr
+        error: tool server `bell` needs the secret `bell.token`, which the secret store does not have, and its tools are not pinned: no run was started
+          help: put it there with `dalsegno secret put bell.token`; where `dalsegno check --connect` has pinned the tools, runs wait for a secret
+        ");
+}

@@ -256,3 +256,25 @@ fn a_journal_whose_place_is_unknown_is_not_looked_for_elsewhere() {
         error: the workspace `[WORKSPACE]` has errors: 1 error
         "#);
 }
+
+#[test]
+fn runs_that_were_handed_over_are_listed_by_their_status() {
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "");
+    workspace.write(
+        "agents/front.toml",
+        "name = \"front\"\ndescription = \"Hands over.\"\n[[steps]]\nhandoff = \"back\"\nmessage = \"over\"\n",
+    );
+    workspace.write(
+        "agents/back.toml",
+        "name = \"back\"\ndescription = \"Answers.\"\n[[steps]]\nrespond = \"done\"\n",
+    );
+    workspace.succeed(&["run", "front", "go"]);
+    for (status, agent) in [("handed_off", "front"), ("completed", "back")] {
+        let runs = workspace.json(&["runs", "--status", status]);
+        let agents: Vec<_> = runs.as_array().unwrap().iter().map(|run| &run["agent"]).collect();
+        assert_eq!(agents, [agent], "{status}");
+    }
+    let none = workspace.json(&["runs", "--status", "suspended"]);
+    assert_eq!(none.as_array().map(Vec::len), Some(0));
+}

@@ -13,7 +13,7 @@ use crate::support::{Workspace, photograph};
 
 /// A server of the stateless revision, in nothing but what a shell has built in. The work goes on until there is a file
 /// `result`, `failed` or `cancelled`; with `asks` it waits for an answer; the task that `forgotten` names is not known; with
-/// `hold` the call itself gets no answer.
+/// `hold` the call itself gets no answer, and with `hold-cancel` the wish to end a task gets none.
 const PLANT: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":{"resultType":"%s",%s}}\n' "$id" "$1" "$2"; }
 stands() {
@@ -43,7 +43,7 @@ while IFS= read -r line; do
     else stands complete working; fi
     echo "asked $task" >> log ;;
   *'"method":"tasks/update"'*) echo "told $task" >> log; printf '%s\n' "$line" > answered; printf '{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}\n' "$id" ;;
-  *'"method":"tasks/cancel"'*) : > cancelled; echo "cancelled $task" >> log; printf '{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}\n' "$id" ;;
+  *'"method":"tasks/cancel"'*) : > cancelled; echo "cancelled $task" >> log; while [ -e hold-cancel ]; do sleep 0.05; done; printf '{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}\n' "$id" ;;
   esac
 done
 "#;
@@ -285,6 +285,28 @@ fn a_call_that_is_given_up_has_its_task_cancelled_and_the_run_goes_on() {
     assert!(workspace.dalsegno(&["run", "maker", "go"]).starts_with("exit code: 4\n"));
     workspace.dalsegno(&["cancel", "last", "--op", &operation(&workspace)]);
     assert_eq!((count(&workspace, "begun"), count(&workspace, "cancelled t-1")), (1, 1));
+}
+
+#[test]
+fn a_task_that_was_given_up_stays_given_up_although_its_process_dies_before_it_says_so() {
+    let workspace = plant("unsafe");
+    workspace.write("hold-cancel", "");
+    let mut child = start(&workspace, "asked t-1");
+    workspace.succeed(&["cancel", "last", "--op", &operation(&workspace), "--reason", "too slow"]);
+    // The server was told, and the process dies while it waits for a word from it.
+    until("the task is ended", || count(&workspace, "cancelled t-1") > 0);
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    assert_eq!(of_kind(&workspace, "resolved"), [] as [Value; 0], "the journal does not have it yet");
+    fs::remove_file(workspace.path("hold-cancel")).unwrap();
+    // Nobody asks for it again: a worker alone leads the run to its end.
+    let output = workspace.dalsegno(&["worker", "--until-idle"]);
+    let resolved = of_kind(&workspace, "resolved");
+    let [resolved] = &resolved[..] else { panic!("{resolved:?} {output}") };
+    assert!(resolved["outcome"].to_string().contains("it was given up: too slow"), "{resolved}");
+    assert_eq!(workspace.json(&["runs"])[0]["status"], "failed", "{output}");
+    assert_eq!(count(&workspace, "begun"), 1);
+    workspace.succeed(&["replay", "last"]);
 }
 
 #[test]

@@ -321,3 +321,44 @@ fn every_tool_that_comes_with_dalsegno_passes_the_check() {
     }
     assert_eq!(workspace.json(&["check"]), serde_json::json!([]));
 }
+
+#[test]
+fn a_configuration_that_a_document_requires_is_shown_and_a_run_without_it_does_not_start() {
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "");
+    workspace.succeed(&["tools", "add", "email_api"]);
+    let shown = workspace.succeed(&["tools", "inspect", "email_api.send_email"]);
+    let config: Vec<&str> = shown
+        .lines()
+        .skip_while(|line| !line.starts_with("config "))
+        .take_while(|line| !line.is_empty())
+        .collect();
+    assert_eq!(
+        config[0],
+        "config      `from_email`, which must be set: The sender's address, which the service must know."
+    );
+    assert!(config.contains(&"            `service`, \"resend\" by default: Whose API it is."), "{shown}");
+    let listed = workspace.json(&["tools", "inspect", "email_api.send_email"]);
+    assert_eq!(listed["config_schema"]["required"][0], "from_email", "{listed}");
+
+    let agent = "name = \"a\"\n[tools]\nallow = [\"email_api.*\"]\n[[steps]]\ntool = \"email_api.send_email\"\n\
+                 with = { to = \"a@b.co\", subject = \"Hi\", body = \"Hello\" }\n";
+    workspace.write("agents/a.toml", agent);
+    let checked = workspace.dalsegno(&["check"]);
+    assert!(checked.contains("`from_email` of the configuration of `email_api` is set nowhere"), "{checked}");
+    let refused = workspace.dalsegno(&["run", "a"]);
+    assert!(refused.starts_with("exit code: 2\n"), "{refused}");
+    assert!(
+        refused.contains("`from_email` of the configuration of `email_api` is set neither by the agent `a` nor by the tenant"),
+        "{refused}"
+    );
+    let runs = workspace.dalsegno(&["runs"]);
+    assert!(!runs.contains("failed") && !runs.contains("running"), "{runs}");
+    // With it the run starts, and waits for what it lacks besides.
+    let tenant = "name = \"default\"\n[tools.email_api.config]\nfrom_email = \"bot@b.co\"\n\
+                  [tools.email_api.secrets]\napi_key = { store = \"key\" }\n";
+    workspace.write("tenants/default.toml", tenant);
+    let started = workspace.dalsegno(&["run", "a"]);
+    assert!(!started.starts_with("exit code: 2\n") && !started.contains("is set neither"), "{started}");
+    assert_eq!(workspace.json(&["runs"]).as_array().map(Vec::len), Some(1));
+}

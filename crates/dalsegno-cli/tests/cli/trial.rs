@@ -169,3 +169,60 @@ fn a_document_with_a_mistake_is_shown_with_its_place() {
     let shown = workspace.dalsegno(&["tools", "test", "broken.json"]);
     assert!(shown.starts_with("exit code: 2") && shown.contains("did you mean `api_call`?"), "{shown}");
 }
+
+/// A document with a secret: a workspace has one of this name, and a stranger wrote another.
+fn keyed(origin: &str) -> String {
+    format!(
+        r#"{{
+  "name": "keyed", "description": "Shows a secret.", "secrets": ["token"],
+  "actions": [{{
+    "type": "api_call", "url": "{origin}/x", "headers": {{ "Authorization": "Bearer {{{{secrets.token}}}}" }},
+    "retry_count": 0, "body": {{ "x": 1 }}
+  }}]
+}}"#
+    )
+}
+
+#[test]
+fn the_document_of_a_stranger_gets_no_secret_of_the_workspace() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let heads: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&heads);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+            while !got.ends_with(b"}") {
+                let read = stream.read(&mut buffer).unwrap();
+                got.extend_from_slice(&buffer[..read]);
+            }
+            log.lock().unwrap().push(String::from_utf8_lossy(&got).into_owned());
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+            write!(stream, "{head}content-length: 2\r\n\r\n{{}}").unwrap();
+        }
+    });
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "[tenants.default]\nfile_prefixes = [\"token\"]\n");
+    let tenant = format!(
+        "name = \"default\"\negress = [\"{origin}\"]\n[tools.keyed.secrets]\ntoken = {{ file = \"token\" }}\n"
+    );
+    workspace.write("tenants/default.toml", &tenant);
+    workspace.write("token", "canary-0815-token");
+    workspace.write("tools/keyed.json", &keyed(&origin));
+    // Of the same name and with the same words, beside the workspace's and below other folders.
+    for stranger in ["keyed.json", "downloads/tools/keyed.json", "tenants/acme/tools/keyed.json"] {
+        workspace.write(stranger, &keyed(&origin));
+        let shown = workspace.dalsegno(&["tools", "test", stranger, "--live"]);
+        assert!(!shown.starts_with("exit code: 0\n"), "{stranger}: {shown}");
+        assert!(shown.contains("is none of this workspace's"), "{stranger}: {shown}");
+        assert!(!shown.contains("canary-0815"), "{stranger}: {shown}");
+        std::fs::remove_file(workspace.path(stranger)).unwrap();
+    }
+    let sent = heads.lock().unwrap().join("\n");
+    assert!(!sent.contains("canary-0815"), "{sent}");
+    // The workspace's own has it.
+    let shown = workspace.dalsegno(&["tools", "test", "tools/keyed.json", "--live"]);
+    assert!(shown.starts_with("exit code: 0\n"), "{shown}");
+    assert!(heads.lock().unwrap().join("\n").contains("Bearer canary-0815-token"));
+}

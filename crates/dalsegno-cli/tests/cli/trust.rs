@@ -202,3 +202,40 @@ fn nothing_above_the_home_folder_is_a_workspace() {
         .write("home/agents/quiet.toml", &fs::read_to_string(workspace.path("agents/quiet.toml")).unwrap());
     assert_eq!(inside("home"), Some(0), "the home folder itself may be one");
 }
+
+#[test]
+fn the_search_for_a_workspace_ends_where_another_file_system_begins() {
+    let workspace = bell();
+    fs::create_dir_all(workspace.path("project/deep")).unwrap();
+    let here = command(&workspace, &["check"]).current_dir(workspace.path("project/deep")).output().unwrap();
+    assert_eq!(here.status.code(), Some(0), "{}", workspace.shown(&here));
+    // In a name space of its own, where whoever runs the tests may mount something.
+    let mounted = |script: &str| {
+        let mut command = Command::new("unshare");
+        let script =
+            format!("mount -t tmpfs none project && mkdir -p project/deep && cd project/deep && {script}");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            &script,
+            env!("CARGO_BIN_EXE_dalsegno"),
+        ]);
+        command.current_dir(workspace.path("")).env("DALSEGNO_STATE", workspace.path("state")).output()
+    };
+    if !mounted("true").is_ok_and(|output| output.status.success()) {
+        eprintln!(
+            "skipped: this user may not mount a file system (`unshare --user --map-root-user --mount`)"
+        );
+        return;
+    }
+    let words = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let beyond = mounted("exec \"$0\" check").unwrap();
+    assert_eq!(beyond.status.code(), Some(2), "{}", words(&beyond));
+    assert!(words(&beyond).contains("there is no `dalsegno.toml`"), "{}", words(&beyond));
+    // A folder on the other file system may be a workspace itself.
+    let own = mounted("touch ../dalsegno.toml && exec \"$0\" check").unwrap();
+    assert!(!words(&own).contains("there is no `dalsegno.toml`"), "{}", words(&own));
+}

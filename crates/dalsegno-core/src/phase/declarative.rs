@@ -235,6 +235,7 @@ impl Given {
             call: &self.info,
             now_ms: self.now_ms,
             zone: state.request.tenant_settings["time_zone"].as_str(),
+            first_rules: !config.has_second_rules(),
         }
     }
 }

@@ -6,7 +6,7 @@ use dalsegno_core::*;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::strategies::{model_world, plan_world, world};
+use crate::strategies::{document_world, model_world, plan_world, world};
 use crate::world::drive;
 
 #[test]
@@ -17,6 +17,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
     let worlds = (0..1_500).map(|_| world().boxed());
     let worlds = worlds.chain((0..4_000).map(|_| plan_world().boxed()));
     let worlds = worlds.chain((0..2_000).map(|_| model_world().boxed()));
+    let worlds = worlds.chain((0..300).map(|_| document_world().boxed()));
     for world in worlds {
         let world = world.new_tree(&mut runner).expect("a world").current();
         let trace = drive(&world, 0, |state| {
@@ -30,6 +31,10 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
                 GateState::Answered => "answered",
             });
             reached.extend(gates.map(ToOwned::to_owned));
+            let is_gated = |pending: &Pending| pending.operation.gate == GateState::Waiting(Gate::Approval);
+            if state.pending().iter().any(|pending| pending.parent.is_some() && is_gated(pending)) {
+                reached.insert("approval in a document".to_owned());
+            }
             reached.extend(state.decisions().iter().filter_map(|decision| match decision {
                 Decision::AskLast { .. } => Some("last answer".to_owned()),
                 Decision::SkipStep { .. } => Some("skipped step".to_owned()),
@@ -66,10 +71,12 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         reached.insert(trace.end.error.map_or("completed", |error| error.code.as_str()).to_owned());
     }
     let expected = [
+        "POST https://api.example.com/x",
         "agent",
         "agent_failed",
         "answered",
         "approval",
+        "approval in a document",
         "asked again",
         "cancelled",
         "compaction",
@@ -89,6 +96,7 @@ fn the_worlds_reach_every_kind_of_request_gate_and_end() {
         "last answer",
         "limit_exceeded",
         "long run",
+        "mail to c@d.co",
         "memory create",
         "memory search",
         "memory traverse",

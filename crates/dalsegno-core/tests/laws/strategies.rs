@@ -71,12 +71,14 @@ pub(crate) fn document_world() -> impl Strategy<Value = World> {
 fn documents() -> [Value; 3] {
     let call = |name: &str| json!({"type": "tool", "name": name, "arguments": {}, "on_error": "continue"});
     let post = json!({"type": "api_call", "url": "https://api.example.com/x", "effect": "keyed"});
+    let mail = json!({"type": "email.send", "host": "mail.example", "from": "a@b.co", "to": "c@d.co", "subject": "s",
+                      "body": "b", "on_error": "continue"});
     [
         json!({"name": "relay", "description": "r", "actions": [
             call("agents.scout"), call("risk.score"), call("agents.clerk"), call("host.kill")
         ]}),
         json!({"name": "deliver", "description": "d", "actions": [
-            post, {"type": "context.set", "path": "workflow.done", "value": "result.last"}
+            mail, post, {"type": "context.set", "path": "workflow.done", "value": "result.last"}
         ]}),
         json!({"name": "ask_all", "description": "a", "actions": [
             call("relay"), call("agents.clerk"), call("mail.send"), call("deliver")
@@ -435,6 +437,7 @@ fn course() -> impl Strategy<Value = Course> {
         Outcome::ApiAnswered(answer)
     });
     let answered = prop_oneof![3 => answered, 1 => failure().prop_map(Outcome::Failed)];
+    let mailed = prop_oneof![3 => Just(Outcome::EmailSent(EmailReceipt::default())), 1 => failure().prop_map(Outcome::Failed)];
     let traversed = prop_oneof![4 => traversal().prop_map(Outcome::MemoryTraversed), 1 => failure().prop_map(Outcome::Failed)];
     let agent = prop_oneof![8 => agent_return().prop_map(Outcome::AgentReturned), 1 => failure().prop_map(Outcome::Failed)];
     let timer = prop_oneof![8 => Just(Outcome::TimerFired), 1 => failure().prop_map(Outcome::Failed)];
@@ -444,11 +447,11 @@ fn course() -> impl Strategy<Value = Course> {
     ];
     let missing = prop::bool::weighted(0.1);
     let at_gates = (prop::bool::weighted(0.1), approval(), missing, doubts, given);
-    let outcomes = (reply, found, created, traversed, returned, answered, agent, timer);
+    let outcomes = (reply, found, created, traversed, returned, (answered, mailed), agent, timer);
     (at_gates, outcomes).prop_map(
         |(
             (invalid, approval, missing, doubts, given),
-            (reply, found, created, traversed, returned, answered, agent, timer),
+            (reply, found, created, traversed, returned, (answered, mailed), agent, timer),
         )| {
             Course {
                 invalid,
@@ -461,6 +464,7 @@ fn course() -> impl Strategy<Value = Course> {
                 traversed,
                 returned,
                 answered,
+                mailed,
                 agent,
                 given,
                 timer,

@@ -39,6 +39,8 @@ pub(crate) struct Course {
     pub(crate) returned: Outcome,
     /// What an endpoint answers that a declarative tool calls.
     pub(crate) answered: Outcome,
+    /// What a mail server says to a mail of a declarative tool.
+    pub(crate) mailed: Outcome,
     pub(crate) agent: Outcome,
     /// The answer where it is a question.
     pub(crate) given: Answer,
@@ -123,7 +125,7 @@ impl World {
             Request::ToolCall(_) => &course.returned,
             Request::AgentCall(_) => &course.agent,
             Request::ApiCall(_) => &course.answered,
-            Request::Email(_) => panic!("no document sends one"),
+            Request::Email(_) => &course.mailed,
             Request::Input(_) => panic!("a question waits for its answer"),
             Request::Timer(_) => &course.timer,
         };

@@ -23,6 +23,8 @@ struct Seen {
     sessions: AtomicUsize,
     /// The stream was cut by the client before all was written.
     cut: AtomicUsize,
+    /// Bytes of an answer to a call that were taken.
+    taken: AtomicUsize,
 }
 
 /// What a hostile server does on its stream.
@@ -32,6 +34,8 @@ enum Stream {
     Flood(usize),
     /// Wants it opened anew at once.
     Again,
+    /// Nothing; but the answer to a call has this status and this content type, and does not end.
+    Endless(u16, &'static str),
 }
 
 async fn request(stream: &mut TcpStream) -> Option<(String, String)> {
@@ -92,7 +96,12 @@ async fn hostile(kind: Stream) -> (SocketAddr, Arc<Seen>) {
                             json!({ "tools": [{ "name": "look", "inputSchema": { "type": "object" } }] });
                         answer(&mut stream, 200, "", &result(tools).to_string()).await;
                     }
-                    Some("tools/call") => tokio::time::sleep(Duration::from_secs(600)).await,
+                    Some("tools/call") => match kind {
+                        Stream::Endless(status, content) => {
+                            endless(&mut stream, status, content, &message, &seen).await;
+                        }
+                        _ => tokio::time::sleep(Duration::from_secs(600)).await,
+                    },
                     Some(_) if message.get("id").is_some() => {
                         let error = json!({ "code": -32601, "message": "unknown" });
                         let error = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
@@ -110,6 +119,28 @@ async fn hostile(kind: Stream) -> (SocketAddr, Arc<Seen>) {
     (address, seen)
 }
 
+/// An answer that goes on for as long as it is read.
+async fn endless(stream: &mut TcpStream, status: u16, content: &str, message: &Value, seen: &Seen) {
+    let id = &message["id"];
+    let head = format!("HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-type: {content}\r\n\r\n");
+    let field = if content == "text/event-stream" { "data: " } else { "" };
+    let begin = format!(
+        "{head}{field}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
+    );
+    let _ = stream.write_all(begin.as_bytes()).await;
+    let part = [b'x'; 16 << 10];
+    while seen.taken.load(Ordering::Relaxed) < LARGE {
+        if stream.write_all(&part).await.is_err() {
+            seen.cut.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        seen.taken.fetch_add(part.len(), Ordering::Relaxed);
+    }
+}
+
+/// What an endless answer has at most.
+const LARGE: usize = 64 << 20;
+
 async fn push(stream: &mut TcpStream, kind: Stream, seen: &Seen) {
     let Stream::Flood(count) = kind else {
         let _ = stream.write_all(b"retry: 0\n\n").await;
@@ -123,6 +154,31 @@ async fn push(stream: &mut TcpStream, kind: Stream, seen: &Seen) {
         }
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
+}
+
+#[tokio::test]
+async fn an_answer_is_read_as_far_as_its_bound_and_not_to_its_end() {
+    for (status, content) in [
+        (200, "application/json"),
+        (200, "text/event-stream"),
+        (400, "application/json"),
+        (500, "application/json"),
+        (500, "text/plain"),
+    ] {
+        let (address, seen) = hostile(Stream::Endless(status, content)).await;
+        let server = server(address);
+        let error = look(&server).await.unwrap_err();
+        server.close().await;
+        let noticed = async {
+            while seen.cut.load(Ordering::Relaxed) == 0 && seen.taken.load(Ordering::Relaxed) < LARGE {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), noticed).await.expect("it is read no more");
+        // Its bound is 1 MiB; the rest stands in the buffers of the connection.
+        let taken = seen.taken.load(Ordering::Relaxed);
+        assert!(taken < 12 << 20, "{status} {content}: {taken} bytes, {error}");
+    }
 }
 
 fn server(address: SocketAddr) -> Server {

@@ -7,7 +7,7 @@ use dalsegno_runtime::{Cancelled, EngineError, RunEnd};
 use dalsegno_store::{AcquireError, Body, RunStatus, RunSummary};
 
 use crate::process::{Task, Wish, Word};
-use crate::scenario::{FAMILY, PLAIN};
+use crate::scenario::{DEADLINE, FAMILY, PLAIN};
 use crate::store::{Boundary, Side};
 use crate::world::{Death, Life, Mode, World, kill};
 use crate::{every_boundary, undisturbed};
@@ -142,6 +142,61 @@ fn a_process_that_dies_while_it_ends_a_run_ends_all_below_it_or_nothing() {
         }
     }
     panic!("ending a run takes more commits than that");
+}
+
+/// A run that ends at its deadline, in a process that dies at a boundary. Says whether it died, and whether the run had ended.
+fn past_its_deadline(boundary: Boundary) -> (bool, bool) {
+    let world = World::new(&DEADLINE, Mode::Worked);
+    world.receiver.hold(1);
+    let life = world.live(Task::Start, Death::At(boundary));
+    world.receiver.hold_nothing();
+    world.look();
+    let root = world.runs().into_iter().next();
+    let ended = root.filter(|root| root.status.is_end());
+    if let Some(root) = &ended {
+        assert_eq!(root.status, RunStatus::Failed, "{boundary:?}");
+        // The time of the one that waits comes, and nobody says no to the other.
+        world.work_off();
+        world.work_off();
+        for run in world.runs().iter().filter(|run| run.parent.is_some()) {
+            assert_eq!(run.status, RunStatus::Cancelled, "{boundary:?}: {run:?}");
+            assert!(world.inspect(run.run).waiting.is_empty(), "{boundary:?}");
+        }
+        let effects = world.receiver.settle().effects;
+        assert_eq!(effects.keys().copied().collect::<Vec<_>>(), [1], "{boundary:?}");
+        assert_eq!(world.in_doubt(), [root.run], "{boundary:?}");
+    }
+    (life == Life::Killed, ended.is_some())
+}
+
+#[test]
+fn nothing_below_a_run_that_ends_at_its_deadline_acts_whatever_dies() {
+    let boundaries = (0..24).flat_map(|commit| Side::BOTH.map(|side| Boundary { commit, side }));
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let lives: Vec<_> =
+            boundaries.map(|boundary| scope.spawn(move || past_its_deadline(boundary))).collect();
+        lives.into_iter().map(|life| life.join().unwrap()).collect()
+    });
+    let count = |which: (bool, bool)| all.iter().filter(|one| **one == which).count();
+    assert!(count((true, false)) > 10, "it died before its end: {all:?}");
+    assert!(count((true, true)) > 0, "it died right after its end: {all:?}");
+    assert!(count((false, true)) > 0, "nobody killed it: {all:?}");
+}
+
+#[test]
+fn nothing_below_an_abandoned_run_acts() {
+    let world = World::new(&FAMILY, Mode::Worked);
+    let life = world.live(Task::Start, Death::Never);
+    assert!(matches!(life, Life::Done { .. }), "{life:?}");
+    let root = world.root().run;
+    world.abandon_here(root);
+    assert_eq!(world.stands(root), RunStatus::Abandoned);
+    world.work_off();
+    for run in world.runs().iter().filter(|run| run.parent.is_some()) {
+        assert_eq!(run.status, RunStatus::Cancelled, "{run:?}");
+    }
+    let effects = world.receiver.settle().effects;
+    assert_eq!(effects.keys().copied().collect::<Vec<_>>(), [1]);
 }
 
 #[test]

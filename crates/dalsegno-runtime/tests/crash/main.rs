@@ -7,6 +7,7 @@
 
 mod ends;
 mod matrix;
+mod post;
 mod process;
 mod receiver;
 mod scenario;
@@ -21,7 +22,7 @@ use dalsegno_runtime::EngineError;
 use dalsegno_store::AcquireError;
 
 use process::{ORDERS, Task};
-use scenario::{CHAT, DECLARED, PLAIN, SHARED, Scenario};
+use scenario::{CHAT, DECLARED, LETTERS, PLAIN, SHARED, Scenario};
 use store::{Boundary, Side};
 use tally::Tally;
 use world::{Course, Death, Life, Mode, Said, World, kill};
@@ -107,6 +108,37 @@ fn a_declarative_tool_goes_on_at_the_right_action_after_a_kill_at_every_boundary
     assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
     assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
     assert!(tally.repeated.contains(&EffectClass::Keyed), "{tally:?}");
+}
+
+#[test]
+fn mails_and_gates_inside_a_document_survive_a_kill_at_every_boundary() {
+    let tally = every_boundary(&LETTERS, Mode::Led);
+    println!("{tally:?}");
+    assert!(tally.said.done > 0 && tally.said.not_done > 0, "the kills left nothing in doubt: {tally:?}");
+    assert!(!tally.repeated.contains(&EffectClass::Unsafe), "{tally:?}");
+}
+
+#[test]
+fn a_mail_that_was_on_its_way_when_its_process_died_is_asked_about_and_not_sent_again() {
+    let world = World::new(&LETTERS, Mode::Led);
+    world.receiver.hold(2);
+    let child = world.spawn(Task::Start, None);
+    // The whole mail has arrived, and its sender dies before it hears so.
+    world.receiver.wait_for(2);
+    kill(child);
+    world.receiver.hold_nothing();
+    world.look();
+    let run = world.run().expect("the run");
+    let life = world.live(world.next_task().expect("a run that goes on"), Death::Never);
+    assert!(matches!(life, Life::Done { .. }), "{life:?}");
+    world.look();
+    let waiting = world.inspect(run).waiting;
+    assert!(waiting.iter().any(|one| one.kind() == "in_doubt"), "{waiting:?}");
+    world.survive(|_| Death::Never);
+    // The mail of the other letter may have been on its way as well.
+    assert!(world.said().done > 0, "{:?}", world.said());
+    assert_eq!(world.receiver.ledger().calls.iter().filter(|call| call.n == 2).count(), 1);
+    assert_eq!(world.course(), undisturbed(&LETTERS, Mode::Led).0);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use dalsegno_core::{EffectClass, OperationId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::post;
+
 /// How long a call is on its way, and how long its answer: long enough for kills to land there.
 const WAY: Duration = Duration::from_micros(500);
 
@@ -56,6 +58,7 @@ pub(crate) enum Mishap {
 pub(crate) struct Call {
     pub(crate) class: EffectClass,
     pub(crate) operation: OperationId,
+    /// From 1; 0 where it does not say so, as a mail.
     pub(crate) attempt: u32,
     /// Which effect of the plan this is; the plan has each number once.
     pub(crate) n: u64,
@@ -120,9 +123,11 @@ pub(crate) struct Receiver {
     path: PathBuf,
     shared: Arc<Shared>,
     hellos: mpsc::Receiver<()>,
+    /// The port of the mail server.
+    port: u16,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     ledger: Mutex<Ledger>,
     mishaps: &'static [(u64, Mishap)],
     arrived: Condvar,
@@ -148,7 +153,13 @@ impl Receiver {
         });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || accepting.accept(&listener));
-        Self { path: path.to_owned(), shared, hellos }
+        let port = post::listen(&shared);
+        Self { path: path.to_owned(), shared, hellos, port }
+    }
+
+    /// The port at which it takes mails.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -186,6 +197,7 @@ impl Receiver {
         let mut stream = say(&self.path, &Message::Mark);
         stream.read_exact(&mut [0]).unwrap();
         drop(stream);
+        post::mark(self.port);
         for handler in std::mem::take(&mut *self.shared.handlers.lock().unwrap()) {
             handler.join().unwrap();
         }
@@ -202,6 +214,7 @@ impl Drop for Receiver {
         self.shared.stopped.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts.
         drop(UnixStream::connect(&self.path));
+        post::wake(self.port);
     }
 }
 
@@ -220,6 +233,25 @@ pub(crate) fn line(message: &Message) -> String {
 }
 
 impl Shared {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Keeps a handler, which ends when its peer is dead.
+    pub(crate) fn keep(&self, handler: JoinHandle<()>) {
+        self.handlers.lock().unwrap().push(handler);
+    }
+
+    /// Writes down a mail that has arrived, as an effect. Says whether it is answered.
+    pub(crate) fn arrived(&self, call: Call) -> bool {
+        std::thread::sleep(WAY);
+        let held = self.held.lock().unwrap().contains(&call.n);
+        self.ledger.lock().unwrap().enter(call, None);
+        self.arrived.notify_all();
+        std::thread::sleep(WAY);
+        !held
+    }
+
     fn accept(self: &Arc<Self>, listener: &UnixListener) {
         loop {
             let (stream, _) = listener.accept().unwrap();

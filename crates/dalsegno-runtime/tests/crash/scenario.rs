@@ -247,6 +247,66 @@ respond = "{{steps.one}}; {{steps.two}}; {{steps.ship.receipt}}; {{workflow.seen
     messages: 1,
 };
 
+/// A declarative tool that sends mails before and after a call that a person must agree to, twice at once, beside a read.
+pub(crate) const LETTERS: Scenario = Scenario {
+    agents: &[(
+        "a",
+        r#"
+name = "a"
+version = "1.0.0"
+description = "Has letters sent."
+
+[tools]
+allow = ["local.*", "letter"]
+approve = ["local.keyed"]
+
+[[steps]]
+parallel = [
+  { id = "one", tool = "letter", with = { first = 1 } },
+  { id = "two", tool = "letter", with = { first = 11 } },
+  { id = "look", tool = "local.read", with = { n = 21 } },
+]
+
+[[steps]]
+id = "ship"
+tool = "local.unsafe"
+with = { n = 22 }
+
+[[steps]]
+respond = "{{steps.one}}; {{steps.two}}; {{steps.look.receipt}}; {{steps.ship.receipt}}; {{workflow.sent}}"
+"#,
+    )],
+    documents: &[(
+        "letter",
+        r#"{
+  "name": "letter",
+  "description": "Sends a mail, orders, and sends another one.",
+  "parameters": [{ "name": "first", "type": "integer", "required": true }],
+  "actions": [
+    { "type": "tool", "id": "look", "name": "local.read", "arguments": { "n": "{{params.first}}" } },
+    { "type": "email.send", "host": "127.0.0.1", "port": "{{tenant.settings.port}}", "security": "none",
+      "from": "robot@example.com", "to": "ada@example.com", "subject": "effect {{params.first + 1}}", "body": "Hello" },
+    { "type": "context.set", "path": "sent[+]", "value": "params.first + 1" },
+    { "type": "tool", "id": "order", "name": "local.keyed", "arguments": { "n": "{{params.first + 2}}" } },
+    { "type": "email.send", "host": "127.0.0.1", "port": "{{tenant.settings.port}}", "security": "none",
+      "from": "robot@example.com", "to": "ada@example.com", "subject": "effect {{params.first + 3}}",
+      "body": "{{result.order.receipt}}" },
+    { "type": "context.set", "path": "sent[+]", "value": "params.first + 3" }
+  ],
+  "output": "result.look.receipt + ', ' + result.order.receipt"
+}"#,
+    )],
+    answer: "receipt 1, receipt 3; receipt 11, receipt 13; receipt 21; receipt 22; [2,4,12,14]",
+    effects: &[1, 2, 3, 4, 11, 12, 13, 14, 21, 22],
+    gated: &[3, 13],
+    unread: &[2, 4, 12, 14],
+    mishaps: &[],
+    said: Said { approved: 2, done: 0, not_done: 0 },
+    runs: 1,
+    hours: 0,
+    messages: 1,
+};
+
 /// Agents that write into the session which they work in together: one before two others, and those two at once. Each
 /// reads what was there before its step, and in the end everything is there once, in the order of the requests.
 pub(crate) const SHARED: Scenario = Scenario {
@@ -394,6 +454,57 @@ respond = "{{steps.ship.receipt}}"
     documents: &[],
     answer: "receipt 11; receipt 21; receipt 1; receipt 2",
     effects: &[1, 2, 11, 21],
+    gated: &[11],
+    unread: &[],
+    mishaps: &[],
+    said: Said { approved: 1, done: 0, not_done: 0 },
+    runs: 3,
+    hours: 1,
+    messages: 1,
+};
+
+/// The same family, whose run has a second of active time: while its own effect gets no answer it ends, and all below it.
+/// One of the agents is called by a tool.
+pub(crate) const DEADLINE: Scenario = Scenario {
+    agents: &[
+        (
+            "a",
+            r#"
+name = "a"
+version = "1.0.0"
+description = "Waits for two others, and not for long."
+
+[tools]
+allow = ["local.*", "delegate", "agents.b"]
+
+[limits]
+timeout = "1s"
+
+[[steps]]
+parallel = [
+  { id = "asks", tool = "delegate" },
+  { id = "sleeps", agent = "c", input = "go" },
+  { id = "pay", tool = "local.unsafe", with = { n = 1 } },
+]
+
+[[steps]]
+respond = "{{steps.asks}}; {{steps.sleeps}}; {{steps.pay.receipt}}"
+"#,
+        ),
+        FAMILY.agents[1],
+        FAMILY.agents[2],
+    ],
+    documents: &[(
+        "delegate",
+        r#"{
+  "name": "delegate",
+  "description": "Has another agent work.",
+  "actions": [{ "type": "tool", "id": "b", "name": "agents.b", "arguments": { "text": "go" } }],
+  "output": "result.b"
+}"#,
+    )],
+    answer: "receipt 11; receipt 21; receipt 1",
+    effects: &[1, 11, 21],
     gated: &[11],
     unread: &[],
     mishaps: &[],

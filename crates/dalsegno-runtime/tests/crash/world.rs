@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dalsegno_core::{AgentResponse, Answer, Digest, OperationId, RunId, Status};
-use dalsegno_runtime::{Cancelled, Engine, EngineError, Inspection, RunEnd, RunFailure, WaitingOperation};
+use dalsegno_runtime::{
+    AbandonOptions, Cancelled, Engine, EngineError, Inspection, RunEnd, RunFailure, WaitingOperation,
+};
 use dalsegno_store::{
     AcquireError, AppendError, Body, CreateError, Record, RunFilter, RunSummary, Start, Waiting,
 };
@@ -106,6 +108,12 @@ impl World {
             std::fs::write(dir.path().join(format!("tools/{name}.json")), text).unwrap();
         }
         let receiver = Receiver::listen(&dir.path().join("receiver"), scenario.mishaps);
+        std::fs::create_dir(dir.path().join("tenants")).unwrap();
+        let port = receiver.port();
+        let tenant = format!(
+            "name = \"default\"\negress = [\"smtp://127.0.0.1:{port}\"]\n[settings]\nport = {port}\n"
+        );
+        std::fs::write(dir.path().join("tenants/default.toml"), tenant).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reader = runtime.block_on(process::with_tools(receiver.path()).open(dir.path())).unwrap();
         Self {
@@ -362,7 +370,9 @@ impl World {
         let asked = inspection.records.into_iter().filter_map(|record| match record.body {
             // When a timer is over depends on when it began.
             Body::Requested { step, ordinal, label, digest, .. } => {
-                let digest = if label == "timer" { Digest::from_bytes([0; 32]) } else { digest };
+                // The port of the mail server is another one each time.
+                let varies = label == "timer" || label.starts_with("mail to ");
+                let digest = if varies { Digest::from_bytes([0; 32]) } else { digest };
                 Some((step, ordinal, label, digest))
             }
             _ => None,
@@ -376,6 +386,12 @@ impl World {
     /// Ends a run from this process, which has the reader's engine.
     pub(crate) fn cancel_here(&self, run: RunId) -> Cancelled {
         self.runtime.block_on(self.reader.cancel(run, None, None)).unwrap()
+    }
+
+    /// Ends a run from this process without a look at what it had come to.
+    pub(crate) fn abandon_here(&self, run: RunId) {
+        let options = AbandonOptions { force: true, ..AbandonOptions::default() };
+        self.runtime.block_on(self.reader.abandon(run, options)).unwrap();
     }
 
     /// The runs in which a person must say whether an effect took place.
@@ -413,7 +429,15 @@ fn check_intents(records: &[&Record], ledger: &Ledger) {
         }
     }
     for call in &ledger.calls {
-        let intended = intents.remove(&(call.operation, call.attempt));
+        let attempt = match call.attempt {
+            // A mail does not say which attempt it is: any that was not seen yet.
+            0 => intents
+                .iter()
+                .find(|(operation, _)| *operation == call.operation)
+                .map(|(_, attempt)| *attempt),
+            attempt => Some(attempt),
+        };
+        let intended = attempt.is_some_and(|attempt| intents.remove(&(call.operation, attempt)));
         assert!(intended, "a call without an intent of its own: {call:?} in {records:#?}");
     }
 }

@@ -49,6 +49,7 @@ use run::Run;
 /// let (empty, session, info) = (json!({}), Session::default(), CallInfo::default());
 /// let context = Context {
 ///     user: &empty, tenant: &empty, config: &empty, session: &session, agent: "guide", call: &info, now_ms: 0, zone: None,
+///     first_rules: false,
 /// };
 /// let mut call = Call::begin(tool, &json!({"city": "Zürich"}), &context);
 /// let finished = loop {

@@ -249,27 +249,61 @@ impl Run<'_, '_> {
         let Some(source) = source else { return Ok(Vec::new()) };
         let value = source.value(&self.names(), missing)?;
         let mut addresses = Vec::new();
-        gather(&value, name, &mut addresses)?;
+        gather(&value, name, self.context.first_rules, &mut addresses)?;
         Ok(addresses)
     }
 }
 
-/// Takes the addresses of a text or of lists of texts.
-fn gather(value: &Value, name: &str, addresses: &mut Vec<String>) -> Result<(), ToolError> {
+/// Takes the addresses of a text or of lists of texts. A text is one address: whoever fills in a single one cannot name
+/// more. Under the first rules its commas divide it.
+fn gather(
+    value: &Value,
+    name: &str,
+    first_rules: bool,
+    addresses: &mut Vec<String>,
+) -> Result<(), ToolError> {
     match value {
         Value::Null => Ok(()),
+        Value::String(text) if !first_rules => {
+            check_line(text, name)?;
+            let text = text.trim();
+            if is_several(text) {
+                let message = format!(
+                    "`{name}` holds several addresses in one text: expected one address, or a list with a text for each"
+                );
+                return Err(ToolError::new(ErrorCode::ActionFailed, message));
+            }
+            addresses.extend((!text.is_empty()).then(|| text.to_owned()));
+            Ok(())
+        }
         Value::String(text) => {
             check_line(text, name)?;
             let listed = text.split(',').map(str::trim).filter(|address| !address.is_empty());
             addresses.extend(listed.map(ToOwned::to_owned));
             Ok(())
         }
-        Value::Array(items) => items.iter().try_for_each(|item| gather(item, name, addresses)),
+        Value::Array(items) => items.iter().try_for_each(|item| gather(item, name, first_rules, addresses)),
         other => {
             let message = format!("`{name}` holds {}, not an address", json::kind(other));
             Err(ToolError::new(ErrorCode::ActionFailed, message))
         }
     }
+}
+
+/// Says whether a text has a comma or a semicolon outside of quotes, as in `a@b.co, c@d.co`. That of `"Doe, Jane" <jane@b.co>` is part
+/// of a name.
+fn is_several(text: &str) -> bool {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.chars().any(|letter| {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = is_quoted,
+            '"' => is_quoted = !is_quoted,
+            ',' | ';' => return !is_quoted,
+            _ => {}
+        }
+        false
+    })
 }
 
 fn check_request(size: usize) -> Result<(), ToolError> {

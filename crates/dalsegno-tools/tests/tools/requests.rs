@@ -1,6 +1,6 @@
 //! Requests: where they lead, what they carry.
 
-use dalsegno_tools::{EffectClass, ErrorCode, Method};
+use dalsegno_tools::{EffectClass, EffectRequest, ErrorCode, Method};
 use serde_json::{Value, json};
 
 use crate::support::{World, answer, api_call, code, problems, tool_of, toolkit};
@@ -316,4 +316,44 @@ fn a_failure_that_ends_the_list_is_not_passed_over() {
             assert_eq!(code(&finished), ErrorCode::Indeterminate);
         }
     }
+}
+
+/// The recipients of a mail whose `to` is the parameter `to`; the error where none is to be sent.
+fn recipients(world: &World, kind: &str, to: &Value, is_sent: bool) -> Result<Vec<String>, String> {
+    let toolkit = toolkit(&json!({
+        "name": "mail", "description": "Sends mail.",
+        "parameters": [{"name": "to", "type": kind, "required": true}],
+        "actions": [{
+            "type": "email.send", "host": "mail.example", "from": "bot@example.com", "to": "{{params.to}}",
+            "subject": "Hi", "body": "Hello"
+        }],
+    }));
+    let sent = dalsegno_tools::EffectOutcome::Sent { message_id: None };
+    let (finished, effects) = world.run(&toolkit.tools()[0], &json!({"to": to}), is_sent.then_some(sent));
+    match effects.first().map(|effect| &effect.request) {
+        Some(EffectRequest::Email(mail)) => Ok(mail.to.clone()),
+        other => Err(format!("{other:?} {:?}", finished.outcome.error)),
+    }
+}
+
+#[test]
+fn a_text_is_one_recipient_and_a_list_is_several() {
+    let world = World::default();
+    for one in ["a@b.co", "\"Doe, Jane\" <jane@b.co>", "\"A \\\", B\" <a@b.co>", " a@b.co "] {
+        assert_eq!(recipients(&world, "string", &json!(one), true).unwrap(), [one.trim()]);
+    }
+    let list = json!(["a@b.co", "c@d.co"]);
+    assert_eq!(recipients(&world, "array", &list, true).unwrap(), ["a@b.co", "c@d.co"]);
+    for (kind, several) in [
+        ("string", json!("a@b.co, c@d.co")),
+        ("string", json!("a@b.co;c@d.co")),
+        ("string", json!("\"x\" <a@b.co>, c@d.co")),
+        ("array", json!(["a@b.co", "c@d.co,e@f.co"])),
+    ] {
+        let refused = recipients(&world, kind, &several, false).unwrap_err();
+        assert!(refused.starts_with("None") && refused.contains("several addresses"), "{several}: {refused}");
+    }
+    // A run that began under the first rules goes on as it began.
+    let world = World { first_rules: true, ..World::default() };
+    assert_eq!(recipients(&world, "string", &json!("a@b.co, c@d.co"), true).unwrap(), ["a@b.co", "c@d.co"]);
 }

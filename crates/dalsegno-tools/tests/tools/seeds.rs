@@ -429,7 +429,7 @@ fn a_mail_is_sent_by_the_email_toolkit() {
     let mut world = World::default();
     let config = json!({"smtp_server": "mail.example", "from_email": "bot@example.com"});
     world.config = Value::Object(toolkit.config_with(config.as_object().unwrap()));
-    let arguments = json!({"to": "a@b.co, c@d.co", "subject": "Hi", "body": "Line\nbreak"});
+    let arguments = json!({"to": "a@b.co", "subject": "Hi", "body": "Line\nbreak"});
     let sent = dalsegno_tools::EffectOutcome::Sent { message_id: Some("<1@mail>".into()) };
     let (finished, effects) = world.run(&toolkit.tools()[0], &arguments, [sent]);
     assert_eq!(finished.outcome.output, json!({"sent": true, "message_id": "<1@mail>"}));

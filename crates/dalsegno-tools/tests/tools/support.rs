@@ -15,6 +15,7 @@ pub(crate) struct World {
     pub(crate) agent: String,
     pub(crate) call: CallInfo,
     pub(crate) zone: Option<String>,
+    pub(crate) first_rules: bool,
 }
 
 impl Default for World {
@@ -40,6 +41,7 @@ impl Default for World {
                 turn: Some(0),
             },
             zone: None,
+            first_rules: false,
         }
     }
 }
@@ -55,6 +57,7 @@ impl World {
             call: &self.call,
             now_ms: 1_767_103_200_000,
             zone: self.zone.as_deref(),
+            first_rules: self.first_rules,
         }
     }
 

@@ -11,6 +11,7 @@ use crate::catalogue::CatalogueTool;
 use crate::code::Code;
 use crate::report::Report;
 use crate::section::Located;
+use crate::toolkit::Shelf;
 
 /// Whom an agent may start or hand over to.
 #[derive(Default)]
@@ -97,9 +98,17 @@ pub(super) fn read(
     callees
 }
 
-/// What a plan allows of agents, no step reads: a step names the agent itself.
-pub(super) fn warn_of_unread(report: &Report, tools: &AgentTools) {
-    for pattern in tools.allow.iter().filter(|pattern| names_agents(&pattern.value)) {
+/// What a plan allows of agents, no step reads: a step names the agent itself. A document that calls agents as tools
+/// needs the permission.
+pub(super) fn warn_of_unread(report: &Report, tools: &AgentTools, shelf: &Shelf<'_>) {
+    let called: BTreeSet<ToolName> = shelf.called();
+    let is_called = |pattern: &ToolPattern| {
+        // In a document `-` and `_` are the same.
+        let plain = pattern.as_str().replace('_', "-").parse::<ToolPattern>();
+        called.iter().any(|name| plain.as_ref().is_ok_and(|plain| plain.matches(name)))
+    };
+    let patterns = tools.allow.iter().filter(|pattern| names_agents(&pattern.value));
+    for pattern in patterns.filter(|pattern| !is_called(&pattern.value)) {
         report
             .warning(
                 Code::NoEffect,

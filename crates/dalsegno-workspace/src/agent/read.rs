@@ -130,7 +130,7 @@ fn minded(
         }
         (None, Some(value)) => {
             warn_of_unread(file, memory);
-            callees::warn_of_unread(report, tools);
+            callees::warn_of_unread(report, tools, around.shelf);
             if value.get_ref().as_array().is_some_and(|steps| steps.is_empty()) {
                 report
                     .error(Code::ModelOrSteps, value.span(), "the agent has an empty list of steps")

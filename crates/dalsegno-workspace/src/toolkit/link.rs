@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::ToolkitFile;
 use super::load::below;
-use crate::catalogue::Catalogue;
+use crate::agent::RESERVED;
+use crate::catalogue::{Catalogue, engine_tools};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::json::JsonFile;
@@ -15,11 +16,14 @@ use crate::names::{list, nearest, some};
 use crate::report::Report;
 
 /// What exists in a workspace besides a document.
+#[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) catalogue: &'a Catalogue,
     /// Servers of whose tools nothing is known.
     pub(crate) unknown: &'a BTreeSet<String>,
     pub(crate) agents: &'a BTreeSet<AgentName>,
+    /// What those agents can do.
+    pub(crate) capabilities: &'a BTreeSet<String>,
 }
 
 /// Reports the tools and the agents that a document names and that are not there.
@@ -66,17 +70,52 @@ fn visit(report: &Report, file: &JsonFile<'_>, value: &Value, pointer: &mut Stri
 
 fn tool(report: &Report, file: &JsonFile<'_>, pointer: &str, name: &str, around: &Around<'_>) {
     let plain = |name: &str| name.replace('-', "_");
+    let engine = engine_tools();
+    let is_known =
+        around.catalogue.keys().chain(engine.keys()).any(|tool| plain(tool.as_str()) == plain(name));
+    if !is_known && let Some((kind, rest)) = name.split_once('.').filter(|(kind, _)| RESERVED.contains(kind))
+    {
+        return callee(report, file, pointer, kind, rest, around);
+    }
     let server = plain(name.split('.').next().unwrap_or(name));
-    let is_known = around.catalogue.keys().any(|tool| plain(tool.as_str()) == plain(name));
     if is_known || around.unknown.iter().any(|unknown| plain(unknown) == server) {
         return;
     }
-    let known = around.catalogue.keys().map(ToolName::as_str);
+    let known = around.catalogue.keys().chain(engine.keys()).map(ToolName::as_str);
     let help = match nearest(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are {}", some(known)),
     };
     report.error(Code::UnknownTool, file.span(pointer), format!("nobody offers a tool `{name}`")).help(help);
+}
+
+/// Reports an agent that a document calls as a tool and that is not there.
+fn callee(report: &Report, file: &JsonFile<'_>, pointer: &str, kind: &str, name: &str, around: &Around<'_>) {
+    match kind {
+        "agents" => agent(report, file, pointer, name, around.agents),
+        "capability" => {
+            let plain = |name: &str| name.replace('_', "-");
+            if around.capabilities.iter().any(|known| plain(known) == plain(name)) {
+                return;
+            }
+            let known = || around.capabilities.iter().map(String::as_str);
+            let help = match nearest(name, known()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if around.capabilities.is_empty() => {
+                    format!("add `capabilities = [\"{name}\"]` to the agent that has it")
+                }
+                None => format!("the capabilities are {}", list(known())),
+            };
+            let problem = format!("no agent has the capability `{name}`");
+            report.error(Code::UnknownAgent, file.span(pointer), problem).help(help);
+        }
+        _ => {
+            let problem = format!("a document does not hand over by a call of `{kind}.{name}`");
+            report.error(Code::InvalidValue, file.span(pointer), problem).help(format!(
+                "write the action `{{ \"type\": \"handoff\", \"target_agent\": \"{name}\" }}`"
+            ));
+        }
+    }
 }
 
 fn agent(report: &Report, file: &JsonFile<'_>, pointer: &str, name: &str, agents: &BTreeSet<AgentName>) {

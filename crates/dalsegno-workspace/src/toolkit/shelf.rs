@@ -81,6 +81,13 @@ impl<'a> Shelf<'a> {
         names.into_iter().filter_map(|name| name.parse().ok()).collect()
     }
 
+    /// The tools that documents call, with `-` for every `_`: in a document the two are the same.
+    pub(crate) fn called(&self) -> BTreeSet<ToolName> {
+        let tools = self.all().flat_map(|file| file.toolkit.tools());
+        let names = tools.flat_map(|tool| tool.mentions().tools).map(|name| name.replace('_', "-"));
+        names.filter_map(|name| name.parse().ok()).collect()
+    }
+
     /// What is set of documents of which it is known what they take.
     fn judgeable<'u>(&self, uses: &'u [ToolkitUse]) -> impl Iterator<Item = &'u ToolkitUse> {
         uses.iter().filter(|used| !self.broken.contains(used.toolkit.value.as_str()))
