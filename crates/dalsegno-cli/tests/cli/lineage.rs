@@ -2,11 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -629,56 +626,6 @@ mod ends {
         assert!(output.starts_with("exit code: 2\n"), "{output}");
         assert_eq!(recorded(&workspace), 0);
         workspace.succeed(&["replay", "last"]);
-    }
-
-    #[test]
-    fn what_came_of_an_effect_after_the_end_of_its_run_is_shown() {
-        let workspace = Workspace::plain();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let origin = format!("http://{}", listener.local_addr().unwrap());
-        workspace.write("tenants/default.toml", &format!("name = \"default\"\negress = [\"{origin}\"]\n"));
-        workspace.write(
-            "tools/post.json",
-            &format!(
-                r#"{{"name": "post", "description": "Posts.", "actions": [{{"type": "api_call", "url": "{origin}/slow"}}]}}"#
-            ),
-        );
-        workspace.write(
-            "agents/p.toml",
-            "name = \"p\"\nversion = \"1.0.0\"\ndescription = \"Posts.\"\n[tools]\nallow = [\"post\"]\n[[steps]]\n\
-             id = \"x\"\ntool = \"post\"\n[[steps]]\nrespond = \"{{steps.x}}\"\n",
-        );
-        for answers in [true, false] {
-            let child = workspace
-                .command(&["run", "p", "go"])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let (mut stream, _) = listener.accept().unwrap();
-            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
-            workspace.succeed(&["cancel", "last"]);
-            let waits = || workspace.json(&["show", "last"])["status"] != "cancelled";
-            while waits() {
-                thread::sleep(Duration::from_millis(20));
-            }
-            assert!(
-                workspace
-                    .succeed(&["show", "last"])
-                    .contains("  late in doubt: it was under way when the run ended")
-            );
-            if answers {
-                stream
-                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\ndone")
-                    .unwrap();
-            }
-            drop(stream);
-            let mut child = child;
-            child.wait().unwrap();
-            let shown = workspace.succeed(&["show", "last"]);
-            let late = if answers { "  late 200" } else { "  late in doubt: " };
-            assert!(shown.contains(late) && !shown.contains("nothing yet"), "{shown}");
-        }
     }
 
     #[test]
