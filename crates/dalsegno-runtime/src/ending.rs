@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// Resumes a run that has ended and whose process died while effects were under way, so that what became of them is
-    /// recorded; none when nothing is left to record.
+    /// recorded; none when nothing is left to record, or its process lives and records it.
     pub(crate) async fn take_ended(&self, summary: &RunSummary) -> Result<Option<RunHandle>, EngineError> {
         let run = summary.run;
         if summary.owner.is_none() || !summary.waiting.contains(&Waiting::InDoubt) {
@@ -272,7 +272,13 @@ impl Engine {
         }
         let config = self.config(run, summary.config).await?;
         let owner = self.owner(run).await?;
-        let lease = self.store().acquire(run, owner).await?;
+        let lease = match self.store().acquire(run, owner).await {
+            Ok(lease) => lease,
+            // Its end is known whoever holds it. A parent that waited for the holder would sleep for ever: what comes late
+            // wakes nobody.
+            Err(AcquireError::Owned { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
         self.close_here(summary, config, lease, Driver::take_up_end).await.map(Some)
     }
 

@@ -184,7 +184,9 @@ pub(crate) fn recover(effect: Effect<'_>, now: Situation) -> Verdict {
     }
     let reason = match is_loop {
         true => format!("its process died {} times while it was under way", most + 1),
-        false => "the process ended before an outcome was recorded".to_owned(),
+        false if now.attempt <= 1 => "the process ended before an outcome was recorded".to_owned(),
+        // Each doubt has words of its own: an answer to one is none to the next.
+        false => format!("the process ended before attempt {} had an outcome", now.attempt),
     };
     match (class, terms.on_indeterminate) {
         (EffectClass::Read | EffectClass::Composite, _) => {

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use dalsegno_core::{AgentRequest, EffectClass, RunErrorCode, Status};
 use dalsegno_runtime::{
     Cancelled, EngineError, Received, RunEnd, RunFailure, Settlement, StartOptions, WorkerOptions,
@@ -250,6 +252,43 @@ async fn a_child_that_another_process_performs_is_waited_for() {
     assert_eq!((worked.ended, worked.failed), (1, 0), "{worked:?}");
     let report = world.resume(report.run, None).await;
     assert_eq!(answer(&report), "done 1");
+    assert_eq!(world.count("local.slow"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_has_ended_and_is_still_held_wakes_its_parent() {
+    let world = World::new("[[steps]]\nid = \"child\"\nagent = \"child\"\n[[steps]]\nrespond = \"{{steps.child}}\"\n")
+        .agent(
+            "child",
+            "[tools]\nallow = [\"*\"]\n[[steps]]\nask = \"go on?\"\n[[steps]]\nid = \"it\"\ntool = \"local.slow\"\n\
+             with = { n = 1 }\n[[steps]]\nrespond = \"done {{steps.it.n}}\"\n",
+        )
+        .tool("local.slow", EffectClass::Unsafe, Behaviour::Slow(3_000));
+    let report = world.run("go").await;
+    let child = waits(&report)[0].run;
+    let other = world.engine().await;
+    let yes = dalsegno_runtime::GateInput {
+        operation: None,
+        seen: None,
+        settlement: Settlement::Give { value: json!("yes") },
+        by: None,
+    };
+    let performed = other.resume(child, vec![yes]).await.unwrap();
+    while world.count("local.slow") == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    performed.cancel();
+    let status = async || other.inspect(child, None).await.unwrap().summary.status;
+    while status().await != RunStatus::Cancelled {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The other engine holds the child until it knows what came of the call; how the child has ended is known now.
+    let here = world.engine().await;
+    let options = WorkerOptions { until_idle: true, ..WorkerOptions::default() };
+    let worked = here.work(&options, std::future::pending(), |_| {}).await.unwrap();
+    assert_eq!((worked.ended, worked.suspended, worked.failed), (1, 0, 0), "{worked:?}");
+    assert_eq!(other.inspect(report.run, None).await.unwrap().summary.status, RunStatus::Failed);
+    performed.finish().await.unwrap();
     assert_eq!(world.count("local.slow"), 1);
 }
 

@@ -122,9 +122,9 @@ pub(crate) struct ResumeArgs {
     /// Approve with the arguments in this file (JSON; `-` for standard input)
     #[arg(long, value_name = "FILE", requires = "approve")]
     pub(crate) edit: Option<PathBuf>,
-    /// What was shown when it was decided: the digits beside the arguments. Without it, `--approve` shows the arguments and
-    /// asks, on a terminal
-    #[arg(long, value_name = "DIGITS", requires = "approve")]
+    /// What was shown when it was decided: the digits beside it. If it waits for something else by then, nothing is
+    /// answered. Without it, `--approve` shows the arguments and asks, on a terminal
+    #[arg(long, value_name = "DIGITS")]
     pub(crate) shown: Option<String>,
     /// Which operation, where the run waits for several: its id, or the first 4 or more digits
     #[arg(long, value_name = "ID")]
@@ -318,7 +318,7 @@ Examples:
   dalsegno resume 3fa94c --approve --shown 81c2d3a54b95f7c2
   dalsegno resume 3fa94c --approve --edit arguments.json
   dalsegno resume 3fa94c --deny --reason \"not on a Friday\"
-  dalsegno resume 3fa94c --op 81c2 --answer done          it took place
+  dalsegno resume 3fa94c --answer done --shown 5be0cd19137e2179       it took place
   dalsegno resume last --reply \"the second one\"           the answer to a question
   dalsegno resume 3fa94c                                  go on with an interrupted run";
 

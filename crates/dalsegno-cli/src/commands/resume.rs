@@ -17,29 +17,33 @@ use crate::render::text::short;
 
 pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let settlement = settlement(&args.settlement, args.edit.as_deref())?;
-    if settlement.is_none() && args.op.is_some() {
-        return Err(Error::WithoutAnswer { option: "op" });
+    let lonely = [("op", args.op.is_some()), ("shown", args.shown.is_some())];
+    if let Some((option, _)) = lonely.into_iter().find(|(_, given)| *given && settlement.is_none()) {
+        return Err(Error::WithoutAnswer { option });
     }
     let engine = context.performer().await?;
     let run = select::run(&engine, &args.run).await?;
     let mut follow = follow::Follow::begin(context)?;
     follow.goes_on(context.output);
     let mut events = Events::new(run);
-    let mut operation = None;
+    let mut meant = Meant::default();
     let approves = matches!(settlement, Some(Settlement::Approve { .. }));
     // A long run takes a while to read, so it is read only for those who need it.
-    if approves || args.op.is_some() || follow.needs_history(context) {
+    if approves || lonely.iter().any(|(_, given)| *given) || follow.needs_history(context) {
         let before = engine.inspect(run, None).await?;
-        operation = args.op.as_deref().map(|op| select::operation(run, op, &before.waiting)).transpose()?;
-        if let Some(settlement) = settlement.as_ref().filter(|_| approves) {
-            match agree(args, settlement, run, operation, &before.waiting, context)? {
-                Agreed::To(agreed) => operation = agreed,
-                Agreed::No => return Ok(Exit::Suspended),
+        let waiting = &before.waiting;
+        meant.operation = args.op.as_deref().map(|op| select::operation(run, op, waiting)).transpose()?;
+        if let Some(shown) = args.shown.as_deref().filter(|_| !waiting.is_empty()) {
+            meant = named(shown, run, &meant, waiting, context)?;
+        } else if let Some(settlement) = settlement.as_ref().filter(|_| approves) {
+            match agree(args, settlement, meant, waiting, context)? {
+                Some(agreed) => meant = agreed,
+                None => return Ok(Exit::Suspended),
             }
         }
         follow.catch_up(&before.records, &mut events);
     }
-    let answers = answers(settlement, operation, args.settlement.by.as_deref());
+    let answers = answers(settlement, meant, args.settlement.by.as_deref());
     let begun = follow.until_begun(engine.resume(run, answers.clone())).await;
     let handle = match begun {
         // A worker performs it, or another command.
@@ -68,39 +72,56 @@ async fn tell_parent(run: RunId, engine: &Engine, context: &mut Context<'_>) {
     }
 }
 
-/// What came of the question whether an operation may take place.
-enum Agreed {
-    /// It may; none where the run waits for no such answer, which the engine tells.
-    To(Option<OperationId>),
-    /// A person said no more than that they do not agree: it still waits.
-    No,
+/// What an answer is about.
+#[derive(Default)]
+struct Meant {
+    /// None where the run waits for one only.
+    operation: Option<OperationId>,
+    /// What it waited for when whoever answers looked, if they say so.
+    seen: Option<Gate>,
 }
 
-/// Finds the operation that is approved: the one that `--shown` names, else the one that a person agrees to who is there
-/// and has just seen it.
+impl Meant {
+    fn of(one: &WaitingOperation) -> Self {
+        Self { operation: Some(one.operation), seen: Some(one.gate.clone()) }
+    }
+
+    fn allows(&self, one: &WaitingOperation) -> bool {
+        self.operation.is_none_or(|operation| operation == one.operation)
+    }
+}
+
+/// Finds the operation that `--shown` names, as it was when it was shown.
+fn named(
+    shown: &str,
+    run: RunId,
+    meant: &Meant,
+    waiting: &[WaitingOperation],
+    context: &mut Context<'_>,
+) -> Result<Meant, Error> {
+    let shown = shown.to_ascii_lowercase();
+    if let Some(one) = waiting.iter().find(|one| meant.allows(one) && one.shown() == shown) {
+        return Ok(Meant::of(one));
+    }
+    if context.format == Format::Text {
+        ending::waiting(&short(run), waiting, context.named, context.output);
+    }
+    Err(Error::ShownOther { what: "what waits", option: "--shown" })
+}
+
+/// Finds the operation that is approved: the one that a person agrees to who is there and has just seen it. None when a
+/// person said no more than that they do not agree.
 fn agree(
     args: &ResumeArgs,
     settlement: &Settlement,
-    run: RunId,
-    operation: Option<OperationId>,
+    meant: Meant,
     waiting: &[WaitingOperation],
     context: &mut Context<'_>,
-) -> Result<Agreed, Error> {
-    let meant = |one: &&WaitingOperation| {
-        one.gate == Gate::Approval && operation.is_none_or(|operation| operation == one.operation)
-    };
-    let open: Vec<&WaitingOperation> = waiting.iter().filter(meant).collect();
-    if let Some(shown) = args.shown.as_deref().filter(|_| !waiting.is_empty()) {
-        let shown = shown.to_ascii_lowercase();
-        if let [one] = open.iter().filter(|one| one.shown() == shown).collect::<Vec<_>>().as_slice() {
-            return Ok(Agreed::To(Some(one.operation)));
-        }
-        if context.format == Format::Text {
-            ending::waiting(&short(run), waiting, context.named, context.output);
-        }
-        return Err(Error::ShownOther { what: "what waits", option: "--shown" });
-    }
-    let [one] = open.as_slice() else { return Ok(Agreed::To(operation)) };
+) -> Result<Option<Meant>, Error> {
+    let open: Vec<&WaitingOperation> =
+        waiting.iter().filter(|one| one.gate == Gate::Approval && meant.allows(one)).collect();
+    // The engine tells that it waits for no such answer, or which ones there are.
+    let [one] = open.as_slice() else { return Ok(Some(meant)) };
     if context.format == Format::Text {
         ending::question(one, &mut context.output.stderr);
     }
@@ -116,21 +137,18 @@ fn agree(
         None
     };
     match asked {
-        Some(true) => Ok(Agreed::To(Some(one.operation))),
+        Some(true) => Ok(Some(Meant::of(one))),
         Some(false) => {
             context.output.note("nothing was answered: it still waits");
-            Ok(Agreed::No)
+            Ok(None)
         }
         None => Err(Error::NotShown { operation: short(one.operation), shown: one.shown() }),
     }
 }
 
-fn answers(
-    settlement: Option<Settlement>,
-    operation: Option<OperationId>,
-    by: Option<&str>,
-) -> Vec<GateInput> {
-    let answer = |settlement| GateInput { operation, seen: None, settlement, by: by.map(str::to_owned) };
+fn answers(settlement: Option<Settlement>, meant: Meant, by: Option<&str>) -> Vec<GateInput> {
+    let Meant { operation, seen } = meant;
+    let answer = |settlement| GateInput { operation, seen, settlement, by: by.map(str::to_owned) };
     settlement.map(answer).into_iter().collect()
 }
 

@@ -38,9 +38,8 @@ struct Waiting {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     arguments: Option<Value>,
-    /// What `resume --approve --shown` names.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shown: Option<String>,
+    /// What `resume --shown` names.
+    shown: String,
 }
 
 /// Why a run did not complete.
@@ -107,7 +106,7 @@ impl Waiting {
                 Gate::InDoubt { reason } => Some(reason.clone()),
             },
             arguments: waiting.arguments.clone(),
-            shown: (waiting.gate == Gate::Approval).then(|| waiting.shown()),
+            shown: waiting.shown(),
         }
     }
 }

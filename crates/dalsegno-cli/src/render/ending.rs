@@ -135,12 +135,11 @@ fn ways(operation: &WaitingOperation, several: bool, resume: &str, output: &mut 
             output.note(format_args!("  {resume}"));
         }
         Gate::InDoubt { .. } => {
-            output.note(format_args!("  {resume} --op {id} --answer done         it took place"));
-            output
-                .note(format_args!("  {resume} --op {id} --answer not-done     it did not: it starts again"));
-            output.note(format_args!(
-                "  {resume} --op {id} --answer @FILE        it took place and returned this"
-            ));
+            // It may be tried again by the time that it is answered: the answer is about this attempt.
+            let settle = format!("{resume} --shown {} --answer", operation.shown());
+            output.note(format_args!("  {settle} done         it took place"));
+            output.note(format_args!("  {settle} not-done     it did not: it starts again"));
+            output.note(format_args!("  {settle} @FILE        it took place and returned this"));
         }
     }
 }

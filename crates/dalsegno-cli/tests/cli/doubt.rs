@@ -52,9 +52,9 @@ fn a_call_without_an_answer_is_asked_about() {
             "who": "ada"
           }
         go on with one of
-          dalsegno resume [SHORT] --op [SHORT] --answer done         it took place
-          dalsegno resume [SHORT] --op [SHORT] --answer not-done     it did not: it starts again
-          dalsegno resume [SHORT] --op [SHORT] --answer @FILE        it took place and returned this
+          dalsegno resume [SHORT] --shown [SHOWN] --answer done         it took place
+          dalsegno resume [SHORT] --shown [SHOWN] --answer not-done     it did not: it starts again
+          dalsegno resume [SHORT] --shown [SHOWN] --answer @FILE        it took place and returned this
         "#);
 }
 
@@ -65,6 +65,24 @@ fn a_call_in_doubt_is_a_document_for_programs() {
     let waiting = &document["waiting_for"][0];
     assert_eq!((&waiting["kind"], &waiting["arguments"]), (&json!("in_doubt"), &json!({"who": "ada"})));
     assert!(waiting["reason"].as_str().unwrap().contains("no answer within 300ms"), "{waiting}");
+}
+
+#[test]
+fn an_answer_about_one_attempt_is_none_about_the_next() {
+    let workspace = in_doubt();
+    let shown = workspace.seen();
+    let answer = |word: &str| workspace.dalsegno(&["resume", "last", "--shown", &shown, "--answer", word]);
+    let again = answer("not-done");
+    assert!(again.starts_with("exit code: 4\n") && again.contains("attempt 2 had no answer"), "{again}");
+    // A colleague looked when the first attempt was in doubt.
+    let late = answer("not-done");
+    assert!(late.starts_with("exit code: 2\n"), "{late}");
+    assert!(late.contains("what waits is not what `--shown` names: nothing was answered"), "{late}");
+    assert_eq!(attempts(&workspace), 2);
+    let now = workspace.seen();
+    assert_ne!(now, shown);
+    workspace.succeed(&["resume", "last", "--shown", &now, "--answer", "done"]);
+    assert_eq!(attempts(&workspace), 2);
 }
 
 #[test]
@@ -259,9 +277,9 @@ mod killed {
             "who": "ada"
           }
         go on with one of
-          dalsegno resume [SHORT] --op [SHORT] --answer done         it took place
-          dalsegno resume [SHORT] --op [SHORT] --answer not-done     it did not: it starts again
-          dalsegno resume [SHORT] --op [SHORT] --answer @FILE        it took place and returned this
+          dalsegno resume [SHORT] --shown [SHOWN] --answer done         it took place
+          dalsegno resume [SHORT] --shown [SHOWN] --answer not-done     it did not: it starts again
+          dalsegno resume [SHORT] --shown [SHOWN] --answer @FILE        it took place and returned this
         "#);
         assert_eq!(attempts(&workspace), 1);
         assert!(events(&workspace).len() > before);

@@ -133,6 +133,8 @@ fn an_answer_that_does_not_fit_is_refused() {
         error: `--by` belongs to an answer
           help: add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`
         ");
+    let output = workspace.dalsegno(&["resume", "last", "--shown", "81c2d3a54b95f7c2"]);
+    assert!(output.contains("error: `--shown` belongs to an answer"), "{output}");
     assert_eq!(recorded(&workspace), 0);
 }
 

@@ -263,6 +263,10 @@ fn a_key_is_trusted_for_a_day_and_the_memorys_for_ever() {
     let effect = |request| Effect { id: ID, terms: &keyed, request };
     let tool = tool();
     assert_eq!(word(&recover(effect(&tool), old)), "ask");
+    // An answer names the doubt that it is about, so no two of an operation have the same words.
+    let asked = |attempt| format!("{:?}", recover(effect(&tool), Situation { attempt, ..old }));
+    assert_ne!(asked(1), asked(2));
+    assert_ne!(asked(2), asked(3));
     assert_eq!(word(&recover(effect(&tool), NEW)), "again, in doubt");
     let memory = Request::MemoryCreate(Arc::new(dalsegno_core::MemoryCreate {
         entity: "e".to_owned(),

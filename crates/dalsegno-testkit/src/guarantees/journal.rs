@@ -128,10 +128,11 @@ impl Guarantees {
         }
     }
 
-    /// Says whether a run, or one that handed over to it, does again what another one did: it is a fork.
+    /// Says whether another run may do the same as this one: this one, or one that handed over to it, is a fork or has one.
     fn is_copied(&self, line: &Line) -> bool {
         let before = line.predecessor.filter(|_| line.by_handoff).and_then(|run| self.runs.get(&run));
-        line.forked_from.is_some() || before.is_some_and(|before| self.is_copied(before))
+        let has_fork = || self.runs.values().any(|other| other.forked_from == Some(line.run));
+        line.forked_from.is_some() || has_fork() || before.is_some_and(|before| self.is_copied(before))
     }
 
     /// An owner tries to write records, perhaps not for the first time: what they say was decided when it first tried.

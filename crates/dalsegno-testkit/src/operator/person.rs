@@ -25,6 +25,8 @@ impl Operator {
                 continue;
             }
             let (run, id) = (waiting.run, waiting.operation);
+            // What is true of one attempt says nothing of the next.
+            let seen = Some(waiting.gate.clone());
             let settlement = match waiting.gate {
                 Gate::Approval if self.random.chance(250) => Settlement::Deny { reason: None },
                 Gate::Approval => Settlement::Approve { edited: None, reason: None },
@@ -45,7 +47,7 @@ impl Operator {
             };
             let alias = self.world.judge(|guarantees| guarantees.operation(run, id));
             self.world.note(&format!("somebody says of {alias}: {settlement:?}"));
-            answers.push(GateInput { operation: Some(id), seen: None, settlement, by: Some("eve".into()) });
+            answers.push(GateInput { operation: Some(id), seen, settlement, by: Some("eve".into()) });
         }
         answers
     }
