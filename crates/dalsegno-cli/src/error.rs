@@ -550,7 +550,9 @@ fn engine(error: &EngineError) -> Class {
             dalsegno_store::EraseError::UnknownRun { .. } => {
                 Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
             }
-            dalsegno_store::EraseError::NotEnded { .. } => Class::new(Exit::BadInput, "not_ended"),
+            dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
+                Class::new(Exit::BadInput, "not_ended")
+            }
             dalsegno_store::EraseError::UnknownOperation { .. } => {
                 Class::new(Exit::BadInput, "unknown_operation")
             }

@@ -4,8 +4,10 @@
 //! cargo run --release -p dalsegno-runtime --example session -- 10000
 //! ```
 //!
-//! It prints the time of message 10 and of the last one, each as the median of its neighbours, and their ratio: for an
-//! agent that is a plan, and for a model agent whose transcript is compacted.
+//! It prints the time of an early message of a session and of message 10,000, and their ratio: for an agent that is a plan, and
+//! for a model agent whose transcript is compacted. The two are measured in turns at the end, the early one in a new session
+//! each time, so that what else the machine and the disk do counts for both; each is the median of all turns. Message 10 of a
+//! model agent has a shorter transcript than message 10,000, messages 200 to 250 have one that was compacted as well.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -22,8 +24,11 @@ const PLAN: &str = "[[steps]]\nrespond = \"{{request.text}}\"\n";
 const MODEL: &str =
     "prompt = \"{{request.text}}\"\n[model]\nuse = \"default\"\n[context]\nmax_tokens = 4000\n";
 
-/// How many messages beside the one that is measured have a say in its time.
-const NEIGHBOURS: usize = 9;
+/// How often each of the two messages is measured.
+const TURNS: usize = 51;
+
+/// The message of a new session that is measured, and how many more it is with each turn.
+const EARLY: [(usize, usize); 2] = [(10, 0), (200, 1)];
 
 #[tokio::main]
 async fn main() {
@@ -32,16 +37,27 @@ async fn main() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), agent);
         let engine = Engine::open(folder.path()).await.unwrap();
-        let mut took = Vec::with_capacity(messages);
-        for number in 0..messages {
-            took.push(say(&engine, number).await);
+        for number in 1..messages {
+            say(&engine, "long", number).await;
         }
-        let (first, last) =
-            (median(&took[..10 + NEIGHBOURS]), median(&took[messages - 2 * NEIGHBOURS - 1..]));
-        let ratio = last.as_secs_f64() / first.as_secs_f64();
-        println!(
-            "{name}: message 10 took {first:?}, message {messages} took {last:?}: {ratio:.2} times as long"
-        );
+        let mut next = messages;
+        for (first, more) in EARLY {
+            let (mut early, mut late) = (Vec::with_capacity(TURNS), Vec::with_capacity(TURNS));
+            for turn in 0..TURNS {
+                let (session, measured) = (format!("short {first} {turn}"), first + more * turn);
+                for number in 1..measured {
+                    say(&engine, &session, number).await;
+                }
+                early.push(say(&engine, &session, measured).await);
+                late.push(say(&engine, "long", next).await);
+                next += 1;
+            }
+            let (early, late) = (median(early), median(late));
+            let ratio = late.as_secs_f64() / early.as_secs_f64();
+            println!(
+                "{name}: message {first} took {early:?}, message {messages} took {late:?}: {ratio:.2} times as long"
+            );
+        }
     }
 }
 
@@ -56,8 +72,8 @@ fn write(folder: &Path, agent: &str) {
 }
 
 /// Says something in the session, and returns how long the answer took.
-async fn say(engine: &Engine, number: usize) -> Duration {
-    let options = StartOptions { session: Some("s".to_owned()), ..StartOptions::default() };
+async fn say(engine: &Engine, session: &str, number: usize) -> Duration {
+    let options = StartOptions { session: Some(session.to_owned()), ..StartOptions::default() };
     let request = AgentRequest::text(&format!("message {number}: {}", "some words and more ".repeat(5)));
     let began = Instant::now();
     let report = engine.start(&"a".parse().unwrap(), request, options).await.unwrap().finish().await.unwrap();
@@ -66,8 +82,7 @@ async fn say(engine: &Engine, number: usize) -> Duration {
     took
 }
 
-fn median(took: &[Duration]) -> Duration {
-    let mut sorted = took.to_vec();
-    sorted.sort_unstable();
-    sorted[sorted.len() / 2]
+fn median(mut took: Vec<Duration>) -> Duration {
+    took.sort_unstable();
+    took[took.len() / 2]
 }

@@ -103,7 +103,16 @@ impl Engine {
             return Ok(Opened::Ended(Box::new(summary)));
         }
         let owner = self.owner(run).await?;
-        let lease = self.store().acquire(run, owner).await?;
+        let lease = match self.store().acquire(run, owner).await {
+            Ok(lease) => lease,
+            // It was ended and erased meanwhile: nothing is left to do.
+            Err(AcquireError::Unreadable(error @ ReadError::Erased { .. })) => {
+                let now = self.store().summary(run).await?;
+                let ended = now.status.is_end();
+                return if ended { Ok(Opened::Ended(Box::new(now))) } else { Err(error.into()) };
+            }
+            Err(error) => return Err(error.into()),
+        };
         if lease.next_seq() > summary.records {
             let now = self.store().summary(run).await?;
             if now.status.is_end() {

@@ -217,3 +217,41 @@ pub(crate) fn suspend(operations: &mut BTreeMap<OperationId, Progress>, state: &
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: u64 = 5_000;
+
+    fn recovered(progress: &mut Progress, at: u64, attempt: u32) {
+        progress.attempted(Timestamp::from_millis(at), attempt, AttemptCause::Recovered, Start::Now);
+    }
+
+    fn under_way() -> Progress {
+        let mut progress = Progress { timeout_ms: TIMEOUT, ..Progress::default() };
+        progress.begin(1, Timestamp::from_millis(1_000));
+        progress
+    }
+
+    #[test]
+    fn attempts_that_no_process_saw_end_are_charged_with_what_they_may_have_taken() {
+        let mut progress = under_way();
+        // Its process died, and another one takes it up 2 s later: it may have been at work for all of that.
+        recovered(&mut progress, 3_000, 2);
+        assert_eq!(progress.elapsed_ms(Timestamp::from_millis(3_000)), 2_000);
+        // An hour of downtime costs what an attempt may take, and no more.
+        recovered(&mut progress, 3_603_000, 3);
+        assert_eq!(progress.elapsed_ms(Timestamp::from_millis(3_603_000)), 2_000 + TIMEOUT);
+        progress.given_up(Timestamp::from_millis(7_203_000));
+        assert_eq!(progress.elapsed_ms(Timestamp::from_millis(7_203_000)), 2_000 + 2 * TIMEOUT);
+    }
+
+    #[test]
+    fn a_key_is_as_old_as_its_first_attempt_whatever_was_answered_since() {
+        let mut progress = under_way();
+        progress.settled();
+        progress.attempted(Timestamp::from_millis(9_000), 2, AttemptCause::Answered, Start::Now);
+        assert_eq!((progress.first, progress.key_first), (9_000, 1_000));
+    }
+}

@@ -19,7 +19,8 @@ impl Engine {
     /// there, and their chain verifies; it cannot be replayed any more.
     ///
     /// # Errors
-    /// When the run goes on or does not exist, there is no such operation, or the store fails.
+    /// When the run goes on or does not exist, it is a child run whose parent goes on, there is no such operation, or the
+    /// store fails.
     pub async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EngineError> {
         Ok(self.store().erase(run, operation).await?)
     }
@@ -42,8 +43,16 @@ impl Engine {
         let heirs = self.heirs(run).await?;
         for one in heirs.iter().chain([&run]) {
             let summary = self.store().summary(*one).await?;
-            if !summary.status.is_end() && summary.foreign.is_none() {
+            if summary.foreign.is_some() {
+                continue;
+            }
+            if !summary.status.is_end() {
                 return Err(EraseError::NotEnded { run: *one, status: summary.status }.into());
+            }
+            if let Some(parent) = summary.parent
+                && self.known(parent).await?.is_some_and(|above| !above.status.is_end())
+            {
+                return Err(EraseError::Needed { run: *one, parent }.into());
             }
         }
         let mut all = Erased::default();

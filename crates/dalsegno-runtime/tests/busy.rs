@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass, Outcome, Status};
-use dalsegno_runtime::{RunEnd, RunEvent, StartOptions};
+use dalsegno_runtime::{GateInput, RunEnd, RunEvent, Settlement, StartOptions};
 use dalsegno_store::{Body, StorageKind};
 use rusqlite::Connection;
 
@@ -108,4 +108,39 @@ async fn a_run_that_is_cancelled_while_a_step_is_written_does_not_start_it() {
         })
         .collect();
     assert_eq!(late, [("cancelled", 0)], "it is certain that it did not take place: {bodies:#?}");
+}
+
+/// An effect that waits for an approval, beside one that takes a moment.
+const ASKED: &str = "[tools]\nallow = [\"*\"]\napprove = [\"local.quick\"]\n[limits]\ntimeout = \"1s\"\n[[steps]]\nparallel = [\n\
+    { id = \"one\", tool = \"local.quick\", with = { n = 1 } },\n\
+    { id = \"two\", tool = \"local.slow\", with = { n = 2 } },\n]\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_read_when_the_time_is_used_up_ends_the_run() {
+    let world = World::new(ASKED).tool("local.quick", EffectClass::Unsafe, Behaviour::Echo).tool(
+        "local.slow",
+        EffectClass::Read,
+        Behaviour::Slow(150),
+    );
+    let (engine, elsewhere) = (world.engine().await, world.engine().await);
+    let request = AgentRequest::text("go");
+    let handle = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    while world.count("local.slow") < 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let yes = GateInput {
+        operation: None,
+        seen: None,
+        settlement: Settlement::Approve { edited: None, reason: None },
+        by: None,
+    };
+    elsewhere.pass_on(handle.run(), vec![yes]).await.unwrap();
+    // The result of the other call cannot be written until the time of the run is used up.
+    let other = Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    other.execute_batch("COMMIT").unwrap();
+    let report = handle.finish().await.unwrap();
+    let RunEnd::Ended(response) = &report.end else { panic!("it waits for nothing: {report:?}") };
+    assert_eq!(response.status, Status::Failed);
 }

@@ -618,6 +618,30 @@ async fn a_document_is_asked_whether_a_call_in_doubt_took_place() {
 }
 
 #[tokio::test]
+async fn a_document_names_whom_to_ask_about_its_own_calls() {
+    let endpoint =
+        Endpoint::start(vec![Course::Answer(502, "", json!({})), Course::Answer(200, "", json!({"id": 9}))]);
+    let mut document = of_class("unsafe", &json!({}));
+    document["verify"] = json!({
+        "tool": "find_meal", "with": {"key": "{{operation.key}}"}, "verdict": "result.id ? 'happened' : 'unknown'",
+        "result": "result", "delay": 0.001, "tries": 2
+    });
+    let agent = AGENT.replace("allow = [\"save_meal\"]", "allow = [\"save_meal\", \"find_meal\"]");
+    let world = endpoint.world(&agent, &document);
+    std::fs::write(world.path().join("tools/find_meal.json"), find_meal(&[]).to_string()).unwrap();
+    let report = run(&world, of_user()).await;
+    assert_eq!(answer(&report), "I logged your lunch as 9.\n\n9 [\"lunch\"]");
+    assert_eq!(endpoint.got().len(), 2, "one call and one question about it");
+    // An agent that may not call the tool asks a person.
+    let endpoint = Endpoint::start(vec![Course::Answer(502, "", json!({}))]);
+    let world = endpoint.world(AGENT, &document);
+    std::fs::write(world.path().join("tools/find_meal.json"), find_meal(&[]).to_string()).unwrap();
+    let report = run(&world, of_user()).await;
+    assert_eq!(waits(&report)[0].kind(), "in_doubt");
+    assert_eq!(endpoint.got().len(), 1);
+}
+
+#[tokio::test]
 async fn a_document_that_does_not_know_leaves_the_question_to_a_person() {
     let endpoint = Endpoint::start(vec![Course::Answer(502, "", json!({}))]);
     let world = endpoint.world(&verifying(), &of_class("unsafe", &json!({})));

@@ -367,26 +367,44 @@ async fn what_a_circuit_breaker_refuses_uses_up_no_attempt() {
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
 }
 
-#[tokio::test]
-async fn an_attempt_in_doubt_that_waited_for_longer_than_its_key_counts_asks_first() {
+/// Makes a keyed call at the hour 1,000 that has no answer, and sets the clock during the pause before the second attempt.
+/// Returns how the run ends, and how often the tool was called.
+async fn keyed_at(hour: u64) -> (RunReport, usize) {
     let agent = "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 1 }\n\
                  [[steps]]\nrespond = \"{{steps.it}}\"\n";
     let world =
         World::new(agent).tool("local.it", EffectClass::Keyed, Behaviour::LostFirst(1, Received::Possibly));
-    let hour = 3_600_000;
-    let watch = Watch(Arc::new(AtomicU64::new(1_000 * hour)));
+    let watch = Watch(Arc::new(AtomicU64::new(1_000 * 3_600_000)));
     let engine = world.builder().clock(watch.clone()).open(world.path()).await.unwrap();
     let handle =
         engine.start(&"a".parse().unwrap(), AgentRequest::text("go"), StartOptions::default()).await.unwrap();
-    // The lid of the laptop is closed during the pause before the second attempt.
     while world.count("local.it") == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tokio::time::sleep(Duration::from_millis(20)).await;
-    watch.0.store(1_025 * hour, Ordering::SeqCst);
+    watch.0.store(hour * 3_600_000, Ordering::SeqCst);
     let report = handle.finish().await.unwrap();
+    (report, world.count("local.it"))
+}
+
+#[tokio::test]
+async fn an_attempt_in_doubt_that_waited_for_longer_than_its_key_counts_asks_first() {
+    // The lid of the laptop is closed during the pause before the second attempt.
+    let (report, calls) = keyed_at(1_025).await;
     assert_eq!(waits(&report)[0].kind(), "in_doubt");
-    assert_eq!(world.count("local.it"), 1);
+    assert_eq!(calls, 1);
+}
+
+#[tokio::test]
+async fn a_key_of_which_the_clock_says_nothing_any_more_asks_first() {
+    // The clock had been ahead by nobody knows how long, and is set right during the pause.
+    let (report, calls) = keyed_at(952).await;
+    assert_eq!(waits(&report)[0].kind(), "in_doubt");
+    assert_eq!(calls, 1);
+    // A clock that is left alone.
+    let (report, calls) = keyed_at(1_000).await;
+    assert!(matches!(report.end, RunEnd::Ended(_)), "{report:?}");
+    assert_eq!(calls, 2);
 }
 
 #[test]

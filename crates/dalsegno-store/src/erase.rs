@@ -38,6 +38,16 @@ pub enum EraseError {
         /// Where it stands.
         status: RunStatus,
     },
+    /// The run is a child run, and its parent has still to read how it ended.
+    #[error(
+        "run {run} is a child run of {parent}, which has not ended and needs its outcome: cancel that one first, or wait until it ends"
+    )]
+    Needed {
+        /// The run.
+        run: RunId,
+        /// Its parent.
+        parent: RunId,
+    },
     /// The run has no record of this operation.
     #[error("run {run} has no operation {operation}")]
     UnknownOperation {

@@ -228,13 +228,21 @@ impl Plan {
                 call["body"] = json!({ "n": format!("{{{{params.n + {SECOND}}}}}") });
                 calls.push(call);
             }
-            tools.push(json!({
+            let mut tool = json!({
                 "name": action,
                 "description": "Calls an endpoint.",
                 "parameters": [{ "name": "n", "type": "integer", "required": true }],
                 "actions": calls,
                 "output": { "n": "params.n", "receipt": "result.last.receipt" },
-            }));
+            });
+            if matches!(class, EffectClass::Keyed | EffectClass::Unsafe) && random.chance(300) {
+                let (delay, tries) = (random.pick(&[0.001, 1.0, 6.0]), random.pick(&[1, 3]));
+                tool["verify"] = json!({
+                    "tool": "found", "with": { "key": "{{operation.key}}" }, "verdict": "result.found",
+                    "result": "result.reply", "delay": delay, "tries": tries,
+                });
+            }
+            tools.push(tool);
             let terms =
                 ToolTerms { class, retries, policy: OnIndeterminate::Ask, approve: false, kept_ms: 0 };
             self.shop.insert(name.to_owned(), terms);

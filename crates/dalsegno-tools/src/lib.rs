@@ -59,4 +59,4 @@ pub use path_error::{PathError, WriteError};
 pub use planner::{Call, Next, ResumeError};
 pub use problem::Problem;
 pub use text::{Encoding, MissingSecret, Payload, SecretReference, SecretString, Text, TextPart};
-pub use tool::{Auth, KeyPlace, Mentions, OAuth2, Tool, Toolkit};
+pub use tool::{Auth, KeyPlace, Mentions, OAuth2, Tool, Toolkit, Verify};

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use dalsegno_expr::{Expression, ValueTemplate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -97,6 +98,24 @@ pub struct OAuth2 {
     pub auth_params: BTreeMap<String, String>,
 }
 
+/// How the engine finds out whether a call of a tool took place that nothing proves, before it asks a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verify {
+    /// Who is asked: the name of a tool that only reads, with its toolkit or server.
+    pub tool: String,
+    /// Its arguments; templates in it read `operation`: `id`, `key`, `tool` and `arguments`.
+    pub with: ValueTemplate,
+    /// What the tool's result says: the text `happened` or `not_happened`, else nobody knows. It reads `result` and
+    /// `operation`.
+    pub verdict: Expression,
+    /// What the call returned, where it took place; read like `verdict`.
+    pub result: Option<Expression>,
+    /// The pause before each try, in milliseconds: a receiver may learn of its own work late.
+    pub delay_ms: u64,
+    /// How often the tool is asked at most, until it says that the call took place.
+    pub tries: u32,
+}
+
 /// One function that a model can call.
 #[derive(Debug)]
 pub struct Tool {
@@ -110,6 +129,7 @@ pub struct Tool {
     pub(crate) on_success: Vec<Action>,
     pub(crate) on_failure: Vec<Action>,
     pub(crate) output: Option<ValueSource>,
+    pub(crate) verify: Option<Verify>,
     pub(crate) auth: Auth,
     /// The paths of the context that hold secrets.
     pub(crate) secret_paths: Vec<Path>,
@@ -219,6 +239,11 @@ impl Tool {
     /// Whether it is switched on, and its toolkit too.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled
+    }
+
+    /// How to find out whether an HTTP call or a mail of it took place, where its document says so.
+    pub fn verify(&self) -> Option<&Verify> {
+        self.verify.as_ref()
     }
 
     /// Says whether a call of it changes nothing beyond the call: its requests only read, and it sends no mail, calls no tool,

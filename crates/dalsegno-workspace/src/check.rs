@@ -35,8 +35,7 @@ impl Workspace {
         let mut found = Vec::new();
         for agent in self.agents.values() {
             reached.extend(agent.servers(&self.settings));
-            found.extend(agent.resolve_known(&catalogue, &unpinned).err().into_iter().flatten());
-            found.extend(agent.check_arguments(&catalogue));
+            found.extend(problems(agent, &catalogue, &unpinned));
         }
         let agents = self.agents.keys().cloned().collect();
         let capabilities = self.agents.values().flat_map(|agent| &agent.capabilities).cloned().collect();
@@ -54,8 +53,7 @@ impl Workspace {
             let mut more: Vec<_> =
                 tenant.tools.values().flat_map(|file| toolkit::check_mentions(file, &around)).collect();
             for agent in self.agents.values() {
-                more.extend(agent.resolve_known(&catalogue, &unpinned).err().into_iter().flatten());
-                more.extend(agent.check_arguments(&catalogue));
+                more.extend(problems(agent, &catalogue, &unpinned));
             }
             // What is wrong for everybody has been told.
             found.extend(more.into_iter().filter(|more| !found.contains(more)).collect::<Vec<_>>());
@@ -137,3 +135,13 @@ impl Workspace {
 
 /// No tenant has this name.
 const NOBODY: &str = "";
+
+/// What is wrong with an agent beside the tools that exist, of which those of `unpinned` servers are not known.
+fn problems(agent: &AgentFile, catalogue: &Catalogue, unpinned: &BTreeSet<String>) -> Vec<Diagnostic> {
+    let mut found = match agent.resolve_known(catalogue, unpinned) {
+        Ok(config) => agent.check_verify_of_documents(&config, unpinned),
+        Err(problems) => problems,
+    };
+    found.extend(agent.check_arguments(catalogue));
+    found
+}

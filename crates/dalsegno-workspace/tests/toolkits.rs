@@ -425,3 +425,34 @@ fn a_plan_allows_the_agents_that_its_documents_call() {
     let found = checked("agents.my-helper", &plan("capability.first-aid"));
     assert!(matches!(&found[..], [only] if only.contains("has no effect")), "{found:?}");
 }
+
+#[test]
+fn what_a_document_asks_about_a_call_in_doubt_counts_unless_the_agent_asks_something_else() {
+    let desk = r#"{"name": "desk", "description": "Books", "actions": [
+        {"name": "book", "description": "Books", "verify": {"tool": "find", "verdict": "'unknown'", "delay": 2},
+         "actions": [{"type": "api_call", "url": "https://a.example/"}]},
+        {"name": "find", "description": "Finds",
+         "actions": [{"type": "api_call", "method": "GET", "url": "https://a.example/"}]}
+    ]}"#;
+    let agent = |allow: &str, settings: &str| {
+        format!("name = \"a\"\n\n[tools]\nallow = [{allow}]\n{settings}\n[[steps]]\nrespond = \"Hello\"\n")
+    };
+    let verify = |agent: &str| {
+        let folder = folder(&[("agents/a.toml", agent), ("tools/desk.json", desk), ("dalsegno.toml", "")]);
+        let loaded = Workspace::load(folder.path());
+        let config = resolved(loaded.workspace.as_ref().unwrap(), "");
+        let verify = config.tools.tools[&name("desk.book")].verify.clone();
+        let told = loaded.workspace.unwrap().check(&Lock::default(), &Catalogue::new());
+        (verify.map(|verify| (verify.tool.to_string(), verify.delay_ms)), told)
+    };
+    let (asked, told) = verify(&agent("\"desk.*\"", ""));
+    assert_eq!((asked, told), (Some(("desk.find".to_owned(), 2_000)), Vec::new()));
+    let own = "[tools.settings.\"desk.book\"]\nverify = { tool = \"desk.find\", verdict = \"'unknown'\" }\n";
+    let (asked, told) = verify(&agent("\"desk.*\"", own));
+    assert_eq!((asked, told), (Some(("desk.find".to_owned(), 1_000)), Vec::new()));
+    let (_, told) = verify(&agent("\"desk.book\"", ""));
+    let told: Vec<&str> = told.iter().map(|found| found.message.as_str()).collect();
+    let words =
+        "`verify` of the document of `desk.book` asks `desk.find`, which is not among the agent's tools";
+    assert_eq!(told, [words]);
+}

@@ -52,6 +52,10 @@ pub(crate) use self::wait::{waiting, waits_at};
 /// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
 const HOLD: Duration = Duration::from_secs(30);
 
+/// A clock that shows less than this before the latest time of a run's own records was set right a little, in milliseconds. The
+/// age of a key leaves room for as much.
+const SET_BACK_MS: u64 = 3_600_000;
+
 /// How often a run looks for messages of other processes.
 const INBOX_EVERY: Duration = Duration::from_millis(200);
 
@@ -469,12 +473,25 @@ impl Driver {
         if !self.is_idle() || self.wake() {
             return Ok(true);
         }
+        if self.time_left().is_zero() && self.has_more_to_start() {
+            // It was answered when there was no time left to start it, and nothing else would wake the run.
+            self.end_by_deadline()?;
+            return Ok(true);
+        }
         self.suspend();
         self.commit().await?;
         // A secret that came in between was told to the runs that waited for it then, and this was none of them. A process
         // that dies here has not released the run, so that another one looks.
         self.look_for_secrets().await?;
         Ok(!self.is_idle())
+    }
+
+    /// Says whether there is an operation that waits for nothing outside of the run.
+    fn has_more_to_start(&self) -> bool {
+        self.missing().any(|operation| {
+            let waits = is_waiting(operation) || matches!(operation.request, Request::Timer(_));
+            !waits && !operation.is_declarative() && !self.paused.contains_key(&operation.id)
+        })
     }
 
     /// Nothing is to be recorded, started or looked at.
@@ -569,15 +586,17 @@ impl Driver {
     /// What is known of an operation when one of its attempts has ended. A clock that was set back makes nothing younger than
     /// the run's own records say.
     fn situation(&self, progress: &Progress, attempt: u32) -> Situation {
-        let at = self.now();
-        let now = at.max(self.machine.state().now()).as_millis();
+        let (at, own) = (self.now(), self.machine.state().now().as_millis());
+        let now = at.as_millis().max(own);
         let since =
             |first: u64| Duration::from_millis(if first == 0 { 0 } else { now.saturating_sub(first) });
+        // Of a clock that was set back by much, nobody knows how long it had been wrong.
+        let is_ageless = progress.key_first > 0 && own.saturating_sub(at.as_millis()) > SET_BACK_MS;
         Situation {
             attempt,
             doubtful: progress.doubtful,
             age: since(progress.first),
-            key_age: since(progress.key_first),
+            key_age: if is_ageless { Duration::MAX } else { since(progress.key_first) },
             recoveries: progress.recoveries,
             at,
         }

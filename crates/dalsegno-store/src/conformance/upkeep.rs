@@ -317,6 +317,19 @@ pub async fn a_run_that_goes_on_is_not_erased<S: Store>(new: impl Fn() -> S) {
 }
 
 /// The title says it.
+pub async fn a_child_run_is_not_erased_before_its_parent_has_ended<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    let mut parent = create(&store, new_run(1, &owner)).await;
+    let mut child = create(&store, child_of(new_run(2, &owner), parent.run())).await;
+    store.append(&mut child, vec![completed(50)]).await.unwrap();
+    let error = store.erase(child.run(), None).await.unwrap_err();
+    assert!(matches!(error, EraseError::Needed { parent: above, .. } if above == parent.run()), "{error}");
+    assert_eq!(store.read(child.run(), 0).await.unwrap().len(), 2);
+    store.append(&mut parent, vec![completed(60)]).await.unwrap();
+    assert_eq!(store.erase(child.run(), None).await.unwrap().records, 2);
+}
+
+/// The title says it.
 pub async fn old_runs_are_deleted_and_what_others_need_stays<S: Store>(new: impl Fn() -> S) {
     const OLD: u64 = 100;
     const YOUNG: u64 = 9_000;

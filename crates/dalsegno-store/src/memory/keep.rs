@@ -47,11 +47,16 @@ impl Shelf {
     }
 
     pub(super) fn erase(&mut self, id: RunId, operation: Option<OperationId>) -> Result<Erased, EraseError> {
-        let run = self.runs.get_mut(&id).ok_or(EraseError::UnknownRun { run: id })?;
-        let status = run.copies.progress.status;
-        if !status.is_end() && run.foreign.is_none() {
-            return Err(EraseError::NotEnded { run: id, status });
+        let goes_on = |run: &Run| !run.copies.progress.status.is_end() && run.foreign.is_none();
+        let run = self.runs.get(&id).ok_or(EraseError::UnknownRun { run: id })?;
+        if goes_on(run) {
+            return Err(EraseError::NotEnded { run: id, status: run.copies.progress.status });
         }
+        let above = run.copies.parent.filter(|_| run.foreign.is_none());
+        if let Some(parent) = above.filter(|parent| self.runs.get(parent).is_some_and(goes_on)) {
+            return Err(EraseError::Needed { run: id, parent });
+        }
+        let run = self.runs.get_mut(&id).ok_or(EraseError::UnknownRun { run: id })?;
         let mut family: BTreeSet<OperationId> = operation.into_iter().collect();
         let mut known = operation.is_none();
         let mut erased = Erased::default();

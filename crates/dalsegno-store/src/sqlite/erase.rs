@@ -102,19 +102,27 @@ impl Work {
     }
 }
 
-/// The number of the row of a run, which must have ended or be foreign.
+/// The number of the row of a run, which must have ended or be foreign. No parent may have to read its end still.
 fn ended(connection: &Connection, run: RunId) -> Result<i64, Fault<EraseError>> {
-    let found: Option<(i64, i64, bool)> = connection
-        .prepare_cached("SELECT id, status, origin IS NOT NULL FROM run WHERE run = ?1")?
-        .query_row([run.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    let found: Option<(i64, i64, bool, Option<[u8; 16]>)> = connection
+        .prepare_cached(
+            "SELECT run.id, run.status, run.origin IS NOT NULL, above.run FROM run LEFT JOIN run above \
+             ON above.run = run.parent AND above.status < 2 AND above.origin IS NULL WHERE run.run = ?1",
+        )?
+        .query_row([run.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
-    let (id, number, is_foreign) = found.ok_or(Fault::Refused(EraseError::UnknownRun { run }))?;
+    let (id, number, is_foreign, above) = found.ok_or(Fault::Refused(EraseError::UnknownRun { run }))?;
     match status(number) {
         None => Err(Fault::Refused(EraseError::Unreadable(damaged_row(run)))),
         Some(status) if !status.is_end() && !is_foreign => {
             Err(Fault::Refused(EraseError::NotEnded { run, status }))
         }
-        Some(_) => Ok(id),
+        Some(_) => match above.filter(|_| !is_foreign) {
+            Some(parent) => {
+                Err(Fault::Refused(EraseError::Needed { run, parent: RunId::from_bytes(parent) }))
+            }
+            None => Ok(id),
+        },
     }
 }
 

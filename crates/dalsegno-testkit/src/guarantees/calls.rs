@@ -308,11 +308,12 @@ impl Guarantees {
         let question = result.map(|result| result["q"].clone()).unwrap_or_default();
         // Between the answer and the commit there is the store.
         let age = age + Duration::from_secs(2);
+        let decided = line.writing.map_or(self.now, |(_, _, since)| since);
         let known = self.kept.iter().any(|(by, tenant, asked, at)| {
             *by == process
                 && *tenant == line.tenant
                 && *asked == question
-                && self.now.saturating_sub(*at) <= age
+                && decided.saturating_sub(*at) <= age
         });
         if tool == KEPT && known { Ok(()) } else { Err("nobody gave this answer".into()) }
     }

@@ -414,7 +414,7 @@ impl Guarantees {
                     return Err("it waits for an answer".into());
                 }
                 self.totals.recovered += u64::from(*cause == AttemptCause::Recovered);
-                let result = attempted(op, *attempt, *cause, terms.as_ref(), now);
+                let result = attempted(op, *attempt, (*cause, *start), terms.as_ref(), now);
                 op.attempts = *attempt;
                 op.started = *start == Start::Now;
                 if op.started {
@@ -439,7 +439,12 @@ impl Guarantees {
                     Question::Approval | Question::Input => op.attempts == 0,
                     Question::InDoubt => {
                         (op.started || op.doubt)
-                            && matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe)
+                            && match op.class {
+                                EffectClass::Keyed | EffectClass::Unsafe => true,
+                                // Its process died of it as often as is allowed.
+                                EffectClass::Idempotent => op.recoveries >= RECOVERIES,
+                                EffectClass::Read | EffectClass::Composite => false,
+                            }
                     }
                     Question::Secret => op.tool.as_deref() == Some("shop.locked"),
                 };
@@ -550,7 +555,7 @@ fn ends(body: &Body) -> bool {
 fn attempted(
     op: &mut Op,
     attempt: u32,
-    cause: AttemptCause,
+    (cause, start): (AttemptCause, Start),
     terms: Option<&crate::workspace::ToolTerms>,
     now: Duration,
 ) -> Result<(), String> {
@@ -571,8 +576,8 @@ fn attempted(
     if matches!(cause, AttemptCause::Failed { .. }) && attempt > terms.retries + 1 {
         return Err(format!("it has {} attempts", terms.retries + 1));
     }
-    // One that was put off never started, so its process did not die of it.
-    if cause == AttemptCause::Recovered && op.started {
+    // One that was put off never started, so its process did not die of it; nor did one that puts it off now.
+    if cause == AttemptCause::Recovered && op.started && start == Start::Now {
         op.recoveries += 1;
         if op.recoveries > terms.retries + RECOVERIES {
             return Err(format!("it is attempted once more after {} deaths", op.recoveries - 1));

@@ -20,6 +20,12 @@ impl Guarantees {
         }
     }
 
+    /// Says whether a run is a child run whose parent goes on, so that it may not be erased.
+    pub(crate) fn is_needed_above(&self, run: RunId) -> bool {
+        let parent = self.runs.get(&run).and_then(|line| line.parent);
+        parent.and_then(|parent| self.runs.get(&parent.run)).is_some_and(|above| !above.ended)
+    }
+
     /// Says whether a run cannot be folded, since it was erased or is a continuation of one that was, or one that was pruned.
     pub(crate) fn rests_on_erased(&self, run: RunId) -> bool {
         let mut found = BTreeSet::new();

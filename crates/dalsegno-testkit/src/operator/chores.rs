@@ -103,9 +103,19 @@ impl Operator {
         let Some(machine) = self.machine() else { return };
         self.world.count("action", "erase");
         self.note(&machine, "erases", run);
-        // It may be erased in part when the process dies.
-        self.world.judge(|guarantees| guarantees.erased(run));
-        self.ask(&machine, machine.engine.erase(run, None)).await;
+        let is_needed = || self.world.judge(|guarantees| guarantees.is_needed_above(run));
+        let was_needed = is_needed();
+        if !was_needed {
+            // It may be erased in part when the process dies.
+            self.world.judge(|guarantees| guarantees.erased(run));
+        }
+        let erased = self.ask(&machine, machine.engine.erase(run, None)).await;
+        if was_needed && !is_needed() {
+            // The run above it ended meanwhile.
+            self.world.judge(|guarantees| guarantees.erased(run));
+        } else if was_needed && erased.is_some_and(|erased| erased.is_ok()) {
+            self.broken(format!("{run} was erased, and the run above it needs its end"));
+        }
     }
 
     /// Prunes the journal of what ended a while ago.

@@ -186,7 +186,7 @@ pub(super) fn is_expected(error: &EngineError, process: &Process) -> bool {
     match error {
         EngineError::Create(CreateError::Storage(_) | CreateError::SessionBusy { .. })
         | EngineError::Acquire(AcquireError::Storage(_) | AcquireError::Owned { .. })
-        | EngineError::Erase(EraseError::Storage(_) | EraseError::UnknownRun { .. })
+        | EngineError::Erase(EraseError::Storage(_) | EraseError::UnknownRun { .. } | EraseError::Needed { .. })
         | EngineError::Gc(GcError::Storage(_))
         // Only the operator erases and prunes.
         | EngineError::Read(

@@ -9,6 +9,7 @@ mod reader;
 mod sources;
 mod tool;
 mod toolkit;
+mod verify;
 
 use alloc::format;
 use alloc::string::String;

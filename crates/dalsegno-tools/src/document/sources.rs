@@ -28,7 +28,7 @@ pub(super) struct Allowed {
 const PLAIN: Allowed = Allowed { item: false, acc: false };
 
 impl Reader<'_> {
-    fn parse_error(&mut self, pointer: &str, error: &ParseError, what: &str) {
+    pub(super) fn parse_error(&mut self, pointer: &str, error: &ParseError, what: &str) {
         let place = if error.line > 1 {
             format!("line {}, column {}", error.line, error.column)
         } else {

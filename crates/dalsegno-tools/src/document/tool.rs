@@ -12,7 +12,7 @@ use crate::parameters::{Parameter, schema};
 use crate::tool::{Auth, Tool};
 
 /// The fields that every tool has.
-pub(super) const FIELDS: [&str; 9] = [
+pub(super) const FIELDS: [&str; 10] = [
     "name",
     "description",
     "parameters",
@@ -21,6 +21,7 @@ pub(super) const FIELDS: [&str; 9] = [
     "on_failure",
     "returns",
     "output",
+    "verify",
     "is_enabled",
 ];
 
@@ -53,6 +54,10 @@ impl Reader<'_> {
         self.known.in_failure = true;
         let on_failure = list(self, "on_failure");
         self.known.in_failure = false;
+        let verify = match fields.get("verify") {
+            Some(_) => Some(self.verify(fields, name.as_deref())?),
+            None => None,
+        };
         let schema = match parameters.is_empty() {
             true => json!({"type": "object", "properties": {}, "additionalProperties": false}),
             false => schema(&parameters),
@@ -68,6 +73,7 @@ impl Reader<'_> {
             on_success,
             on_failure,
             output: transpose(output)?,
+            verify,
             auth: auth.clone(),
             secret_paths: self.settings.secret_paths.clone(),
         })

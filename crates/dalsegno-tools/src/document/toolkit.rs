@@ -40,14 +40,15 @@ pub(super) fn toolkit(reader: &mut Reader<'_>, document: &Value) -> Option<Toolk
     let mut description = String::new();
     let mut tools = Vec::new();
     if is_single {
-        tools.extend(reader.tool(&fields, name.clone(), &auth));
+        tools.extend(reader.tool(&fields, name.clone(), &auth).map(|tool| (String::new(), tool)));
     } else {
         description = reader.text(&fields, "description").unwrap_or_default().to_owned();
         tools = reader.tools(&fields, name.as_deref(), is_enabled, &auth);
     }
-    if let (true, Some(tool)) = (is_single, tools.first()) {
+    if let (true, Some((_, tool))) = (is_single, tools.first()) {
         description = tool.description.clone();
     }
+    reader.check_verify(&tools);
     Some(Toolkit(Arc::new(Inner {
         source: document.clone(),
         settings: reader.settings.clone(),
@@ -59,7 +60,7 @@ pub(super) fn toolkit(reader: &mut Reader<'_>, document: &Value) -> Option<Toolk
         config_defaults,
         secrets,
         auth,
-        tools,
+        tools: tools.into_iter().map(|(_, tool)| tool).collect(),
     })))
 }
 
@@ -70,7 +71,7 @@ impl Reader<'_> {
         toolkit: Option<&str>,
         is_enabled: bool,
         auth: &Auth,
-    ) -> Vec<Tool> {
+    ) -> Vec<(String, Tool)> {
         let Some(items) = self.list(fields, "actions") else {
             if fields.get("actions").is_none() {
                 self.missing(fields, "actions", "an array of tools");
@@ -86,7 +87,7 @@ impl Reader<'_> {
             );
             return Vec::new();
         }
-        let mut tools: Vec<Tool> = Vec::new();
+        let mut tools: Vec<(String, Tool)> = Vec::new();
         for (index, value) in items.iter().enumerate() {
             let pointer = item(&pointer, index);
             let Some(inner) = self.object(value, &pointer, "a tool", &tool::FIELDS) else { continue };
@@ -100,7 +101,7 @@ impl Reader<'_> {
                         format!("expected at most {MAX_NAME} characters with the toolkit's name"),
                     );
                 }
-                if tools.iter().any(|tool| tool.name == *name) {
+                if tools.iter().any(|(_, tool)| tool.name == *name) {
                     self.problem(
                         inner.at("name"),
                         format!("there are two tools `{name}`"),
@@ -109,7 +110,10 @@ impl Reader<'_> {
                 }
             }
             let tool = self.tool(&inner, name, auth);
-            tools.extend(tool.map(|tool| Tool { is_enabled: tool.is_enabled && is_enabled, ..tool }));
+            tools.extend(tool.map(|tool| {
+                let is_enabled = tool.is_enabled && is_enabled;
+                (pointer, Tool { is_enabled, ..tool })
+            }));
         }
         tools
     }

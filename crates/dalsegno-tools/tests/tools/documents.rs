@@ -108,6 +108,51 @@ fn a_toolkit_is_stored_as_its_document_and_compiled_again() {
     assert!(error.contains("did you mean `respond`?"), "{error}");
 }
 
+/// A toolkit that books, and looks bookings up.
+fn booking(verify: &serde_json::Value, look_up: &str) -> serde_json::Value {
+    json!({"name": "desk", "description": "Books", "actions": [
+        {"name": "book", "description": "Books", "verify": verify,
+         "actions": [{"type": "api_call", "url": "https://a.example/"}]},
+        {"name": "look-up", "description": "Looks up",
+         "actions": [{"type": "api_call", "method": look_up, "url": "https://a.example/"}]}
+    ]})
+}
+
+#[test]
+fn a_document_says_whom_to_ask_about_a_call_in_doubt() {
+    let verify = json!({
+        "tool": "look-up", "with": {"key": "{{operation.key}}"}, "verdict": "result.id ? 'happened' : 'unknown'",
+        "result": "result", "delay": 0.5, "tries": 2
+    });
+    let kit = toolkit(&booking(&verify, "GET"));
+    let read = kit.tool("desk.book").unwrap().verify().unwrap();
+    assert_eq!((read.tool.as_str(), read.delay_ms, read.tries), ("desk.look_up", 500, 2));
+    let kit = toolkit(&booking(&json!({"tool": "other.find", "verdict": "'unknown'"}), "GET"));
+    let read = kit.tool("desk.book").unwrap().verify().unwrap();
+    assert_eq!((read.tool.as_str(), read.delay_ms, read.tries), ("other.find", 1_000, 3));
+    assert!(kit.tool("desk.look_up").unwrap().verify().is_none());
+}
+
+#[test]
+fn a_question_that_cannot_be_asked_is_told_where_it_is() {
+    let wrong = [
+        (json!({}), "GET"),
+        (json!({"tool": "look_up", "verdict": "result.id ?", "with": [], "tries": 0, "delay": 61}), "GET"),
+        (
+            json!({"tool": "look_up", "verdict": "params.id", "with": {"a": ["{{params.id}}"]}, "retries": 1, "result": "it"}),
+            "GET",
+        ),
+        (json!({"tool": "lookup", "verdict": "'unknown'"}), "GET"),
+        (json!({"tool": "look_up", "verdict": "'unknown'"}), "DELETE"),
+        (json!({"tool": "book", "verdict": "'unknown'"}), "GET"),
+    ];
+    let told: Vec<String> = wrong.iter().map(|(verify, method)| problems(&booking(verify, method))).collect();
+    insta::assert_snapshot!(told.join("\n---\n"));
+    let reads =
+        json!({"name": "a", "description": "A", "verify": {"tool": "b.c", "verdict": "1"}, "actions": []});
+    assert!(problems(&reads).contains("is never used"), "{}", problems(&reads));
+}
+
 #[test]
 fn nothing_but_an_object_is_a_document() {
     for document in [json!(null), json!([]), json!("tool"), json!(3), json!({})] {

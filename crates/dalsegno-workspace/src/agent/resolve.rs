@@ -135,7 +135,10 @@ impl AgentFile {
                 },
                 None => PartTerms::default(),
             },
-            verify: settings.verify.map(|verify| verify.value),
+            verify: settings
+                .verify
+                .map(|verify| verify.value)
+                .or_else(|| super::verify::of_document(offered)),
             ..default
         }
     }

@@ -1,13 +1,19 @@
 //! `[tools.settings."server.tool".verify]`: how the engine finds out by itself whether a call in doubt took place.
 
-use dalsegno_core::{EffectClass, OnIndeterminate, ToolDocuments, ToolKind, ToolName, Toolbox, Verify};
+use std::collections::BTreeSet;
+
+use dalsegno_core::{
+    AgentConfig, EffectClass, OnIndeterminate, ToolDocuments, ToolKind, ToolName, Toolbox, Verify,
+};
 use dalsegno_expr::{Expression, Reference, ValueTemplate};
 use serde_json::json;
 use toml::de::DeValue;
 
 use super::AgentFile;
 use super::expressions::json as value_of;
+use crate::catalogue::CatalogueTool;
 use crate::code::Code;
+use crate::diagnostic::Diagnostic;
 use crate::names::list;
 use crate::report::Report;
 use crate::section::{Located, Section, wrong_type};
@@ -124,6 +130,37 @@ fn known(
 }
 
 impl AgentFile {
+    /// Warns of documents that ask a tool which this agent does not have: a person is asked then.
+    pub(crate) fn check_verify_of_documents(
+        &self,
+        config: &AgentConfig,
+        unknown: &BTreeSet<String>,
+    ) -> Vec<Diagnostic> {
+        let report = Report::new(self.source.clone());
+        for (name, tool) in &config.tools.tools {
+            let is_own =
+                self.tools.settings.get(name).is_some_and(|settings| settings.value.verify.is_some());
+            let Some(verify) = tool.verify.as_ref().filter(|_| !is_own) else { continue };
+            let server = verify.tool.as_str().split('.').next();
+            if server.is_some_and(|server| unknown.contains(server)) {
+                continue;
+            }
+            let Some((problem, help)) = unfit(&verify.tool, &config.tools, &config.toolkits) else {
+                continue;
+            };
+            let pattern = self.tools.allow.iter().find(|pattern| pattern.value.matches(name));
+            report
+                .warning(
+                    Code::NoEffect,
+                    pattern.map_or(0..0, |pattern| pattern.span.clone()),
+                    format!("`verify` of the document of `{name}` asks `{}`, {problem}", verify.tool),
+                )
+                .label("a person is asked at once whether a call in doubt took place")
+                .help(help);
+        }
+        report.finish().1
+    }
+
     /// Whoever is asked must only read, be the agent's own, and not be in doubt itself.
     pub(super) fn check_verify(
         &self,
@@ -137,33 +174,14 @@ impl AgentFile {
             if unknown(verify.tool.as_str()) {
                 continue;
             }
-            let asked = tools.tools.get(&verify.tool);
-            let problem = match asked {
-                None => Some((
-                    format!("`verify` asks `{}`, which is not among the agent's tools", verify.tool),
-                    "name a tool that `allow` has",
-                )),
-                Some(tool) if !tool.only_reads(documents) => Some((
-                    format!("`verify` asks `{}`, which does not only read", verify.tool),
-                    match tool.kind {
-                        ToolKind::Declarative { .. } => {
-                            "name a document whose calls only read: each `GET`, or with `\"effect\": \"read\"`, and \
-                             beside them no mail, tool, handoff, reply or `persist`"
-                        }
-                        _ => {
-                            "name a tool that only reads; if one of a server does, say so with `effect = \"read\"` in \
-                             its settings"
-                        }
-                    },
-                )),
-                Some(tool) if tool.approve => Some((
-                    format!("`verify` asks `{}`, which a person must approve", verify.tool),
-                    "take the tool out of `approve`, or name another one",
-                )),
-                Some(_) => None,
-            };
-            if let Some((problem, help)) = problem {
-                report.error(Code::InvalidValue, span.clone(), problem).help(help);
+            if let Some((problem, help)) = unfit(&verify.tool, tools, documents) {
+                report
+                    .error(
+                        Code::InvalidValue,
+                        span.clone(),
+                        format!("`verify` asks `{}`, {problem}", verify.tool),
+                    )
+                    .help(help);
             }
             let of = tools.tools.get(name);
             let is_never = of.is_some_and(|tool| {
@@ -178,4 +196,42 @@ impl AgentFile {
             }
         }
     }
+}
+
+/// Why a tool cannot be asked whether another one took effect, and what to do.
+fn unfit(
+    name: &ToolName,
+    tools: &Toolbox,
+    documents: &ToolDocuments,
+) -> Option<(&'static str, &'static str)> {
+    match tools.tools.get(name) {
+        None => Some((
+            "which is not among the agent's tools",
+            "name it in `allow`, or let `verify` ask another one",
+        )),
+        Some(tool) if !tool.only_reads(documents) => Some((
+            "which does not only read",
+            match tool.kind {
+                ToolKind::Declarative { .. } => {
+                    "name a document whose calls only read: each `GET`, or with `\"effect\": \"read\"`, and \
+                     beside them no mail, tool, handoff, reply or `persist`"
+                }
+                _ => {
+                    "name a tool that only reads; if one of a server does, say so with `effect = \"read\"` in its settings"
+                }
+            },
+        )),
+        Some(tool) if tool.approve => {
+            Some(("which a person must approve", "take the tool out of `approve`, or name another one"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// What a document says of its own tool.
+pub(super) fn of_document(offered: &CatalogueTool) -> Option<Verify> {
+    let ToolKind::Declarative { tool, .. } = &offered.kind else { return None };
+    let verify = offered.document.as_ref()?.toolkit.tool(tool)?.verify()?;
+    let dalsegno_tools::Verify { tool, with, verdict, result, delay_ms, tries } = verify.clone();
+    Some(Verify { tool: tool.parse().ok()?, with, verdict, result, delay_ms, tries })
 }

@@ -58,6 +58,13 @@ fn visit(report: &Report, file: &JsonFile<'_>, value: &Value, pointer: &mut Stri
                 }
                 _ => {}
             }
+            // Of a tool; a name without a point is one of the same document, which has been looked up.
+            if let Some(name) =
+                fields.get("verify").and_then(|verify| verify.get("tool")).and_then(Value::as_str)
+                && name.contains('.')
+            {
+                tool(report, file, &format!("{pointer}/verify/tool"), name, around);
+            }
             for name in LISTS {
                 if let Some(actions) = fields.get(*name) {
                     below(pointer, name, |pointer| visit(report, file, actions, pointer, around));
