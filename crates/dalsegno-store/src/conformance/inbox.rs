@@ -302,7 +302,10 @@ pub async fn an_ended_run_with_effects_in_doubt_is_found_until_they_are_settled<
     store.append(&mut lease, vec![NewRecord::of(at(70), operation, settled)]).await.unwrap();
     assert_eq!(listed().await, 0);
     assert_eq!(store.read(run_id(1), 0).await.unwrap().len(), 6);
-    assert_eq!(store.summary(run_id(1)).await.unwrap().status, RunStatus::Cancelled);
+    // An end is final, whatever comes after it.
+    store.append(&mut lease, vec![suspended(80, Some(90))]).await.unwrap();
+    let summary = store.summary(run_id(1)).await.unwrap();
+    assert_eq!((summary.status, summary.wake_at), (RunStatus::Cancelled, None));
     // What comes late in a run that continues changes nothing.
     let mut lease = create(&store, new_run(2, &worker)).await;
     store.append(&mut lease, vec![suspended(10, Some(20))]).await.unwrap();

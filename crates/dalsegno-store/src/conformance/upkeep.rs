@@ -243,9 +243,11 @@ pub async fn an_erased_operation_leaves_the_rest<S: Store>(new: impl Fn() -> S) 
     let (top, below) = (OperationId::from_bytes([3; 16]), OperationId::from_bytes([4; 16]));
     let mut part = long_text("of a part ");
     (part.operation, part.parent) = (Some(below), Some(top));
+    let mut deeper = long_text("of a part of a part ");
+    (deeper.operation, deeper.parent) = (Some(OperationId::from_bytes([6; 16])), Some(below));
     let mut other = long_text("of another ");
     other.operation = Some(OperationId::from_bytes([5; 16]));
-    let records = vec![long_text("a long text "), part, other, note(1), completed(60)];
+    let records = vec![long_text("a long text "), part, deeper, other, note(1), completed(60)];
     store.append(&mut lease, records).await.unwrap();
     let run = lease.run();
     let all = store.read(run, 0).await.unwrap();
@@ -256,19 +258,19 @@ pub async fn an_erased_operation_leaves_the_rest<S: Store>(new: impl Fn() -> S) 
         "{error}"
     );
     assert_eq!(store.read(run, 0).await.unwrap(), all);
-    assert_eq!(store.erase(run, Some(top)).await.unwrap().records, 2);
-    for (from, seq) in [(0, 1), (1, 1), (2, 2)] {
+    assert_eq!(store.erase(run, Some(top)).await.unwrap().records, 3);
+    for (from, seq) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
         let error = store.read(run, from).await.unwrap_err();
         assert!(
             matches!(error, ReadError::Erased { seq: found, .. } if found == seq),
             "from {from}: {error}"
         );
     }
-    for from in 3..=6 {
-        assert_eq!(store.read(run, from).await.unwrap(), all[usize::try_from(from).unwrap().min(6)..]);
+    for from in 4..=7 {
+        assert_eq!(store.read(run, from).await.unwrap(), all[usize::try_from(from).unwrap().min(7)..]);
     }
     drop(lease);
-    assert_eq!(store.acquire(run, &owner).await.unwrap().head(), all[5].link);
+    assert_eq!(store.acquire(run, &owner).await.unwrap().head(), all[6].link);
 }
 
 /// The title says it.
