@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -233,14 +234,17 @@ fn judge(
     } else {
         cargo(&[&["test", "--quiet", "--offline", "--no-fail-fast"][..], &words[..]].concat())
     };
-    let mut child = command.stdout(fs::File::create(&output)?).stderr(Stdio::null()).spawn()?;
+    // A group of its own, so that the test ends with the cargo that runs it.
+    command.process_group(0).stdout(fs::File::create(&output)?).stderr(Stdio::null());
+    let mut child = command.spawn()?;
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
         if began.elapsed() > patience {
-            child.kill()?;
+            let group = format!("-{}", child.id());
+            Command::new("kill").args(["-KILL", "--", &group]).status()?;
             child.wait()?;
             let seconds = patience.as_secs();
             return Ok((Verdict::Caught(format!("it hangs, for {seconds} s")), patience));
