@@ -96,6 +96,29 @@ async fn a_run_hands_over_and_the_next_agent_answers() {
     assert_eq!((again.run, answer(&again)), (report.run, "b was told please: help by a for help"));
 }
 
+/// A plan that makes two calls, and then does something else.
+fn two_calls(then: &str) -> String {
+    let call = "[[steps]]\ntool = \"local.it\"\nwith = { n = 1 }\n";
+    format!("[tools]\nallow = [\"local.it\"]\n{call}{call}{then}")
+}
+
+#[tokio::test]
+async fn what_a_run_may_do_bounds_all_that_is_done_below_it() {
+    let top = "[limits]\nmax_tool_calls = 4\n[[steps]]\nagent = \"b\"\n";
+    // Two calls, and two more after a handoff; the call of the child run counts as well.
+    for b in [two_calls("[[steps]]\nhandoff = \"c\"\n"), two_calls("[[steps]]\nagent = \"c\"\n")] {
+        let world = World::new(top).agent("b", &b).agent("c", &two_calls("")).tool(
+            "local.it",
+            EffectClass::Read,
+            Behaviour::Echo,
+        );
+        let report = world.run("go").await;
+        let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
+        assert!(response.error.is_some(), "{report:?}");
+        assert!(world.count("local.it") < 4, "{}", world.count("local.it"));
+    }
+}
+
 #[tokio::test]
 async fn agents_that_hand_over_to_each_other_come_to_an_end() {
     let world = World::new("[[steps]]\nhandoff = \"b\"\n").agent("b", "[[steps]]\nhandoff = \"a\"\n");

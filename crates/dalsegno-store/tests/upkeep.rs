@@ -56,7 +56,7 @@ async fn fill(store: &SqliteStore, owner: &Owner) {
     store.append(&mut lease, vec![noise(1, 4_200), suspended(80, Some(900))]).await.unwrap();
     store.post(lease.run(), Message::Cancel { by: Some("ada".into()), reason: None }).await.unwrap();
     store.release(lease).await.unwrap();
-    let mut lease = create(store, child_of(new_run(3, owner), run_id(2))).await;
+    let mut lease = create(store, child_of(new_run(3, owner), run_id(1))).await;
     store.append(&mut lease, vec![note(1), completed(90)]).await.unwrap();
     store.release(lease).await.unwrap();
     store.erase(run_id(3), None).await.unwrap();

@@ -217,3 +217,26 @@ async fn a_secret_at_a_place_of_the_workspaces_own_is_sent_and_is_nowhere_on_the
     }
     assert!(world.engine().await.replay(report.run).await.unwrap().identical);
 }
+
+#[tokio::test]
+async fn a_secret_of_the_query_is_waited_for() {
+    let endpoint = Endpoint::start(vec![Course::Answer(200, "", json!({}))]);
+    let world = World::new("[tools]\nallow = [\"ask\"]\n[[steps]]\ntool = \"ask\"\n");
+    let document = json!({
+        "name": "ask", "description": "Asks with a key.", "secrets": ["key"], "parameters": [],
+        "auth": {"type": "api_key", "secret": "key", "query": "key"},
+        "actions": [{"type": "api_call", "method": "GET", "url": "{{tenant.settings.url}}"}]
+    });
+    std::fs::create_dir(world.path().join("tools")).unwrap();
+    std::fs::write(world.path().join("tools/ask.json"), document.to_string()).unwrap();
+    std::fs::create_dir(world.path().join("tenants")).unwrap();
+    let file = format!(
+        "name = \"default\"\negress = [\"{0}\"]\n[settings]\nurl = \"{0}/ask\"\n\
+         [tools.ask.secrets]\nkey = {{ store = \"ask.key\" }}\n",
+        endpoint.origin
+    );
+    std::fs::write(world.path().join("tenants/default.toml"), file).unwrap();
+    let report = world.run("go").await;
+    assert_eq!(waits(&report)[0].kind(), "secret");
+    assert_eq!(endpoint.got().len(), 0);
+}
