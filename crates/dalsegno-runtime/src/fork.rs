@@ -134,10 +134,6 @@ impl Engine {
         let Some(step) = step.filter(|step| *step > 0) else {
             return Err(failed("say at which step, from 1, or which outcome to replace".to_owned()));
         };
-        let last = steps.values().copied().max().unwrap_or(0);
-        if step > last + 1 {
-            return Err(failed(format!("its last step is {last}, so it cannot be forked at step {step}")));
-        }
         let (no_overrides, no_outcomes) = (Vec::new(), Vec::new());
         let forked = match records.get(1).map(|record| &record.body) {
             Some(Body::Adopted { run, seq, step, .. }) => {
@@ -148,6 +144,12 @@ impl Engine {
             }
             _ => None,
         };
+        // A fork that has asked for nothing itself stands where it was forked.
+        let begun = forked.map_or(0, |(_, _, _, _, first)| first.saturating_sub(1));
+        let last = steps.values().copied().max().unwrap_or(begun);
+        if step > last + 1 {
+            return Err(failed(format!("its last step is {last}, so it cannot be forked at step {step}")));
+        }
         match forked {
             Some((of, _, _, _, first)) if step < first => {
                 let (config, records) = self.journal_of(of).await?;

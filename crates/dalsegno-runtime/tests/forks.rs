@@ -75,6 +75,22 @@ async fn a_replaced_outcome_leads_to_another_end_under_new_ids() {
 }
 
 #[tokio::test]
+async fn a_fork_that_asked_for_nothing_itself_can_be_forked() {
+    let world = two();
+    let original = world.run("go").await;
+    let at = |step| ForkOptions { at: Some(step), ..ForkOptions::default() };
+    // What is left after the second step is to respond.
+    let first = fork(&world, original.run, at(3)).await;
+    assert_eq!(answer(&first), answer(&original));
+    let second = fork(&world, first.run, at(2)).await;
+    assert_eq!((waits(&second).len(), world.count("local.write")), (1, 1));
+    let third = fork(&world, first.run, at(3)).await;
+    assert_eq!(answer(&third), answer(&original));
+    let refused = world.engine().await.fork(first.run, at(4)).await.unwrap_err().to_string();
+    assert!(refused.contains("its last step is 2, so it cannot be forked at step 4"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_replaced_outcome_may_change_the_course() {
     let world = two();
     let original = world.run("go").await;
