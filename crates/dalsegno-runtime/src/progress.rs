@@ -220,6 +220,8 @@ pub(crate) fn suspend(operations: &mut BTreeMap<OperationId, Progress>, state: &
 
 #[cfg(test)]
 mod tests {
+    use dalsegno_core::FailureCode;
+
     use super::*;
 
     const TIMEOUT: u64 = 5_000;
@@ -253,5 +255,9 @@ mod tests {
         progress.settled();
         progress.attempted(Timestamp::from_millis(9_000), 2, AttemptCause::Answered, Start::Now);
         assert_eq!((progress.first, progress.key_first), (9_000, 1_000));
+        let failed = AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true };
+        progress.pause(Timestamp::from_millis(9_500));
+        progress.attempted(Timestamp::from_millis(10_000), 3, failed, Start::Now);
+        assert_eq!((progress.first, progress.key_first), (9_000, 1_000), "since the last answer");
     }
 }

@@ -351,6 +351,10 @@ fn the_pause_is_the_same_each_time_and_grows_to_a_bound() {
         backoff(ID, 1, FIRST_BACKOFF, None) >= FIRST_BACKOFF / 2
             && backoff(ID, 1, FIRST_BACKOFF, None) <= FIRST_BACKOFF
     );
+    assert!(backoff(ID, 4, FIRST_BACKOFF, None) >= FIRST_BACKOFF * 4, "it doubles each time");
     assert!(backoff(ID, u32::MAX, FIRST_BACKOFF, None) <= LONGEST_BACKOFF);
+    // Operations that failed together are not all repeated together.
+    let pauses = (0..9).map(|id| backoff(OperationId::from_bytes([id; 16]), 1, FIRST_BACKOFF, None));
+    assert!(pauses.collect::<std::collections::BTreeSet<_>>().len() > 1);
     assert_eq!(backoff(ID, 1, FIRST_BACKOFF, Some(Duration::from_secs(3))), Duration::from_secs(3));
 }
