@@ -19,7 +19,7 @@ use super::budget;
 use super::calls::AGENT_TERMS;
 use super::plan::value;
 use super::start::MEMORY_TIMEOUT_MS;
-use crate::config::{AgentConfig, Tool, ToolKind};
+use crate::config::{AgentConfig, Budget, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp, ToolName};
 use crate::join::{Begun, Join, Pending};
@@ -412,6 +412,9 @@ fn tool_call(
             let callee = callee.ok_or_else(|| refused(ErrorCode::NotPermitted, message()))?;
             let call = AgentCall { agent, text, data, budget: callee.budget };
             let mut request = Request::AgentCall(Arc::new(call));
+            // The call is one of those that are left.
+            let itself = u64::from(config.has_second_rules());
+            let left = Budget { max_tool_calls: left.max_tool_calls - itself, ..left };
             budget::share(core::iter::once(&mut request), left);
             (request, AGENT_TERMS)
         }

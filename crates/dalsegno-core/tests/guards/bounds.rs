@@ -119,6 +119,28 @@ fn children_that_a_model_starts_have_a_fair_share() {
 }
 
 #[test]
+fn a_child_that_a_document_starts_may_use_what_its_own_call_leaves() {
+    let mut config = at_once(&[json!({"tool": {"tool": "asks", "with": {}}})]);
+    let document = json!({"name": "asks", "description": "Asks an agent.", "actions": [
+        {"type": "tool", "name": "agents.scout", "arguments": {"text": "look"}}
+    ]});
+    let toolkit = dalsegno_tools::compile(&document).toolkit.expect("a sound document");
+    let kind = ToolKind::Declarative { toolkit: "asks".into(), tool: "asks".into() };
+    let tool = Tool { kind, class: EffectClass::Composite, ..Tool::new("asks".into(), json!({})) };
+    config.tools.tools.insert("asks".parse().unwrap(), tool);
+    config.toolkits.insert("asks".into(), ToolDocument::new(toolkit, serde_json::Map::new()));
+    let kind = ToolKind::Agent { agent: "scout".parse().unwrap() };
+    config
+        .tools
+        .tools
+        .insert("agents.scout".parse().unwrap(), Tool { kind, ..Tool::new("looks".into(), json!({})) });
+    config.limits.max_tool_calls = 5;
+    let state = step(&config, step(&config, start()));
+    let calls: Vec<u64> = budgets(&state).iter().map(|budget| budget.max_tool_calls).collect();
+    assert_eq!(calls, [3], "three are left besides the document and the child run");
+}
+
+#[test]
 fn child_runs_of_a_plan_are_tool_calls() {
     let config = at_once(&[asks_agent("scout"), asks_agent("scout")]);
     let state = step(&config, start());

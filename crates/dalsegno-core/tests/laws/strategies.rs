@@ -69,7 +69,8 @@ pub(crate) fn document_world() -> impl Strategy<Value = World> {
 
 /// Documents that call an endpoint, tools of servers, agents, and each other.
 fn documents() -> [Value; 3] {
-    let call = |name: &str| json!({"type": "tool", "name": name, "arguments": {}, "on_error": "continue"});
+    // An agent is asked in words; the other tools do without.
+    let call = |name: &str| json!({"type": "tool", "name": name, "arguments": {"text": "go"}, "on_error": "continue"});
     let post = json!({"type": "api_call", "url": "https://api.example.com/x", "effect": "keyed"});
     let mail = json!({"type": "email.send", "host": "mail.example", "from": "a@b.co", "to": "c@d.co", "subject": "s",
                       "body": "b", "on_error": "continue"});

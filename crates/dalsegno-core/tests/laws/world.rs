@@ -129,9 +129,25 @@ impl World {
             Request::Input(_) => panic!("a question waits for its answer"),
             Request::Timer(_) => &course.timer,
         };
-        news.push(News::Outcome { operation: id, outcome: outcome.clone() });
+        let mut outcome = outcome.clone();
+        if let (Outcome::AgentReturned(returned), Request::AgentCall(call)) =
+            (&mut outcome, &operation.request)
+        {
+            keep_within(call.budget, &mut returned.usage);
+        }
+        news.push(News::Outcome { operation: id, outcome });
         news
     }
+}
+
+/// A child run uses no more than it may.
+fn keep_within(budget: Budget, usage: &mut Usage) {
+    usage.tool_calls = usage.tool_calls.min(budget.max_tool_calls);
+    if let Some(most) = budget.max_tokens {
+        usage.input_tokens = usage.input_tokens.min(most);
+        usage.output_tokens = usage.output_tokens.min(most - usage.input_tokens);
+    }
+    usage.cost_nano_usd = usage.cost_nano_usd.min(budget.max_cost_nano_usd.unwrap_or(u64::MAX));
 }
 
 /// Says whether an answer to an approval resolves the operation, so that it is never performed.
