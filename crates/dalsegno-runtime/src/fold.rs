@@ -1,6 +1,8 @@
 //! The fold of the core over a journal: where a run stands, or where its journal and the core part.
 
 mod needs;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

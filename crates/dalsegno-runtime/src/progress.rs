@@ -1,14 +1,19 @@
 //! How far an operation has come, as far as its journal knows.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dalsegno_core::{AgentState, Operation, OperationId, Request, Timestamp};
 use dalsegno_store::{AttemptCause, Start};
 
-use crate::policy::LONGEST_BACKOFF;
+use crate::policy::{LONGEST_BACKOFF, Situation};
 
 /// How often the process may die while a tool is asked about an operation, before a person is asked instead.
 const LOST_QUESTIONS: u32 = 3;
+
+/// A clock that shows less than this before the latest time of a run's own records was set right a little, in milliseconds. The
+/// age of a key leaves room for as much.
+const SET_BACK_MS: u64 = 3_600_000;
 
 /// How far an operation of the current step has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -193,6 +198,25 @@ impl Progress {
         at.as_millis().saturating_sub(self.asked)
     }
 
+    /// What is known of it when an attempt has ended `at` this time of day. A clock that was set back makes nothing younger than
+    /// the run's own records say, the `latest` of which is of that time.
+    pub(crate) fn situation(&self, attempt: u32, at: Timestamp, latest: Timestamp) -> Situation {
+        let now = at.max(latest).as_millis();
+        let since =
+            |first: u64| Duration::from_millis(if first == 0 { 0 } else { now.saturating_sub(first) });
+        // Of a clock that was set back by much, nobody knows how long it had been wrong.
+        let set_back_ms = latest.as_millis().saturating_sub(at.as_millis());
+        let is_ageless = self.key_first > 0 && set_back_ms > SET_BACK_MS;
+        Situation {
+            attempt,
+            doubtful: self.doubtful,
+            age: since(self.first),
+            key_age: if is_ageless { Duration::MAX } else { since(self.key_first) },
+            recoveries: self.recoveries,
+            at,
+        }
+    }
+
     fn begin(&mut self, attempt: u32, at: Timestamp) {
         self.attempts = attempt;
         self.started = true;
@@ -247,6 +271,20 @@ mod tests {
         assert_eq!(progress.elapsed_ms(Timestamp::from_millis(3_603_000)), 2_000 + TIMEOUT);
         progress.given_up(Timestamp::from_millis(7_203_000));
         assert_eq!(progress.elapsed_ms(Timestamp::from_millis(7_203_000)), 2_000 + 2 * TIMEOUT);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_key_younger() {
+        let mut progress = under_way();
+        let (hour, latest) = (3_600_000, Timestamp::from_millis(24 * 3_600_000));
+        let age = |progress: &Progress, at| progress.situation(1, Timestamp::from_millis(at), latest).key_age;
+        // A clock that goes on, one that was set right a little, one of which nobody knows how long it was wrong.
+        assert_eq!(age(&progress, 25 * hour), Duration::from_millis(25 * hour - 1_000));
+        assert_eq!(age(&progress, 23 * hour), Duration::from_millis(24 * hour - 1_000));
+        assert_eq!(age(&progress, 23 * hour - 1), Duration::MAX);
+        // What has no key yet has no age.
+        progress.key_first = 0;
+        assert_eq!(age(&progress, hour), Duration::ZERO);
     }
 
     #[test]

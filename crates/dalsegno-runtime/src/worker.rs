@@ -387,3 +387,6 @@ fn error_chain(error: &EngineError) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass, RunErrorCode, Status};
 use dalsegno_runtime::{
-    Cancelled, EngineError, Received, RunEnd, RunFailure, Settlement, StartOptions, WorkerOptions,
+    Cancelled, EngineError, GateInput, Received, RunEnd, RunFailure, Settlement, StartOptions, WorkerOptions,
 };
 use dalsegno_store::{Body, RunFilter, RunStatus};
 use serde_json::json;
@@ -138,7 +138,7 @@ async fn a_question_waits_for_an_answer_that_fits() {
     let report = world.run("pears").await;
     let waiting = waits(&report);
     assert_eq!((waiting[0].kind(), waiting[0].question.as_str()), ("input", "how many of pears?"));
-    let wrong = dalsegno_runtime::GateInput {
+    let wrong = GateInput {
         operation: None,
         seen: None,
         settlement: Settlement::Give { value: json!({ "n": "many" }) },
@@ -254,7 +254,7 @@ async fn a_child_that_another_process_performs_is_waited_for() {
     let report = world.run("go").await;
     let child = waits(&report)[0].run;
     let other = world.engine().await;
-    let yes = dalsegno_runtime::GateInput {
+    let yes = GateInput {
         operation: None,
         seen: None,
         settlement: Settlement::Give { value: json!("yes") },
@@ -290,7 +290,7 @@ async fn a_child_that_has_ended_and_is_still_held_wakes_its_parent() {
     let report = world.run("go").await;
     let child = waits(&report)[0].run;
     let other = world.engine().await;
-    let yes = dalsegno_runtime::GateInput {
+    let yes = GateInput {
         operation: None,
         seen: None,
         settlement: Settlement::Give { value: json!("yes") },
@@ -329,11 +329,12 @@ async fn a_handoff_that_cannot_be_made_loses_no_outcome() {
     let run = handle.run();
     let error = handle.finish().await.unwrap_err();
     assert!(matches!(error, RunFailure::Handoff { .. }), "{error}");
-    drop(engine);
+    // The engine that could not hand the run over has released it, and is still there.
     let world = world.agent("b", "[[steps]]\nrespond = \"b goes on\"\n");
     let report = world.resume(run, None).await;
     assert_eq!(answer(&report), "b goes on");
     assert_eq!(world.count("local.charge"), 1, "what was charged was recorded");
+    drop(engine);
 }
 
 #[tokio::test]
@@ -343,4 +344,47 @@ async fn a_run_that_has_not_ended_is_no_predecessor() {
     let options = StartOptions { after: Some(open), ..StartOptions::default() };
     let error = world.engine().await.start(&"child".parse().unwrap(), AgentRequest::text("x"), options).await;
     assert!(matches!(error.unwrap_err(), EngineError::After { .. }));
+}
+
+#[tokio::test]
+async fn a_run_below_one_that_has_ended_is_not_performed_though_nobody_told_it() {
+    let world = family();
+    let report = world.run("hello").await;
+    let (engine, child) = (world.engine().await, waits(&report)[0].run);
+    // The run above it ends by another hand, which tells nobody.
+    let journal = rusqlite::Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
+    let ended = RunStatus::Cancelled as i64;
+    let parent: &[u8] = report.run.as_bytes();
+    journal.execute("UPDATE run SET status = ?1 WHERE run = ?2", (ended, parent)).unwrap();
+    let yes = GateInput {
+        operation: None,
+        seen: None,
+        settlement: Settlement::Approve { edited: None, reason: None },
+        by: None,
+    };
+    let Err(error) = engine.resume(child, vec![yes]).await else { panic!("it is performed") };
+    assert!(matches!(error, EngineError::Answer { .. }), "{error}");
+    let child = engine.inspect(child, None).await.unwrap().summary;
+    assert_eq!((child.status, world.count("local.write")), (RunStatus::Cancelled, 0));
+}
+
+#[tokio::test]
+async fn a_child_that_cannot_be_resumed_here_has_not_failed() {
+    let world = family();
+    let report = world.run("hello").await;
+    let child = waits(&report)[0].run;
+    // Its journal cannot be read for a while.
+    let journal = rusqlite::Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
+    let id: &[u8] = child.as_bytes();
+    let sound: Vec<u8> =
+        journal.query_row("SELECT head FROM run WHERE run = ?1", [id], |row| row.get(0)).unwrap();
+    journal.execute("UPDATE run SET head = zeroblob(16) WHERE run = ?1", [id]).unwrap();
+    let engine = world.engine().await;
+    let error = engine.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap_err();
+    assert!(matches!(error, RunFailure::Child { .. }), "{error}");
+    journal.execute("UPDATE run SET head = ?1 WHERE run = ?2", (sound, id)).unwrap();
+    // Nothing is written of it in the run above, which goes on once the child can be read.
+    let report = world.resume(report.run, Some(Settlement::Approve { edited: None, reason: None })).await;
+    assert_eq!(answer(&report), "the child said hello! 1");
+    assert_eq!(world.count("local.write"), 1);
 }

@@ -144,3 +144,27 @@ async fn an_answer_that_is_read_when_the_time_is_used_up_ends_the_run() {
     let RunEnd::Ended(response) = &report.end else { panic!("it waits for nothing: {report:?}") };
     assert_eq!(response.status, Status::Failed);
 }
+
+#[tokio::test]
+async fn what_was_about_to_start_when_its_run_was_cancelled_leaves_no_doubt() {
+    let agent = "[tools]\nallow = [\"*\"]\napprove = [\"local.quick\"]\n[[steps]]\nid = \"one\"\ntool = \"local.quick\"\n\
+                 with = { n = 1 }\n";
+    let world = World::new(agent).tool("local.quick", EffectClass::Unsafe, Behaviour::Echo);
+    let run = world.run("go").await.run;
+    let engine = world.engine().await;
+    let yes = GateInput {
+        operation: None,
+        seen: None,
+        settlement: Settlement::Approve { edited: None, reason: None },
+        by: None,
+    };
+    // The call is to start with the first commit; on this one thread nothing has been committed yet.
+    let handle = engine.resume(run, vec![yes]).await.unwrap();
+    handle.cancel();
+    let report = handle.finish().await.unwrap();
+    assert!(matches!(&report.end, RunEnd::Ended(response) if response.status == Status::Cancelled));
+    let inspection = engine.inspect(run, None).await.unwrap();
+    let late = inspection.records.iter().filter(|record| matches!(record.body, Body::Late { .. }));
+    assert_eq!((late.count(), inspection.waiting.len(), world.count("local.quick")), (0, 0, 0));
+    assert!(engine.replay(run).await.unwrap().identical);
+}

@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dalsegno_core::{AgentRequest, EffectClass, RunId, Status, Timestamp};
+use async_trait::async_trait;
+use dalsegno_core::{AgentRequest, EffectClass, RunId, Status, Timestamp, ToolReturn};
 use dalsegno_runtime::{
-    Clock, EngineError, ForkOptions, Inspection, Received, RunEnd, RunEvent, RunReport, Settlement,
-    StartOptions, SystemClock, WorkerEvent, WorkerOptions,
+    Clock, EngineError, ForkOptions, GateInput, Inspection, Invocation, Received, RunEnd, RunEvent,
+    RunReport, Settlement, StartOptions, SystemClock, Tool, ToolDescription, ToolError, WorkerEvent,
+    WorkerOptions,
 };
 use dalsegno_store::{AttemptCause, Body, Evidence, Start};
+use tokio::sync::Notify;
 
 use support::{Behaviour, World, answer, waits};
 
@@ -569,6 +572,66 @@ fn a_tool_that_brings_its_process_down_is_not_asked_for_ever() {
     assert!(life().block_on(async { world.engine().await.replay(run).await.unwrap().identical }));
 }
 
+/// Says that it took place, when it is let; asked again, it does not know.
+#[derive(Clone)]
+struct Slow {
+    told: Arc<Notify>,
+    asked: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Tool for Slow {
+    fn describe(&self) -> ToolDescription {
+        let (input_schema, class) = (serde_json::json!({ "type": "object" }), EffectClass::Read);
+        ToolDescription { description: "Knows late.".to_owned(), input_schema, output_schema: None, class }
+    }
+
+    async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {
+        let verdict = match self.asked.fetch_add(1, Ordering::SeqCst) {
+            0 => {
+                self.told.notified().await;
+                "happened"
+            }
+            _ => "unknown",
+        };
+        Ok(ToolReturn::structured(serde_json::json!({ "verdict": verdict })))
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_says_late_of_one_attempt_says_nothing_of_the_next() {
+    let agent = "[tools]\nallow = [\"*\"]\n[tools.settings.\"local.it\"]\nretries = 3\n\
+        verify = { tool = \"local.find\", with = {}, verdict = \"result.verdict\", delay = \"1ms\", tries = 1 }\n\
+        [[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 7 }\n[[steps]]\nrespond = \"{{steps.it}}\"\n";
+    let world =
+        World::new(agent).tool("local.it", EffectClass::Unsafe, Behaviour::LostFirst(2, Received::Possibly));
+    let slow = Slow { told: Arc::default(), asked: Arc::default() };
+    let open = async || {
+        let builder = world.builder().tool("local.find".parse().unwrap(), slow.clone());
+        builder.open(world.path()).await.unwrap()
+    };
+    let (here, elsewhere) = (open().await, open().await);
+    let request = AgentRequest::text("go");
+    let handle = here.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    while slow.asked.load(Ordering::SeqCst) < 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // A person is faster than the tool; the next attempt is in doubt as well, and the tool is asked again.
+    let not_done = GateInput { operation: None, seen: None, settlement: Settlement::NotDone, by: None };
+    elsewhere.pass_on(handle.run(), vec![not_done]).await.unwrap();
+    let said = async || {
+        let records = elsewhere.inspect(handle.run(), None).await.unwrap().records;
+        records.iter().any(|record| matches!(record.body, Body::Verified { tries: 1, .. }))
+    };
+    while !said().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    slow.told.notify_one();
+    let report = handle.finish().await.unwrap();
+    assert_eq!(waits(&report)[0].kind(), "in_doubt", "it spoke of the attempt before");
+    assert_eq!((world.count("local.it"), slow.asked.load(Ordering::SeqCst)), (2, 2));
+}
+
 #[tokio::test]
 async fn only_a_tool_that_reads_can_be_asked() {
     let mut world = verified("'happened'", 0, Behaviour::Echo);
@@ -584,13 +647,17 @@ async fn only_a_tool_that_reads_can_be_asked() {
 async fn a_model_call_that_was_never_sent_costs_nothing_and_the_fallback_replies() {
     let agent =
         "[model]\nuse = \"default\"\nfallback = [\"local\"]\nretries = 0\n[limits]\nmax_tokens = 6000\n";
-    let world = World::new(agent).script("[[replies]]\ntext = \"hello\"\n").settings(
-        "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\napi_key = { env = \"DALSEGNO_TEST_NO_SUCH_KEY\" }\n\
-         [models.local]\nprovider = \"script\"\nfile = \"script.toml\"\n",
-    );
-    let report = world.run("hi").await;
-    assert_eq!(answer(&report), "hello");
-    // Nobody counted the reply, which takes what was set aside for it; a second such sum would not have fitted.
-    let used = (report.usage.model_calls, report.usage.output_tokens);
-    assert_eq!(used, (1, 4_096), "{:?}", report.usage);
+    let keyless = "provider = \"openai\"\nmodel = \"m\"\napi_key = { env = \"DALSEGNO_TEST_NO_SUCH_KEY\" }\n";
+    for first in [keyless, "provider = \"script\"\nfile = \"refused.toml\"\n"] {
+        let world = World::new(agent).script("[[replies]]\ntext = \"hello\"\n").settings(&format!(
+            "[models.default]\n{first}[models.local]\nprovider = \"script\"\nfile = \"script.toml\"\n",
+        ));
+        let refused = "[[replies]]\nerror = { kind = \"refused\", message = \"no such model\" }\n";
+        std::fs::write(world.path().join("refused.toml"), refused).unwrap();
+        let report = world.run("hi").await;
+        assert_eq!(answer(&report), "hello");
+        // Nobody counted the reply, which takes what was set aside for it; a second such sum would not have fitted.
+        let used = (report.usage.model_calls, report.usage.output_tokens);
+        assert_eq!(used, (1, 4_096), "{:?}", report.usage);
+    }
 }

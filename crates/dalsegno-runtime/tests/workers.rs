@@ -257,6 +257,38 @@ async fn an_answer_to_a_child_run_that_is_passed_on_wakes_its_parent_as_well() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_passed_on_to_a_child_run_reaches_the_process_that_performs_its_parent() {
+    let parent = "[tools]\nallow = [\"*\"]\n[[steps]]\nparallel = [\n{ id = \"sub\", agent = \"b\", input = \"go\" },\n\
+                  { id = \"slow\", tool = \"local.slow\", with = { n = 2 } },\n]\n\
+                  [[steps]]\nrespond = \"{{steps.sub}} {{steps.slow.n}}\"\n";
+    let child = "[tools]\nallow = [\"*\"]\n[[steps]]\nid = \"it\"\ntool = \"local.it\"\nwith = { n = 1 }\n\
+                 approve = true\n[[steps]]\nrespond = \"{{steps.it.n}}\"\n";
+    let world = World::new(parent)
+        .agent("b", child)
+        .tool("local.it", EffectClass::Unsafe, Behaviour::Echo)
+        .tool("local.slow", EffectClass::Unsafe, Behaviour::Slow(2_000));
+    let (here, elsewhere) = (world.engine().await, world.engine().await);
+    let request = AgentRequest::text("go");
+    let handle = here.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
+    let waiting = loop {
+        let filter = RunFilter { status: Some(RunStatus::Suspended), ..RunFilter::default() };
+        if let [child] = &elsewhere.runs(&filter).await.unwrap()[..] {
+            break elsewhere.inspect(child.run, None).await.unwrap().waiting.remove(0);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let yes = GateInput {
+        operation: Some(waiting.operation),
+        seen: None,
+        settlement: Settlement::Approve { edited: None, reason: None },
+        by: None,
+    };
+    elsewhere.pass_on(handle.run(), vec![yes]).await.unwrap();
+    // No worker is there: the child goes on in the process that performs the run above it.
+    assert_eq!(answer(&handle.finish().await.unwrap()), "1 2");
+}
+
+#[tokio::test]
 async fn a_child_run_that_somebody_resumes_to_its_end_wakes_its_parent() {
     let world = asking_child();
     let watch = Hand(Arc::new(AtomicU64::new(1_000 * HOUR)));

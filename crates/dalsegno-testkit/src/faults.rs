@@ -30,10 +30,12 @@ pub struct Faults {
     pub downtime: u32,
     /// The clock is set back by an hour or forward by up to two days, or set right.
     pub clock_jumps: u32,
+    /// The memory never answers, before or after it did what it was asked.
+    pub memory_silent: u32,
 }
 
 /// The kinds of fault, by the names of their fields.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "write_fails",
     "write_unacknowledged",
     "read_fails",
@@ -46,6 +48,7 @@ const NAMES: [&str; 12] = [
     "disk_blocked",
     "downtime",
     "clock_jumps",
+    "memory_silent",
 ];
 
 impl Faults {
@@ -63,6 +66,7 @@ impl Faults {
         disk_blocked: 0,
         downtime: 0,
         clock_jumps: 0,
+        memory_silent: 0,
     };
 
     /// The mix of a seed: some kinds never happen, others more often than usual, so that no kind always hides what another
@@ -104,7 +108,8 @@ impl Faults {
             "loses_lock" => &mut self.loses_lock,
             "disk_blocked" => &mut self.disk_blocked,
             "downtime" => &mut self.downtime,
-            _ => &mut self.clock_jumps,
+            "clock_jumps" => &mut self.clock_jumps,
+            _ => &mut self.memory_silent,
         }
     }
 }
@@ -125,6 +130,7 @@ impl Default for Faults {
             disk_blocked: 20,
             downtime: 15,
             clock_jumps: 25,
+            memory_silent: 60,
         }
     }
 }

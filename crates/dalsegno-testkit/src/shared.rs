@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_memory::{
@@ -19,6 +20,9 @@ use dalsegno_secrets::{
 
 use crate::process::Process;
 use crate::world::World;
+
+/// Several times as long as the engine may wait for the memory.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for work of other threads while virtual time stands still and nothing else happens, so that real time decides about
 /// nothing.
@@ -55,7 +59,7 @@ impl SharedMemory {
     }
 }
 
-/// The memory, as one process has it: it may die before and after each write.
+/// The memory, as one process has it: it may die before and after each write, and keep silent.
 pub(crate) struct MemoryOf {
     inner: Arc<SqliteMemory>,
     world: Arc<World>,
@@ -72,12 +76,27 @@ impl MemoryOf {
         }
         self.process.breathe().await;
     }
+
+    /// Whoever calls it must not wait for ever.
+    async fn may_keep_silent(&self) {
+        let silent = self.world.faults().memory_silent;
+        if !self.process.outside && self.process.random().chance(silent) {
+            self.world.count("fault", "memory_silent");
+            tokio::time::sleep(PATIENCE).await;
+            // Not one that is dead by now.
+            self.process.breathe().await;
+            let words = format!("p{} waits for the memory for more than {PATIENCE:?}", self.process.number);
+            self.world.judge(|guarantees| guarantees.broken(words));
+            std::future::pending::<()>().await;
+        }
+        self.process.breathe().await;
+    }
 }
 
 #[async_trait]
 impl Memory for MemoryOf {
     async fn search(&self, scopes: &ScopeSet, query: &SearchQuery) -> Result<Vec<Hit>, MemoryError> {
-        self.process.breathe().await;
+        self.may_keep_silent().await;
         at_once(self.inner.search(scopes, query))
     }
 
@@ -87,9 +106,11 @@ impl Memory for MemoryOf {
         observation: NewObservation,
         relations: Vec<RelationTo>,
     ) -> Result<Created, MemoryError> {
+        self.may_keep_silent().await;
         self.may_die("before").await;
         let created = at_once(self.inner.create_related(scopes, observation, relations));
         self.may_die("after").await;
+        self.may_keep_silent().await;
         created
     }
 
@@ -102,7 +123,7 @@ impl Memory for MemoryOf {
     }
 
     async fn traverse(&self, scopes: &ScopeSet, traverse: &Traverse) -> Result<Traversal, MemoryError> {
-        self.process.breathe().await;
+        self.may_keep_silent().await;
         at_once(self.inner.traverse(scopes, traverse))
     }
 

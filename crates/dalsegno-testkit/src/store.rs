@@ -253,7 +253,7 @@ impl Store for SimulatedStore {
         match &result {
             Ok(_) => self.world.judge(|guarantees| {
                 guarantees.written(&self.process, run, epoch, first, &copies);
-                guarantees.consumed(run, &messages);
+                guarantees.consumed(run, &messages, copies.len());
             }),
             Err(error) => self.refused(error),
         }

@@ -226,10 +226,12 @@ fn a_tenants_file_names_only_secrets_of_that_tenant() {
         ("{ env = \"ACME_TOKEN\" }", 1, 1),
         ("{ env = \"EVIL_TOKEN\" }", 1, 0),
         ("{ file = \"secrets/evil/token\" }", 1, 0),
+        ("{ file = \"anywhere/token\" }", 1, 0),
         ("{ file = \"/etc/shadow\" }", 1, 1),
         ("{ file = \"secrets/evil/../../../outside\" }", 1, 1),
         ("{ file = \"secrets/evil/../../.dalsegno/secrets.key\" }", 1, 1),
         ("{ file = \".dalsegno/secrets.key.next\" }", 1, 1),
+        ("{ file = \".dalsegno/artifacts/token\" }", 1, 1),
         ("{ store = \"request.00.auth_token\" }", 1, 1),
         ("{ store = \"token\" }", 0, 0),
     ] {

@@ -109,9 +109,6 @@ impl Driver {
         result: Result<Permit, AttemptError>,
     ) -> Result<(), RunFailure> {
         self.admitting.remove(&operation);
-        if self.ended.is_some() || !self.is_missing(operation) {
-            return Ok(());
-        }
         match result {
             Ok(permit) if self.may_start(operation, cause)? => {
                 self.permits.insert(operation, permit);

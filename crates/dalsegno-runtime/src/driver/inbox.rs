@@ -46,10 +46,6 @@ impl Driver {
     pub(super) fn take_messages(&mut self, messages: Vec<(u64, Message)>) -> Result<(), RunFailure> {
         let mut fresh = messages;
         fresh.retain(|(number, _)| !self.consumed.contains(number) && !self.held.contains_key(number));
-        // Nothing begins that another message asks for when the run is to end.
-        if let Some(place) = fresh.iter().position(|(_, message)| matches!(message, Message::Cancel { .. })) {
-            fresh = vec![fresh.swap_remove(place)];
-        }
         for (number, message) in fresh {
             let mut waits = BTreeSet::new();
             match message {

@@ -52,10 +52,6 @@ pub(crate) use self::wait::{waiting, waits_at};
 /// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
 const HOLD: Duration = Duration::from_secs(30);
 
-/// A clock that shows less than this before the latest time of a run's own records was set right a little, in milliseconds. The
-/// age of a key leaves room for as much.
-const SET_BACK_MS: u64 = 3_600_000;
-
 /// How often a run looks for messages of other processes.
 const INBOX_EVERY: Duration = Duration::from_millis(200);
 
@@ -469,8 +465,7 @@ impl Driver {
         if !self.is_idle() {
             return Ok(true);
         }
-        self.look_for_secrets().await?;
-        if !self.is_idle() || self.wake() {
+        if self.wake() {
             return Ok(true);
         }
         if self.time_left().is_zero() && self.has_more_to_start() {
@@ -583,23 +578,9 @@ impl Driver {
         self.context.engine.now()
     }
 
-    /// What is known of an operation when one of its attempts has ended. A clock that was set back makes nothing younger than
-    /// the run's own records say.
+    /// What is known of an operation when one of its attempts has ended.
     fn situation(&self, progress: &Progress, attempt: u32) -> Situation {
-        let (at, own) = (self.now(), self.machine.state().now().as_millis());
-        let now = at.as_millis().max(own);
-        let since =
-            |first: u64| Duration::from_millis(if first == 0 { 0 } else { now.saturating_sub(first) });
-        // Of a clock that was set back by much, nobody knows how long it had been wrong.
-        let is_ageless = progress.key_first > 0 && own.saturating_sub(at.as_millis()) > SET_BACK_MS;
-        Situation {
-            attempt,
-            doubtful: progress.doubtful,
-            age: since(progress.first),
-            key_age: if is_ageless { Duration::MAX } else { since(progress.key_first) },
-            recoveries: progress.recoveries,
-            at,
-        }
+        progress.situation(attempt, self.now(), self.machine.state().now())
     }
 
     fn missing(&self) -> impl Iterator<Item = &Operation> {

@@ -222,10 +222,13 @@ impl Guarantees {
         came.is_some_and(|came| at.saturating_sub(came.max(line.owned_since).max(thawed)) > READS_WITHIN)
     }
 
-    /// Messages were taken out of the inbox by a commit that is in the journal now.
-    pub(crate) fn consumed(&mut self, run: RunId, messages: &[Message]) {
+    /// Messages were taken out of the inbox by a commit of so many records that is in the journal now.
+    pub(crate) fn consumed(&mut self, run: RunId, messages: &[Message], records: usize) {
         let Some(line) = self.runs.get(&run) else { return };
         let mut wrong = Vec::new();
+        if !messages.is_empty() && records == 0 {
+            wrong.push(format!("{}: messages were taken out, and no record says so", line.alias));
+        }
         for message in messages {
             match message {
                 Message::Cancel { .. } if !line.signalled && !line.ended => {
