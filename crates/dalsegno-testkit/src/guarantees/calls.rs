@@ -48,7 +48,7 @@ impl Guarantees {
                 call.operation.to_string()
             }
             Some(op) => {
-                if !op.intents.contains(&attempt) {
+                if !op.intents.contains_key(&attempt) {
                     wrong.push("nothing in the journal says that it starts");
                 }
                 if !op.called.insert(attempt) {
@@ -125,7 +125,10 @@ impl Guarantees {
             self.under_way.push(call.clone());
             return (call, EffectClass::Read);
         };
-        let (class, attempt) = (op.class, op.intents.last().copied().unwrap_or_default());
+        // A request has no number. Each process makes the attempt that it announced last, also one that lost the run since.
+        let own = op.intents.iter().rfind(|(_, by)| **by == process.number);
+        let attempt = own.or_else(|| op.intents.last_key_value()).map_or(0, |(attempt, _)| *attempt);
+        let class = op.class;
         let call = Call {
             process: process.number,
             run,

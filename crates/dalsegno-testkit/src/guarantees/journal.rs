@@ -342,6 +342,7 @@ impl Guarantees {
                     return Err("its place in the run was taken".into());
                 }
                 line.step = *step;
+                let by = line.writer();
                 let own = label.strip_prefix("tool `").and_then(|rest| rest.strip_suffix('`'));
                 // A part is a call of the declarative tool that asks for it.
                 let above = record.parent.and_then(|parent| line.ops.get(&parent));
@@ -365,7 +366,7 @@ impl Guarantees {
                     recoveries: 0,
                     doubt: false,
                     first: now.then_some(self.now),
-                    intents: now.then_some(1).into_iter().collect(),
+                    intents: now.then_some((1, by)).into_iter().collect(),
                     called: BTreeSet::new(),
                     gate: None,
                     approved: false,
@@ -406,6 +407,7 @@ impl Guarantees {
         let (agent, signalled, ended) = (line.agent.clone(), line.signalled, line.ended);
         let witness = line.owner.as_ref().and_then(|owner| self.witness_since(owner));
         let (now, patience) = (self.now, self.patience.get(&agent).copied());
+        let by = line.writer();
         let op = line.ops.get_mut(&id).ok_or("it was never requested")?;
         let terms = self.terms(&agent, op.tool.as_deref());
         if op.settled {
@@ -421,7 +423,7 @@ impl Guarantees {
                 op.attempts = *attempt;
                 op.started = *start == Start::Now;
                 if op.started {
-                    op.intents.insert(*attempt);
+                    op.intents.insert(*attempt, by);
                     op.first.get_or_insert(now);
                 }
                 result

@@ -154,8 +154,8 @@ pub(crate) struct Op {
     doubt: bool,
     /// When its first attempt since the last answer started.
     first: Option<Duration>,
-    /// Attempts that were announced as started.
-    intents: BTreeSet<u32>,
+    /// Attempts that were announced as started, with the processes that announced them.
+    intents: BTreeMap<u32, u32>,
     called: BTreeSet<u32>,
     gate: Option<Question>,
     approved: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dalsegno_core::RunId;
 
-use super::Guarantees;
+use super::{Guarantees, Line};
 use crate::process::Process;
 
 impl Guarantees {
@@ -65,5 +65,12 @@ impl Guarantees {
         if process.holds_lock() {
             self.broken(format!("{alias}: p{} lost it while it lived", process.number));
         }
+    }
+}
+
+impl Line {
+    /// The number of the process that writes its records.
+    pub(super) fn writer(&self) -> u32 {
+        self.owner.as_ref().map_or(0, |owner| owner.number)
     }
 }
