@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -16,6 +18,7 @@ fn workspace() -> tempfile::TempDir {
         "dalsegno.toml",
         "agents/triage.toml",
         "agents/responder.toml",
+        "agents/report.toml",
         "agents/incidents.jsonl",
         "tests/scripts/responder.toml",
         "tool-servers/target/wasm32-wasip2/release/risk.wasm",
@@ -93,6 +96,27 @@ fn the_question_is_what_the_readme_shows() {
         settled(&dalsegno(workspace.path(), &["run", "triage", &text])),
         settled(&block("$ cargo xtask run"))
     );
+}
+
+#[test]
+fn a_run_that_was_killed_resumes_as_the_readme_shows() {
+    let workspace = workspace();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dalsegno"));
+    let command = command.args(["run", "report", "checkout is down"]).current_dir(workspace.path());
+    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It waits once the tool has returned, and its timer has begun.
+    while !dalsegno(workspace.path(), &["show", "last"]).contains("timer") {
+        assert_eq!(run.try_wait().unwrap(), None, "it waits for seconds");
+        thread::sleep(Duration::from_millis(50));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let shown = block("$ timeout").replace("Killed\n", "");
+    let resumed = dalsegno(workspace.path(), &["resume", "last"]);
+    let replayed = dalsegno(workspace.path(), &["replay", "last"]);
+    assert_eq!(settled(&(resumed + &replayed)), settled(&shown));
+    let file = fs::read_to_string(workspace.path().join(".dalsegno/incidents/escalations.jsonl")).unwrap();
+    assert_eq!(file.lines().count(), 1, "the tool is called once");
 }
 
 #[test]
