@@ -31,7 +31,8 @@ const AVOIDED: &[&str] = &[
 ];
 
 /// The pages that people read, from the root of the repository.
-const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "tool-servers/README.md"];
+const PAGES: &[&str] =
+    &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "tool-servers/README.md"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -71,7 +72,8 @@ fn avoided(page: &str) -> Vec<String> {
     for (number, line) in prose(page) {
         for words in AVOIDED {
             let is_word = |(at, _): &(usize, &str)| {
-                !is_letter(line[..*at].chars().next_back()) && !is_letter(line[at + words.len()..].chars().next())
+                !is_letter(line[..*at].chars().next_back())
+                    && !is_letter(line[at + words.len()..].chars().next())
             };
             found.extend(line.match_indices(words).filter(is_word).map(|_| format!("{number}: {words}")));
         }
@@ -95,6 +97,7 @@ fn the_pages_are_in_plain_words() {
 
 #[test]
 fn a_word_is_found_in_prose_and_nowhere_else() {
-    let page = "It goes on.\n`goes on`, undergoes on\n```text\nnobody\n```\nWhoever reads `x` stands for nobody.\n";
+    let page =
+        "It goes on.\n`goes on`, undergoes on\n```text\nnobody\n```\nWhoever reads `x` stands for nobody.\n";
     assert_eq!(avoided(page), ["1: goes on", "6: whoever", "6: nobody", "6: stands for"]);
 }
