@@ -1,4 +1,4 @@
-//! Why a command could not do what was asked; each error with its exit code, its stable name and one thing to try.
+//! The errors of commands, each with its exit code, its stable name and one thing to try.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,20 +18,20 @@ use crate::render::ending::quoted;
 use crate::render::text::{count, short};
 use crate::trust::{self, Program};
 
-/// Why a command could not do what was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("there is no `dalsegno.toml` in `{}` or in any folder above it", here.display())]
     NoWorkspace { here: PathBuf },
-    #[error("`{}` belongs to another user (number {user}), so nothing of this workspace is used", place.display())]
+    #[error("`{}` belongs to another user (uid {user}), so this workspace is not used", place.display())]
     ForeignWorkspace { root: PathBuf, place: PathBuf, user: u32 },
     #[error("this workspace starts programs, and you have not agreed to them: {}", trust::listed(programs))]
     Programs { root: PathBuf, programs: Vec<Program> },
     #[error("`{}` has no `dalsegno.toml`", folder.display())]
     NotAWorkspace { folder: PathBuf },
-    #[error("the list of the workspaces that you trust, `{}`, cannot be used", path.display())]
+    #[error("cannot use `{}`, the list of the workspaces that you trust", path.display())]
     TrustList { path: PathBuf, source: io::Error },
-    #[error("there is no folder for what you trust: neither `DALSEGNO_STATE` nor `HOME` is set")]
+    #[error("no folder for the list of trusted workspaces: neither `DALSEGNO_STATE` nor `HOME` is set")]
     NoStateFolder,
     #[error("the current folder cannot be read")]
     NoCurrentFolder { source: io::Error },
@@ -49,9 +49,9 @@ pub(crate) enum Error {
     Consent(Box<ConsentError>),
     #[error(transparent)]
     Access(Box<ServerAccessError>),
-    #[error("no browser can come back to the port {port} of this machine")]
+    #[error("cannot listen on port {port} for the login redirect")]
     Listen { port: u16, source: io::Error },
-    #[error("nobody answered within {seconds} s")]
+    #[error("no consent within {seconds} s")]
     NoConsent { seconds: u64 },
     #[error("the input ended before the address was pasted")]
     NothingPasted,
@@ -61,11 +61,11 @@ pub(crate) enum Error {
     OtherRecording { tool: String, found: String },
     #[error(transparent)]
     Trial(Box<TrialError>),
-    #[error("there is no answer")]
+    #[error("missing answer")]
     NoAnswer,
-    #[error("a run that waits for a secret could not be told")]
+    #[error("cannot notify a run that waits for a secret")]
     Post { source: PostError },
-    #[error("metrics cannot be offered at `{address}`")]
+    #[error("cannot serve metrics at `{address}`")]
     Metrics { address: SocketAddr, source: io::Error },
     #[error("cannot read `{place}`")]
     Input { place: String, source: io::Error },
@@ -81,7 +81,7 @@ pub(crate) enum Error {
     NoRuns,
     #[error("there is no journal at `{}`", path.display())]
     NoJournal { path: PathBuf },
-    #[error("no run goes on in the session `{session}`")]
+    #[error("no open run in the session `{session}`")]
     NothingOpen { session: String },
     #[error("no run of this workspace begins with `{given}`")]
     UnknownRun { given: String },
@@ -92,22 +92,22 @@ pub(crate) enum Error {
     #[error("`{given}` is the beginning of several operations: {}", found.join(", "))]
     AmbiguousOperation { given: String, found: Vec<String> },
     #[error(
-        "`{given}` is no answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with what the operation returned"
+        "`{given}` is not an answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with its result"
     )]
     NotAnAnswer { given: String },
     #[error("run {run} has no operation that begins with `{given}`")]
     NoSuchOperation { run: String, given: String },
     #[error("`{}` holds no runs", path.display())]
     NotAnArchive { path: PathBuf, source: dalsegno_store::ArchiveError },
-    #[error("the agent `{agent}` has no model that an endpoint could take the place of")]
+    #[error("agent `{agent}` has no model, so `--endpoint` has nothing to replace")]
     NoModel { agent: String },
     #[error("`dalsegno.toml` has no model `{name}`: it has {}", list(known))]
     UnknownModel { name: String, known: Vec<String> },
-    #[error("the kind of `{}` is not known", path.display())]
+    #[error("`{}` has an unknown file type", path.display())]
     MediaType { path: PathBuf },
     #[error("stopped before the run began")]
     Stopped,
-    #[error("run {run} is not over: another process performs it, and was told to end it")]
+    #[error("run {run} has not ended yet: another process performs it and was asked to cancel it")]
     NotLetGo { run: String },
     #[error("`{}` has errors", file.display())]
     Configuration { file: PathBuf, problems: Box<Problems> },
@@ -115,37 +115,37 @@ pub(crate) enum Error {
     CannotMeasure { place: PathBuf, source: io::Error },
     #[error("the disk of `{}` could not be measured", place.display())]
     NotMeasured { place: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("stopped before all was measured")]
+    #[error("stopped before the measurement finished")]
     StoppedMeasuring,
     #[error("`{}` could not be removed", path.display())]
     LeftBehind { path: PathBuf, source: io::Error },
-    #[error("it is not said where run {run} is to part: expected `--at STEP` or `--set OP=FILE`")]
+    #[error("missing fork point for run {run}: pass `--at STEP` or `--set OP=FILE`")]
     NoPlaceToFork { run: String },
     #[error("the file and the document would both go to standard output")]
     TwoDocuments,
-    #[error("`{}` is not whole: its end is missing after {}", path.display(), count(*bytes, "byte"))]
+    #[error("`{}` is incomplete: its end is missing after {}", path.display(), count(*bytes, "byte"))]
     CutArchive { path: PathBuf, bytes: u64 },
-    #[error("operation {operation} was not approved: an approval names what was shown")]
+    #[error("operation {operation} was not approved: missing `--shown`")]
     NotShown { operation: String, shown: String },
-    #[error("{what} is not what `{option}` names: nothing was answered")]
+    #[error("{what} does not match `{option}`: nothing was answered")]
     ShownOther { what: &'static str, option: &'static str },
-    #[error("{question} is not answered like that")]
+    #[error("{question} does not take this kind of answer")]
     OtherKind { question: &'static str, help: &'static str },
     #[error("line {number} of standard input {why}")]
     Line { number: u64, why: &'static str },
-    #[error("`--{option}` belongs to an answer")]
+    #[error("`--{option}` needs an answer")]
     WithoutAnswer { option: &'static str },
     #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
     UnknownStep { run: String, step: u64, steps: u64 },
-    #[error("`{}` is a workspace already: it has a `dalsegno.toml`", folder.display())]
+    #[error("`{}` is already a workspace: it has a `dalsegno.toml`", folder.display())]
     AlreadyAWorkspace { folder: PathBuf },
-    #[error("{} there already: {}", if files.len() == 1 { "a file is" } else { "files are" }, paths(files))]
+    #[error("{} already: {}", if files.len() == 1 { "a file exists" } else { "files exist" }, paths(files))]
     Taken { files: Vec<PathBuf> },
-    #[error("`{}` is there already", path.display())]
+    #[error("`{}` already exists", path.display())]
     FileTaken { path: PathBuf },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{tool}` is {why}, and nobody agreed to it")]
+    #[error("`{tool}` is {why}, and you have not agreed to it")]
     NotAgreed { tool: String, why: String },
     #[error(transparent)]
     Backup(#[from] dalsegno_store::BackupError),
@@ -167,7 +167,7 @@ pub(crate) enum Error {
     Run(#[from] RunFailure),
 }
 
-/// What is wrong with a file that stands in the place of one of the workspace's own.
+/// The problems of a file that replaces one of the workspace's own.
 #[derive(Debug)]
 pub(crate) struct Problems {
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -205,7 +205,7 @@ impl From<ToolboxError> for Error {
     }
 }
 
-/// What follows from an error.
+/// The consequences of an error.
 pub(crate) struct Class {
     /// How the command ends.
     pub(crate) exit: Exit,
@@ -272,30 +272,32 @@ impl Error {
                 _ => bad_input("unknown_tool"),
             },
             Self::Listen { .. } => bad_input("port")
-                .with_help("name a free one with `--port`, or paste the address: `--no-listen`"),
+                .with_help("name a free port with `--port`, or paste the address with `--no-listen`"),
             Self::NoConsent { .. } => failed("no_consent")
-                .with_help("begin anew; with `--no-listen` where the browser runs on another machine"),
-            Self::NothingPasted => failed("no_consent").with_help("begin anew: each question has one answer"),
+                .with_help("start again; add `--no-listen` if the browser runs on another machine"),
+            Self::NothingPasted => failed("no_consent").with_help("start again: each address works once"),
             Self::NotShown { shown, .. } => bad_input("not_shown").with_help(format!(
-                "read the arguments, and give the command with `--shown {shown}`; on a terminal it asks"
+                "read the arguments, then pass `--shown {shown}`; on a terminal, the command asks"
             )),
-            Self::ShownOther { .. } => bad_input("shown_other")
-                .with_help("read what waits now, and give the command with the digits beside it"),
+            Self::ShownOther { .. } => {
+                bad_input("shown_other").with_help("read what waits now, then pass the digits beside it")
+            }
             Self::OtherKind { help, .. } => bad_input("bad_answer").with_help(*help),
             Self::NoAnswer => bad_input("bad_answer")
-                .with_help("say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
+                .with_help("pass `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
             Self::NoSecret { .. } => {
-                bad_input("secret").with_help("list those it has with `dalsegno secret list`")
+                bad_input("secret").with_help("list its secrets with `dalsegno secret list`")
             }
             Self::Post { .. } => failed("storage")
-                .with_help("the secret is in the store: go on with the run by `dalsegno resume`"),
+                .with_help("the secret is in the store: resume the run with `dalsegno resume`"),
             Self::Metrics { .. } => bad_input("metrics")
                 .with_help("name an address of this machine with a free port, such as `127.0.0.1:9464`"),
             Self::NotAnObject { .. } => {
                 bad_input("bad_argument").with_help("write an object, such as '{\"id\": \"42\"}', or `@FILE`")
             }
-            Self::ShortSecret { .. } => bad_input("secret")
-                .with_help("use a longer one: a short text is found in innocent words, too"),
+            Self::ShortSecret { .. } => {
+                bad_input("secret").with_help("use a longer one: a short secret also matches ordinary words")
+            }
             Self::Input { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
                 bad_input("unreadable_input").with_help("name a smaller file, or a part of this one")
             }
@@ -303,7 +305,7 @@ impl Error {
                 bad_input("unreadable_input").with_help("name a readable file of UTF-8 text, or `-`")
             }
             Self::Line { .. } => bad_input("unreadable_input")
-                .with_help("write one message on a line, in UTF-8; the lines before were said"),
+                .with_help("write one message on each line, in UTF-8; earlier lines were sent"),
             Self::Json { .. } => {
                 bad_input("not_json").with_help("write JSON, such as '{\"severity\": 2}', or `@FILE`")
             }
@@ -335,7 +337,7 @@ impl Error {
             Self::Stopped => {
                 Class::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
             }
-            Self::NotLetGo { .. } => failed("owned").with_help("say it again in a moment"),
+            Self::NotLetGo { .. } => failed("owned").with_help("try again in a moment"),
             Self::Configuration { .. } => bad_input("workspace"),
             Self::CannotMeasure { .. } => failed("unwritable").with_help(
                 "name a workspace on the disk to measure that this user may write: `--workspace DIR`",
@@ -351,7 +353,7 @@ impl Error {
                 .with_help(format!("`dalsegno show {run}` lists its steps and operations")),
             Self::TwoDocuments => bad_input("two_documents").with_help("name a file, or leave `--json` out"),
             Self::CutArchive { .. } => bad_input("not_an_archive")
-                .with_help("it was cut off or changed on its way: copy it again, or export the run again"),
+                .with_help("it was truncated or changed in transit: copy it again, or export the run again"),
             Self::AmbiguousRun { .. } => bad_input("ambiguous_run").with_help("give more digits"),
             Self::UnknownOperation { run, .. } => {
                 bad_input("unknown_operation").with_help(format!("look for it with `dalsegno show {run}`"))
@@ -364,15 +366,13 @@ impl Error {
                 bad_input("unknown_step").with_help("leave `--step` out to see all steps")
             }
             Self::AlreadyAWorkspace { .. } => bad_input("taken")
-                .with_help("name a new folder: `dalsegno init DIR`; or go on with `dalsegno check`"),
+                .with_help("name a new folder, `dalsegno init DIR`, or check this one, `dalsegno check`"),
             Self::Taken { .. } => bad_input("taken")
                 .with_help("nothing was written: name a new folder, or move these files away"),
             Self::FileTaken { .. } => {
-                bad_input("taken").with_help("name another file, or write over this one with `--force`")
+                bad_input("taken").with_help("name another file, or overwrite this one with `--force`")
             }
-            Self::Write { .. } => {
-                failed("unwritable").with_help("name a place that this user may write, and that is not taken")
-            }
+            Self::Write { .. } => failed("unwritable").with_help("name a new path that this user may write"),
             Self::NoJournal { .. } => bad_input("no_journal")
                 .with_help("start a run, or correct `path` of `[store]` in `dalsegno.toml`"),
             Self::Backup(dalsegno_store::BackupError::Exists { .. }) => bad_input("taken"),
@@ -384,7 +384,7 @@ impl Error {
                 match nearest(name, known) {
                     Some(near) => class.with_help(format!("did you mean `{near}`?")),
                     None => class.with_help(
-                        "look for it with `dalsegno memory search`; another `--scope` is another memory",
+                        "look for it with `dalsegno memory search`; each `--scope` is a separate memory",
                     ),
                 }
             }
@@ -424,7 +424,7 @@ fn toolbox(error: &ToolboxError) -> Class {
             let class = Class::new(Exit::Failed, "no_answer");
             match received {
                 Received::No => class.with_help("it has not acted: correct the cause and call again"),
-                Received::Possibly => class.with_help("it may have acted: look before you call again"),
+                Received::Possibly => class.with_help("it may have acted: check before you call again"),
             }
         }
         _ => Class::new(Exit::Failed, "tool"),
@@ -501,19 +501,19 @@ fn engine(error: &EngineError) -> Class {
         }
         EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
         EngineError::AlreadyRunning { run } => Class::new(Exit::Failed, "under_way").with_help(format!(
-            "wait until it is over or waits itself, then start it with the same key again: that tells how run {} ended and performs \
-             nothing twice; or end it with `dalsegno cancel {}`",
+            "wait until it ends or suspends, then start it again with the same key: this returns the outcome \
+             of run {} and performs nothing twice; or cancel it with `dalsegno cancel {}`",
             short(run),
             short(run)
         )),
         EngineError::Foreign { .. } | EngineError::Acquire(AcquireError::Foreign { .. }) => {
             Class::new(Exit::BadInput, "foreign")
-                .with_help("make it one of this workspace: `dalsegno adopt RUN`, or go on from one of its steps: `dalsegno fork RUN --at STEP`")
+                .with_help("adopt it: `dalsegno adopt RUN`, or fork it: `dalsegno fork RUN --at STEP`")
         }
         EngineError::NotAdopted { .. } => Class::new(Exit::BadInput, "not_adopted")
-            .with_help("allow what you want it to do in this workspace, then adopt it; nothing was changed"),
+            .with_help("allow what the run needs in this workspace, then adopt it; nothing was changed"),
         EngineError::SigningKey(_) => Class::new(Exit::Failed, "signing_key")
-            .with_help("look at the file `archive.key` beside the journal: only its owner may read it"),
+            .with_help("check the file `archive.key` beside the journal: only its owner may have access"),
         EngineError::Stranger { .. } => Class::new(Exit::Failed, "foreign"),
         EngineError::Read(ReadError::Damaged(damage))
         | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
@@ -570,7 +570,8 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
         EngineError::Run(error) => run_failure(error),
         EngineError::ServerSecret { name, .. } => Class::new(Exit::Failed, "secret").with_help(format!(
-            "put it there with `dalsegno secret put {}`; where `dalsegno check --connect` has pinned the tools, runs wait for a secret",
+            "store it with `dalsegno secret put {}`; once `dalsegno check --connect` has pinned the tools, \
+             runs wait for a secret",
             quoted(name)
         )),
         EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
@@ -583,7 +584,7 @@ fn engine(error: &EngineError) -> Class {
 fn run_failure(error: &RunFailure) -> Class {
     match error {
         RunFailure::Append { run, .. } => Class::new(Exit::Failed, "store").with_help(format!(
-            "nothing that was recorded is lost: when the cause is gone, `dalsegno resume {}`",
+            "nothing that was recorded is lost: correct the cause, then run `dalsegno resume {}`",
             short(run)
         )),
         _ => Class::new(Exit::Failed, "defect"),

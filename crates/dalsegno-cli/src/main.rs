@@ -1,7 +1,7 @@
 //! The `dalsegno` command: a thin shell around [`dalsegno_runtime::Engine`].
 //!
-//! Data goes to standard output, words to standard error. Nothing happens before the arguments are parsed, and of the
-//! machine only what a verb needs is started.
+//! Data goes to standard output, messages to standard error. Nothing happens before the arguments are parsed, and a verb
+//! starts only the resources that it needs.
 
 mod args;
 mod commands;
@@ -44,20 +44,20 @@ fn main() -> ExitCode {
     output.finish(exit).into()
 }
 
-/// Tells what is wrong with the arguments, or the help that they ask for. An argument may be another party's text, so that
-/// what would steer a terminal is shown in plain.
+/// Writes the error of the arguments, or the help that they request. An argument may be another party's text, so
+/// characters that would steer a terminal are escaped.
 fn refuse(error: &clap::Error) -> ExitCode {
     let plain = |argument: OsString| argument.to_string_lossy().chars().all(is_plain);
     if std::env::args_os().all(plain) {
         error.exit()
     }
     let mut stderr = Screened(std::io::stderr());
-    // Nobody reads it any more: the exit code says it all the same.
+    // Standard error may be closed: the exit code still reports the error.
     let _ = write!(stderr, "{}", screened(&error.render().to_string()));
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// What is logged without `DALSEGNO_LOG`: changes to modules that this user compiled.
+/// The log filter without `DALSEGNO_LOG`: changes to modules that this user compiled.
 const ALWAYS: &str = "off,dalsegno_sandbox::cache=warn";
 
 /// Writes the log to standard error, filtered by `DALSEGNO_LOG` (such as `dalsegno=debug`).

@@ -137,8 +137,8 @@ pub struct MemoryPlace {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolboxError {
-    /// Nobody offers such a tool.
-    #[error("nobody offers a tool `{name}`")]
+    /// The tool does not exist.
+    #[error("the tool `{name}` does not exist")]
     UnknownTool {
         /// The name.
         name: ToolName,

@@ -185,6 +185,6 @@ async fn a_name_that_another_tool_has_keeps_the_workspace_from_running() {
     };
     assert_eq!(
         diagnostics[0].to_string(),
-        "dalsegno.lock:3:16: error[tool-name-clash]: `notes.keep` cannot be `notes__burn` for models"
+        "dalsegno.lock:3:16: error[tool-name-clash]: models cannot see `notes.keep` as `notes__burn`"
     );
 }

@@ -36,7 +36,7 @@ const BATTERIES: &[Battery] = &[
     },
     Battery {
         name: "google_calendar",
-        about: "Lists, creates, changes and deletes events, and says when somebody is free.",
+        about: "Lists, creates, changes and deletes events, and finds free time.",
         needs: "the secrets `client_id` and `client_secret` of an OAuth client, `https://www.googleapis.com` and \
                 `https://oauth2.googleapis.com` in `egress`, and consent: `dalsegno auth google_calendar`.",
         text: include_str!("../batteries/google_calendar.json"),

@@ -60,8 +60,7 @@ impl Workspace {
         }
         found.extend(self.agents.values().flat_map(|agent| self.check_config(agent, &common, &unpinned)));
         let notes = unpinned.intersection(&reached).map(|server| {
-            let message =
-                format!("the tools of `{server}` are not pinned, so nothing was checked about them");
+            let message = format!("the tools of `{server}` are not pinned, so they were not checked");
             Diagnostic::new(Code::NotPinned, Severity::Note, Path::new(SETTINGS_FILE), message)
                 .with_help("run `dalsegno check --connect`, which asks the server and writes `dalsegno.lock`")
         });
@@ -123,10 +122,15 @@ impl Workspace {
                 tools.filter(|pattern| pattern.value.as_str().split('.').next() == Some(toolkit.as_str()));
             let span = named.map(|pattern| pattern.span.clone()).next().unwrap_or_default();
             report
-                .error(Code::MissingKey, span, format!("`{name}` of the configuration of `{toolkit}` is set nowhere"))
-                .label("a run of this agent could not start")
+                .error(
+                    Code::MissingKey,
+                    span,
+                    format!("`{name}` is missing from the configuration of `{toolkit}`"),
+                )
+                .label("no run of this agent can start")
                 .help(format!(
-                    "add `{name}` to `[tools.{toolkit}.config]` of a tenant's file, or to `[tools.toolkits.{toolkit}.config]` of this one"
+                    "add `{name}` to `[tools.{toolkit}.config]` in a tenant's file, or to \
+                     `[tools.toolkits.{toolkit}.config]` in this file"
                 ));
         }
         report.finish().1

@@ -43,101 +43,101 @@ codes! {
     TomlSyntax = "toml-syntax",
     /// The file is not JSON, or a key in it is given twice.
     JsonSyntax = "json-syntax",
-    /// A key that means nothing where it stands.
+    /// A key has no meaning at its place.
     UnknownKey = "unknown-key",
-    /// A key of the whole file that stands below a table header and so landed inside the table.
+    /// A key of the whole file is below a table header, so it belongs to that table.
     KeyBelowTable = "key-below-table",
-    /// A value of another type than expected.
+    /// A value has another type than expected.
     WrongType = "wrong-type",
-    /// A key that must be there and is not.
+    /// A required key is missing.
     MissingKey = "missing-key",
-    /// A value of the right type that is out of range, misspelt or breaks a rule.
+    /// A value of the right type is out of range, misspelt or breaks a rule.
     InvalidValue = "invalid-value",
-    /// A text that is not a duration.
+    /// The value is not a duration.
     InvalidDuration = "invalid-duration",
-    /// A text that is not a size.
+    /// The value is not a size.
     InvalidSize = "invalid-size",
-    /// A template or an expression that cannot be parsed.
+    /// A template or an expression cannot be parsed.
     InvalidExpression = "invalid-expression",
-    /// A template or an expression that reads a name which does not exist.
+    /// A template or an expression reads a name that does not exist.
     UnknownName = "unknown-name",
-    /// A template or an expression that reads a step which does not exist.
+    /// A template or an expression reads a step that does not exist.
     UnknownStep = "unknown-step",
-    /// A template or an expression that reads a step which has not run by then.
+    /// A template or an expression reads a step that has not run by then.
     LaterStep = "later-step",
-    /// An agent with both a model and steps, or with neither.
+    /// An agent has both a model and steps, or neither.
     ModelOrSteps = "model-or-steps",
-    /// A step that does nothing, does two things, or has a key that belongs to another kind of step.
+    /// A step does nothing, does two things, or has a key that belongs to another kind of step.
     StepAction = "step-action",
-    /// A step that cannot stand inside `parallel`.
+    /// A step is not allowed inside `parallel`.
     NestedStep = "nested-step",
-    /// Two steps with one id.
+    /// Two steps have the same id.
     DuplicateStep = "duplicate-step",
-    /// A declarative tool that cannot be carried out as it is written.
+    /// A declarative tool cannot be executed as written.
     InvalidTool = "invalid-tool",
-    /// A part of a declarative tool that works, and probably not as its author thinks.
+    /// A part of a declarative tool works, but probably not as its author intended.
     DoubtfulTool = "doubtful-tool",
-    /// Two documents of declarative tools with one name, or one with the name of a tool server.
+    /// Two documents of declarative tools have the same name, or one has the name of a tool server.
     DuplicateTool = "duplicate-tool",
-    /// Two agents with one name.
+    /// Two agents have the same name.
     DuplicateAgent = "duplicate-agent",
-    /// A folder of a tenant that has no file.
+    /// A tenant's folder has no tenant file.
     UnknownTenant = "unknown-tenant",
-    /// Two tenants with one name.
+    /// Two tenants have the same name.
     DuplicateTenant = "duplicate-tenant",
-    /// An agent or a tenant whose name is not that of its file.
+    /// The name of an agent, a tenant or a tool differs from the name of its file.
     FileName = "file-name",
-    /// A workspace without agents.
+    /// The workspace has no agents.
     NoAgents = "no-agents",
-    /// A setting that nothing reads.
+    /// Nothing reads the setting.
     NoEffect = "no-effect",
-    /// A model that `dalsegno.toml` does not have.
+    /// The model is not in `dalsegno.toml`.
     UnknownModel = "unknown-model",
-    /// A model provider that does not exist.
+    /// The model provider does not exist.
     UnknownProvider = "unknown-provider",
-    /// A file that the workspace names and that is not there.
+    /// A file that the workspace names does not exist.
     MissingFile = "missing-file",
-    /// A folder that the workspace names and that is not there.
+    /// A folder that the workspace names does not exist.
     MissingFolder = "missing-folder",
-    /// A secret that is written in a file of the workspace.
+    /// A file of the workspace contains a secret in clear text.
     SecretInClear = "secret-in-clear",
-    /// A secret that the file which names it may not read.
+    /// A file names a secret that it may not read.
     SecretNotGranted = "secret-not-granted",
-    /// A tool that a step calls and the agent does not allow.
+    /// A step calls a tool that the agent does not allow.
     ToolNotAllowed = "tool-not-allowed",
-    /// A tool that nobody offers.
+    /// The tool does not exist.
     UnknownTool = "unknown-tool",
-    /// Two allowed tools that a model could not tell apart.
+    /// Two allowed tools look the same to a model.
     ToolNameClash = "tool-name-clash",
-    /// An agent that the workspace does not have.
+    /// The workspace does not have the agent.
     UnknownAgent = "unknown-agent",
-    /// A capability that no agent has.
+    /// No agent has the capability.
     UnknownCapability = "unknown-capability",
-    /// A capability that several agents have.
+    /// Several agents have the capability.
     AmbiguousCapability = "ambiguous-capability",
-    /// An agent that others may call as a tool and that does not say what it does.
+    /// An agent that others may call as a tool has no description.
     MissingDescription = "missing-description",
-    /// An approval or a setting for a handoff, which ends the run.
+    /// A handoff, which ends the run, has an approval or a setting.
     GatedHandoff = "gated-handoff",
-    /// A template or an expression that reads a variable which no step sets.
+    /// A template or an expression reads a variable that no step sets.
     UnknownVariable = "unknown-variable",
-    /// A step that comes after the run has certainly ended.
+    /// A step can never run, because the run ends before it.
     UnreachableStep = "unreachable-step",
-    /// A plan that calls itself whatever happens.
+    /// A plan always calls itself.
     EndlessCall = "endless-call",
-    /// The form of an answer that is not a JSON Schema.
+    /// The schema of an answer is not a JSON Schema.
     InvalidSchema = "invalid-schema",
-    /// A bound on the cost of a run that may use a model without a price.
+    /// A run has a bound on its cost and may use a model without a price.
     MissingPrice = "missing-price",
-    /// An address of a tenant that none of its tools may reach.
+    /// None of a tenant's tools may reach an address of the tenant.
     BlockedAddress = "blocked-address",
-    /// An address that sends a key and what is asked over the network unprotected.
+    /// An address sends a key and the request over the network unencrypted.
     InsecureUrl = "insecure-url",
-    /// A secret that a tool server itself holds.
+    /// A tool server itself holds a secret.
     SecretInServer = "secret-in-server",
-    /// A lock file whose digest does not belong to what it holds.
+    /// A digest in the lock file does not match its content.
     DamagedLock = "damaged-lock",
-    /// A tool server whose catalogue is not in the lock file.
+    /// The catalogue of a tool server is not in the lock file.
     NotPinned = "not-pinned",
 }
 

@@ -29,10 +29,10 @@ impl<'t> JsonFile<'t> {
     /// the one that reads the same document when it comes over the network.
     pub(crate) fn parse(report: &Report, text: &'t str) -> Option<Self> {
         if text.starts_with(MARK) {
-            let problem = "the file begins with a byte order mark, which JSON does not know";
+            let problem = "the file begins with a byte order mark, which JSON does not allow";
             report
                 .error(Code::JsonSyntax, 0..MARK.len_utf8(), problem)
-                .help("save it as UTF-8 without a mark");
+                .help("save it as UTF-8 without a byte order mark");
             return None;
         }
         let tree = match parse_to_ast(text, &CollectOptions::default(), &STRICT) {
@@ -150,7 +150,7 @@ fn not_json(report: &Report, span: Range<usize>, words: &str) {
 
 fn too_deep(report: &Report, at: usize) {
     let problem = format!("lists and objects are nested deeper than {DEPTH_MAX} levels");
-    report.error(Code::JsonSyntax, at..at + 1, problem).help("no document of a workspace needs that many");
+    report.error(Code::JsonSyntax, at..at + 1, problem).help("use fewer levels");
 }
 
 /// Where a line and a column in bytes, both from 1, lead.

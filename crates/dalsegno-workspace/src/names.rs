@@ -15,9 +15,9 @@ pub(crate) fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c s
 /// Suggests the nearest of some names, else lists them.
 pub(crate) fn suggestion(name: &str, known: &[&str]) -> String {
     match (nearest(name, known.iter().copied()), known) {
-        (Some(near), _) => format!("did you mean `{near}`? known here: {}", list(known)),
-        (None, []) => "nothing is known here".to_owned(),
-        (None, _) => format!("known here: {}", list(known)),
+        (Some(near), _) => format!("did you mean `{near}`? available: {}", list(known)),
+        (None, []) => "no names are available here".to_owned(),
+        (None, _) => format!("available: {}", list(known)),
     }
 }
 

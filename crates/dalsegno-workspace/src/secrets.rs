@@ -48,12 +48,15 @@ pub(crate) fn in_clear(report: &Report, key: &Spanned<DeString<'_>>, value: &Spa
             .error(
                 Code::SecretInClear,
                 key.span(),
-                format!("`{}` holds a secret in clear, which version control keeps for ever", key.get_ref()),
+                format!(
+                    "`{}` holds a secret in clear text, which version control keeps forever",
+                    key.get_ref()
+                ),
             )
             .label("expected a reference to the secret")
             .help(
-                "write `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`, and replace a secret that \
-                 was ever committed",
+                "write `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`, and replace \
+                 the secret if it was ever committed",
             );
     }
     report.conceal(key.span(), value.span());

@@ -68,7 +68,7 @@ impl<'t> Section<'t> {
             return;
         }
         self.report
-            .error(Code::UnknownKey, key.span(), format!("`{name}` is not known in {}", self.what))
+            .error(Code::UnknownKey, key.span(), format!("unknown key `{name}` in {}", self.what))
             .help(suggestion(name, &known));
     }
 
@@ -78,7 +78,7 @@ impl<'t> Section<'t> {
             .error(
                 Code::KeyBelowTable,
                 key.span(),
-                format!("`{name}` stands below `{header}`, so TOML reads it as `{table}.{name}`"),
+                format!("`{name}` is below `{header}`, so TOML reads it as `{table}.{name}`"),
             )
             .label("this belongs to the whole file")
             .help("move it above the first table header");

@@ -13,7 +13,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(DURATION.to_owned()),
     };
     match number.checked_mul(millis) {
-        Some(0) => Err("expected more than nothing".to_owned()),
+        Some(0) => Err("expected more than 0".to_owned()),
         Some(millis) if millis <= MILLIS_MAX => Ok(Duration::from_millis(millis)),
         Some(_) | None => Err("expected at most a year, `8760h`".to_owned()),
     }
@@ -33,7 +33,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         _ => return Err(SIZE.to_owned()),
     };
     match number.checked_mul(bytes) {
-        Some(0) => Err("expected more than nothing".to_owned()),
+        Some(0) => Err("expected more than 0".to_owned()),
         Some(bytes) if bytes <= BYTES_MAX => Ok(bytes),
         Some(_) | None => Err("expected at most `1024GiB`".to_owned()),
     }

@@ -331,7 +331,7 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
         );
         loaded
             .diagnostics
-            .push(problem.with_help("name the workspace's folder, or write a `dalsegno.toml` here"));
+            .push(problem.with_help("pass the workspace's folder, or create a `dalsegno.toml` here"));
         return None;
     }
     let text = read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics)?;
@@ -387,7 +387,7 @@ pub(crate) fn read(root: &Path, file: &Path, most: u64, diagnostics: &mut Vec<Di
         }
         String::from_utf8(bytes).map_err(|error| {
             format!(
-                "the file is not UTF-8: byte {} does not belong to a character",
+                "the file is not UTF-8: byte {} is not part of a character",
                 error.utf8_error().valid_up_to()
             )
         })

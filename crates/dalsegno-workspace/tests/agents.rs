@@ -266,7 +266,7 @@ fn a_tool_falls_back_to_another_one() {
     let list = &config.tools.tools[&"files.list".parse().unwrap()];
     assert_eq!(list.on_failure, Some(OnFailure::Fallback("files.read".parse().unwrap())));
     let refused = agent.resolve(&offered(&["files.list"])).unwrap_err();
-    let missing = refused.iter().filter(|found| found.message == "nobody offers a tool `files.read`");
+    let missing = refused.iter().filter(|found| found.message == "the tool `files.read` does not exist");
     // Its settings, the step that calls it, and the tool and the step that fall back to it.
     assert_eq!(missing.count(), 4, "{refused:?}");
     // And the tool that asks it when a call is in doubt.

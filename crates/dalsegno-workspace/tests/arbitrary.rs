@@ -176,7 +176,7 @@ fn a_file_that_is_not_text_or_too_large_is_refused() {
     assert_eq!(
         messages,
         [
-            "dalsegno.toml: error[unreadable-file]: the file is not UTF-8: byte 16 does not belong to a character",
+            "dalsegno.toml: error[unreadable-file]: the file is not UTF-8: byte 16 is not part of a character",
             "agents/a.toml: error[unreadable-file]: the file is larger than 1024 KiB",
         ]
     );

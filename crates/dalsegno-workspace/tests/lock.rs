@@ -98,14 +98,14 @@ fn a_change_is_told_in_words() {
         changes,
         [
             "server `new`: is new",
-            "server `old`: is gone",
-            "tool `risk.gone`: is gone",
+            "server `old`: was removed",
+            "tool `risk.gone`: was removed",
             "tool `risk.new`: is new",
-            "tool `risk.result`: the form of its result changed",
+            "tool `risk.result`: the schema of its result changed",
             "tool `risk.score`: was described as \"Scores.\", now as \"Scores all.\"",
-            "tool `risk.score`: the form of its arguments changed at `/properties/text/type`",
+            "tool `risk.score`: the schema of its arguments changed at `/properties/text/type`",
             "tool `risk.score`: `read_only` was true, now false",
-            "tool `risk.score`: `destructive` was not said, now true",
+            "tool `risk.score`: `destructive` was not set, now true",
         ]
     );
     assert_eq!(Lock::diff(&new, &new), []);
@@ -142,14 +142,14 @@ fn problems(allow: &str, settings: &str) -> Vec<String> {
 #[test]
 fn agents_are_held_against_what_is_pinned() {
     assert!(problems("'risk.score', 'risk.deep.*', 'memory.search'", "").is_empty());
-    assert_eq!(problems("'risk.scroe'", ""), ["error: nobody offers a tool `risk.scroe`"]);
+    assert_eq!(problems("'risk.scroe'", ""), ["error: the tool `risk.scroe` does not exist"]);
 }
 
 #[test]
 fn nothing_is_said_about_the_tools_of_a_server_that_is_not_pinned() {
-    let note = "note: the tools of `chat` are not pinned, so nothing was checked about them";
+    let note = "note: the tools of `chat` are not pinned, so they were not checked";
     assert_eq!(problems("'chat.whatever'", ""), [note]);
-    assert_eq!(problems("'chat.*', 'risk.scroe'", ""), [note, "error: nobody offers a tool `risk.scroe`"]);
+    assert_eq!(problems("'chat.*', 'risk.scroe'", ""), [note, "error: the tool `risk.scroe` does not exist"]);
     let found = workspace("'chat.post'", "").check(&Lock::default(), &Catalogue::new());
     assert_eq!((found[0].code, found[0].severity), (Code::NotPinned, Severity::Note));
 }
@@ -158,7 +158,7 @@ fn nothing_is_said_about_the_tools_of_a_server_that_is_not_pinned() {
 fn what_the_settings_hide_or_trust_holds_for_pinned_tools() {
     assert_eq!(
         problems("'risk.score'", "tools = ['deep.explain']\n"),
-        ["error: nobody offers a tool `risk.score`"]
+        ["error: the tool `risk.score` does not exist"]
     );
     let lock = Lock::from_catalogue(&risk(), ["risk"]);
     let trusted = |settings: &str| {
@@ -177,9 +177,7 @@ fn a_lock_file_that_was_edited_is_refused_with_its_place() {
     };
     assert_eq!(
         problem("Explains", "Describes"),
-        [
-            "dalsegno.lock:5:10: error[damaged-lock]: the digest of `risk` does not belong to the tools that are listed"
-        ]
+        ["dalsegno.lock:5:10: error[damaged-lock]: the digest of `risk` does not match the listed tools"]
     );
     assert!(problem("version = 1", "version = 9")[0].contains("invalid-value"));
     assert!(problem("name = \"score\"", "name = \"deep.explain\"")[0].contains("is pinned twice"));

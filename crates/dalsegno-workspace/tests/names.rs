@@ -148,7 +148,7 @@ fn a_name_of_a_tool_that_is_gone_is_told_and_not_written_again() {
     let loaded = folder.load();
     let problem = &loaded.lock.diagnostics[0];
     assert_eq!((problem.code, loaded.lock.diagnostics.len()), (Code::NoEffect, 1));
-    assert_eq!(problem.message, "no toolkit has an action `crm.close`, so its name means nothing");
+    assert_eq!(problem.message, "no toolkit has an action `crm.close`, so its name has no effect");
     assert!(!loaded.workspace.unwrap().names.contains_key(&"crm.close".parse::<ToolName>().unwrap()));
     assert_eq!(folder.pin(), ["crm.find = find", "mail.send = send"]);
     assert_eq!(folder.load().lock.diagnostics, []);
@@ -298,9 +298,9 @@ fn what_changed_of_names_is_told_in_words() {
     assert_eq!(
         changes,
         [
-            "tool `crm.close`: models see it as `close` no more",
+            "tool `crm.close`: models no longer see it as `close`",
             "tool `crm.find`: models saw it as `find`, now as `lookup`",
-            "tool `wiki.read`: models see it as `read` now",
+            "tool `wiki.read`: models now see it as `read`",
         ]
     );
 }

@@ -102,13 +102,13 @@ fn a_result_is_kept_only_where_nothing_changes() {
     // What a server says of its tools is not enough.
     assert_eq!(
         refused(&format!("allow = ['risk.*']\n{cached}")),
-        ["cache [invalid-value] `cache` does not fit this tool \
-          (take it out, or say `effect = \"read\"` if it only reads)"]
+        ["cache [invalid-value] `cache` does not apply to this tool \
+          (remove it, or set `effect = \"read\"` if the tool only reads)"]
     );
     assert_eq!(
         refused("allow = ['memory.*']\n[tools.settings.'memory.search']\ncache = '10m'"),
-        ["cache [invalid-value] `cache` does not fit this tool \
-          (take it out: only results of tool servers are kept)"]
+        ["cache [invalid-value] `cache` does not apply to this tool \
+          (remove it: only results of tool servers are cached)"]
     );
 }
 
@@ -145,11 +145,11 @@ fn names_that_nobody_offers_are_refused_with_the_nearest_one() {
             "allow = ['risk.scroe', 'files.*', 'risk.record']\napprove = ['risk.recrod']\n[tools.settings.'risk.scor']"
         ),
         [
-            "'risk.scroe' [unknown-tool] nobody offers a tool `risk.scroe` (did you mean `risk.score`?)",
-            "'files.*' [unknown-tool] nobody offers a tool whose name begins with `files.` \
-             (`files` offers no tool: add `[servers.files]` to `dalsegno.toml`, or, if it is there, let its `tools` name what the server has)",
-            "'risk.recrod' [unknown-tool] nobody offers a tool `risk.recrod` (did you mean `risk.record`?)",
-            "'risk.scor' [unknown-tool] nobody offers a tool `risk.scor` (did you mean `risk.score`?)",
+            "'risk.scroe' [unknown-tool] the tool `risk.scroe` does not exist (did you mean `risk.score`?)",
+            "'files.*' [unknown-tool] no tool has a name that begins with `files.` \
+             (`files` offers no tool: add `[servers.files]` to `dalsegno.toml`, or, if it exists, correct its `tools`)",
+            "'risk.recrod' [unknown-tool] the tool `risk.recrod` does not exist (did you mean `risk.record`?)",
+            "'risk.scor' [unknown-tool] the tool `risk.scor` does not exist (did you mean `risk.score`?)",
         ]
     );
 }
@@ -159,7 +159,7 @@ fn a_gate_on_a_tool_that_is_not_allowed_is_refused() {
     assert_eq!(
         refused("allow = ['risk.score']\napprove = ['risk.record']"),
         ["'risk.record' [tool-not-allowed] `risk.record` is set up, but the agent does not allow it \
-          (add it to `allow`, which now has `risk.score`, or take it out here)"]
+          (add it to `allow`, which now has `risk.score`, or remove it here)"]
     );
 }
 
@@ -168,7 +168,7 @@ fn a_step_that_calls_what_nobody_offers_is_refused() {
     let (agent, _) = agent("[tools]\nallow = ['risk.*']\n[[steps]]\ntool = 'risk.rate'\n");
     let diagnostics = agent.resolve(&catalogue()).unwrap_err();
     assert_eq!(diagnostics.len(), 1);
-    assert_eq!(diagnostics[0].message, "nobody offers a tool `risk.rate`");
+    assert_eq!(diagnostics[0].message, "the tool `risk.rate` does not exist");
     assert_eq!(
         diagnostics[0].help.as_deref(),
         Some("`risk` offers `risk.explain`, `risk.record`, `risk.score`")

@@ -281,7 +281,7 @@ fn a_configuration_that_a_document_requires_is_set_by_the_agent_or_by_a_tenant()
         found.iter().map(|found| (found.code.as_str(), found.message.clone())).collect::<Vec<_>>()
     };
     let missing = codes("name = \"acme\"\n", agent);
-    assert_eq!(missing, [("missing-key", "`queue` of the configuration of `crm` is set nowhere".to_owned())]);
+    assert_eq!(missing, [("missing-key", "`queue` is missing from the configuration of `crm`".to_owned())]);
     assert_eq!(codes("name = \"acme\"\n[tools.crm.config]\nqueue = \"first\"\n", agent), []);
     let own = agent.replace("\n[[steps]]", "\n[tools.toolkits.crm.config]\nqueue = \"first\"\n\n[[steps]]");
     assert_eq!(codes("name = \"acme\"\n", &own), []);
@@ -405,8 +405,8 @@ fn agents_that_a_document_calls_as_tools_are_there() {
     for (called, problem) in [
         ("agents.my-helpr", "there is no agent `my-helpr`"),
         ("capability.first-ad", "no agent has the capability `first-ad`"),
-        ("handoff.my-helper", "a document does not hand over by a call of `handoff.my-helper`"),
-        ("runs.lits", "nobody offers a tool `runs.lits`"),
+        ("handoff.my-helper", "a document cannot hand over with a call of `handoff.my-helper`"),
+        ("runs.lits", "the tool `runs.lits` does not exist"),
     ] {
         let found = checked(called, &model("agents.my-helper"));
         assert!(matches!(&found[..], [only] if only.contains(problem)), "{called}: {found:?}");
@@ -455,6 +455,6 @@ fn what_a_document_asks_about_a_call_in_doubt_counts_unless_the_agent_asks_somet
     let (_, told) = verify(&agent("\"desk.book\"", ""));
     let told: Vec<&str> = told.iter().map(|found| found.message.as_str()).collect();
     let words =
-        "`verify` of the document of `desk.book` asks `desk.find`, which is not among the agent's tools";
+        "`verify` in the document of `desk.book` asks `desk.find`, which is not among the agent's tools";
     assert_eq!(told, [words]);
 }

@@ -9,21 +9,21 @@ use super::{DocumentArgs, Format};
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AuthArgs {
-    /// The toolkit, whose `auth` is `oauth2`, or the tool server, which has `[servers.NAME.oauth]`
+    /// Toolkit with `auth = "oauth2"`, or tool server with `[servers.NAME.oauth]`
     pub(crate) name: String,
-    /// The tenant for whom access to a toolkit is given; access to a tool server counts for all
+    /// Tenant that gets access to the toolkit; access to a tool server applies to all tenants
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: String,
-    /// The agent for which alone access is given, where the tenant's file says so (`own_access`)
+    /// Agent that gets access of its own, if the tenant's file allows it (`own_access`)
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<AgentName>,
-    /// Do not wait for the browser: paste the address that it was sent to, as one does where it runs on another machine
+    /// Do not wait for the browser: paste the address it was redirected to, such as when it runs on another machine
     #[arg(long)]
     pub(crate) no_listen: bool,
-    /// The port of this machine that the browser is sent back to, where the service wants to know it before [default: any]
+    /// Local port for the login redirect, for a service that must know it in advance [default: any]
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// The longest to wait for the answer, in seconds
+    /// Maximum time to wait for the answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "300")]
     pub(crate) timeout: NonZeroU64,
     #[command(flatten)]
@@ -37,8 +37,8 @@ impl AuthArgs {
 }
 
 pub(super) const EXAMPLES: &str = "\
-Writes an address, which a person opens in a browser. What the service gives for the consent stands
-in the secret store from then on, is refreshed there, and is in no journal.
+Writes an address for you to open in a browser. The tokens that the service grants are kept and
+refreshed in the secret store, and never enter a journal.
 
 Examples:
   dalsegno auth google_calendar

@@ -6,10 +6,10 @@ use super::DocumentArgs;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct BenchArgs {
-    /// The turns of each run, 10 to 40,000; a turn is one model call and one tool call
+    /// Number of turns of each run, 10 to 40,000; a turn is one model call and one tool call
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(10..=40_000))]
     pub(crate) turns: u64,
-    /// The runs that go on at the same time, 1 to 1,000
+    /// Number of concurrent runs, 1 to 1,000
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) runs: u64,
     #[command(flatten)]

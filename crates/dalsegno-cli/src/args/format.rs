@@ -1,8 +1,8 @@
-//! What goes to standard output, as an argument.
+//! The output format, as an argument.
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-/// What goes to standard output.
+/// The format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Text for people.
@@ -13,13 +13,13 @@ pub(crate) enum Format {
     Jsonl,
 }
 
-/// The output of a verb that tells one thing.
+/// The output of a verb that writes one document.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DocumentArgs {
     /// Write one JSON document: short for `--format json`
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// What to write to standard output
+    /// Output format
     #[arg(long, value_enum, default_value_t = DocumentFormat::Text, hide_possible_values = true, value_name = "text|json")]
     format: DocumentFormat,
 }
@@ -46,7 +46,7 @@ pub(crate) struct StreamArgs {
     /// Write one JSON document at the end: short for `--format json`
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// What to write to standard output; `jsonl` streams the journal's events as they are recorded
+    /// Output format; `jsonl` streams the journal's events as they are recorded
     #[arg(long, value_enum, default_value_t = StreamFormat::Text, hide_possible_values = true, value_name = "text|json|jsonl")]
     format: StreamFormat,
 }

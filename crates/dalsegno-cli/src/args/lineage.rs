@@ -14,20 +14,21 @@ pub(crate) struct ChatArgs {
     /// The agent's name
     #[arg(add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: AgentName,
-    /// The session; one that has runs is gone on with [default: a new one]
+    /// Session to chat in; a session that has runs continues [default: a new one]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
     /// The tenant on whose behalf the runs work
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// What is known of the user, which templates read as `user`; `auth_token` in it is kept as a secret. Other users of this machine see
-    /// command lines: give a secret in a file, `@FILE`
+    /// Data about the user, which templates read as `user`; `auth_token` in it is kept as a secret. Other users of this
+    /// machine can see command lines: pass a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// Structured input of every message, which templates read as `request.data`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) data: Option<String>,
-    /// Read commands (`/undo`) and approvals from lines that no person types: of a script, never of another party
+    /// Accept commands (`/undo`) and approvals from input that is not typed on a terminal: for a script of yours, never
+    /// for another party's text
     #[arg(long)]
     pub(crate) script: bool,
 }
@@ -37,20 +38,20 @@ pub(crate) struct ForkArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// The step that is asked for anew [default: the one after the replaced outcomes]
+    /// First step to run again [default: the step after the replaced outcomes]
     #[arg(long, value_name = "N")]
     pub(crate) at: Option<u64>,
-    /// Another outcome for an operation: its id or the first 4 or more digits, and a file (JSON, else text; `-` for
+    /// Replace the outcome of an operation: its id or the first 4 or more digits, and a file (JSON, else text; `-` for
     /// standard input)
     #[arg(long, value_name = "OP=FILE", value_parser = replacement)]
     pub(crate) set: Vec<(String, String)>,
-    /// Go on with another model, a `[models.*]` of `dalsegno.toml`
+    /// Continue with another model, a `[models.*]` of `dalsegno.toml`
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Go on with the agent as its file is now, not as it was when the run began
+    /// Continue with the agent's current file, not with the one that the run started with
     #[arg(long)]
     pub(crate) current: bool,
-    /// Whether unsafe and keyed effects ask a person first
+    /// Whether unsafe and keyed effects ask you first
     #[arg(long, value_enum, default_value_t = EffectsArg::Ask, value_name = "ask|live")]
     #[arg(hide_possible_values = true)]
     pub(crate) effects: EffectsArg,
@@ -89,19 +90,19 @@ pub(crate) struct CancelArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs), required_unless_present = "session")]
     pub(crate) run: Option<String>,
-    /// The run that goes on in this session
+    /// Cancel the open run of this session
     #[arg(long, value_name = "NAME", conflicts_with = "run")]
     pub(crate) session: Option<String>,
-    /// The tenant whose session it is
+    /// Tenant of the session
     #[arg(long, value_name = "NAME", requires = "session")]
     pub(crate) tenant: Option<String>,
-    /// Give up only this operation: its id, or the first 4 or more digits; the run goes on
+    /// Cancel only this operation: its id, or the first 4 or more digits; the run continues
     #[arg(long, value_name = "ID")]
     pub(crate) op: Vec<String>,
-    /// Why
+    /// Reason for the cancellation
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Who ends it
+    /// Name of the person who cancels
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     #[command(flatten)]
@@ -113,13 +114,13 @@ pub(crate) struct AbandonArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// Why; it is recorded
+    /// Reason; recorded
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
-    /// Who does it
+    /// Name of the person who abandons the run
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
-    /// Abandon a run that could be cancelled, too
+    /// Abandon the run even if it can be cancelled
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -134,7 +135,7 @@ pub(crate) struct ExportArgs {
     /// The file; `-` for standard output [default: the run's short id with `.dalsegno`]
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -146,13 +147,13 @@ pub(crate) struct ImportArgs {
     /// The file; `-` for standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// Make its runs that have not ended runs of this workspace, as `dalsegno adopt` does
+    /// Adopt the imported runs that have not ended, as `dalsegno adopt` does
     #[arg(long)]
     pub(crate) adopt: bool,
-    /// With `--adopt`: although this workspace does not know who signed the file
+    /// With `--adopt`: adopt even if this workspace does not know who signed the file
     #[arg(long, requires = "adopt")]
     pub(crate) unknown_signer: bool,
-    /// With `--adopt`: who adopts them
+    /// With `--adopt`: name of the person who adopts them
     #[arg(long, value_name = "NAME", requires = "adopt")]
     pub(crate) by: Option<String>,
     #[command(flatten)]
@@ -164,10 +165,10 @@ pub(crate) struct AdoptArgs {
     /// The foreign run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// Adopt it although this workspace does not know who signed its archive
+    /// Adopt the run even if this workspace does not know who signed its archive
     #[arg(long)]
     pub(crate) unknown_signer: bool,
-    /// Who adopts it
+    /// Name of the person who adopts the run
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     #[command(flatten)]
@@ -175,8 +176,8 @@ pub(crate) struct AdoptArgs {
 }
 
 pub(super) const ADOPT_EXAMPLES: &str = "\
-The agent that goes on is this workspace's. A person is asked before each effect that may not be
-repeated: the original run may have had it, or may still have it.
+The run continues with this workspace's agent. Dalsegno asks you before each effect that may not
+be repeated: the original run may have performed it, or may still perform it.
 
 Examples:
   dalsegno adopt 3fa94c
@@ -185,13 +186,13 @@ Examples:
 pub(super) const CHAT_EXAMPLES: &str = "\
 Examples:
   dalsegno chat support
-  dalsegno chat support --session ticket-4711             go on where it was left
+  dalsegno chat support --session ticket-4711             continue where you left off
   printf 'hello\\n/show\\n' | dalsegno chat support --script";
 
 pub(super) const FORK_EXAMPLES: &str = "\
 Examples:
-  dalsegno fork last --at 2                               ask for step 2 anew
-  dalsegno fork last --set 81c2=outcome.json              what if this had come instead?
+  dalsegno fork last --at 2                               run step 2 again
+  dalsegno fork last --set 81c2=outcome.json              with another outcome
   dalsegno fork 3fa94c --at 1 --model local --effects live";
 
 pub(super) const DIFF_EXAMPLES: &str = "\
@@ -203,7 +204,7 @@ pub(super) const CANCEL_EXAMPLES: &str = "\
 Examples:
   dalsegno cancel last
   dalsegno cancel --session ticket-4711
-  dalsegno cancel 3fa94c --op 81c2                        the run goes on without it
+  dalsegno cancel 3fa94c --op 81c2                        the run continues without it
   dalsegno cancel 3fa94c --reason \"wrong customer\" --by eve";
 
 pub(super) const ABANDON_EXAMPLES: &str = "\
@@ -221,4 +222,4 @@ pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:
   dalsegno import run.dalsegno
   dalsegno import run.dalsegno && dalsegno replay last
-  dalsegno import run.dalsegno --adopt                    make its open runs runs of this workspace";
+  dalsegno import run.dalsegno --adopt                    adopt its open runs";

@@ -21,7 +21,7 @@ pub(crate) struct MemoryArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryVerb {
-    /// Search for observations, the best first
+    /// Search for observations, best match first
     #[command(after_help = SEARCH_EXAMPLES)]
     Search(MemorySearchArgs),
     /// Add an observation about an entity
@@ -36,10 +36,10 @@ pub(crate) enum MemoryVerb {
     /// Show everything about an entity
     #[command(after_help = SHOW_EXAMPLES)]
     Show(MemoryShowArgs),
-    /// Write a scope as JSON lines
+    /// Export a scope as JSON lines
     #[command(after_help = EXPORT_EXAMPLES)]
     Export(MemoryExportArgs),
-    /// Take JSON lines into a scope, all or none
+    /// Import JSON lines into a scope, all or none
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(MemoryImportArgs),
 }
@@ -59,33 +59,33 @@ impl MemoryVerb {
     }
 }
 
-/// Whose memory is meant.
+/// The scope of a memory, and its owner.
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Whose memory")]
+#[command(next_help_heading = "Scope options")]
 pub(crate) struct ScopeArgs {
-    /// How far it is shared [default: as the agent's file says, else `workspace`]
+    /// Scope of the memory [default: that of the agent's file, else `workspace`]
     #[arg(long, value_parser = names::<Scope>(Scope::ALL.map(Scope::as_str)), value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
-    /// The agent that it belongs to; needed for the scopes `agent` and `session`
+    /// Agent that owns the memory; required for the scopes `agent` and `session`
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: Option<AgentName>,
-    /// The session that it belongs to; needed for the scope `session`
+    /// Session that owns the memory; required for the scope `session`
     #[arg(long, value_name = "NAME", requires = "agent")]
     pub(crate) session: Option<String>,
-    /// The tenant that it belongs to [default: that of a run that names none]
+    /// Tenant that owns the memory [default: that of a run that names none]
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct MemorySearchArgs {
-    /// What to look for, in plain words
+    /// Text to search for, in plain words
     pub(crate) query: String,
-    /// Most hits
+    /// Maximum number of hits
     #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MAX)))]
     pub(crate) limit: u32,
-    /// Only hits of this score or more, 0 to 1
+    /// Minimum score of a hit, 0 to 1
     #[arg(long, value_name = "SCORE", default_value_t = 0.0)]
     pub(crate) min_score: f64,
     #[command(flatten)]
@@ -96,11 +96,11 @@ pub(crate) struct MemorySearchArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct MemoryAddArgs {
-    /// The entity's name; a new name makes a new entity
+    /// The entity's name; a new name creates a new entity
     pub(crate) entity: String,
-    /// What was observed: a text, `-` for standard input, `@FILE` for a file
+    /// Observation: a text, `-` for standard input, `@FILE` for a file
     pub(crate) text: String,
-    /// What kind of entity it is
+    /// Type of the entity
     #[arg(long = "type", value_name = "TYPE", default_value = "note")]
     pub(crate) entity_type: String,
     /// A relation of the entity, such as `caused_by=DEP-3`; may be repeated
@@ -120,7 +120,7 @@ pub(crate) struct MemoryRelateArgs {
     pub(crate) relation: String,
     /// The entity that it leads to
     pub(crate) to: String,
-    /// How firmly it holds, 0 to 1
+    /// Strength of the relation, 0 to 1
     #[arg(long, default_value_t = STRENGTH_DEFAULT)]
     pub(crate) strength: f64,
     #[command(flatten)]
@@ -136,15 +136,15 @@ pub(crate) struct MemoryTraverseArgs {
     /// Only relations of this type
     #[arg(long)]
     pub(crate) relation: Option<String>,
-    /// Most relations in a row
+    /// Maximum number of relations in a path
     #[arg(long, value_name = "N", default_value_t = DEPTH_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     pub(crate) depth: u32,
-    /// Along the relations, against them, or both
+    /// Direction to follow: along the relations, against them, or both
     #[arg(long, default_value_t = Direction::Out, value_name = "DIRECTION")]
     #[arg(value_parser = names::<Direction>(Direction::ALL.map(Direction::as_str)))]
     pub(crate) direction: Direction,
-    /// Most entities
+    /// Maximum number of entities
     #[arg(long, value_name = "N", default_value_t = TRAVERSE_LIMIT_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(ENTITIES_LIMIT_MAX)))]
     pub(crate) limit: u32,
@@ -166,7 +166,7 @@ pub(crate) struct MemoryShowArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct MemoryExportArgs {
-    /// A new file; without it, standard output
+    /// New file to write; without it, standard output
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -178,7 +178,7 @@ pub(crate) struct MemoryImportArgs {
     /// The file; `-` for standard input. An export, or the file of the MCP reference memory server
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// What to do with content that is there already and differs: the file wins, the memory wins, nothing is imported
+    /// How to treat existing content that differs: the file wins, the memory wins, or nothing is imported
     #[arg(long, default_value_t = ImportMode::Fail, value_name = "MODE")]
     #[arg(value_parser = names::<ImportMode>(ImportMode::ALL.map(ImportMode::as_str)))]
     pub(crate) merge: ImportMode,

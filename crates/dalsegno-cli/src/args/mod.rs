@@ -42,19 +42,19 @@ pub(crate) use self::tools::{
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};
 
-/// Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
+/// Run agents durably: every step is recorded, and a run can be stopped, resumed, replayed and explained.
 #[derive(Debug, Parser)]
 #[command(name = "dalsegno", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The workspace [default: the nearest folder upwards that has a `dalsegno.toml`]
+    /// Workspace folder [default: this folder or the nearest parent that has a `dalsegno.toml`]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Tell each step as it happens
+    /// Print each step as it happens
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 
-    /// Start the programs that `dalsegno.toml` names, without a question
+    /// Start the programs of `dalsegno.toml` without asking
     #[arg(long, global = true)]
     pub(crate) trust: bool,
 
@@ -78,8 +78,8 @@ pub(crate) enum ColourArg {
 
 const AFTER_HELP: &str = "\
 Examples:
-  dalsegno init my-agents                 a workspace that runs at once
-  dalsegno check                          is the workspace sound?
+  dalsegno init my-agents                 create a workspace
+  dalsegno check                          check its files
   dalsegno run triage \"disk full on db-1\"
   dalsegno show last                      what happened, and why
 
@@ -88,58 +88,58 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a workspace that runs at once, offline and without a key
+    /// Create a workspace that runs immediately, offline and without an API key
     #[command(after_help = setup::INIT_EXAMPLES)]
     Init(InitArgs),
-    /// Check every file of the workspace, and every agent against what its tool servers offer
+    /// Check every file of the workspace, and every agent against the tools of its servers
     #[command(after_help = setup::CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// Start a run of an agent and follow it to its end
+    /// Start a run of an agent and follow it until it finishes
     #[command(after_help = runs::RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Talk with an agent: each message is a run, and the session remembers
+    /// Chat with an agent: each message is a run, and the session keeps the conversation
     #[command(after_help = lineage::CHAT_EXAMPLES)]
     Chat(ChatArgs),
-    /// Answer what a suspended run waits for, or go on with an interrupted one
+    /// Answer a suspended run, or resume an interrupted one
     #[command(after_help = runs::RESUME_EXAMPLES)]
     Resume(ResumeArgs),
-    /// Answer what many runs wait for; says first what would be answered
+    /// Answer pending questions across runs (dry run unless `--yes`)
     #[command(after_help = runs::ANSWER_EXAMPLES)]
     Answer(AnswerArgs),
-    /// List runs, the newest first
+    /// List runs, newest first
     #[command(after_help = runs::RUNS_EXAMPLES)]
     Runs(RunsArgs),
-    /// Show what happened in a run: why, what was asked, what came
+    /// Show the steps of a run, with the reason, the requests and the outcomes of each
     #[command(after_help = runs::SHOW_EXAMPLES)]
     Show(ShowArgs),
-    /// Compute a recorded run again from its journal and compare every request; performs nothing
+    /// Recompute a recorded run from its journal and compare every request, without side effects
     #[command(after_help = runs::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Start a new run from any step of another, with a changed outcome, agent or model
     #[command(after_help = lineage::FORK_EXAMPLES)]
     Fork(ForkArgs),
-    /// Compare two runs: where they part, and what differs from there on
+    /// Compare two runs: where they diverge, and what differs from there on
     #[command(after_help = lineage::DIFF_EXAMPLES)]
     Diff(DiffArgs),
-    /// End a run and its child runs
+    /// Cancel a run and its child runs
     #[command(after_help = lineage::CANCEL_EXAMPLES)]
     Cancel(CancelArgs),
-    /// End a run that cannot be cancelled: its records are damaged, or rest on content that was erased
+    /// End a run that cannot be cancelled because its records are damaged or depend on erased content
     #[command(after_help = lineage::ABANDON_EXAMPLES)]
     Abandon(AbandonArgs),
-    /// Write a run, with all that a replay of it reads, to one file
+    /// Write a run to one file, with everything that its replay reads
     #[command(after_help = lineage::EXPORT_EXAMPLES)]
     Export(ExportArgs),
-    /// Read runs from a file into this workspace
+    /// Import runs from a file into this workspace
     #[command(after_help = lineage::IMPORT_EXAMPLES)]
     Import(ImportArgs),
-    /// Make a run that an archive brought a run of this workspace
+    /// Adopt an imported run into this workspace
     #[command(after_help = lineage::ADOPT_EXAMPLES)]
     Adopt(AdoptArgs),
-    /// Go on with runs that nobody performs: those of processes that died, those whose time has come
+    /// Resume runs whose process died or whose timer is due
     #[command(after_help = upkeep::WORKER_EXAMPLES)]
     Worker(WorkerArgs),
-    /// Delete runs that ended long ago; says first what would go
+    /// Delete runs that ended long ago (dry run unless `--yes`)
     #[command(after_help = upkeep::GC_EXAMPLES)]
     Gc(GcArgs),
     /// Examine the whole journal: every record, chain, file and index
@@ -148,37 +148,37 @@ pub(crate) enum Verb {
     /// Copy the journal to a new file while others write to it, and examine the copy
     #[command(after_help = upkeep::BACKUP_EXAMPLES)]
     Backup(BackupArgs),
-    /// Erase what a run was asked and what came of it; the proof that it ran stays
+    /// Erase a run's requests and results; the proof that it ran stays
     #[command(after_help = upkeep::ERASE_EXAMPLES)]
     Erase(EraseArgs),
     /// List, inspect and call the tools of the workspace
     #[command(after_help = tools::EXAMPLES)]
     Tools(ToolsArgs),
-    /// List the tool servers: how they are, and what they may do
+    /// List the tool servers with their health and permissions
     #[command(after_help = servers::EXAMPLES)]
     Servers(ServersArgs),
-    /// Search what agents remember, add to it, and move it
+    /// Search, extend, export and import the memory of agents
     #[command(after_help = memory::EXAMPLES)]
     Memory(MemoryArgs),
-    /// Keep secrets in an encrypted file, where no journal and no export has them
+    /// Keep secrets in an encrypted file, outside of journals and exports
     #[command(after_help = secret::EXAMPLES)]
     Secret(SecretArgs),
-    /// Give a toolkit or a tool server access: a person consents in a browser, once
+    /// Grant access to a toolkit or a tool server: you consent in a browser, once
     #[command(after_help = auth::EXAMPLES)]
     Auth(AuthArgs),
-    /// Measure this disk: a durable turn beside a bare commit
+    /// Measure this disk: a durable turn compared with a bare commit
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
-    /// Trust a workspace: one of another user, or one that starts programs
+    /// Trust a workspace that belongs to another user or starts programs
     #[command(after_help = trust::EXAMPLES)]
     Trust(TrustArgs),
-    /// Write the JSON Schema of a file kind, for editors
+    /// Write the JSON Schema of a kind of file, for editors
     #[command(after_help = setup::SCHEMA_EXAMPLES)]
     Schema(SchemaArgs),
-    /// Write the completion script of a shell; it completes agents and runs too
+    /// Write a completion script for a shell; it also completes agents and runs
     #[command(after_help = setup::COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
-    /// Write the manual pages of all verbs
+    /// Write the manual pages of all commands
     #[command(after_help = setup::MAN_EXAMPLES)]
     Man(ManArgs),
 }
@@ -197,7 +197,7 @@ pub(crate) enum Needs {
 }
 
 impl Verb {
-    /// How much of the machine the verb needs. What is not needed is not started.
+    /// How much of the machine the verb needs; nothing else is started.
     pub(crate) fn needs(&self) -> Needs {
         match self {
             Self::Init(_) | Self::Trust(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => {

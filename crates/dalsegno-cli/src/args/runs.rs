@@ -19,34 +19,34 @@ pub(crate) struct RunArgs {
     /// The agent's name
     #[arg(add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: AgentName,
-    /// What to ask it: a text, `-` for standard input, `@FILE` for a file (`@@…` for a text that begins with `@`)
+    /// Input: a text, `-` for standard input, `@FILE` for a file (`@@…` for a text that begins with `@`)
     pub(crate) input: Option<String>,
     /// Structured input, which templates read as `request.data`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) data: Option<String>,
-    /// What is known of the user on whose behalf it works, which templates read as `user`; `auth_token` in it is kept as a
-    /// secret. Other users of this machine see command lines: give a secret in a file, `@FILE`
+    /// Data about the user on whose behalf the run works, which templates read as `user`; `auth_token` in it is kept as a
+    /// secret. Other users of this machine can see command lines: pass a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
-    /// A key for this start: the same key again returns the same run
+    /// Idempotency key: a second start with the same key returns the same run
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: Option<String>,
     /// The tenant on whose behalf the run works
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// The session that the run belongs to; one that has runs goes on from the last [default: one of its own]
+    /// Session of the run; in a session that has runs, it continues from the last [default: a session of its own]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// A file that goes with the input, for a model that can read it
+    /// File to attach to the input, for a model that can read it
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) attach: Vec<PathBuf>,
-    /// Another model than the agent's own: a `[models.*]` of `dalsegno.toml`
+    /// Model to use instead of the agent's own: a `[models.*]` of `dalsegno.toml`
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// An endpoint in the place of the agent's model, as PROVIDER:MODEL@URL; its key is taken from `DALSEGNO_API_KEY`
+    /// Endpoint to use instead of the agent's model, as PROVIDER:MODEL@URL; its key comes from `DALSEGNO_API_KEY`
     #[arg(long, value_name = "PROVIDER:MODEL@URL", conflicts_with = "model")]
     pub(crate) endpoint: Option<Endpoint>,
-    /// Keep every exchange with a model in this file; a model with `provider = "cassette"` plays it back
+    /// Record every exchange with a model in this file; a model with `provider = "cassette"` plays it back
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
@@ -88,14 +88,13 @@ impl FromStr for Endpoint {
     }
 }
 
-/// Refuses an address that would send the key, and what is asked, unencrypted to another machine; what `dalsegno.toml`
-/// refuses, an argument does not let through either.
+/// Refuses an address that would send the key and the requests unencrypted to another machine, as `dalsegno.toml` does.
 fn private(url: &str) -> Result<(), String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
         return Err(
-            "the address holds a user's name or a password: give the key as `DALSEGNO_API_KEY`".to_owned()
+            "the address holds a user name or a password: pass the key in `DALSEGNO_API_KEY`".to_owned()
         );
     }
     let host = match authority.strip_prefix('[') {
@@ -108,7 +107,7 @@ fn private(url: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{url}` would leave this machine unencrypted: write `https://…`, or a model of `dalsegno.toml` with `allow_http`"
+        "requests to `{url}` would be unencrypted: use `https://…`, or a model of `dalsegno.toml` with `allow_http`"
     ))
 }
 
@@ -122,64 +121,64 @@ pub(crate) struct ResumeArgs {
     /// Approve with the arguments in this file (JSON; `-` for standard input)
     #[arg(long, value_name = "FILE", requires = "approve")]
     pub(crate) edit: Option<PathBuf>,
-    /// What was shown when it was decided: the digits beside it. If it waits for something else by then, nothing is
+    /// Digits shown beside the operation that you answer. If the run waits for something else by then, nothing is
     /// answered. Without it, `--approve` shows the arguments and asks, on a terminal
     #[arg(long, value_name = "DIGITS")]
     pub(crate) shown: Option<String>,
-    /// Which operation, where the run waits for several: its id, or the first 4 or more digits
+    /// Operation to answer, if the run waits for several: its id, or the first 4 or more digits
     #[arg(long, value_name = "ID")]
     pub(crate) op: Option<String>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
 }
 
-/// What somebody answers.
+/// An answer to an operation that waits.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SettlementArgs {
-    /// Let the operation take place
+    /// Approve the operation
     #[arg(long, conflicts_with_all = ["deny", "answer"])]
     pub(crate) approve: bool,
-    /// Do not let the operation take place
+    /// Deny the operation
     #[arg(long, conflicts_with = "answer")]
     pub(crate) deny: bool,
-    /// Why; recorded, and told to the agent when it is denied
+    /// Reason; recorded, and passed to the agent if you deny
     #[arg(long, value_name = "TEXT", conflicts_with = "answer")]
     pub(crate) reason: Option<String>,
-    /// For an operation in doubt: `done`, `not-done`, `refused:WHY`, or `@FILE` with what it returned
+    /// Outcome of an operation in doubt: `done`, `not-done`, `refused:WHY`, or `@FILE` with its result
     #[arg(long, value_name = "done|not-done|@FILE")]
     pub(crate) answer: Option<String>,
-    /// For a question: the answer, a text or JSON as the question asks; `-` for standard input, `@FILE` for a file
+    /// Answer to a question: text or JSON, as the question requires; `-` for standard input, `@FILE` for a file
     #[arg(long, value_name = "ANSWER|@FILE|-", conflicts_with_all = ["approve", "deny", "answer", "reason"])]
     pub(crate) reply: Option<String>,
-    /// Who answers; recorded
+    /// Name of the person who answers; recorded
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AnswerArgs {
-    /// Answer what waits for this
+    /// Kind of question to answer
     #[arg(long, value_enum, value_name = "WHAT", required = true)]
     pub(crate) waiting: QuestionArg,
     #[command(flatten)]
     pub(crate) settlement: SettlementArgs,
-    /// Only runs of this agent
+    /// Filter by agent
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: Option<AgentName>,
-    /// Only runs of this tenant
+    /// Filter by tenant
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Only calls of this tool
+    /// Filter by tool
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<ToolName>,
-    /// Answer the list that these digits stand for; without it, only say what would be answered, and the digits
+    /// Answer the list with these digits; without it, only report what would be answered, and the digits
     #[arg(long, value_name = "DIGITS")]
     pub(crate) yes: Option<String>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
 
-/// What many runs may be answered at once.
+/// A kind of question that can be answered for many runs at once.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum QuestionArg {
     Approval,
@@ -189,22 +188,22 @@ pub(crate) enum QuestionArg {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunsArgs {
-    /// Only runs of this agent
+    /// Filter by agent
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::agents))]
     pub(crate) agent: Option<AgentName>,
-    /// Only runs of this tenant
+    /// Filter by tenant
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Only runs that stand here
+    /// Filter by status
     #[arg(long, value_enum)]
     pub(crate) status: Option<StatusArg>,
-    /// Only suspended runs that wait for this, among others
+    /// Only suspended runs that wait for this, alone or among others
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) waiting: Option<WaitingArg>,
-    /// Only runs with an effect of which nobody knows whether it took place: short for `--waiting in-doubt`
+    /// Only runs with an effect in doubt: short for `--waiting in-doubt`
     #[arg(long, conflicts_with = "waiting")]
     pub(crate) in_doubt: bool,
-    /// Most lines, up to 10,000
+    /// Maximum number of runs to list, up to 10,000
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -216,10 +215,10 @@ pub(crate) struct ShowArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// Only this step
+    /// Show only this step
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
-    /// The agent's state as well: as of that step, else the latest
+    /// Also show the agent's state: as of that step, else the latest
     #[arg(long)]
     pub(crate) state: bool,
     #[command(flatten)]
@@ -231,20 +230,20 @@ pub(crate) struct ReplayArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs), required_unless_present = "all")]
     pub(crate) run: Option<String>,
-    /// Replay every run, and count them by what came of it
+    /// Replay every run, and count the runs by result
     #[arg(long, conflicts_with_all = ["run", "until", "with_config"])]
     pub(crate) all: bool,
-    /// No further than to this step
+    /// Replay no further than this step
     #[arg(long, value_name = "N", conflicts_with = "with_config")]
     pub(crate) until: Option<u64>,
-    /// Under another configuration: that of this agent file, else of the run's agent as its file is now
+    /// Replay with another configuration: this agent file, else the current file of the run's agent
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) with_config: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
 
-/// Where a run stands, as an argument.
+/// The status of a run, as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum StatusArg {
     Running,
@@ -314,16 +313,16 @@ Examples:
 
 pub(super) const RESUME_EXAMPLES: &str = "\
 Examples:
-  dalsegno resume last --approve                          shows what is asked for, and asks
+  dalsegno resume last --approve                          shows the arguments, then asks
   dalsegno resume 3fa94c --approve --shown 81c2d3a54b95f7c2
   dalsegno resume 3fa94c --approve --edit arguments.json
   dalsegno resume 3fa94c --deny --reason \"not on a Friday\"
   dalsegno resume 3fa94c --answer done --shown 5be0cd19137e2179       it took place
   dalsegno resume last --reply \"the second one\"           the answer to a question
-  dalsegno resume 3fa94c                                  go on with an interrupted run";
+  dalsegno resume 3fa94c                                  resume an interrupted run";
 
 pub(super) const ANSWER_EXAMPLES: &str = "\
-The answers are passed on to whoever performs the runs: a worker, or `dalsegno resume RUN`.
+Answers are passed to the process that performs the run: a worker, or `dalsegno resume RUN`.
 
 Examples:
   dalsegno answer --waiting approval --approve --agent triage             what would be answered
@@ -347,7 +346,7 @@ pub(super) const REPLAY_EXAMPLES: &str = "\
 Examples:
   dalsegno replay last
   dalsegno replay 3fa94c --json
-  dalsegno replay last --until 12                         no further than to step 12
-  dalsegno replay --all                                   does this release still do what was recorded?
-  dalsegno replay last --with-config                      would the agent as it is now do the same?
+  dalsegno replay last --until 12                         no further than step 12
+  dalsegno replay --all                                   does this release reproduce all runs?
+  dalsegno replay last --with-config                      with the agent's current file
   dalsegno replay last --with-config agents/next.toml";

@@ -14,13 +14,13 @@ pub(crate) struct SecretArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretVerb {
-    /// Put a secret into the store, and let runs go on that wait for it
+    /// Put a secret into the store and notify the runs that wait for it
     #[command(after_help = PUT_EXAMPLES)]
     Put(SecretPutArgs),
-    /// List secrets by name; never their values
+    /// List the names of secrets, never their values
     #[command(after_help = LIST_EXAMPLES)]
     List(SecretListArgs),
-    /// Remove a secret with all its versions; its bytes are gone then
+    /// Remove a secret with all its versions and erase its bytes
     #[command(after_help = REMOVE_EXAMPLES)]
     Remove(SecretRemoveArgs),
     /// Encrypt the store with another key
@@ -46,21 +46,21 @@ impl SecretVerb {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SecretPutArgs {
-    /// Its name, as `{ store = "NAME" }` has it
+    /// Name of the secret, as in `{ store = "NAME" }`
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) owner: SecretOwnerArgs,
-    /// Read the value from this file; by default from standard input, where a person types it unseen
+    /// Read the value from this file; without it, from standard input, which a terminal does not echo
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
 
-/// Whose a secret is.
+/// The owner of a secret.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SecretOwnerArgs {
-    /// The tenant whose file names it [default: the workspace's own]
+    /// Tenant whose file names the secret [default: the workspace's own secrets]
     #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) tenant: Option<String>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct SecretListArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SecretRemoveArgs {
-    /// Its name
+    /// Name of the secret
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) owner: SecretOwnerArgs,
@@ -93,10 +93,10 @@ pub(crate) struct SecretRemoveArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SecretRotateArgs {
-    /// Encrypt every value anew as well: for an old key that may be in wrong hands
+    /// Encrypt every value again as well: for an old key that may have leaked
     #[arg(long)]
     pub(crate) everything: bool,
-    /// The environment variable with the new key, where the old one is in the environment too
+    /// Environment variable with the new key, if the old one is in the environment too
     #[arg(long, value_name = "NAME")]
     pub(crate) new_env: Option<String>,
     #[command(flatten)]
@@ -104,7 +104,7 @@ pub(crate) struct SecretRotateArgs {
 }
 
 pub(super) const EXAMPLES: &str = "\
-Secrets stand in an encrypted file of their own: in no journal, no export and no file of the workspace.
+Secrets are kept in an encrypted file of their own: never in a journal, export or workspace file.
 
 Examples:
   dalsegno secret put openai              then, in dalsegno.toml: api_key = { store = \"openai\" }
@@ -126,7 +126,7 @@ Examples:
   dalsegno secret remove openai";
 
 const ROTATE_EXAMPLES: &str = "\
-Killed at any moment, either the old or the new key opens everything.
+If you kill it at any point, either the old or the new key opens everything.
 
 Examples:
   dalsegno secret rotate-key              a new key in the key file; the old one is overwritten

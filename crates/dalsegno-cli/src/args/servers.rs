@@ -15,7 +15,7 @@ pub(crate) struct ServersArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersVerb {
-    /// Start one server, look at its tools and their schemas, and measure it
+    /// Start one server, check its tools and their schemas, and measure it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(ServersCheckArgs),
 }

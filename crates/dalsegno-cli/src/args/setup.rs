@@ -9,17 +9,17 @@ use super::{DocumentArgs, names};
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InitArgs {
-    /// The folder; it is made if it is not there [default: the current one]
+    /// Folder of the workspace; created if it does not exist [default: the current one]
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
-    /// What to begin with
+    /// Template to start from
     #[arg(long, value_enum, default_value_t = TemplateArg::Plan, value_name = "NAME")]
     pub(crate) template: TemplateArg,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
 
-/// What a new workspace begins with.
+/// The template of a new workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TemplateArg {
     /// An agent that follows written steps and remembers; no model
@@ -32,8 +32,8 @@ pub(crate) enum TemplateArg {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
-    /// Start every tool server, compare what it offers with `dalsegno.lock`, and write that file anew, with the names by
-    /// which models see actions of toolkits
+    /// Start every tool server, compare its tools with `dalsegno.lock`, and rewrite that file, including the names that
+    /// models see for the actions of toolkits
     #[arg(long)]
     pub(crate) connect: bool,
     #[command(flatten)]
@@ -79,7 +79,7 @@ impl ShellArg {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ManArgs {
-    /// The folder to write one page for each verb to; without it, the main page goes to standard output
+    /// Folder to write one page for each command to; without it, the main page goes to standard output
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -18,20 +18,20 @@ pub(crate) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsVerb {
-    /// List the tools that exist: built-in ones, agents, and those of every tool server
+    /// List all tools: built-in ones, agents, and those of every tool server
     #[command(after_help = LIST_EXAMPLES)]
     List(ToolsListArgs),
-    /// Show one tool: what it takes, what may repeat, who may use it
+    /// Show one tool: its parameters, whether a call may be repeated, and the agents that may use it
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(ToolsInspectArgs),
     /// Call one tool, outside of any run; the arguments are checked against its schema first
     #[command(after_help = CALL_EXAMPLES)]
     Call(ToolsCallArgs),
-    /// Try one declarative tool, outside of any run, and tell what each action does; by default it reads answers from a
-    /// recording and reaches nobody
+    /// Try one declarative tool, outside of any run, and report what each action does; by default it reads answers from a
+    /// recording and sends nothing
     #[command(after_help = TEST_EXAMPLES)]
     Test(ToolsTestArgs),
-    /// Add a declarative tool that comes with Dalsegno: it is written into `tools/`, to be read and changed there
+    /// Add a declarative tool that comes with Dalsegno: it becomes a file in `tools/` that you can change
     #[command(after_help = ADD_EXAMPLES)]
     Add(ToolsAddArgs),
 }
@@ -69,14 +69,14 @@ pub(crate) struct ToolsCallArgs {
     /// The arguments, an object [default: an empty one]
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) args: Option<String>,
-    /// What a declarative tool reads as `user`, an object; a secret in it is kept nowhere. Other users of this machine see command lines: give a
-    /// secret in a file, `@FILE`
+    /// User data for a declarative tool, which reads it as `user`, an object; a secret in it is not stored. Other users of
+    /// this machine can see command lines: pass a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
-    /// Perform it, though to perform it twice may be wrong; asked for otherwise, on a terminal
+    /// Call the tool without asking, even if calling it twice may be wrong; otherwise a terminal asks first
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// The longest that the call may take, in seconds; a server's own limit counts as well
+    /// Maximum time for the call, in seconds; the server's own limit applies as well
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub(crate) timeout: NonZeroU64,
     #[command(flatten)]
@@ -88,26 +88,26 @@ pub(crate) struct ToolsTestArgs {
     /// The document, such as `tools/save_meal.json`
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// The action of a toolkit; a document with one tool needs none
+    /// Action of a toolkit; not needed for a document with one tool
     #[arg(long, value_name = "NAME")]
     pub(crate) action: Option<String>,
     /// The arguments, an object [default: an empty one]
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) params: Option<String>,
-    /// What the tool reads as `user`, an object; a secret in it is kept nowhere. Other users of this machine see command lines: give a
-    /// secret in a file, `@FILE`
+    /// User data, which the tool reads as `user`, an object; a secret in it is not stored. Other users of this machine can
+    /// see command lines: pass a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
-    /// The tenant, whose settings and secrets it has and whom it may reach
+    /// Tenant whose settings, secrets and permitted destinations the tool uses
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: String,
-    /// Perform it: requests are sent, mails go out
+    /// Perform the actions: send requests and mails
     #[arg(long)]
     pub(crate) live: bool,
-    /// Perform it, and write every request with its answer to this file, without secrets
+    /// Perform the actions, and write every request with its answer to this file, without secrets
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
-    /// Take the answers from this file, and reach nobody
+    /// Read the answers from this file, and send nothing
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["live", "record"])]
     pub(crate) replay: Option<PathBuf>,
     #[command(flatten)]

@@ -8,10 +8,10 @@ use super::DocumentArgs;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TrustArgs {
-    /// The workspace to trust as it is now; without it, list those that you trust
+    /// Workspace to trust in its current state; without it, list the workspaces that you trust
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
-    /// Trust it no longer
+    /// Stop trusting the workspace
     #[arg(long, requires = "dir")]
     pub(crate) revoke: bool,
     #[command(flatten)]

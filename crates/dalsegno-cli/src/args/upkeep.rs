@@ -1,4 +1,4 @@
-//! The arguments of the verbs that keep a journal: workers, pruning, examination, copies, erasure.
+//! The arguments of the verbs that maintain a journal: workers, pruning, examination, copies, erasure.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::complete;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WorkerArgs {
-    /// Most runs at once
+    /// Maximum number of concurrent runs
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
-    /// End when nothing can be done any more, instead of waiting for more
+    /// Exit when no run is ready, instead of waiting for more
     #[arg(long)]
     pub(crate) until_idle: bool,
-    /// Offer metrics for Prometheus at this address, under `/metrics`, such as `127.0.0.1:9464`
+    /// Serve metrics for Prometheus at this address, under `/metrics`, such as `127.0.0.1:9464`
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct GcArgs {
     /// Delete runs that ended longer ago than this, such as `30d` or `12h`
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) older_than: std::time::Duration,
-    /// Delete; without it, only say what would be deleted
+    /// Delete the runs; without it, only report what would be deleted
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct BackupArgs {
-    /// The copy: a new file
+    /// New file for the copy
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -57,13 +57,13 @@ pub(crate) struct EraseArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// Only this operation and those below it: its id, or the first 4 or more digits
+    /// Erase only this operation and those below it: its id, or the first 4 or more digits
     #[arg(long, value_name = "ID")]
     pub(crate) op: Option<String>,
-    /// Erase it from every run that holds it, too: those that took it over in the session, and forks
+    /// Also erase the content from every other run that holds it: later runs of the session, and forks
     #[arg(long, conflicts_with = "op")]
     pub(crate) everywhere: bool,
-    /// Erase; without it, only say what would be erased. What is gone cannot be brought back
+    /// Erase the content for good; without it, only report what would be erased
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -87,11 +87,11 @@ pub(super) const WORKER_EXAMPLES: &str = "\
 Examples:
   dalsegno worker                                         wakes timers, takes over from processes that died
   dalsegno worker --concurrency 200 --format jsonl
-  dalsegno worker --until-idle                            for a timer of the system, such as cron";
+  dalsegno worker --until-idle                            for cron or a systemd timer";
 
 pub(super) const GC_EXAMPLES: &str = "\
 Examples:
-  dalsegno gc --older-than 30d                            what would go?
+  dalsegno gc --older-than 30d                            what would be deleted?
   dalsegno gc --older-than 30d --yes";
 
 pub(super) const DOCTOR_EXAMPLES: &str = "\
@@ -107,7 +107,7 @@ pub(super) const ERASE_EXAMPLES: &str = "\
 Examples:
   dalsegno erase 3fa94c --yes
   dalsegno erase 3fa94c --everywhere --yes                from the later runs of its session and from forks, too
-  dalsegno erase 3fa94c --op 81c2 --yes                   only what one operation asked and got";
+  dalsegno erase 3fa94c --op 81c2 --yes                   only the content of one operation";
 
 #[cfg(test)]
 mod tests {

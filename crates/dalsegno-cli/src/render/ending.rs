@@ -43,7 +43,8 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
             self::waiting(&run, waiting, named, output);
             if let Some(at) = wake_at {
                 let at = time(*at);
-                output.note(format_args!("it waits until {at}; then go on with `{}`", resume(&run, named)));
+                output
+                    .note(format_args!("it waits until {at}; then resume it with `{}`", resume(&run, named)));
             } else if waiting.is_empty() {
                 output.note(format_args!(
                     "it waits for a child run that another process performs; then a worker resumes it, or `{}`",
@@ -108,7 +109,9 @@ fn ways(operation: &WaitingOperation, several: bool, resume: &str, output: &mut 
             SecretGiver::Value { .. } => "put it into the secret store, and go on",
             SecretGiver::Toolkit { .. } | SecretGiver::Server { .. } => "give access, and go on",
         },
-        Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => "go on with one of",
+        Gate::Approval | Gate::Input | Gate::InDoubt { .. } | Gate::Elicitation { .. } => {
+            "resume with one of"
+        }
     });
     match &operation.gate {
         Gate::Approval => {

@@ -51,8 +51,8 @@ fn nothing_is_approved_that_was_not_shown() {
         "incident": "data loss in production",
         "risk": 0.7
       }
-    error: operation [SHORT] was not approved: an approval names what was shown
-      help: read the arguments, and give the command with `--shown [SHOWN]`; on a terminal it asks
+    error: operation [SHORT] was not approved: missing `--shown`
+      help: read the arguments, then pass `--shown [SHOWN]`; on a terminal, the command asks
     "#);
     // What is named in the refusal approves.
     let shown = workspace.seen();
@@ -76,10 +76,7 @@ fn what_is_not_what_was_shown_is_refused_and_shown() {
     assert!(output.starts_with("exit code: 2\n"), "{output}");
     assert!(output.contains("\"incident\": \"data loss in production\""), "{output}");
     assert!(output.contains(&format!("--approve --shown {}", workspace.seen())), "{output}");
-    assert!(
-        output.contains("error: what waits is not what `--shown` names: nothing was answered"),
-        "{output}"
-    );
+    assert!(output.contains("error: what waits does not match `--shown`: nothing was answered"), "{output}");
     assert_eq!(recorded(&workspace), 0);
 }
 
@@ -197,7 +194,7 @@ fn a_list_that_changed_is_not_answered() {
     );
     let refused = workspace.dalsegno(&[&list[..], &["--yes", &shown]].concat());
     assert!(refused.starts_with("exit code: 2\n"), "{refused}");
-    assert!(refused.contains("the list is not what `--yes` names: nothing was answered"), "{refused}");
+    assert!(refused.contains("the list does not match `--yes`: nothing was answered"), "{refused}");
     let now = workspace.json(&list);
     let now = now["shown"].as_str().unwrap();
     assert!(refused.contains("breach in production") && refused.contains(now), "{refused}");
@@ -216,7 +213,7 @@ fn an_answer_of_another_kind_is_refused_for_all() {
     exit code: 2
     --- stdout
     --- stderr
-    error: an operation in doubt is not answered like that
+    error: an operation in doubt does not take this kind of answer
       help: answer it with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`
     ");
     for wrong in [

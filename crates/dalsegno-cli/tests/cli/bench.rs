@@ -210,7 +210,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
             exit code: 130
             --- stdout
             --- stderr
-            error: stopped before all was measured
+            error: stopped before the measurement finished
               help: nothing was left behind: try again
             ");
     });

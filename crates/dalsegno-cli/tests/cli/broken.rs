@@ -107,7 +107,7 @@ fn plans_that_call_each_other_without_an_end_are_noticed() {
     workspace.write("agents/one.toml", &agent("one", "two", ""));
     workspace.write("agents/two.toml", &agent("two", "one", ""));
     let shown = workspace.dalsegno(&["check"]);
-    assert!(shown.contains("the plans of `one`, `two` call each other, whatever happens"), "{shown}");
+    assert!(shown.contains("the plans of `one`, `two` always call each other"), "{shown}");
     assert_eq!(shown.matches("endless-call").count(), 1, "{shown}");
     workspace.write("agents/two.toml", &agent("two", "one", "when = \"request.text != 'hello'\"\n"));
     let shown = workspace.dalsegno(&["check"]);
@@ -315,12 +315,18 @@ fn what_steps_give_to_tools_is_held_against_what_the_tools_take() {
         assert!(shown.starts_with("exit code: 0"), "{with}: {shown}");
     }
     for (with, words) in [
-        ("", "the call of `greet` lacks `who`"),
-        ("with = { times = 2 }", "the call of `greet` lacks `who`"),
+        ("", "the call of `greet` is missing `who`"),
+        ("with = { times = 2 }", "the call of `greet` is missing `who`"),
         ("with = { who = \"Ada\", time = 2 }", "`greet` has no argument `time`"),
         ("with = { who = \"Ada\", time = 2 }", "did you mean `times`?"),
-        ("with = { who = 7 }", "the argument `who` of `greet` does not fit: 7 is not of type \"string\""),
-        ("with = { who = \"Ada\", times = \"two\" }", "the argument `times` of `greet` does not fit"),
+        (
+            "with = { who = 7 }",
+            "the argument `who` of `greet` does not match its schema: 7 is not of type \"string\"",
+        ),
+        (
+            "with = { who = \"Ada\", times = \"two\" }",
+            "the argument `times` of `greet` does not match its schema",
+        ),
     ] {
         let shown = agent(with);
         assert!(shown.starts_with("exit code: 2") && shown.contains(words), "{with}: {shown}");

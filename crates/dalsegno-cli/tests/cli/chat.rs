@@ -379,7 +379,7 @@ fn a_line_that_is_not_text_is_named() {
         --- stderr
         session ada
         error: line 2 of standard input is not UTF-8 text
-          help: write one message on a line, in UTF-8; the lines before were said
+          help: write one message on each line, in UTF-8; earlier lines were sent
         ");
     assert_eq!(double.received().len(), 1);
 }

@@ -5,70 +5,68 @@ use crate::support::{Workspace, photograph};
 #[test]
 fn help_names_every_verb() {
     photograph!(Workspace::empty().dalsegno(&["--help"]), @r#"
-        exit code: 0
-        --- stdout
-        Runs agents durably: every step is recorded, and a run can be stopped, resumed, replayed and
-        explained
+    exit code: 0
+    --- stdout
+    Run agents durably: every step is recorded, and a run can be stopped, resumed, replayed and
+    explained
 
-        Usage: dalsegno [OPTIONS] <COMMAND>
+    Usage: dalsegno [OPTIONS] <COMMAND>
 
-        Commands:
-          init         Make a workspace that runs at once, offline and without a key
-          check        Check every file of the workspace, and every agent against what its tool servers
-                       offer
-          run          Start a run of an agent and follow it to its end
-          chat         Talk with an agent: each message is a run, and the session remembers
-          resume       Answer what a suspended run waits for, or go on with an interrupted one
-          answer       Answer what many runs wait for; says first what would be answered
-          runs         List runs, the newest first
-          show         Show what happened in a run: why, what was asked, what came
-          replay       Compute a recorded run again from its journal and compare every request; performs
-                       nothing
-          fork         Start a new run from any step of another, with a changed outcome, agent or model
-          diff         Compare two runs: where they part, and what differs from there on
-          cancel       End a run and its child runs
-          abandon      End a run that cannot be cancelled: its records are damaged, or rest on content that
-                       was erased
-          export       Write a run, with all that a replay of it reads, to one file
-          import       Read runs from a file into this workspace
-          adopt        Make a run that an archive brought a run of this workspace
-          worker       Go on with runs that nobody performs: those of processes that died, those whose time
-                       has come
-          gc           Delete runs that ended long ago; says first what would go
-          doctor       Examine the whole journal: every record, chain, file and index
-          backup       Copy the journal to a new file while others write to it, and examine the copy
-          erase        Erase what a run was asked and what came of it; the proof that it ran stays
-          tools        List, inspect and call the tools of the workspace
-          servers      List the tool servers: how they are, and what they may do
-          memory       Search what agents remember, add to it, and move it
-          secret       Keep secrets in an encrypted file, where no journal and no export has them
-          auth         Give a toolkit or a tool server access: a person consents in a browser, once
-          bench        Measure this disk: a durable turn beside a bare commit
-          trust        Trust a workspace: one of another user, or one that starts programs
-          schema       Write the JSON Schema of a file kind, for editors
-          completions  Write the completion script of a shell; it completes agents and runs too
-          man          Write the manual pages of all verbs
-          help         Print this message or the help of the given subcommand(s)
+    Commands:
+      init         Create a workspace that runs immediately, offline and without an API key
+      check        Check every file of the workspace, and every agent against the tools of its servers
+      run          Start a run of an agent and follow it until it finishes
+      chat         Chat with an agent: each message is a run, and the session keeps the conversation
+      resume       Answer a suspended run, or resume an interrupted one
+      answer       Answer pending questions across runs (dry run unless `--yes`)
+      runs         List runs, newest first
+      show         Show the steps of a run, with the reason, the requests and the outcomes of each
+      replay       Recompute a recorded run from its journal and compare every request, without side
+                   effects
+      fork         Start a new run from any step of another, with a changed outcome, agent or model
+      diff         Compare two runs: where they diverge, and what differs from there on
+      cancel       Cancel a run and its child runs
+      abandon      End a run that cannot be cancelled because its records are damaged or depend on
+                   erased content
+      export       Write a run to one file, with everything that its replay reads
+      import       Import runs from a file into this workspace
+      adopt        Adopt an imported run into this workspace
+      worker       Resume runs whose process died or whose timer is due
+      gc           Delete runs that ended long ago (dry run unless `--yes`)
+      doctor       Examine the whole journal: every record, chain, file and index
+      backup       Copy the journal to a new file while others write to it, and examine the copy
+      erase        Erase a run's requests and results; the proof that it ran stays
+      tools        List, inspect and call the tools of the workspace
+      servers      List the tool servers with their health and permissions
+      memory       Search, extend, export and import the memory of agents
+      secret       Keep secrets in an encrypted file, outside of journals and exports
+      auth         Grant access to a toolkit or a tool server: you consent in a browser, once
+      bench        Measure this disk: a durable turn compared with a bare commit
+      trust        Trust a workspace that belongs to another user or starts programs
+      schema       Write the JSON Schema of a kind of file, for editors
+      completions  Write a completion script for a shell; it also completes agents and runs
+      man          Write the manual pages of all commands
+      help         Print this message or the help of the given subcommand(s)
 
-        Options:
-              --workspace <DIR>            The workspace [default: the nearest folder upwards that has a
-                                           `dalsegno.toml`]
-          -v, --verbose                    Tell each step as it happens
-              --trust                      Start the programs that `dalsegno.toml` names, without a question
-              --color <auto|always|never>  When to use colour [default: auto]
-          -h, --help                       Print help
-          -V, --version                    Print version
+    Options:
+          --workspace <DIR>            Workspace folder [default: this folder or the nearest parent that
+                                       has a `dalsegno.toml`]
+      -v, --verbose                    Print each step as it happens
+          --trust                      Start the programs of `dalsegno.toml` without asking
+          --color <auto|always|never>  When to use colour [default: auto]
+      -h, --help                       Print help
+      -V, --version                    Print version
 
-        Examples:
-          dalsegno init my-agents                 a workspace that runs at once
-          dalsegno check                          is the workspace sound?
-          dalsegno run triage "disk full on db-1"
-          dalsegno show last                      what happened, and why
+    Examples:
+      dalsegno init my-agents                 create a workspace
+      dalsegno check                          check its files
+      dalsegno run triage "disk full on db-1"
+      dalsegno show last                      what happened, and why
 
-        Exit codes:
-          0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted
-        --- stderr
-        "#);
+    Exit codes:
+      0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted
+    --- stderr
+    "#);
 }
 
 #[test]
@@ -100,7 +98,7 @@ fn an_agent_is_held_against_what_its_server_offers() {
         --- stderr
         error[unknown-tool]
 
-          × nobody offers a tool `risk.scroe`
+          × the tool `risk.scroe` does not exist
             ╭─[agents/escalate.toml:11:8]
          10 │ id = "score"
          11 │ tool = "risk.scroe"
@@ -130,14 +128,14 @@ fn every_fault_is_shown_at_once() {
         --- stderr
         error[unknown-key]
 
-          × `prmpt` is not known in an agent file
+          × unknown key `prmpt` in an agent file
            ╭─[agents/chat.toml:4:1]
          3 │ description = ""
          4 │ prmpt = "{{request.text}}"
            · ─────
          5 │ 
            ╰────
-          help: did you mean `prompt`? known here: `name`, `version`, `description`,
+          help: did you mean `prompt`? available: `name`, `version`, `description`,
                 `capabilities`, `instructions`, `prompt`, `model`, `tools`, `memory`,
                 `limits`, `output`, `context`, `steps`
 
@@ -194,7 +192,7 @@ fn a_folder_outside_of_any_workspace_is_told_apart() {
         error[not-a-workspace]
 
           × dalsegno.toml: this folder has no `dalsegno.toml`
-          help: name the workspace's folder, or write a `dalsegno.toml` here
+          help: pass the workspace's folder, or create a `dalsegno.toml` here
 
         error: the workspace `nowhere` has errors: 1 error
         ");
@@ -211,7 +209,7 @@ fn a_workspace_without_agents_is_a_warning() {
         warning[no-agents]
 
           ⚠ agents: the workspace has no agents
-          help: write one, such as `agents/hello.toml`
+          help: create one, such as `agents/hello.toml`
 
         0 agents: 1 warning
         ");
@@ -294,7 +292,7 @@ fn what_is_wrong_with_tools_and_tenants_is_told_at_once() {
     for words in [
         "there is no action `api_cal`",
         "did you mean `api_call`?",
-        "`egres` is not known",
+        "unknown key `egres`",
         "error[unknown-key]",
     ] {
         assert!(told.contains(words), "{words}: {told}");
@@ -307,6 +305,6 @@ fn a_slip_in_what_an_agent_allows_is_found_among_declarative_tools() {
     workspace.write("agents/cook.toml", &COOK.replace("\"save_meal\", ", "\"save_meal\", \"save_meals\", "));
     let told = workspace.dalsegno(&["check"]);
     assert!(told.starts_with("exit code: 2\n"), "{told}");
-    assert!(told.contains("nobody offers a tool `save_meals`"), "{told}");
+    assert!(told.contains("the tool `save_meals` does not exist"), "{told}");
     assert!(told.contains("did you mean `save_meal`?"), "{told}");
 }

@@ -51,7 +51,7 @@ fn a_call_without_an_answer_is_asked_about() {
           {
             "who": "ada"
           }
-        go on with one of
+        resume with one of
           dalsegno resume [SHORT] --shown [SHOWN] --answer done         it took place
           dalsegno resume [SHORT] --shown [SHOWN] --answer not-done     it did not: it starts again
           dalsegno resume [SHORT] --shown [SHOWN] --answer @FILE        it took place and returned this
@@ -77,7 +77,7 @@ fn an_answer_about_one_attempt_is_none_about_the_next() {
     // A colleague looked when the first attempt was in doubt.
     let late = answer("not-done");
     assert!(late.starts_with("exit code: 2\n"), "{late}");
-    assert!(late.contains("what waits is not what `--shown` names: nothing was answered"), "{late}");
+    assert!(late.contains("what waits does not match `--shown`: nothing was answered"), "{late}");
     assert_eq!(attempts(&workspace), 2);
     let now = workspace.seen();
     assert_ne!(now, shown);
@@ -175,7 +175,7 @@ fn an_answer_of_the_wrong_kind_is_refused_and_not_recorded() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `maybe` is no answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with what the operation returned
+        error: `maybe` is not an answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with its result
         ");
     let output = workspace.dalsegno(&["resume", "last", "--answer", "@nothing.json"]);
     assert!(output.starts_with("exit code: 2\n"), "{output}");
@@ -276,7 +276,7 @@ mod killed {
           {
             "who": "ada"
           }
-        go on with one of
+        resume with one of
           dalsegno resume [SHORT] --shown [SHOWN] --answer done         it took place
           dalsegno resume [SHORT] --shown [SHOWN] --answer not-done     it did not: it starts again
           dalsegno resume [SHORT] --shown [SHOWN] --answer @FILE        it took place and returned this

@@ -86,14 +86,14 @@ fn an_endpoint_that_cannot_be_used_starts_no_run() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the agent `note` has no model that an endpoint could take the place of
+        error: agent `note` has no model, so `--endpoint` has nothing to replace
           help: name an agent of this workspace that has `[model]`
         ");
     photograph!(workspace.dalsegno(&["run", "chat", "hello", "--endpoint", "openai:test@http://example.com/v1"]), @r"
         exit code: 2
         --- stdout
         --- stderr
-        error: invalid value 'openai:test@http://example.com/v1' for '--endpoint <PROVIDER:MODEL@URL>': `http://example.com/v1` would leave this machine unencrypted: write `https://…`, or a model of `dalsegno.toml` with `allow_http`
+        error: invalid value 'openai:test@http://example.com/v1' for '--endpoint <PROVIDER:MODEL@URL>': requests to `http://example.com/v1` would be unencrypted: use `https://…`, or a model of `dalsegno.toml` with `allow_http`
 
         For more information, try '--help'.
         ");
@@ -149,7 +149,7 @@ fn a_text_that_is_attached_arrives_in_the_request() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the kind of `report.xyz` is not known
+        error: `report.xyz` has an unknown file type
           help: attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file
         ");
     photograph!(workspace.dalsegno(&["run", "chat", "read this", "--attach", "nothing.txt"]), @r"

@@ -133,7 +133,7 @@ fn a_place_that_cannot_be_written_is_told() {
         --- stdout
         --- stderr
         error: cannot write `pages`: File exists (os error 17)
-          help: name a place that this user may write, and that is not taken
+          help: name a new path that this user may write
         ");
 }
 

@@ -12,8 +12,8 @@ fn a_folder_that_is_a_workspace_is_refused() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `.` is a workspace already: it has a `dalsegno.toml`
-          help: name a new folder: `dalsegno init DIR`; or go on with `dalsegno check`
+        error: `.` is already a workspace: it has a `dalsegno.toml`
+          help: name a new folder, `dalsegno init DIR`, or check this one, `dalsegno check`
         ");
     assert_eq!(fs::read_to_string(workspace.path("dalsegno.toml")).unwrap(), before);
     assert!(!workspace.path(".gitignore").exists());
@@ -27,7 +27,7 @@ fn nothing_is_written_when_a_file_is_in_the_way() {
         exit code: 2
         --- stdout
         --- stderr
-        error: a file is there already: `agents/chat.toml`
+        error: a file exists already: `agents/chat.toml`
           help: nothing was written: name a new folder, or move these files away
         ");
     assert_eq!(fs::read_to_string(workspace.path("agents/chat.toml")).unwrap(), "mine");
@@ -169,7 +169,7 @@ fn the_support_template_runs_at_once() {
             "entity": "CASE-1042",
             "entity_type": "case"
           }
-        go on with one of
+        resume with one of
           dalsegno resume [SHORT] --approve --shown [SHOWN]
           dalsegno resume [SHORT] --deny --reason "…"
         "#);

@@ -100,7 +100,7 @@ mod forks {
                 "incident": "data loss in production",
                 "risk": 0.9
               }
-            go on with one of
+            resume with one of
               dalsegno resume [SHORT] --approve --shown [SHOWN]
               dalsegno resume [SHORT] --approve --shown [SHOWN] --edit FILE     with other arguments, as JSON
               dalsegno resume [SHORT] --deny --reason "…"
@@ -206,7 +206,7 @@ mod forks {
             exit code: 2
             --- stdout
             --- stderr
-            error: it is not said where run [SHORT] is to part: expected `--at STEP` or `--set OP=FILE`
+            error: missing fork point for run [SHORT]: pass `--at STEP` or `--set OP=FILE`
               help: `dalsegno show [SHORT]` lists its steps and operations
             ");
         assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
@@ -518,8 +518,8 @@ mod journeys {
             exit code: 2
             --- stdout
             --- stderr
-            error: `run.dalsegno` is there already
-              help: name another file, or write over this one with `--force`
+            error: `run.dalsegno` already exists
+              help: name another file, or overwrite this one with `--force`
             ");
         assert_eq!(fs::read_to_string(workspace.path("run.dalsegno")).unwrap(), "mine");
         workspace.succeed(&["export", "last", "run.dalsegno", "--force"]);
@@ -559,7 +559,7 @@ mod journeys {
             fs::write(other.path("cut.dalsegno"), &whole[..length]).unwrap();
             let output = other.dalsegno(&["import", "cut.dalsegno"]);
             assert!(output.starts_with("exit code: 2\n"), "{length}: {output}");
-            let said = format!("`cut.dalsegno` is not whole: its end is missing after {length} byte");
+            let said = format!("`cut.dalsegno` is incomplete: its end is missing after {length} byte");
             assert!(output.contains(&said) && output.contains("copy it again"), "{length}: {output}");
         }
         let mut flipped = whole.clone();

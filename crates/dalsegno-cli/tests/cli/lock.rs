@@ -9,18 +9,18 @@ fn what_is_not_pinned_is_told_and_then_pinned() {
     let workspace = Workspace::guarded();
     let _ = fs::remove_file(workspace.path("dalsegno.lock"));
     photograph!(workspace.dalsegno(&["check"]), @r"
-        exit code: 0
-        --- stdout
-        --- stderr
-        note[not-pinned]
+    exit code: 0
+    --- stdout
+    --- stderr
+    note[not-pinned]
 
-          ☞ dalsegno.toml: the tools of `risk` are not pinned, so nothing was checked
-          │ about them
-          help: run `dalsegno check --connect`, which asks the server and writes
-                `dalsegno.lock`
+      ☞ dalsegno.toml: the tools of `risk` are not pinned, so they were not
+      │ checked
+      help: run `dalsegno check --connect`, which asks the server and writes
+            `dalsegno.lock`
 
-        1 agent: 1 note
-        ");
+    1 agent: 1 note
+    ");
     photograph!(workspace.dalsegno(&["check", "--connect"]), @r"
         exit code: 0
         --- stdout
@@ -170,8 +170,8 @@ fn short_names_of_actions_are_pinned_told_and_used() {
         exit code: 0
         --- stdout
         --- stderr
-        changed: tool `notes.burn`: models see it as `burn` now
-        changed: tool `notes.keep`: models see it as `keep` now
+        changed: tool `notes.burn`: models now see it as `burn`
+        changed: tool `notes.keep`: models now see it as `keep`
         dalsegno.lock: 2 changes, written; look at it before you commit it
         4 agents, 1 tool file, 2 pinned names: no problems
         ");
@@ -221,14 +221,14 @@ fn short_names_of_actions_are_pinned_told_and_used() {
         --- stderr
         warning[no-effect]
 
-          ⚠ no toolkit has an action `notes.burn`, so its name means nothing
+          ⚠ no toolkit has an action `notes.burn`, so its name has no effect
            ╭─[dalsegno.lock:6:1]
          5 │ [names]
          6 │ "notes.burn" = "burn"
            · ────────────
          7 │ "notes.keep" = "keep"
            ╰────
-          help: run `dalsegno check --connect`, which takes it out
+          help: run `dalsegno check --connect`, which removes it
 
         4 agents, 1 tool file, 1 pinned name: 1 warning
         "#);
@@ -236,8 +236,8 @@ fn short_names_of_actions_are_pinned_told_and_used() {
         exit code: 0
         --- stdout
         --- stderr
-        changed: tool `notes.burn`: models see it as `burn` no more
-        changed: tool `notes.shred`: models see it as `shred` now
+        changed: tool `notes.burn`: models no longer see it as `burn`
+        changed: tool `notes.shred`: models now see it as `shred`
         dalsegno.lock: 2 changes, written; look at it before you commit it
         4 agents, 1 tool file, 2 pinned names: no problems
         ");
@@ -264,8 +264,8 @@ fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
        ·                ─────────
      5 │ "notes.keep" = "note"
        ╰────
-      help: write another name, or run `dalsegno check --connect`, which takes
-            this one out
+      help: write another name, or run `dalsegno check --connect`, which removes
+            this one
 
     1 error
     "#);
@@ -283,8 +283,8 @@ fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
        ·                ─────────
      5 │ "notes.keep" = "note"
        ╰────
-      help: write another name, or run `dalsegno check --connect`, which takes
-            this one out
+      help: write another name, or run `dalsegno check --connect`, which removes
+            this one
 
     error: the workspace `[WORKSPACE]` has errors: 1 error
     "#);
@@ -292,7 +292,7 @@ fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
         exit code: 0
         --- stdout
         --- stderr
-        changed: tool `notes.burn`: models see it as `burn` now
+        changed: tool `notes.burn`: models now see it as `burn`
         dalsegno.lock: 1 change, written; look at it before you commit it
         4 agents, 1 tool file, 2 pinned names: no problems
         ");

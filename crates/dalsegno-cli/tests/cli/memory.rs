@@ -139,7 +139,7 @@ fn an_unknown_entity_is_told_with_the_nearest() {
         --- stdout
         --- stderr
         error: there is no entity `weather` in this memory
-          help: look for it with `dalsegno memory search`; another `--scope` is another memory
+          help: look for it with `dalsegno memory search`; each `--scope` is a separate memory
         ");
 }
 
@@ -199,7 +199,7 @@ fn a_memory_moves_to_another_workspace() {
         --- stdout
         --- stderr
         error: cannot write `backup.jsonl`: File exists (os error 17)
-          help: name a place that this user may write, and that is not taken
+          help: name a new path that this user may write
         ");
 
     let other = Workspace::plain();

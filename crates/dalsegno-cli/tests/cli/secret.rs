@@ -75,7 +75,7 @@ fn a_secret_is_put_listed_used_and_removed() {
         --- stdout
         --- stderr
         error: the secret store does not have `model.key`
-          help: list those it has with `dalsegno secret list`
+          help: list its secrets with `dalsegno secret list`
         ");
     // What only reads needs no key.
     workspace.write(".dalsegno/secrets.key", "gone");
@@ -138,7 +138,7 @@ fn a_secret_that_could_not_be_scrubbed_is_not_stored() {
     --- stdout
     --- stderr
     error: the secret is shorter than 6 bytes and could not be scrubbed from the records
-      help: use a longer one: a short text is found in innocent words, too
+      help: use a longer one: a short secret also matches ordinary words
     ");
     assert!(!workspace.succeed(&["secret", "list"]).contains("pin"));
 }
@@ -158,6 +158,6 @@ fn a_server_that_is_not_pinned_and_lacks_a_secret_is_named_with_what_to_do() {
         --- stdout
         --- stderr
         error: tool server `bell` needs the secret `bell.token`, which the secret store does not have, and its tools are not pinned: no run was started
-          help: put it there with `dalsegno secret put bell.token`; where `dalsegno check --connect` has pinned the tools, runs wait for a secret
+          help: store it with `dalsegno secret put bell.token`; once `dalsegno check --connect` has pinned the tools, runs wait for a secret
         ");
 }

@@ -245,13 +245,13 @@ fn a_journal_whose_place_is_unknown_is_not_looked_for_elsewhere() {
         --- stderr
         error[unknown-key]
 
-          × `pth` is not known in `[store]`
+          × unknown key `pth` in `[store]`
            ╭─[dalsegno.toml:2:1]
          1 │ [store]
          2 │ pth = "state/dalsegno.db"
            · ───
            ╰────
-          help: did you mean `path`? known here: `path`
+          help: did you mean `path`? available: `path`
 
         error: the workspace `[WORKSPACE]` has errors: 1 error
         "#);

@@ -33,7 +33,7 @@ fn a_suspended_run_tells_how_to_go_on() {
             "incident": "data loss in production",
             "risk": 0.7
           }
-        go on with one of
+        resume with one of
           dalsegno resume [SHORT] --approve --shown [SHOWN]
           dalsegno resume [SHORT] --approve --shown [SHOWN] --edit FILE     with other arguments, as JSON
           dalsegno resume [SHORT] --deny --reason "…"
@@ -130,11 +130,11 @@ fn an_answer_that_does_not_fit_is_refused() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `--by` belongs to an answer
+        error: `--by` needs an answer
           help: add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`
         ");
     let output = workspace.dalsegno(&["resume", "last", "--shown", "81c2d3a54b95f7c2"]);
-    assert!(output.contains("error: `--shown` belongs to an answer"), "{output}");
+    assert!(output.contains("error: `--shown` needs an answer"), "{output}");
     assert_eq!(recorded(&workspace), 0);
 }
 

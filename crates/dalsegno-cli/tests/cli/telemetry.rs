@@ -118,7 +118,7 @@ fn a_worker_offers_metrics_while_it_works() {
         exit code: 2
         --- stdout
         --- stderr
-        error: metrics cannot be offered at `192.0.2.1:1`: Cannot assign requested address (os error 99)
+        error: cannot serve metrics at `192.0.2.1:1`: Cannot assign requested address (os error 99)
           help: name an address of this machine with a free port, such as `127.0.0.1:9464`
         ");
 }

@@ -137,12 +137,12 @@ fn a_tool_says_what_it_may_touch_and_who_may_use_it() {
 #[test]
 fn a_misspelt_tool_is_told_with_the_nearest() {
     photograph!(Workspace::plain().dalsegno(&["tools", "inspect", "memory.serach"]), @r"
-        exit code: 2
-        --- stdout
-        --- stderr
-        error: nobody offers a tool `memory.serach`
-          help: did you mean `memory.search`?
-        ");
+    exit code: 2
+    --- stdout
+    --- stderr
+    error: the tool `memory.serach` does not exist
+      help: did you mean `memory.search`?
+    ");
     let output = Workspace::plain().dalsegno(&["tools", "inspect", "no such"]);
     assert!(output.starts_with("exit code: 2\n"), "{output}");
 }
@@ -181,7 +181,7 @@ fn a_tool_whose_repetition_may_be_wrong_needs_a_word() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `memory.create` is keyed: to call it twice may be wrong, and nobody agreed to it
+        error: `memory.create` is keyed: to call it twice may be wrong, and you have not agreed to it
           help: agree with `--yes`
         ");
     let output = workspace.dalsegno(&["tools", "call", "memory.create", "--args", args, "--yes"]);
@@ -267,7 +267,7 @@ fn a_tool_for_which_an_agent_needs_a_word_needs_one_from_a_person_too() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `risk.score` is not called by the agent `careful` unless a person agrees, and nobody agreed to it
+        error: `risk.score` is not called by the agent `careful` unless a person agrees, and you have not agreed to it
           help: agree with `--yes`
         ");
     let output = workspace.dalsegno(&[&call[..], &["--yes"]].concat());
@@ -277,7 +277,7 @@ fn a_tool_for_which_an_agent_needs_a_word_needs_one_from_a_person_too() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `risk.score` is unsafe for the agent `careful`: to call it twice may be wrong, and nobody agreed to it
+        error: `risk.score` is unsafe for the agent `careful`: to call it twice may be wrong, and you have not agreed to it
           help: agree with `--yes`
         ");
 }
@@ -307,7 +307,7 @@ fn a_tool_that_comes_with_dalsegno_is_written_once() {
     let text = fs::read_to_string(workspace.path("tools/email.json")).unwrap();
     workspace.write("tools/email.json", &text.replace("Sends mail.", "Mine."));
     let told = workspace.dalsegno(&["tools", "add", "email"]);
-    assert!(told.starts_with("exit code: 2\n") && told.contains("a file is there already"), "{told}");
+    assert!(told.starts_with("exit code: 2\n") && told.contains("a file exists already"), "{told}");
     assert!(fs::read_to_string(workspace.path("tools/email.json")).unwrap().contains("Mine."));
     assert!(workspace.dalsegno(&["tools", "add", "mail"]).starts_with("exit code: 2\n"));
 }
@@ -345,7 +345,7 @@ fn a_configuration_that_a_document_requires_is_shown_and_a_run_without_it_does_n
                  with = { to = \"a@b.co\", subject = \"Hi\", body = \"Hello\" }\n";
     workspace.write("agents/a.toml", agent);
     let checked = workspace.dalsegno(&["check"]);
-    assert!(checked.contains("`from_email` of the configuration of `email_api` is set nowhere"), "{checked}");
+    assert!(checked.contains("`from_email` is missing from the configuration of `email_api`"), "{checked}");
     let refused = workspace.dalsegno(&["run", "a"]);
     assert!(refused.starts_with("exit code: 2\n"), "{refused}");
     assert!(

@@ -144,7 +144,7 @@ fn a_tool_of_the_workspace_is_called_once_a_person_agrees() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `log_meal` is a declarative tool: what its actions do is done, and nobody agreed to it
+        error: `log_meal` is a declarative tool: what its actions do is done, and you have not agreed to it
           help: agree with `--yes`
         ");
     assert_eq!(service.count(), 0);

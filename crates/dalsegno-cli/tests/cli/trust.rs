@@ -164,7 +164,7 @@ fn a_workspace_of_another_user_is_refused_until_it_is_trusted() {
             let output = run(&workspace, args);
             let words = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(2), "{part}: {args:?}: {words}");
-            assert!(words.contains("belongs to another user (number 65534)"), "{part}: {args:?}: {words}");
+            assert!(words.contains("belongs to another user (uid 65534)"), "{part}: {args:?}: {words}");
         }
         // A key that is pressed to complete a line opens nothing of it.
         let mut completes = command(&workspace, &["--", "dalsegno", "show", "la"]);

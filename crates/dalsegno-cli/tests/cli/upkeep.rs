@@ -256,8 +256,8 @@ fn what_many_runs_wait_for_is_answered_at_once() {
         exit code: 2
         --- stdout
         --- stderr
-        error: there is no answer
-          help: say it with `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`
+        error: missing answer
+          help: pass `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`
         ");
 }
 

@@ -33,7 +33,10 @@ async fn a_tenant_that_does_not_exist_is_refused_before_anything_is_written_down
     let engine = world.engine().await;
     for (tenant, expected) in [
         ("acm", "there is no tenant `acm`: did you mean `acme`?"),
-        ("zebra", "there is no tenant `zebra`: there are `acme`; write `tenants/zebra.toml` for another one"),
+        (
+            "zebra",
+            "there is no tenant `zebra`: the workspace has `acme`; add `tenants/zebra.toml` for another one",
+        ),
         ("Acme Corp/..", "`Acme Corp/..` is not the name of a tenant"),
         ("", "`` is not the name of a tenant"),
     ] {

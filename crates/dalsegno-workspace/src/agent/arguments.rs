@@ -79,9 +79,9 @@ fn check(report: &Report, call: &Call, schema: &Value) {
             .error(
                 Code::MissingKey,
                 call.tool.span.clone(),
-                format!("the call of `{tool}` lacks {}", list(missing.iter().copied())),
+                format!("the call of `{tool}` is missing {}", list(missing.iter().copied())),
             )
-            .label("the tool takes no call without it")
+            .label("required by the tool")
             .help(format!("add `{} = …` to `with`", missing[0]));
     }
     for given in &call.arguments {
@@ -93,7 +93,7 @@ fn check(report: &Report, call: &Call, schema: &Value) {
             {
                 let help = match nearest(name, known()) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None if properties.is_empty() => "take it out: the tool has no arguments".to_owned(),
+                    None if properties.is_empty() => "remove it: the tool has no arguments".to_owned(),
                     None => format!("the tool takes {}", some(known())),
                 };
                 report
@@ -121,7 +121,7 @@ fn check(report: &Report, call: &Call, schema: &Value) {
                 .error(
                     Code::InvalidValue,
                     given.at.clone(),
-                    format!("the argument `{name}` of `{tool}` does not fit: {problem}"),
+                    format!("the argument `{name}` of `{tool}` does not match its schema: {problem}"),
                 )
                 .label("every call with it would be refused");
         }

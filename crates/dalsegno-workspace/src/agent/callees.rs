@@ -75,7 +75,7 @@ pub(super) fn read(
             Wanted::Capability("*") => {
                 report
                     .error(Code::InvalidValue, pattern.span.clone(), "`capability.*` names no capability")
-                    .help("name it, such as `capability.incident-triage`, or allow `agents.*`");
+                    .help("name one, such as `capability.incident-triage`, or allow `agents.*`");
             }
             Wanted::Capability(name) => {
                 if let Some(agent) = directory.capability(report, &at(name)) {
@@ -115,7 +115,7 @@ pub(super) fn warn_of_unread(report: &Report, tools: &AgentTools, shelf: &Shelf<
                 pattern.span.clone(),
                 format!("`{}` has no effect: the agent has steps and no model", pattern.value),
             )
-            .help("take it out: a step calls an agent by `agent = \"NAME\"`, which needs no permission");
+            .help("remove it: a step calls an agent with `agent = \"NAME\"`, which needs no permission");
     }
 }
 
@@ -129,14 +129,14 @@ fn refuse_gates(report: &Report, tools: &AgentTools) {
                 pattern.span.clone(),
                 format!("`{}` cannot wait for an approval", pattern.value),
             )
-            .label("a handoff ends the run; nothing is left that could wait")
-            .help("gate the tools of the next agent, or call it by `agents.<name>`, which takes an approval");
+            .label("a handoff ends the run, so nothing can wait")
+            .help("gate the next agent's tools, or call it as `agents.<name>`, which a person can approve");
     }
     for (name, settings) in tools.settings.iter().filter(|(name, _)| is_handoff(name.as_str())) {
         report
-            .error(Code::GatedHandoff, settings.span.clone(), format!("`{name}` has no settings"))
-            .label("a handoff ends the run: there is nothing to repeat, and no failure to report")
-            .help("take them out");
+            .error(Code::GatedHandoff, settings.span.clone(), format!("`{name}` cannot have settings"))
+            .label("a handoff ends the run, so nothing can be retried or reported")
+            .help("remove them");
     }
 }
 

@@ -84,7 +84,7 @@ impl Directory {
         } else if found.is_none() {
             let help = match nearest(&name.value, self.agents.keys().map(AgentName::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None if self.agents.len() < 2 => format!("write `agents/{}.toml`", name.value),
+                None if self.agents.len() < 2 => format!("create `agents/{}.toml`", name.value),
                 None => format!("the agents are {}", some(self.agents.keys().map(AgentName::as_str))),
             };
             report
@@ -131,7 +131,7 @@ impl Directory {
                     format!("{} agents have the capability `{capability}`", agents.len()),
                 )
                 .label(format!("they are {}", some(agents.iter().map(AgentName::as_str))))
-                .help("name the agent, or leave the capability to one of them");
+                .help("name the agent, or keep the capability in only one of them");
             return None;
         }
         agents.first().cloned()
@@ -149,7 +149,7 @@ impl Directory {
         };
         report
             .error(Code::MissingDescription, at.span.clone(), problem)
-            .label("a model would not know what it is for")
+            .label("models read the description to choose a tool")
             .help(format!("add `description = \"…\"` to `agents/{first}.toml`"));
     }
 }

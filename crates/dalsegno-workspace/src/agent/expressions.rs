@@ -150,7 +150,7 @@ pub(crate) fn json(
 fn invalid(report: &Report, what: &str, text: &Located<String>, error: &ParseError) {
     let span = report.within(&text.span, &text.value, &error.span);
     let added =
-        report.error(Code::InvalidExpression, span, format!("{what} cannot be read: {}", error.message));
+        report.error(Code::InvalidExpression, span, format!("{what} cannot be parsed: {}", error.message));
     if let Some(help) = &error.help {
         added.help(help.clone());
     }
@@ -180,13 +180,13 @@ fn check(report: &Report, text: &Located<String>, references: &[Reference], read
             "item" | "index" if readable.item => {}
             name @ ("item" | "index") if matches!(readable.steps, Steps::Before { .. }) => {
                 report
-                    .error(Code::UnknownName, span, format!("there is no `{name}` here"))
-                    .label("only the operation of a step with `for_each` reads it")
-                    .help("add `for_each = \"…\"` to the step; its own expression and `when` are read once, before the first item");
+                    .error(Code::UnknownName, span, format!("`{name}` does not exist here"))
+                    .label("only the operation of a `for_each` step can read it")
+                    .help("add `for_each = \"…\"` to the step; its own expression and `when` are evaluated once, before the first item");
             }
             unknown => {
                 report
-                    .error(Code::UnknownName, span, format!("there is nothing called `{unknown}`"))
+                    .error(Code::UnknownName, span, format!("unknown name `{unknown}`"))
                     .help(suggestion(unknown, &roots(readable)));
             }
         }
@@ -218,7 +218,7 @@ fn check_member(report: &Report, span: Range<usize>, root: &str, member: Option<
 fn warn_of_no_hits(report: &Report, span: Range<usize>, readable: Readable<'_>) {
     let help = match readable.steps {
         Steps::None => "add `recall = { query = \"{{request.text}}\" }` to `[memory]`",
-        Steps::Before { .. } => "search in a step of its own, `memory_search`, and read `steps.<id>`",
+        Steps::Before { .. } => "add a `memory_search` step, and read `steps.<id>`",
     };
     report
         .warning(Code::NoEffect, span, "`memory.hits` is always empty here")
@@ -229,20 +229,20 @@ fn warn_of_no_hits(report: &Report, span: Range<usize>, readable: Readable<'_>) 
 fn check_step(report: &Report, span: Range<usize>, id: Option<&str>, steps: Steps<'_>) {
     let Steps::Before { names: StepNames { ids, .. }, index } = steps else {
         report
-            .error(Code::UnknownName, span, "there is nothing called `steps` here")
+            .error(Code::UnknownName, span, "unknown name `steps`")
             .label("this agent has no `[[steps]]`")
-            .help(format!("known here: {}", list(ROOTS)));
+            .help(format!("available: {}", list(ROOTS)));
         return;
     };
     let Some(id) = id else { return };
     let problem = match ids.get(id) {
         Some((place, _)) if *place < index => return,
         Some((place, _)) if *place == index => {
-            format!("`steps.{id}` is not there yet: {}", same_step(ids, index))
+            format!("`steps.{id}` is not available yet: {}", same_step(ids, index))
         }
         Some((_, place)) => {
             let line = report.source().position(place.start).line;
-            format!("`steps.{id}` is not there yet: that step comes later, in line {line}")
+            format!("`steps.{id}` is not available yet: that step runs later, on line {line}")
         }
         None => {
             let earlier: Vec<_> =
@@ -266,7 +266,7 @@ fn same_step(ids: &BTreeMap<String, (usize, Range<usize>)>, index: usize) -> &'s
     if ids.values().filter(|(place, _)| *place == index).count() > 1 {
         "the steps of one `parallel` start together"
     } else {
-        "it is the result of this very step"
+        "it is the result of this step"
     }
 }
 
@@ -277,11 +277,11 @@ fn check_variable(report: &Report, span: Range<usize>, name: Option<&str>, steps
     let problem = match variables.get(name) {
         Some((place, _)) if *place < index => return,
         Some((place, _)) if *place == index => {
-            format!("`vars.{name}` is not there yet: it is set by this very step")
+            format!("`vars.{name}` is not available yet: this step sets it")
         }
         Some((_, place)) => {
             let line = report.source().position(place.start).line;
-            format!("`vars.{name}` is not there yet: it is set later, in line {line}")
+            format!("`vars.{name}` is not available yet: it is set later, on line {line}")
         }
         None => {
             let earlier = variables.iter().filter(|(_, (place, _))| *place < index);

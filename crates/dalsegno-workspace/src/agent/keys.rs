@@ -15,25 +15,25 @@ pub(crate) static FILE: Shape = Shape {
         Key::new(
             "description",
             Form::Text,
-            "What the agent does, in a sentence; other agents' models read it.",
+            "A one-sentence description of the agent; other agents' models read it.",
         ),
         Key::new(
             "capabilities",
             Form::List(&CAPABILITY),
-            "What other agents may ask for instead of the name.",
+            "Names that other agents can use instead of the agent's name.",
         ),
-        Key::new("instructions", Form::Template, "The system prompt, a template; renders once."),
+        Key::new("instructions", Form::Template, "The system prompt, a template; rendered once."),
         Key::new(
             "prompt",
             Form::Template,
             "The first message to the model, a template; `{{request.text}}` by default.",
         ),
-        Key::new("model", Form::Table(&MODEL), "Which model decides, and how it is asked."),
-        Key::new("tools", Form::Table(&TOOLS), "Which tools the agent may use, and how."),
-        Key::new("memory", Form::Table(&MEMORY), "What the agent remembers."),
-        Key::new("limits", Form::Table(&LIMITS), "The bounds of one run."),
+        Key::new("model", Form::Table(&MODEL), "The model that decides, and its settings."),
+        Key::new("tools", Form::Table(&TOOLS), "The tools that the agent may use, and their settings."),
+        Key::new("memory", Form::Table(&MEMORY), "The agent's memory."),
+        Key::new("limits", Form::Table(&LIMITS), "The limits of one run."),
         Key::new("output", Form::Table(&OUTPUT), "The form of the model's answer."),
-        Key::new("context", Form::Table(&CONTEXT), "How much of the transcript the model is sent."),
+        Key::new("context", Form::Table(&CONTEXT), "How much of the transcript to send to the model."),
         STEPS,
     ],
 };
@@ -50,7 +50,7 @@ pub(super) static MODEL: Shape = Shape::new(
         Key::new(
             "fallback",
             Form::List(&Form::Text),
-            "The models to go on with, in order, when one gives no usable reply; none by default.",
+            "The models to try next, in order, when one gives no usable reply; none by default.",
         ),
         TEMPERATURE,
         MAX_OUTPUT_TOKENS,
@@ -67,10 +67,10 @@ pub(super) const TEMPERATURE: Key = Key::new(
 pub(super) const MAX_OUTPUT_TOKENS: Key = Key::new(
     "max_output_tokens",
     Form::Integer(1, u32::MAX as u64),
-    "The most tokens of one reply; the provider's own limit by default.",
+    "Maximum tokens of one reply; the provider's own limit by default.",
 );
 pub(super) const TIMEOUT: Key =
-    Key::new("timeout", Form::Duration, "The longest time for one attempt, such as `30s`.");
+    Key::new("timeout", Form::Duration, "Maximum time for one attempt, such as `30s`.");
 /// With doubling pauses, ten retries take a quarter of an hour; more is an outage, not a hiccup.
 pub(super) const RETRIES: Key =
     Key::new("retries", Form::Integer(0, 10), "Attempts after the first; 2 by default.");
@@ -81,19 +81,23 @@ static TOOLS: Shape = Shape::new(
         Key::new(
             "allow",
             Form::List(&TOOL_PATTERN),
-            "What the agent may use: `server.tool`, `server.*`, `memory.*`, `agents.<name>`, `capability.<name>`, \
-             `handoff.<name>`; nothing by default.",
+            "The tools that the agent may use: `server.tool`, `server.*`, `memory.*`, `agents.<name>`, \
+             `capability.<name>`, `handoff.<name>`; nothing by default.",
         ),
-        Key::new("approve", Form::List(&TOOL_PATTERN), "What a person must agree to before each call."),
+        Key::new(
+            "approve",
+            Form::List(&TOOL_PATTERN),
+            "The tools that need a person's approval before each call.",
+        ),
         Key::new(
             "settings",
             Form::Map(&Form::Table(&SETTINGS)),
-            "Settings of single tools, each under its whole name in quotes.",
+            "Settings of single tools, each under its full name in quotes.",
         ),
         Key::new(
             "toolkits",
             Form::Map(&Form::Table(&TOOLKIT)),
-            "What the agent sets of declarative tools, by the name of their document.",
+            "The agent's settings for declarative tools, by the name of their document.",
         ),
     ],
 );
@@ -109,22 +113,22 @@ pub(super) static SETTINGS: Shape = Shape::new(
         Key::new(
             "effect",
             Form::Word(&["read", "idempotent", "keyed", "unsafe"]),
-            "What may be repeated; by default what the server says, if it is trusted, else `unsafe`.",
+            "The effect class: what may be retried; by default what a trusted server says, else `unsafe`.",
         ),
         Key::new(
             "on_indeterminate",
             Form::Word(&["ask", "report", "retry"]),
-            "What happens when nobody knows whether a call took effect; `ask` by default.",
+            "What to do when it is unknown whether a call took effect; `ask` by default.",
         ),
         Key::new(
             "cache",
             Form::Duration,
-            "How long a result stands for further calls with the same arguments; only where `effect` is `read`.",
+            "How long to reuse a result for calls with the same arguments; only if `effect` is `read`.",
         ),
         Key::new(
             "verify",
             Form::Table(&super::verify::VERIFY),
-            "How the engine finds out by itself whether a call in doubt took place, before it asks a person.",
+            "How the engine checks whether a call in doubt took place, before it asks a person.",
         ),
     ],
 );
@@ -132,7 +136,7 @@ pub(super) static SETTINGS: Shape = Shape::new(
 pub(super) const ON_FAILURE: Key = Key::new(
     "on_failure",
     Form::Either(ON_FAILURE_FORMS),
-    "What a failure does: `\"report\"`, `\"fail\"`, `{ default = … }` or `{ fallback = \"server.tool\" }`.",
+    "What to do on failure: `\"report\"`, `\"fail\"`, `{ default = … }` or `{ fallback = \"server.tool\" }`.",
 );
 static ON_FAILURE_FORMS: &[Form] = &[Form::Word(&["report", "fail"]), Form::Table(&ON_FAILURE_TABLE)];
 static ON_FAILURE_TABLE: Shape = Shape {
@@ -140,12 +144,8 @@ static ON_FAILURE_TABLE: Shape = Shape {
     one_of: &["default", "fallback"],
     needs: &[],
     keys: &[
-        Key::new("default", Form::Any, "The value that stands in for the result."),
-        Key::new(
-            "fallback",
-            TOOL_NAME,
-            "The tool that is called with the same arguments; it must be allowed, too.",
-        ),
+        Key::new("default", Form::Any, "The value that replaces the result."),
+        Key::new("fallback", TOOL_NAME, "The tool to call with the same arguments; it must be allowed, too."),
     ],
 };
 
@@ -157,7 +157,7 @@ static MEMORY: Shape = Shape::new(
             Form::Word(&["session", "agent", "workspace", "tenant"]),
             "How far the memory is shared; `workspace` by default.",
         ),
-        Key::new("recall", Form::Table(&RECALL), "What to look up before the model is first asked."),
+        Key::new("recall", Form::Table(&RECALL), "What to search for before the first model call."),
         Key::new(
             "store",
             Form::Word(&["explicit"]),
@@ -171,9 +171,10 @@ static RECALL: Shape = Shape::new("`recall`", &[QUERY, LIMIT, MIN_SCORE]);
 pub(super) const QUERY: Key = Key::new("query", Form::Template, "What to search for, a template.")
     .required("add `query = \"{{request.text}}\"`");
 /// More hits than a hundred are not a search any more.
-pub(super) const LIMIT: Key = Key::new("limit", Form::Integer(1, 100), "The most hits; 5 by default.");
+pub(super) const LIMIT: Key =
+    Key::new("limit", Form::Integer(1, 100), "Maximum number of hits; 5 by default.");
 pub(super) const MIN_SCORE: Key =
-    Key::new("min_score", Form::Number(0.0, 1.0), "Hits below this score are left out; 0 by default.");
+    Key::new("min_score", Form::Number(0.0, 1.0), "Minimum score of a hit; 0 by default.");
 
 /// A bound that is never reached is none.
 const COUNT_MAX: u64 = 100_000;
@@ -182,38 +183,42 @@ const TOKENS_MAX: u64 = 1_000_000_000_000;
 pub(super) static LIMITS: Shape = Shape::new(
     "`[limits]`",
     &[
-        Key::new("max_steps", Form::Integer(1, COUNT_MAX), "The most steps of a run; 64 by default."),
+        Key::new(
+            "max_steps",
+            Form::Integer(1, COUNT_MAX),
+            "Maximum number of steps of a run; 64 by default.",
+        ),
         Key::new(
             "max_tool_calls",
             Form::Integer(0, COUNT_MAX),
-            "The most tool calls of a run; 64 by default.",
+            "Maximum number of tool calls of a run; 64 by default.",
         ),
         Key::new(
             "max_tokens",
             Form::Integer(1, TOKENS_MAX),
-            "The most tokens, sent and received, child runs included; no bound by default.",
+            "Maximum number of tokens, sent and received, child runs included; no limit by default.",
         ),
         Key::new(
             "max_cost_usd",
             Form::Dollars { most: 1_000_000, decimals: 9 },
-            "The most that model calls may cost in US dollars, child runs included; no bound by default.",
+            "Maximum cost of model calls in US dollars, child runs included; no limit by default.",
         ),
-        Key::new("timeout", Form::Duration, "The longest active time of a run; `10m` by default."),
+        Key::new("timeout", Form::Duration, "Maximum active time of a run; `10m` by default."),
         Key::new(
             "answer_timeout",
             Form::Duration,
-            "How long an approval or a question waits for a person, then the answer is no; for ever by default.",
+            "How long an approval or a question waits for a person before the answer is no; no limit by default.",
         ),
-        Key::new("max_state", Form::Size, "The most that a plan's results may take; `1MiB` by default."),
+        Key::new("max_state", Form::Size, "Maximum size of a plan's results; `1MiB` by default."),
         Key::new(
             "repeat_limit",
             Form::Integer(0, 1_000),
-            "How often a model may repeat a call with the same result; 3 by default, 0 for no bound.",
+            "How many times a model may repeat a call with the same result; 3 by default, 0 for no limit.",
         ),
         Key::new(
             "on_exceeded",
             Form::Word(&["fail", "answer"]),
-            "What happens at a limit: the run fails, or the model answers with what is known.",
+            "What happens at a limit: the run fails, or the model answers with what it knows.",
         ),
     ],
 );
@@ -225,7 +230,7 @@ static OUTPUT: Shape = Shape::new(
         Key::new(
             "retries",
             Form::Integer(0, 10),
-            "How often the model is asked again when its answer does not fit; 2 by default.",
+            "How many times to ask the model again when its answer does not match; 2 by default.",
         ),
     ],
 );
@@ -242,13 +247,13 @@ static CONTEXT: Shape = Shape::new(
         Key::new(
             "max_tokens",
             Form::Integer(1_000, TOKENS_MAX),
-            "The most tokens of a request, estimated, without the reply.",
+            "Maximum tokens of a request, estimated, without the reply.",
         )
-        .required("add `max_tokens = 20_000`, the most that the model is sent"),
+        .required("add `max_tokens = 20_000`, the maximum tokens of a request"),
         Key::new(
             "compact",
             Form::Word(&["drop", "summarise"]),
-            "What happens to the oldest part when the rest would not fit; `drop` by default.",
+            "How to shorten a transcript that does not fit; `drop` by default.",
         ),
     ],
 );

@@ -50,13 +50,10 @@ fn check_cycles(agents: &BTreeMap<AgentName, (AgentFile, &Report)>) {
             .warning(
                 Code::EndlessCall,
                 0..0,
-                format!(
-                    "the plans of {} call each other, whatever happens",
-                    list(way.iter().map(|name| name.as_str()))
-                ),
+                format!("the plans of {} always call each other", list(way.iter().map(|name| name.as_str()))),
             )
-            .label("nothing ends this but a limit")
-            .help("add `when = \"…\"` to one of the calls, a condition that fails at some point");
+            .label("only a limit ends this")
+            .help("add `when = \"…\"` to one of the calls, a condition that becomes false at some point");
     }
 }
 

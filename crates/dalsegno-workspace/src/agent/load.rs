@@ -65,7 +65,7 @@ impl Workspace {
         }
         self.broken.agents.get(name.as_str()).cloned().or_else(|| {
             let files = &self.broken.unnamed;
-            let reason = format!("{} {} errors, and may be its file", quoted(files), have(files));
+            let reason = format!("{} {} errors, and may be the agent's file", quoted(files), have(files));
             (!files.is_empty()).then(|| BrokenAgent { reason, files: files.clone() })
         })
     }
@@ -227,7 +227,7 @@ fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
         let folder = Path::new(AGENTS_FOLDER);
         let problem =
             Diagnostic::new(Code::NoAgents, Severity::Warning, folder, "the workspace has no agents");
-        loaded.diagnostics.push(problem.with_help("write one, such as `agents/hello.toml`"));
+        loaded.diagnostics.push(problem.with_help("create one, such as `agents/hello.toml`"));
     }
     files
 }

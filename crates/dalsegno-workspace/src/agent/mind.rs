@@ -55,7 +55,7 @@ fn models(section: &Section<'_>, around: &Surroundings<'_>) -> Option<(ModelSett
             section
                 .report
                 .error(Code::InvalidValue, next.span, format!("the model `{}` is tried twice", next.value))
-                .help("take it out: attempts after the first are `retries`");
+                .help("remove it: `retries` sets the attempts after the first");
             continue;
         }
         seen.push(next.value.clone());

@@ -65,7 +65,7 @@ fn check(section: &Section<'_>, span: Range<usize>, schema: &Value) -> Option<()
     section
         .report
         .error(Code::InvalidSchema, span, format!("this is not a JSON Schema{place}: {error}"))
-        .help("see json-schema.org for what a schema may hold; references outside it are not followed");
+        .help("see json-schema.org for the format; external references are not followed");
     None
 }
 

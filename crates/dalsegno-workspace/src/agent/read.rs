@@ -134,7 +134,7 @@ fn minded(
             if value.get_ref().as_array().is_some_and(|steps| steps.is_empty()) {
                 report
                     .error(Code::ModelOrSteps, value.span(), "the agent has an empty list of steps")
-                    .help("add a step, or a `[model]` in place of the list");
+                    .help("add a step, or a `[model]` instead of the list");
             }
             let read = steps::read(file, around, own);
             let stand_ins: Vec<_> = tools.stand_ins.iter().cloned().chain(read.stand_ins).collect();
@@ -152,8 +152,8 @@ fn minded(
             let line = report.source().position(steps.span().start).line;
             report
                 .error(Code::ModelOrSteps, model.span(), "the agent has both a `[model]` and `[[steps]]`")
-                .label(format!("the steps begin in line {line}"))
-                .help("keep the one that decides, and move the other into an agent of its own");
+                .label(format!("the steps begin on line {line}"))
+                .help("keep one of them, and move the other to a separate agent");
             mind::read(file, memory, around);
             steps::read(file, around, own);
             None
@@ -200,9 +200,9 @@ fn check_file_name(report: &Report, name: &Located<AgentName>) {
             .warning(
                 Code::FileName,
                 name.span.clone(),
-                format!("the agent `{}` stands in `{stem}.toml`", name.value),
+                format!("the agent `{}` is in the file `{stem}.toml`", name.value),
             )
-            .help(format!("rename the file to `{}.toml`, so that people find it", name.value));
+            .help(format!("rename the file to `{}.toml`", name.value));
     }
 }
 
@@ -214,8 +214,8 @@ fn warn_of_unread(file: &Section<'_>, memory: Option<&Section<'_>>) {
     for (key, span) in unread {
         let Some(span) = span else { continue };
         let help = match key {
-            "output" => "take it out: the structured answer of a plan is a step, `output = { … }`",
-            _ => "take it out, or give the agent a `[model]` in place of the steps",
+            "output" => "remove it: a plan sets its structured answer with a step, `output = { … }`",
+            _ => "remove it, or give the agent a `[model]` instead of the steps",
         };
         file.report
             .warning(Code::NoEffect, span, format!("`{key}` has no effect: the agent has steps and no model"))
@@ -249,7 +249,7 @@ fn check_allowed(
         {
             report
                 .error(Code::InvalidValue, settings.span.clone(), format!("`{name}` falls back to itself"))
-                .help("name another tool: attempts after the first are `retries`");
+                .help("name another tool: `retries` sets the attempts after the first");
         }
     }
 }

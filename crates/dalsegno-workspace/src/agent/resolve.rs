@@ -158,10 +158,10 @@ impl AgentFile {
                 .error(
                     Code::InvalidValue,
                     settings.span.clone(),
-                    format!("`effect` does not fit `{name}`, a declarative tool"),
+                    format!("`effect` does not apply to `{name}`, a declarative tool"),
                 )
-                .label("each of its actions has an effect of its own")
-                .help("take it out, and write `\"effect\"` to the action in the tool's file");
+                .label("each of its actions has its own effect")
+                .help("remove it, and set `\"effect\"` on the action in the tool's file");
         }
     }
 
@@ -172,20 +172,20 @@ impl AgentFile {
         let (problem, help) = match (&tool.kind, tool.class) {
             (ToolKind::External, EffectClass::Read) => return,
             (_, EffectClass::Composite) => (
-                format!("`{name}` is made of actions, each of which is performed"),
-                "take it out: only results of tool servers are kept",
+                format!("`{name}` runs its actions on every call"),
+                "remove it: only results of tool servers are cached",
             ),
             (ToolKind::External, _) => (
-                format!("`{name}` may change something, so each call is made"),
-                "take it out, or say `effect = \"read\"` if it only reads",
+                format!("`{name}` may have side effects, so every call runs"),
+                "remove it, or set `effect = \"read\"` if the tool only reads",
             ),
             _ => (
-                format!("`{name}` is performed by the engine itself"),
-                "take it out: only results of tool servers are kept",
+                format!("the engine itself runs `{name}`"),
+                "remove it: only results of tool servers are cached",
             ),
         };
         report
-            .error(Code::InvalidValue, cache.span, "`cache` does not fit this tool")
+            .error(Code::InvalidValue, cache.span, "`cache` does not apply to this tool")
             .label(problem)
             .help(help);
     }
@@ -243,7 +243,7 @@ impl AgentFile {
         report
             .error(Code::ToolNotAllowed, span, format!("`{name}` is set up, but the agent does not allow it"))
             .help(format!(
-                "add it to `allow`, which now has {}, or take it out here",
+                "add it to `allow`, which now has {}, or remove it here",
                 or_nothing(&list(allowed))
             ));
     }
@@ -274,9 +274,9 @@ impl AgentFile {
 fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogue) {
     let (prefix, is_prefix) = name.strip_suffix('*').map_or((name, false), |before| (before, true));
     let problem = if is_prefix {
-        format!("nobody offers a tool whose name begins with `{prefix}`")
+        format!("no tool has a name that begins with `{prefix}`")
     } else {
-        format!("nobody offers a tool `{name}`")
+        format!("the tool `{name}` does not exist")
     };
     let server = name.split('.').next().unwrap_or(name);
     let siblings: Vec<_> = catalogue
@@ -289,8 +289,8 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogu
         Some(_) | None if !siblings.is_empty() => format!("`{server}` offers {}", list(siblings)),
         Some(_) | None => {
             format!(
-                "`{server}` offers no tool: add `[servers.{server}]` to `dalsegno.toml`, or, if it is there, let its \
-                 `tools` name what the server has"
+                "`{server}` offers no tool: add `[servers.{server}]` to `dalsegno.toml`, or, if it \
+                 exists, correct its `tools`"
             )
         }
     };

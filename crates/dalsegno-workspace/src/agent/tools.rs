@@ -71,7 +71,7 @@ fn settings(section: &Section<'_>) -> Settings {
                 section
                     .report
                     .error(Code::InvalidValue, key.span, format!("{error}"))
-                    .help("put the whole name in quotes: `[tools.settings.\"risk.score\"]`");
+                    .help("put the full name in quotes: `[tools.settings.\"risk.score\"]`");
             }
         }
     }
@@ -110,7 +110,7 @@ pub(super) fn on_failure(section: &Section<'_>) -> Option<(OnFailure, Option<Loc
                     .error(
                         Code::InvalidValue,
                         tool.span,
-                        format!("`{}` cannot stand in for a tool", tool.value),
+                        format!("`{}` cannot be a fallback for a tool", tool.value),
                     )
                     .label("it would be called with the same arguments");
                 return None;
@@ -120,12 +120,12 @@ pub(super) fn on_failure(section: &Section<'_>) -> Option<(OnFailure, Option<Loc
         (Some(_), Some(_)) => (
             Code::InvalidValue,
             "`on_failure` has both `default` and `fallback`",
-            "keep one: the tool that stands in may have a default of its own",
+            "keep one: the fallback tool can have its own `default`",
         ),
         (None, None) => (
             Code::MissingKey,
             "`on_failure` has neither `default` nor `fallback`",
-            "add `default = …`, the value that stands in for the result, or `fallback = \"server.tool\"`",
+            "add `default = …`, the value that replaces the result, or `fallback = \"server.tool\"`",
         ),
     };
     section.report.error(code, value.span(), problem).help(help);

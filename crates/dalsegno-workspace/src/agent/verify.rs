@@ -26,33 +26,33 @@ pub(super) static VERIFY: Shape = Shape::new(
         Key::new(
             "tool",
             Form::Name("^[^.]+\\..+$"),
-            "The tool that is asked: one that the agent may call, of a server, in process or a document, that only reads.",
+            "The tool to ask: a read-only tool of a server, in process or a document that the agent may call.",
         )
         .required("add `tool = \"server.tool\"`, a tool that looks the operation up"),
         Key::new(
             "with",
             Form::Open,
-            "The arguments of that tool; strings in it are templates, which read `operation.id`, `operation.key`, \
-             `operation.tool` and `operation.arguments`.",
+            "The arguments of that tool; strings in them are templates, which read `operation.id`, \
+             `operation.key`, `operation.tool` and `operation.arguments`.",
         ),
         Key::new(
             "verdict",
             Form::Expression,
-            "What its result says, as `'happened'` or `'not_happened'`; anything else leaves the question to a person. \
-             It reads `result` and `operation`.",
+            "Whether the call took place, from the tool's result: `'happened'` or `'not_happened'`; with anything \
+             else a person is asked. It reads `result` and `operation`.",
         )
         .required("add `verdict = \"result.found ? 'happened' : 'unknown'\"`"),
         Key::new(
             "result",
             Form::Expression,
-            "What the call returned, where it took place; `{\"settled\": \"done\"}` by default. It reads `result` and \
-             `operation`.",
+            "The result of the call, if it took place; `{\"settled\": \"done\"}` by default. It reads `result` \
+             and `operation`.",
         ),
         Key::new("delay", Form::Duration, "The pause before each try; `1s` by default."),
         Key::new(
             "tries",
             Form::Integer(1, 10),
-            "How often the tool is asked at most, until it says `'happened'`; 3 by default.",
+            "Maximum number of tries, until the verdict is `'happened'`; 3 by default.",
         ),
     ],
 );
@@ -79,7 +79,7 @@ pub(super) fn read(settings: &Section<'_>) -> Option<Located<Verify>> {
                     known(report, &value.span(), "with", &paths, &["operation"]).then_some(template)
                 }
                 Err(error) => {
-                    let message = format!("a template of `with` cannot be read: {error}");
+                    let message = format!("a template of `with` cannot be parsed: {error}");
                     report.error(Code::InvalidExpression, value.span(), message);
                     None
                 }
@@ -94,7 +94,7 @@ pub(super) fn read(settings: &Section<'_>) -> Option<Located<Verify>> {
                 known(report, &text.span, key, &paths, &["operation", "result"]).then_some(expression)
             }
             Err(error) => {
-                let message = format!("the expression of `{key}` cannot be read: {}", error.message);
+                let message = format!("the expression of `{key}` cannot be parsed: {}", error.message);
                 report.error(Code::InvalidExpression, text.span.clone(), message);
                 None
             }
@@ -104,9 +104,7 @@ pub(super) fn read(settings: &Section<'_>) -> Option<Located<Verify>> {
     let delay_ms = section.millis("delay").unwrap_or(1_000);
     if delay_ms > LONGEST_DELAY_MS {
         let at = section.get("delay").map_or_else(|| span.clone(), toml::Spanned::span);
-        report
-            .error(Code::InvalidValue, at, "`delay` is longer than the run's process stays for it")
-            .label("expected at most 60s");
+        report.error(Code::InvalidValue, at, "`delay` is too long").label("expected at most 60s");
     }
     let tries = section.integer("tries").unwrap_or(3);
     let verify = Verify { tool: tool?.value, with: with?, verdict: verdict?, result, delay_ms, tries };
@@ -123,8 +121,8 @@ fn known(
 ) -> bool {
     let unknown = paths.iter().find(|reference| !roots.contains(&reference.root.as_str()));
     if let Some(reference) = unknown {
-        let message = format!("there is nothing called `{}` in `{key}` of `verify`", reference.root);
-        report.error(Code::UnknownName, span.clone(), message).help(format!("known here: {}", list(roots)));
+        let message = format!("unknown name `{}` in `{key}` of `verify`", reference.root);
+        report.error(Code::UnknownName, span.clone(), message).help(format!("available: {}", list(roots)));
     }
     unknown.is_none()
 }
@@ -153,7 +151,7 @@ impl AgentFile {
                 .warning(
                     Code::NoEffect,
                     pattern.map_or(0..0, |pattern| pattern.span.clone()),
-                    format!("`verify` of the document of `{name}` asks `{}`, {problem}", verify.tool),
+                    format!("`verify` in the document of `{name}` asks `{}`, {problem}", verify.tool),
                 )
                 .label("a person is asked at once whether a call in doubt took place")
                 .help(help);
@@ -192,7 +190,7 @@ impl AgentFile {
             if is_never {
                 report
                     .error(Code::InvalidValue, span.clone(), format!("`verify` of `{name}` is never used"))
-                    .help("it is asked before a person is: for a call in doubt, with `on_indeterminate` not `report`");
+                    .help("remove it: `verify` is for calls in doubt, with `on_indeterminate` other than `report`");
             }
         }
     }
@@ -207,22 +205,22 @@ fn unfit(
     match tools.tools.get(name) {
         None => Some((
             "which is not among the agent's tools",
-            "name it in `allow`, or let `verify` ask another one",
+            "add it to `allow`, or name another tool in `verify`",
         )),
         Some(tool) if !tool.only_reads(documents) => Some((
             "which does not only read",
             match tool.kind {
                 ToolKind::Declarative { .. } => {
-                    "name a document whose calls only read: each `GET`, or with `\"effect\": \"read\"`, and \
-                     beside them no mail, tool, handoff, reply or `persist`"
+                    "name a document whose calls only read: each a `GET`, or with `\"effect\": \"read\"`, and \
+                     without mail, tool, handoff, reply or `persist`"
                 }
                 _ => {
-                    "name a tool that only reads; if one of a server does, say so with `effect = \"read\"` in its settings"
+                    "name a read-only tool; mark a tool of a server as one with `effect = \"read\"` in its settings"
                 }
             },
         )),
         Some(tool) if tool.approve => {
-            Some(("which a person must approve", "take the tool out of `approve`, or name another one"))
+            Some(("which a person must approve", "remove the tool from `approve`, or name another one"))
         }
         Some(_) => None,
     }

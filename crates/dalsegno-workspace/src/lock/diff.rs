@@ -166,12 +166,12 @@ impl fmt::Display for LockChange {
             None => write!(f, "server `{}`: ", self.server)?,
         }
         let schema = |f: &mut fmt::Formatter<'_>, whose: &str, at: &str| match at {
-            "" => write!(f, "the form of its {whose} changed"),
-            at => write!(f, "the form of its {whose} changed at `{at}`"),
+            "" => write!(f, "the schema of its {whose} changed"),
+            at => write!(f, "the schema of its {whose} changed at `{at}`"),
         };
         match &self.kind {
             LockChangeKind::Added => f.write_str("is new"),
-            LockChangeKind::Removed => f.write_str("is gone"),
+            LockChangeKind::Removed => f.write_str("was removed"),
             LockChangeKind::Description { old, new } => {
                 write!(f, "was described as {old:?}, now as {new:?}")
             }
@@ -180,13 +180,13 @@ impl fmt::Display for LockChange {
             LockChangeKind::Annotation { name, old, new } => {
                 write!(f, "`{name}` was {}, now {}", said(*old), said(*new))
             }
-            LockChangeKind::Name { old: None, new: Some(new) } => write!(f, "models see it as `{new}` now"),
+            LockChangeKind::Name { old: None, new: Some(new) } => write!(f, "models now see it as `{new}`"),
             LockChangeKind::Name { old: Some(old), new: Some(new) } => {
                 write!(f, "models saw it as `{old}`, now as `{new}`")
             }
             LockChangeKind::Name { old, new: None } => {
                 let old = old.as_ref().map_or("", ModelName::as_str);
-                write!(f, "models see it as `{old}` no more")
+                write!(f, "models no longer see it as `{old}`")
             }
         }
     }
@@ -196,6 +196,6 @@ fn said(annotation: Option<bool>) -> &'static str {
     match annotation {
         Some(true) => "true",
         Some(false) => "false",
-        None => "not said",
+        None => "not set",
     }
 }

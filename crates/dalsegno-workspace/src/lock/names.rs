@@ -157,12 +157,12 @@ impl Known {
             }
         };
         if !self.actions.contains(tool) {
-            let message = format!("no toolkit has an action `{tool}`, so its name means nothing");
+            let message = format!("no toolkit has an action `{tool}`, so its name has no effect");
             let problem = problem(Code::NoEffect, Severity::Warning, &pin.tool.span, message);
-            return Some(problem.with_help("run `dalsegno check --connect`, which takes it out"));
+            return Some(problem.with_help("run `dalsegno check --connect`, which removes it"));
         }
         let objection = self.objection(tool, name.as_str())?;
-        let message = format!("`{tool}` cannot be `{name}` for models");
+        let message = format!("models cannot see `{tool}` as `{name}`");
         let problem = problem(Code::ToolNameClash, Severity::Error, &pin.name.span, message);
         Some(problem.with_label(objection.to_string()).with_help(PIN_HELP))
     }
@@ -173,7 +173,7 @@ impl fmt::Display for Objection<'_> {
         match self {
             Self::Engine(first) => write!(f, "the engine's own tools are called `{first}__…`"),
             Self::Server(server) => write!(f, "the tools of the server `{server}` are called `{server}__…`"),
-            Self::Tool(other) => write!(f, "models see the tool `{other}` so"),
+            Self::Tool(other) => write!(f, "models see the tool `{other}` by this name"),
         }
     }
 }

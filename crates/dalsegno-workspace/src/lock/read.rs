@@ -124,8 +124,7 @@ fn servers(report: &Report, file: &Section<'_>) -> BTreeMap<String, LockedServer
         if let Some(digest) = digest.filter(|_| report.count() == before)
             && digest.value != server.digest().to_string()
         {
-            let problem =
-                format!("the digest of `{}` does not belong to the tools that are listed", name.value);
+            let problem = format!("the digest of `{}` does not match the listed tools", name.value);
             damaged(report, digest.span, problem);
         }
         servers.insert(name.value, server);
@@ -144,7 +143,7 @@ fn pins(report: &Report, file: &Section<'_>) -> Vec<Pin> {
             report
                 .error(Code::WrongType, tool.span, format!("`{}` is a table", tool.value))
                 .label("expected a name for models")
-                .help("put the whole name of the tool in quotes: `\"crm.find_case\" = \"find_case\"`");
+                .help("put the full name of the tool in quotes: `\"crm.find_case\" = \"find_case\"`");
             continue;
         }
         let Some(name) = string(report, &tool.value, value) else { continue };
@@ -184,7 +183,7 @@ fn not_a_name(report: &Report, span: std::ops::Range<usize>, error: &NameError) 
 
 /// What to do about a pin that is wrong.
 pub(super) const PIN_HELP: &str =
-    "write another name, or run `dalsegno check --connect`, which takes this one out";
+    "write another name, or run `dalsegno check --connect`, which removes this one";
 
 fn tool(section: &Section<'_>) -> Option<(String, LockedTool)> {
     let name = section.string("name");
@@ -216,7 +215,7 @@ fn damaged(report: &Report, span: std::ops::Range<usize>, problem: String) {
     report
         .error(Code::DamagedLock, span, problem)
         .label("the file was edited by hand, or merged")
-        .help("run `dalsegno check --connect`, which writes it anew and shows what changed");
+        .help("run `dalsegno check --connect`, which rewrites it and shows the changes");
 }
 
 /// A hundred servers of a hundred tools.

@@ -62,7 +62,7 @@ impl FileKind {
         Some(match self {
             Self::Agent => ("An agent of a Dalsegno workspace", &agent::FILE),
             Self::Dalsegno => ("The settings of a Dalsegno workspace", &settings::FILE),
-            Self::Lock => ("What is pinned of a Dalsegno workspace", &lock::FILE),
+            Self::Lock => ("The lock file of a Dalsegno workspace", &lock::FILE),
             Self::Script => ("The replies of a scripted model", &script::FILE),
             Self::Tenant => ("A tenant of a Dalsegno workspace", &tenant::FILE),
             Self::Tool => return None,

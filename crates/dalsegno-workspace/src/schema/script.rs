@@ -8,7 +8,7 @@ pub(super) static FILE: Shape = Shape::new(
         Key::new(
             "repeat",
             Form::Boolean,
-            "After the last reply comes the first one again; `false` by default.",
+            "Whether to start again with the first reply after the last one; `false` by default.",
         ),
         Key::new("replies", Form::List(&Form::Table(&REPLY)), "The replies, in order.")
             .required("add `[[replies]]` with `text = \"…\"`"),
@@ -23,20 +23,20 @@ static REPLY: Shape = Shape::new(
         Key::new(
             "opaque",
             Form::List(&Form::Table(&OPAQUE)),
-            "Parts for the provider alone; they come first.",
+            "Parts for the provider alone; they precede the text.",
         ),
         Key::new(
             "stop",
             Form::Word(&["end", "tool_calls", "length", "refusal"]),
             "Why the reply ends; `tool_calls` with calls, else `end`.",
         ),
-        Key::new("usage", Form::Table(&USAGE), "What the reply is said to have used; nothing by default."),
+        Key::new("usage", Form::Table(&USAGE), "The usage that the reply reports; none by default."),
         Key::new("delay", Form::Text, "How long the reply takes, such as `50ms`."),
-        Key::new("error", Form::Table(&ERROR), "A failure that comes before the reply, or instead of it."),
+        Key::new("error", Form::Table(&ERROR), "A failure before the reply, or instead of it."),
         Key::new(
             "when",
             Form::Text,
-            "What the model must have read since its last reply; else the run has left the script and fails.",
+            "Text that the model must have read since its last reply; otherwise the run fails.",
         ),
     ],
 );
@@ -53,8 +53,9 @@ static CALL: Shape = Shape::new(
 static OPAQUE: Shape = Shape::new(
     "an opaque part",
     &[
-        Key::new("provider", Form::Text, "Whose part it is.").required("add `provider = \"…\"`"),
-        Key::new("data", Form::Any, "What it holds.").required("add `data = …`"),
+        Key::new("provider", Form::Text, "The provider that the part belongs to.")
+            .required("add `provider = \"…\"`"),
+        Key::new("data", Form::Any, "The content of the part.").required("add `data = …`"),
     ],
 );
 
@@ -72,10 +73,10 @@ static ERROR: Shape = Shape::new(
         Key::new(
             "kind",
             Form::Word(&["unavailable", "rate_limited", "refused", "protocol", "limit_exceeded"]),
-            "What kind of failure it is.",
+            "The kind of failure.",
         )
         .required("add `kind = \"unavailable\"`"),
-        Key::new("message", Form::Text, "What the failure says.").required("add `message = \"…\"`"),
+        Key::new("message", Form::Text, "The message of the failure.").required("add `message = \"…\"`"),
         Key::new("attempts", Form::Integer(0, u32::MAX as u64), "How many attempts fail; all by default."),
         Key::new("retry_after", Form::Text, "How long to wait, as the provider says, such as `2s`."),
     ],

@@ -16,42 +16,42 @@ pub(crate) static FILE: Shape = Shape::new(
             Form::Map(&Form::Table(&SERVER)),
             "The tool servers by name; their tools are `name.tool`.",
         ),
-        Key::new("store", Form::Table(&STORE), "Where runs are kept."),
-        Key::new("memory", Form::Table(&MEMORY), "Where the memory of agents is kept."),
+        Key::new("store", Form::Table(&STORE), "Where to store runs."),
+        Key::new("memory", Form::Table(&MEMORY), "Where to store the memory of agents."),
         Key::new(
             "secrets",
             Form::Map(&Form::Table(&SECRET)),
-            "Secrets by name; never the secrets themselves.",
+            "References to secrets, by name; never the secrets themselves.",
         ),
         Key::new(
             "secret_store",
             Form::Table(&SECRET_STORE),
-            "Where secrets are kept that stand nowhere else.",
+            "The encrypted store for secrets that are not kept elsewhere.",
         ),
         Key::new(
             "signers",
             Form::Map(&Form::Name("^[0-9A-Fa-f]{64}$")),
-            "Whose signatures of archives are known: the key of each by a name.",
+            "The keys of known signers of archives, by name.",
         ),
         Key::new(
             "tenants",
             Form::Map(&Form::Table(&TENANT)),
-            "What the files of tenants may name of this machine's environment and files, by tenant.",
+            "The environment variables and files of this machine that each tenant's file may name, by tenant.",
         ),
         Key::new(
             "secret_paths",
             Form::List(&SECRET_PATH),
-            "Places of `user` that hold secrets besides `user.auth_token`, such as `user.crm.token`.",
+            "Paths in `user` that hold secrets besides `user.auth_token`, such as `user.crm.token`.",
         ),
         Key::new(
             "dispatch",
             Form::Table(&DISPATCH),
-            "How much a process does at once, and when it leaves somebody alone who fails.",
+            "How many calls a process makes at once, and when it stops calling a server or model that fails.",
         ),
         Key::new(
             "telemetry",
             Form::Table(&TELEMETRY),
-            "Where traces of runs are sent; nowhere without this section.",
+            "Where to send traces of runs; without this section, nothing is sent.",
         ),
     ],
 );
@@ -76,18 +76,18 @@ const PROVIDER: Key = Key::new(
 .required("expected one of `openai`, `openai-responses`, `anthropic`, `script`, `cassette`");
 
 const PRICE: Key =
-    Key::new("price", Form::Table(&PRICE_TABLE), "What tokens cost, in US dollars for a million of them.");
+    Key::new("price", Form::Table(&PRICE_TABLE), "The price of tokens, in US dollars per million.");
 
 pub(super) static HTTP_MODEL: Shape = Shape::new(
     "a model",
     &[
         PROVIDER,
-        Key::new("model", Form::Text, "The model, as the provider calls it.")
-            .required("add `model = \"…\"`, the name that the provider gives it"),
+        Key::new("model", Form::Text, "The provider's name for the model.")
+            .required("add `model = \"…\"`, the provider's name for it"),
         Key::new(
             "base_url",
             Form::Text,
-            "The endpoint, without the path of the wire; the provider's own by default.",
+            "The endpoint, without the path of the wire format; the provider's own by default.",
         ),
         Key::new(
             "allow_http",
@@ -97,13 +97,13 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
         Key::new(
             "api_key",
             Form::Table(&SECRET),
-            "Where the key is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+            "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
         ),
         Key::new("extra", Form::Open, "Further fields of the request's body, such as `reasoning`."),
         Key::new(
             "concurrency",
             dispatch::COUNT,
-            "The most requests at once; by default what `[dispatch]` allows a process.",
+            "Maximum number of concurrent requests; by default the limit of `[dispatch]` for a process.",
         ),
         PRICE,
     ],
@@ -113,8 +113,8 @@ pub(super) static SCRIPT_MODEL: Shape = Shape::new(
     "a model",
     &[
         PROVIDER,
-        Key::new("file", Form::Text, "The replies to give, a script.")
-            .required("add `file = \"tests/scripts/NAME.toml\"`, the replies to give"),
+        Key::new("file", Form::Text, "The script with the replies to return.")
+            .required("add `file = \"tests/scripts/NAME.toml\"`, the script with the replies"),
         PRICE,
     ],
 );
@@ -123,8 +123,12 @@ pub(super) static CASSETTE_MODEL: Shape = Shape::new(
     "a model",
     &[
         PROVIDER,
-        Key::new("file", Form::Text, "The recording that is played back; what it does not hold is an error.")
-            .required("add `file = \"tests/cassettes/NAME.jsonl\"`, the recording to play back"),
+        Key::new(
+            "file",
+            Form::Text,
+            "The recording to play back; a request that it does not contain is an error.",
+        )
+        .required("add `file = \"tests/cassettes/NAME.jsonl\"`, the recording to play back"),
         PRICE,
     ],
 );
@@ -132,9 +136,9 @@ pub(super) static CASSETTE_MODEL: Shape = Shape::new(
 static PRICE_TABLE: Shape = Shape::new(
     "`price`",
     &[
-        Key::new("input", models::DOLLARS, "A million tokens sent.")
+        Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
             .required("add `input = …`, US dollars for a million tokens sent"),
-        Key::new("output", models::DOLLARS, "A million tokens received.")
+        Key::new("output", models::DOLLARS, "The price of a million tokens received.")
             .required("add `output = …`, US dollars for a million tokens received"),
     ],
 );
@@ -149,23 +153,23 @@ pub(crate) static SECRET: Shape = Shape {
         Key::new(
             "store",
             Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$"),
-            "Its name in the secret store; `dalsegno secret put NAME` puts it there.",
+            "Its name in the secret store; `dalsegno secret put NAME` stores it.",
         ),
     ],
 };
 
 pub(super) static TENANT: Shape = Shape::new(
-    "what a tenant is granted",
+    "the grants of a tenant",
     &[
         Key::new(
             "env_prefixes",
             Form::List(&Form::Text),
-            "How the names of the environment variables begin that its file may name; none by default.",
+            "Prefixes of the environment variables that its file may name; none by default.",
         ),
         Key::new(
             "file_prefixes",
             Form::List(&Form::Text),
-            "The files, and the folders of files, that its file may name; none by default.",
+            "Files and folders that its file may name; none by default.",
         ),
     ],
 );
@@ -176,12 +180,12 @@ static SECRET_STORE: Shape = Shape::new(
         Key::new(
             "path",
             Form::Text,
-            "The encrypted file that keeps secrets; `.dalsegno/secrets.db` by default.",
+            "The encrypted file that stores secrets; `.dalsegno/secrets.db` by default.",
         ),
         Key::new(
             "key",
             Form::Table(&STORE_KEY),
-            "Where its key is found; `{ file = \".dalsegno/secrets.key\" }` by default.",
+            "Where to find its key; `{ file = \".dalsegno/secrets.key\" }` by default.",
         ),
     ],
 );
@@ -198,7 +202,7 @@ static STORE_KEY: Shape = Shape {
 
 static STORE: Shape = Shape::new(
     "`[store]`",
-    &[Key::new("path", Form::Text, "The file that keeps runs; `.dalsegno/dalsegno.db` by default.")],
+    &[Key::new("path", Form::Text, "The file that stores runs; `.dalsegno/dalsegno.db` by default.")],
 );
 
 static DISPATCH: Shape = Shape::new(
@@ -207,23 +211,27 @@ static DISPATCH: Shape = Shape::new(
         Key::new(
             "concurrency",
             dispatch::COUNT,
-            "The most calls of tools, models and memory that a process performs at once; 256 by default.",
+            "Maximum number of calls of tools, models and memory that a process makes at once; 256 by default.",
         ),
-        Key::new("tenant_concurrency", dispatch::COUNT, "The most of these for one tenant; 64 by default."),
+        Key::new(
+            "tenant_concurrency",
+            dispatch::COUNT,
+            "Maximum number of these for one tenant; 64 by default.",
+        ),
         Key::new(
             "queue",
             dispatch::COUNT,
-            "The most calls that wait for one tool server or model; 1024 by default. The next one is `overloaded`.",
+            "Maximum number of calls that wait for one server or model; 1024 by default. The next one is `overloaded`.",
         ),
         Key::new(
             "breaker_failures",
             dispatch::COUNT,
-            "The failures in a row after which a server or model is left alone for a while; 5 by default.",
+            "Failures in a row after which the process stops calling a server or model for a while; 5 by default.",
         ),
         Key::new(
             "breaker_cool_down",
             Form::Duration,
-            "How long it is left alone at first, doubled by each further failure; `10s` by default.",
+            "The first pause, doubled by each further failure; `10s` by default.",
         ),
     ],
 );
@@ -245,17 +253,17 @@ static TELEMETRY: Shape = Shape::new(
         Key::new(
             "headers",
             Form::Map(&Form::Table(&SECRET)),
-            "Headers of each request, such as the collector's key: where their values are found.",
+            "Headers of each request, such as the collector's key, each with a reference to its value.",
         ),
         Key::new(
             "resource",
             Form::Map(&Form::Text),
-            "What the spans are of, such as `\"deployment.environment.name\" = \"staging\"`.",
+            "Resource attributes of the spans, such as `\"deployment.environment.name\" = \"staging\"`.",
         ),
         Key::new(
             "content",
             Form::Boolean,
-            "Whether spans carry what people, models and tools said; `false` by default.",
+            "Whether spans include the messages of people, models and tools; `false` by default.",
         ),
     ],
 );
@@ -263,8 +271,8 @@ static TELEMETRY: Shape = Shape::new(
 static MEMORY: Shape = Shape::new(
     "`[memory]`",
     &[
-        Key::new("path", Form::Text, "The file that keeps the memory; `.dalsegno/memory.db` by default."),
-        Key::new("seeds", Form::List(&Form::Text), "Files of JSON lines that a new memory starts with."),
+        Key::new("path", Form::Text, "The file that stores the memory; `.dalsegno/memory.db` by default."),
+        Key::new("seeds", Form::List(&Form::Text), "Files of JSON lines to load into a new memory."),
     ],
 );
 
@@ -273,11 +281,11 @@ pub(super) static SERVER: Shape = Shape {
     one_of: &["wasm", "command", "url"],
     needs: &[],
     keys: &[
-        Key::new("wasm", Form::Text, "The compiled server, where it is a WebAssembly module."),
+        Key::new("wasm", Form::Text, "The compiled server, if it is a WebAssembly module."),
         Key::new(
             "command",
             Form::List(&Form::Text),
-            "The program and its arguments, where it is a child process.",
+            "The program and its arguments, if it is a child process.",
         ),
         Key::new(
             "env",
@@ -285,13 +293,13 @@ pub(super) static SERVER: Shape = Shape {
             "The whole environment of the child process; empty by default.",
         ),
         Key::new("cwd", Form::Text, "The folder in which it runs; the workspace's own by default."),
-        Key::new("url", Form::Text, "Its address, where it speaks streamable HTTP."),
+        Key::new("url", Form::Text, "Its address, if it uses streamable HTTP."),
         Key::new(
             "headers",
             Form::Map(&Form::Table(&SECRET)),
-            "Headers of each request: where their values are found.",
+            "Headers of each request, each with a reference to its value.",
         ),
-        Key::new("oauth", Form::Table(&OAUTH), "How the server is asked for access, where it wants OAuth."),
+        Key::new("oauth", Form::Table(&OAUTH), "How to get access to the server, if it uses OAuth."),
         Key::new(
             "allow_http",
             Form::Boolean,
@@ -306,15 +314,15 @@ pub(super) static SERVER: Shape = Shape {
         Key::new(
             "trust_annotations",
             Form::Boolean,
-            "Whether what the server says of its tools may make the engine less careful; `false` by default.",
+            "Whether to trust the server's annotations about the effects of its tools; `false` by default.",
         ),
         Key::new(
             "lifetime",
             Form::Word(&["per_call", "per_run", "shared"]),
             "How long an instance lives: for one call, for a run, or for all runs of a tenant; `per_run` by default.",
         ),
-        Key::new("permissions", Form::Table(&PERMISSIONS), "What the server may touch; nothing by default."),
-        Key::new("limits", Form::Table(&LIMITS), "What one instance may use up."),
+        Key::new("permissions", Form::Table(&PERMISSIONS), "What the server may access; nothing by default."),
+        Key::new("limits", Form::Table(&LIMITS), "The limits of one instance."),
     ],
 };
 
@@ -329,32 +337,32 @@ static OAUTH: Shape = Shape {
         Key::new(
             "grant",
             Form::Word(&["authorization_code", "client_credentials"]),
-            "Who gives access: a person, by `dalsegno auth NAME`, or the client itself; `authorization_code` by default.",
+            "Who grants access: a person, with `dalsegno auth NAME`, or the client itself; `authorization_code` by default.",
         ),
         Key::new(
             "client_id",
             Form::Text,
-            "What the authorization server knows this client by; without it the client registers itself.",
+            "The client's id at the authorization server; without it, the client registers itself.",
         ),
         Key::new(
             "client_secret",
             Form::Table(&SECRET),
-            "Where the client's secret is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+            "Where to find the client's secret: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
         ),
         Key::new(
             "client_metadata",
             Form::Name("^https://[^\\s]+$"),
-            "The address of a document that describes this client, for authorization servers that take one.",
+            "The address of a document that describes this client, for authorization servers that accept one.",
         ),
         Key::new(
             "scopes",
             Form::List(&Form::Text),
-            "What to ask for, exactly; by default what the server says that it needs.",
+            "The exact scopes to request; by default those that the server says that it needs.",
         ),
         Key::new(
             "authorization_servers",
             Form::List(&Form::Name("^https?://[^/*@\\s]+$")),
-            "Who besides the server itself may be asked for access, such as `https://login.example.com`.",
+            "Authorization servers to use besides the server itself, such as `https://login.example.com`.",
         ),
     ],
 };
@@ -366,7 +374,7 @@ static PERMISSIONS: Shape = Shape::new(
         Key::new(
             "env",
             Form::Map(&Form::Either(&[Form::Text, Form::Table(&SECRET)])),
-            "The environment variables that it sees; with a secret, the server itself holds that.",
+            "The environment variables that it sees; the server itself holds any secret among them.",
         ),
         Key::new(
             "network",
@@ -381,7 +389,7 @@ static PERMISSIONS: Shape = Shape::new(
         Key::new(
             "clock",
             Form::Boolean,
-            "Whether it sees the real time; `false` by default: the clock stands still.",
+            "Whether it sees the real time; `false` by default: the clock does not advance.",
         ),
         Key::new(
             "random",
@@ -396,11 +404,11 @@ pub(super) static INJECTION: Shape = Shape::new(
     &[
         Key::new("header", Form::Text, "The header that carries it; the server cannot set it.")
             .required("add `header = \"Authorization\"`, the header that carries it"),
-        Key::new("prefix", Form::Text, "What stands before it, such as `Bearer `; nothing by default."),
+        Key::new("prefix", Form::Text, "The text before the secret, such as `Bearer `; empty by default."),
         Key::new(
             "value",
             Form::Table(&SECRET),
-            "Where it is found: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+            "Where to find the secret: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
         )
         .required("add `value = { env = \"NAME\" }`, where the secret is found"),
     ],
@@ -411,14 +419,14 @@ pub(super) static GRANT: Shape = Shape::new(
     &[
         Key::new("host", Form::Text, "The folder on this machine.")
             .required("add `host = \"PATH\"`, the folder on this machine"),
-        Key::new("guest", Form::Name("^(/[^/\\u0000]+)+$"), "Where the server sees it.")
-            .required("add `guest = \"/data\"`, where the server sees it"),
+        Key::new("guest", Form::Name("^(/[^/\\u0000]+)+$"), "The path at which the server sees it.")
+            .required("add `guest = \"/data\"`, the path at which the server sees it"),
         Key::new("access", Form::Word(&["read", "write"]), "What the server may do with it.")
             .required("add `access = \"read\"` or `access = \"write\"`"),
         Key::new(
             "create",
             Form::Boolean,
-            "Whether to make the folder if it is not there; `false` by default.",
+            "Whether to create the folder if it does not exist; `false` by default.",
         ),
     ],
 );
@@ -426,42 +434,38 @@ pub(super) static GRANT: Shape = Shape::new(
 static LIMITS: Shape = Shape::new(
     "`limits`",
     &[
-        Key::new("memory", Form::Size, "The most linear memory; `64MiB` by default."),
-        Key::new("call_timeout", Form::Duration, "The longest that one call may take; `5s` by default."),
+        Key::new("memory", Form::Size, "Maximum linear memory; `64MiB` by default."),
+        Key::new("call_timeout", Form::Duration, "Maximum time for one call; `5s` by default."),
         Key::new(
             "total_timeout",
             Form::Duration,
-            "The longest that one call may take as long as there is word of its progress, and a task that the server \
-             makes of it; `10m` by default. Of servers with `command` or `url`.",
+            "Maximum time for one call that reports progress, and for a task that the server creates for it; \
+             `10m` by default. For servers with `command` or `url`.",
         ),
-        Key::new("output", Form::Size, "The most bytes of one answer; `1MiB` by default."),
-        Key::new("stderr", Form::Size, "What is kept of its standard error; `64KiB` by default."),
+        Key::new("output", Form::Size, "Maximum size of one answer; `1MiB` by default."),
+        Key::new("stderr", Form::Size, "How much of its standard error to keep; `64KiB` by default."),
         Key::new(
             "concurrency",
             dispatch::COUNT,
-            "The most calls at once; by default what `[dispatch]` allows a process.",
+            "Maximum number of concurrent calls; by default the limit of `[dispatch]` for a process.",
         ),
-        Key::new(
-            "start_timeout",
-            Form::Duration,
-            "The longest that the start of an instance may take; `10s` by default.",
-        ),
+        Key::new("start_timeout", Form::Duration, "Maximum time to start an instance; `10s` by default."),
         Key::new(
             "table_elements",
             Form::Integer(1, 100_000),
-            "The most elements of all tables of an instance; 100,000 by default.",
+            "Maximum number of elements in all tables of an instance; 100,000 by default.",
         ),
         Key::new(
             "instances",
             Form::Integer(1, 4_096),
-            "The most instances at once; 1,000 by default. One that is idle makes room for the next.",
+            "Maximum number of instances; 1,000 by default. An idle instance makes room for the next.",
         ),
-        Key::new("module", Form::Size, "The most bytes of its WebAssembly file; `16MiB` by default."),
+        Key::new("module", Form::Size, "Maximum size of its WebAssembly file; `16MiB` by default."),
         Key::new(
             "compile_timeout",
             Form::Duration,
-            "The longest that compiling its WebAssembly file may take; `90s` by default.",
+            "Maximum time to compile its WebAssembly file; `90s` by default.",
         ),
-        Key::new("response", Form::Size, "The most bytes of one HTTP response to it; `8MiB` by default."),
+        Key::new("response", Form::Size, "Maximum size of one HTTP response to it; `8MiB` by default."),
     ],
 );

@@ -59,7 +59,7 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
         let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
             Some(provider) => http(&model, paths, provider, &what).map(ModelBinding::Http),
             None if provider.value == "script" => paths
-                .file(&model, "file", "write the script, or correct the path")
+                .file(&model, "file", "create the script, or correct the path")
                 .map(|file| ModelBinding::Script { file }),
             None => paths
                 .file(&model, "file", "record it, or correct the path")
@@ -82,7 +82,7 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
             model
                 .report
                 .error(Code::InvalidValue, text.span, format!("`base_url` of {what} ends with `{end}`"))
-                .label("Dalsegno adds what each request needs")
+                .label("Dalsegno adds this path itself")
                 .help(format!("write `{}`", plain.trim_end_matches(end)));
         }
     }
@@ -126,8 +126,8 @@ fn extra(model: &Section<'_>, provider: Provider) -> Option<serde_json::Map<Stri
         model
             .report
             .error(Code::InvalidValue, span, format!("`extra` cannot set `{path}`"))
-            .label("it makes up the request itself")
-            .help("take it out: the agent file says what is asked, and how");
+            .label("Dalsegno sets this field itself")
+            .help("remove it: the agent file defines the request");
     }
     match json(model.report, "extra", value, &mut |_, _| {})? {
         serde_json::Value::Object(extra) if is_valid => Some(extra),

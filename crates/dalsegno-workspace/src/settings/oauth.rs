@@ -26,7 +26,7 @@ pub(super) fn read(server: &Section<'_>, paths: &Paths<'_>, allow_http: bool) ->
         section
             .report
             .error(Code::InvalidValue, name.span, "`Authorization` is set twice: here, and by `oauth`")
-            .help("take one of them out");
+            .help("remove one of them");
     }
     Some(oauth)
 }
@@ -34,16 +34,13 @@ pub(super) fn read(server: &Section<'_>, paths: &Paths<'_>, allow_http: bool) ->
 /// Reports what is missing for a grant, and what does nothing.
 fn check(section: &Section<'_>, grant: OAuthGrant) {
     if grant == OAuthGrant::ClientCredentials {
-        section.require(
-            "client_id",
-            "add `client_id = \"…\"`, what the authorization server knows the client by",
-        );
+        section.require("client_id", "add `client_id = \"…\"`, the client's id at the authorization server");
         section.require(
             "client_secret",
-            "add `client_secret = { env = \"NAME\" }`, where the client's secret is found",
+            "add `client_secret = { env = \"NAME\" }`, a reference to the client's secret",
         );
     } else if section.has("client_secret") {
-        section.require("client_id", "add `client_id = \"…\"`: a secret belongs to a client that is known");
+        section.require("client_id", "add `client_id = \"…\"`, the id of the client that has the secret");
     }
 }
 
@@ -87,10 +84,14 @@ fn authorization_servers(section: &Section<'_>, allow_http: bool) -> Vec<String>
             Some(origin) => {
                 section
                     .report
-                    .error(Code::InsecureUrl, text.span, format!("tokens from `{origin}` come unencrypted"))
-                    .label("`http` leaves this machine here")
+                    .error(
+                        Code::InsecureUrl,
+                        text.span,
+                        format!("tokens from `{origin}` are sent unencrypted"),
+                    )
+                    .label("this `http` address is not on this machine")
                     .help(
-                        "write `https://…`; `allow_http = true` of the server is for a network that is yours",
+                        "write `https://…`; set `allow_http = true` for the server only in your own network",
                     );
             }
             None => {
@@ -100,7 +101,7 @@ fn authorization_servers(section: &Section<'_>, allow_http: bool) -> Vec<String>
                     .label(
                         "expected a scheme, a host and perhaps a port, such as `https://login.example.com`",
                     )
-                    .help("there are no wildcards and no paths: every host is written out");
+                    .help("write each host in full: wildcards and paths are not allowed");
             }
         }
     }

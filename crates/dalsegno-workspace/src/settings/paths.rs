@@ -36,9 +36,9 @@ impl Paths<'_> {
         let written = text.value.clone();
         let path = self.joined(key, text)?;
         if !path.value.is_file() {
-            let what = if path.value.exists() { "not a file" } else { "not there" };
+            let what = if path.value.exists() { "is not a file" } else { "does not exist" };
             self.report
-                .error(Code::MissingFile, path.span, format!("the file `{written}` is {what}"))
+                .error(Code::MissingFile, path.span, format!("the file `{written}` {what}"))
                 .label("relative to the workspace's folder")
                 .help(help);
             return None;
@@ -52,7 +52,7 @@ impl Paths<'_> {
         } else if text.value.contains("${") || text.value.starts_with("~/") {
             "variables and `~` are not expanded: write the path itself"
         } else if text.value.contains('\0') {
-            "a path has no NUL"
+            "a path cannot contain NUL"
         } else {
             return Some(text.map(|path| self.root.join(path)));
         };

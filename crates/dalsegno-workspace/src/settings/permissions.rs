@@ -32,7 +32,7 @@ fn network(section: &Section<'_>) -> Vec<String> {
                     .report
                     .error(Code::InvalidValue, text.span, format!("`{}` is not a destination", text.value))
                     .label("expected a scheme, a host and perhaps a port, such as `https://crm.example.com`")
-                    .help("there are no wildcards and no paths: every host is written out");
+                    .help("write each host in full: wildcards and paths are not allowed");
             }
         }
     }
@@ -53,9 +53,9 @@ fn env(section: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, EnvValue> {
                 name.span,
                 format!("the server itself holds the secret of `{}`", name.value),
             )
-            .label("it can write it wherever it may write")
+            .label("the server can write it to any place that it may write to")
             .help(
-                "where it goes into requests, grant it in `permissions.secrets`: the host adds it, and the server \
+                "if it is for requests, grant it in `permissions.secrets`: the host adds it, and the server \
                  never holds it",
             );
     }
@@ -103,9 +103,9 @@ fn receiver(section: &Section<'_>, destination: &Located<String>, network: &[Str
             .error(
                 Code::InvalidValue,
                 destination.span.clone(),
-                format!("the server may not reach `{origin}`, which gets a secret"),
+                format!("the server may not reach `{origin}`, which receives a secret"),
             )
-            .help(format!("add `network = [\"{origin}\"]`, or take the secret out"));
+            .help(format!("add `network = [\"{origin}\"]`, or remove the secret"));
         return None;
     }
     if !url::is_private(&origin) {
@@ -115,7 +115,7 @@ fn receiver(section: &Section<'_>, destination: &Located<String>, network: &[Str
                 destination.span.clone(),
                 format!("the secret for `{origin}` is sent unencrypted"),
             )
-            .label("`http` leaves this machine here")
+            .label("this `http` address is not on this machine")
             .help("write `https://…`");
         return None;
     }
@@ -158,7 +158,7 @@ fn files(permissions: &Section<'_>, paths: &Paths<'_>) -> Vec<FileGrant> {
             paths
                 .report
                 .error(Code::InvalidValue, span, "`create` belongs to a grant with `access = \"write\"`")
-                .help("take it out, or grant `write`");
+                .help("remove it, or grant `write`");
         }
         let host = host(&section, paths, create);
         let guest = guest(&section, paths);
@@ -187,14 +187,14 @@ fn host(section: &Section<'_>, paths: &Paths<'_>, create: bool) -> Option<std::p
         Code::MissingFolder,
         host.span,
         format!(
-            "the folder `{}` is {}",
+            "the folder `{}` {}",
             written.value,
-            if host.value.exists() { "not a folder" } else { "not there" }
+            if host.value.exists() { "is not a folder" } else { "does not exist" }
         ),
     );
     added
         .label("relative to the workspace's folder")
-        .help("make it, correct the path, or let Dalsegno make it with `create = true`");
+        .help("create it, correct the path, or let Dalsegno create it with `create = true`");
     None
 }
 

@@ -47,8 +47,9 @@ impl Paths<'_> {
                 )
                 .label(granted("no variable", "variables that begin with ", &grants.env_prefixes))
                 .help(format!(
-                    "keep the value among the tenant's own secrets (`dalsegno secret put --tenant {tenant} NAME`, then \
-                     `{{ store = \"NAME\" }}`), or grant it in dalsegno.toml: `[tenants.{tenant}]`, `env_prefixes`"
+                    "store the value as one of the tenant's own secrets (`dalsegno secret put --tenant \
+                     {tenant} NAME`, then `{{ store = \"NAME\" }}`), or grant it in dalsegno.toml: \
+                     `[tenants.{tenant}]`, `env_prefixes`"
                 ));
             return None;
         }
@@ -73,8 +74,8 @@ impl Paths<'_> {
                     path.span,
                     format!("`{shown}` is a file of the engine, which no file of the workspace may name"),
                 )
-                .label("journals, secrets and keys stand there")
-                .help("keep the secret in a file of its own elsewhere, or in the secret store");
+                .label("the engine keeps journals, secrets and keys there")
+                .help("keep the secret in a separate file elsewhere, or in the secret store");
             return None;
         }
         let Reach::Tenant { name: tenant, grants, .. } = self.reach else {
@@ -92,15 +93,12 @@ impl Paths<'_> {
         let prefixes: Vec<String> =
             grants.file_prefixes.iter().map(|path| path.display().to_string()).collect();
         self.report
-            .error(
-                Code::SecretNotGranted,
-                path.span,
-                format!("the tenant `{tenant}` may not read this file"),
-            )
+            .error(Code::SecretNotGranted, path.span, format!("the tenant `{tenant}` may not read this file"))
             .label(granted("no file", "files below ", &prefixes))
             .help(format!(
-                "keep the value among the tenant's own secrets (`dalsegno secret put --tenant {tenant} NAME`, then \
-                 `{{ store = \"NAME\" }}`), or grant the folder in dalsegno.toml: `[tenants.{tenant}]`, `file_prefixes`"
+                "store the value as one of the tenant's own secrets (`dalsegno secret put --tenant \
+                 {tenant} NAME`, then `{{ store = \"NAME\" }}`), or grant the folder in dalsegno.toml: \
+                 `[tenants.{tenant}]`, `file_prefixes`"
             ));
         None
     }
@@ -115,7 +113,7 @@ impl Paths<'_> {
                     format!("`{}` is a secret of the engine, which no file may name", name.value),
                 )
                 .label(format!("the engine keeps its own under names that begin with `{prefix}`"))
-                .help("take it out: the engine uses it where it belongs, and choose another name for a secret of yours");
+                .help("remove it, and choose another name for your own secret");
             return None;
         }
         Some(match self.reach {
@@ -154,7 +152,7 @@ fn plain(path: &Path) -> PathBuf {
 pub(super) fn tenants(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String, TenantGrants> {
     let mut tenants = BTreeMap::new();
     for (name, value) in file.tables("tenants") {
-        let what = format!("what the tenant `{}` is granted", name.value);
+        let what = format!("the grants of the tenant `{}`", name.value);
         let Some(section) = Section::of(file.report, &name.value, value, &what, &super::keys::TENANT) else {
             continue;
         };
@@ -166,11 +164,11 @@ pub(super) fn tenants(file: &Section<'_>, paths: &Paths<'_>) -> BTreeMap<String,
         let mut grants = TenantGrants::default();
         for prefix in section.list::<String>("env_prefixes") {
             if prefix.value.is_empty() {
-                let problem = "an empty beginning would grant every variable";
+                let problem = "an empty prefix would grant every variable";
                 section
                     .report
                     .error(Code::InvalidValue, prefix.span, problem)
-                    .label("expected a beginning such as `ACME_`");
+                    .label("expected a prefix such as `ACME_`");
                 continue;
             }
             grants.env_prefixes.push(prefix.value);

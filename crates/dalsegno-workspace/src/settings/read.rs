@@ -50,7 +50,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
                 .and_then(|memory| paths.path(memory, "path"))
                 .map_or_else(|| root.join(DEFAULT_MEMORY), |path| path.value),
             seeds: memory
-                .map(|memory| paths.files(&memory, "seeds", "write the file, or take it out of the list"))
+                .map(|memory| paths.files(&memory, "seeds", "create the file, or remove it from the list"))
                 .unwrap_or_default(),
         },
         secrets: secrets::read(&file, "secrets", "the secret", &paths),
@@ -98,7 +98,7 @@ fn signers(file: &Section<'_>) -> BTreeMap<String, String> {
                 .error(
                     Code::InvalidValue,
                     key.span,
-                    format!("the key of the signer `{}` is none", name.value),
+                    format!("the key of the signer `{}` is invalid", name.value),
                 )
                 .label("expected 64 hexadecimal digits, as `dalsegno import` shows them");
         }
@@ -119,7 +119,7 @@ fn secret_paths(file: &Section<'_>) -> BTreeSet<String> {
             paths.insert(path.value);
         } else {
             file.report
-                .error(Code::InvalidValue, path.span, format!("`{}` is no place of `user`", path.value))
+                .error(Code::InvalidValue, path.span, format!("`{}` is not a path in `user`", path.value))
                 .label("expected names below `user`, such as `user.crm.token`");
         }
     }

@@ -46,7 +46,7 @@ pub(super) fn kind(section: &Section<'_>) -> Option<&'static str> {
             section
                 .report
                 .error(Code::InvalidValue, span, format!("`{key}` belongs to a server with `{owner}`"))
-                .help(format!("this one has `{kind}`: take `{key}` out"));
+                .help(format!("remove `{key}`: this server has `{kind}`"));
         }
     }
     Some(kind)
@@ -73,7 +73,7 @@ pub(super) fn limits(limits: &ServerLimits, section: Option<&Section<'_>>) -> Se
         section
             .report
             .error(Code::InvalidValue, span, "`total_timeout` is shorter than `call_timeout`")
-            .label(format!("a call may go {call_timeout:?} without a word"))
+            .label(format!("a call may take {call_timeout:?} without reporting progress"))
             .help("make `total_timeout` longer, or `call_timeout` shorter");
     }
     ServerLimits { call_timeout, ..limits.clone() }

@@ -57,7 +57,7 @@ fn server<'t>(name: &str, value: &'t Spanned<DeValue<'t>>, paths: &Paths<'t>) ->
         paths
             .report
             .error(Code::InvalidValue, span, "`total_timeout` belongs to a server with `command` or `url`")
-            .help("a call of a module takes at most `call_timeout`: take `total_timeout` out");
+            .help("remove `total_timeout`: a call of a module takes at most `call_timeout`");
     }
     let remote = if is_module { None } else { Some(remote::read(kind, &section, paths)?) };
     let given = limits.as_ref().map(self::limits).unwrap_or_default();

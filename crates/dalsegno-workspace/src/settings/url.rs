@@ -13,15 +13,15 @@ pub(super) fn read(section: &Section<'_>, key: &str, allow_http: bool) -> Option
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host(authority);
     let problem = if authority.contains('@') {
-        "it holds a user's name or a password: give the key as `api_key`"
+        "it contains a user name or a password: set the key as `api_key`"
     } else if !["http", "https"].contains(&scheme.as_str()) {
         "expected an address such as `https://api.example.com/v1`"
     } else if text.value.contains("${")
         || text.value.contains(|letter: char| letter.is_whitespace() || letter.is_control())
     {
-        "variables are not expanded, and an address holds no spaces: write the address itself"
+        "variables are not expanded, and an address cannot contain spaces: write the address itself"
     } else if host.is_none() {
-        "expected a host, and behind it at most a port, such as `127.0.0.1:11434`"
+        "expected a host and optionally a port, such as `127.0.0.1:11434`"
     } else {
         ""
     };
@@ -39,13 +39,9 @@ pub(super) fn read(section: &Section<'_>, key: &str, allow_http: bool) -> Option
     if scheme == "http" && !allow_http && !host.is_some_and(is_loopback) {
         section
             .report
-            .error(
-                Code::InsecureUrl,
-                text.span,
-                format!("`{key}` sends the key and what is asked unencrypted"),
-            )
-            .label("`http` leaves this machine here")
-            .help("write `https://…`; `allow_http = true` is for a network that is yours");
+            .error(Code::InsecureUrl, text.span, format!("`{key}` sends keys and data unencrypted"))
+            .label("this `http` address is not on this machine")
+            .help("write `https://…`; set `allow_http = true` only in your own network");
         return None;
     }
     Some(text.value)

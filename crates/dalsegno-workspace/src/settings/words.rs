@@ -9,12 +9,12 @@ impl ServerBinding {
             None => self.permissions.in_words(),
             Some(RemoteBinding::Command(_)) => {
                 vec![
-                    "do whatever the user of this process may do: it is a program without a sandbox"
+                    "do anything that the user of this process may do: it is a program without a sandbox"
                         .to_owned(),
                 ]
             }
             Some(RemoteBinding::Endpoint(_)) => {
-                vec!["do elsewhere whatever it likes with what it is sent".to_owned()]
+                vec!["do anything elsewhere with the data that it receives".to_owned()]
             }
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn read(file: &Section<'_>, key: &str) -> BTreeSet<String> {
                     file.report.warning(
                         Code::NoEffect,
                         text.span,
-                        format!("`{}` stands here twice", text.value),
+                        format!("`{}` is listed twice", text.value),
                     );
                 }
             }
@@ -34,15 +34,15 @@ fn refuse(file: &Section<'_>, text: Located<String>, problem: &str) {
         file.report.conceal(text.span.clone(), text.span.clone());
     }
     file.report
-        .error(Code::InvalidValue, text.span, format!("`{shown}` is nobody who can be reached"))
+        .error(Code::InvalidValue, text.span, format!("`{shown}` is not a destination"))
         .label(problem)
-        .help("write scheme, host and, if it is not the usual one, the port: `https://api.example.com`");
+        .help("write scheme, host and, if it is not the default, the port: `https://api.example.com`");
 }
 
 /// The origin in its one form: lower case, the host as a name server knows it, no port where it is the usual one.
 pub(super) fn origin(text: &str) -> Result<String, &'static str> {
     if text.contains('*') {
-        return Err("there are no wildcards: every host is written out");
+        return Err("write each host in full: wildcards are not allowed");
     }
     let url = Url::parse(text).map_err(|_| "expected an address such as `https://api.example.com`")?;
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
@@ -71,7 +71,7 @@ pub(super) fn origin_of(url: &Url) -> Result<String, &'static str> {
         return Err("only `http` and `https` can be reached");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it holds a user's name or a password");
+        return Err("it contains a user name or a password");
     }
     if let Some(Host::Domain(name)) = url.host() {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

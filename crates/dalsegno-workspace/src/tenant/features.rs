@@ -72,7 +72,7 @@ fn refer(section: &Section<'_>) -> Refer {
             section
                 .report
                 .error(Code::InvalidValue, id.span, format!("there are two destinations `{}`", id.value))
-                .label(format!("the other one is in line {first}"))
+                .label(format!("the other one is on line {first}"))
                 .help("rename one of them");
         } else {
             seen.insert(id.value, line);

@@ -8,33 +8,33 @@ pub(crate) static FILE: Shape = Shape::new(
     &[
         Key::new("name", TENANT_NAME, "The tenant's name, the same as that of the file.")
             .required("add `name = \"…\"` at the top, the same as the name of the file"),
-        Key::new("description", Form::Text, "Who the tenant is, in a sentence; for people."),
+        Key::new("description", Form::Text, "A one-sentence description of the tenant, for people."),
         Key::new(
             "time_zone",
             Form::Text,
-            "The zone of times without an offset, such as `Europe/Paris`; without it such a time is refused.",
+            "The time zone of times without an offset, such as `Europe/Paris`; without it, such a time is refused.",
         ),
         Key::new(
             "egress",
             Form::List(&Form::Text),
-            "Whom declarative tools may reach, such as `https://api.example.com`; nobody by default.",
+            "The hosts that declarative tools may reach, such as `https://api.example.com`; none by default.",
         ),
         Key::new(
             "settings",
             Form::OpenTable(&SETTINGS),
-            "What tools read as `tenant.settings`: any keys, and never a secret.",
+            "The values that tools read as `tenant.settings`: any keys, but never a secret.",
         ),
         Key::new(
             "secrets",
             Form::Map(&Form::Table(&SECRET)),
-            "Secrets by name; never the secrets themselves.",
+            "References to secrets, by name; never the secrets themselves.",
         ),
         Key::new(
             "tools",
             Form::Map(&Form::Table(&TOOLKIT)),
-            "What the tenant sets of single tools and toolkits, by their name.",
+            "The tenant's settings for single tools and toolkits, by name.",
         ),
-        Key::new("features", Form::Table(&FEATURES), "What tools are built from."),
+        Key::new("features", Form::Table(&FEATURES), "Features that add tools."),
     ],
 );
 
@@ -50,7 +50,7 @@ pub(super) const NO_SETTINGS: &[&str] = &["time_zone", "egress"];
 pub(super) static SETTINGS: Shape = Shape::new(
     "`[settings]`",
     &[
-        Key::new("base_url", Form::Text, "The address that the paths of endpoints belong to."),
+        Key::new("base_url", Form::Text, "The base address of the endpoints' paths."),
         Key::new(
             "endpoints",
             Form::Map(&Form::Either(&[Form::Text, Form::Table(&ENDPOINT)])),
@@ -67,7 +67,7 @@ pub(super) static ENDPOINT: Shape = Shape::new(
         Key::new(
             "method",
             Form::Word(&["GET", "POST", "PUT", "PATCH", "DELETE"]),
-            "The method of calls that name none; `POST` by default.",
+            "The method of calls that do not name one; `POST` by default.",
         ),
     ],
 );
@@ -79,29 +79,29 @@ static TOOLKIT: Shape = Shape::new(
         Key::new(
             "secrets",
             Form::Map(&Form::Table(&SECRET)),
-            "The toolkit's secrets by name: where their values are found.",
+            "The toolkit's secrets by name, each with a reference to its value.",
         ),
         DISABLED,
         Key::new(
             "agents",
             Form::Map(&Form::Table(&OF_AGENT)),
-            "What single agents have in the place of it, by the agent's name.",
+            "Settings that replace these for single agents, by the agent's name.",
         ),
     ],
 );
 
 static OF_AGENT: Shape = Shape::new(
-    "what an agent has of a toolkit",
+    "the settings of a toolkit for an agent",
     &[
         Key::new(
             "secrets",
             Form::Map(&Form::Table(&SECRET)),
-            "The secrets that this agent uses in the place of the tenant's, by name.",
+            "The secrets that this agent uses instead of the tenant's, by name.",
         ),
         Key::new(
             "own_access",
             Form::Boolean,
-            "Whether a person consents for this agent alone, so that it has an account of its own; `false` by default.",
+            "Whether a person consents for this agent alone, so that it has its own account; `false` by default.",
         ),
     ],
 );
@@ -116,7 +116,7 @@ static FEATURES: Shape = Shape::new(
     &[Key::new(
         "refer",
         Form::Table(&REFER),
-        "Where calls can be transferred: makes `transfer.request_transfer`.",
+        "Where calls can be transferred; adds the tool `transfer.request_transfer`.",
     )],
 );
 
@@ -132,7 +132,7 @@ static REFER: Shape = Shape::new(
         Key::new(
             "handoff_phrase",
             Form::Text,
-            "What to say before the transfer; `{{label}}` stands for the destination's label.",
+            "What to say before the transfer; `{{label}}` is replaced with the destination's label.",
         ),
         Key::new(
             "destinations",
@@ -149,10 +149,10 @@ pub(super) static DESTINATION: Shape = Shape::new(
         Key::new(
             "destination_id",
             Form::Name("^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"),
-            "What the model calls it.",
+            "The destination's name for the model.",
         )
-        .required("add `destination_id = \"…\"`, what the model calls it"),
-        Key::new("label", Form::Text, "What people call it; the id by default."),
+        .required("add `destination_id = \"…\"`, the destination's name for the model"),
+        Key::new("label", Form::Text, "The destination's name for people; the id by default."),
         Key::new("description_for_model", Form::Text, "When the model should choose it."),
         Key::new(
             "target_uri",
@@ -164,7 +164,7 @@ pub(super) static DESTINATION: Shape = Shape::new(
         Key::new(
             "priority",
             Form::Integer(0, 1_000_000),
-            "Those with a higher number are listed first; 0 by default.",
+            "Destinations with a higher number are listed first; 0 by default.",
         ),
     ],
 );

@@ -26,7 +26,7 @@ pub enum NoTenant {
         hint: String,
     },
     /// The tenant's file has errors.
-    #[error("the tenant `{name}` cannot be used, since its file has errors: run `dalsegno check`")]
+    #[error("the tenant `{name}` cannot be used because its file has errors: run `dalsegno check`")]
     Broken {
         /// The name.
         name: String,
@@ -56,9 +56,9 @@ impl Workspace {
         let hint = match nearest(name, known()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if self.tenants.is_empty() => {
-                format!("the workspace has no tenants; write `tenants/{name}.toml` with `name = \"{name}\"`")
+                format!("the workspace has no tenants; add `tenants/{name}.toml` with `name = \"{name}\"`")
             }
-            None => format!("there are {}; write `tenants/{name}.toml` for another one", some(known())),
+            None => format!("the workspace has {}; add `tenants/{name}.toml` for another one", some(known())),
         };
         Err(NoTenant::Unknown { name: name.to_owned(), hint })
     }

@@ -119,7 +119,7 @@ fn check_folders(root: &Path, names: &BTreeMap<String, PathBuf>, loaded: &mut Lo
         let help = match nearest(&name, names.keys().map(String::as_str)) {
             Some(near) => format!("did you mean `{TENANTS_FOLDER}/{near}`?"),
             None => {
-                format!("write `{TENANTS_FOLDER}/{name}.toml` with `name = \"{name}\"`, or remove the folder")
+                format!("add `{TENANTS_FOLDER}/{name}.toml` with `name = \"{name}\"`, or remove the folder")
             }
         };
         let folder = Path::new(TENANTS_FOLDER).join(&name);

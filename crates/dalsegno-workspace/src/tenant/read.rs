@@ -92,9 +92,9 @@ fn check_name(report: &Report, name: &Located<String>) -> bool {
             .warning(
                 Code::FileName,
                 name.span.clone(),
-                format!("the tenant `{text}` stands in `{stem}.toml`"),
+                format!("the tenant `{text}` is in the file `{stem}.toml`"),
             )
-            .help(format!("rename the file to `{text}.toml`, so that people find it"));
+            .help(format!("rename the file to `{text}.toml`"));
     }
     true
 }

@@ -44,7 +44,7 @@ impl Settings {
     pub(super) fn check_egress(&self, file: &Section<'_>, egress: &BTreeSet<String>) {
         for origin in self.origins.iter().filter(|origin| !egress.contains(&origin.value)) {
             let allowed = match list(egress) {
-                none if none.is_empty() => "nobody may be reached".to_owned(),
+                none if none.is_empty() => "no address may be reached".to_owned(),
                 some => format!("only {some} may be reached"),
             };
             file.report
@@ -82,10 +82,10 @@ impl Settings {
                 } else if base.is_none() && !section.has("base_url") {
                     section
                         .report
-                        .error(Code::InvalidValue, path.span, "the path belongs to no address")
-                        .label("there is no `base_url` in `[settings]`")
+                        .error(Code::InvalidValue, path.span, "the path has no base address")
+                        .label("`[settings]` has no `base_url`")
                         .help(
-                            "add `base_url = \"https://…\"` to `[settings]`, or write the whole address here",
+                            "add `base_url = \"https://…\"` to `[settings]`, or write the full address here",
                         );
                 }
             }
@@ -117,7 +117,7 @@ impl Settings {
             || text.value.contains("{{")
             || text.value.contains(is_no_part_of_an_address)
         {
-            refuse(text.span.clone(), "nothing is expanded here, and an address holds no spaces");
+            refuse(text.span.clone(), "variables are not expanded here; an address cannot contain spaces");
             return;
         }
         let Ok(url) = Url::parse(&text.value) else {

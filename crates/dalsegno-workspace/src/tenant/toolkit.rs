@@ -48,7 +48,7 @@ pub(crate) fn toolkit_uses(
             read.secrets = secrets::read(&section, "secrets", "the secret", paths);
             if let Some(Form::Map(Form::Table(shape))) = section.form("agents") {
                 for (agent, value) in section.tables("agents") {
-                    let what = format!("what `{}` has of `{}`", agent.value, used.toolkit.value);
+                    let what = format!("agent `{}`'s settings of `{}`", agent.value, used.toolkit.value);
                     let own = Section::of(section.report, &agent.value, value, &what, shape);
                     let Some(own) = own else { continue };
                     used.secrets.extend(own.tables("secrets").into_iter().map(|(name, _)| name));

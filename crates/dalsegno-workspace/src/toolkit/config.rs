@@ -27,9 +27,7 @@ pub(crate) fn check_uses<'t>(
         if found.is_empty() {
             let help = match (nearest(name, known.iter().copied()), known) {
                 (Some(near), _) => format!("did you mean `{near}`?"),
-                (None, []) => {
-                    "the workspace has no declarative tools: they stand in `tools/*.json`".to_owned()
-                }
+                (None, []) => "the workspace has no declarative tools: add `tools/*.json`".to_owned(),
                 (None, _) => format!("the workspace has {}", list(known)),
             };
             report
@@ -64,7 +62,7 @@ fn check(report: &Report, used: &ToolkitUse, values: Option<&Map<String, Value>>
                         .error(
                             Code::InvalidValue,
                             span.clone(),
-                            format!("`{}` does not fit: {error}", key.value),
+                            format!("`{}` does not match its schema: {error}", key.value),
                         )
                         .label(format!("see `config_schema` of `{name}`"));
                 }

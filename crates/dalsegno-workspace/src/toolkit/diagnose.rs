@@ -103,9 +103,9 @@ pub(super) fn secret(report: &Report, file: &JsonFile<'_>, pointer: &str) {
     let is_member = key != value;
     let at = if is_member { key.clone() } else { value.start..value.start + 1 };
     report
-        .error(Code::SecretInClear, at, "this is a secret in clear, which version control keeps for ever")
+        .error(Code::SecretInClear, at, "this is a secret in clear text, which version control keeps forever")
         .label("expected a reference to the secret")
-        .help("name it in `secrets` and write `{{secrets.NAME}}` here; replace a secret that was ever committed");
+        .help("name it in `secrets` and write `{{secrets.NAME}}` here; replace the secret if it was ever committed");
     report.conceal(key, value);
 }
 
@@ -133,7 +133,7 @@ pub(super) fn config_schema(report: &Report, file: &JsonFile<'_>, toolkit: &Tool
             report.error(
                 Code::InvalidSchema,
                 span,
-                format!("the default does not fit its own schema: {error}"),
+                format!("the default does not match its own schema: {error}"),
             );
         }
     }

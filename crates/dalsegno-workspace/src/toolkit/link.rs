@@ -91,9 +91,11 @@ fn tool(report: &Report, file: &JsonFile<'_>, pointer: &str, name: &str, around:
     let known = around.catalogue.keys().chain(engine.keys()).map(ToolName::as_str);
     let help = match nearest(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", some(known)),
+        None => format!("the tools are {}", some(known)),
     };
-    report.error(Code::UnknownTool, file.span(pointer), format!("nobody offers a tool `{name}`")).help(help);
+    report
+        .error(Code::UnknownTool, file.span(pointer), format!("the tool `{name}` does not exist"))
+        .help(help);
 }
 
 /// Reports an agent that a document calls as a tool and that is not there.
@@ -117,7 +119,7 @@ fn callee(report: &Report, file: &JsonFile<'_>, pointer: &str, kind: &str, name:
             report.error(Code::UnknownAgent, file.span(pointer), problem).help(help);
         }
         _ => {
-            let problem = format!("a document does not hand over by a call of `{kind}.{name}`");
+            let problem = format!("a document cannot hand over with a call of `{kind}.{name}`");
             report.error(Code::InvalidValue, file.span(pointer), problem).help(format!(
                 "write the action `{{ \"type\": \"handoff\", \"target_agent\": \"{name}\" }}`"
             ));
@@ -132,7 +134,7 @@ fn agent(report: &Report, file: &JsonFile<'_>, pointer: &str, name: &str, agents
     }
     let help = match nearest(name, agents.iter().map(AgentName::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", list(agents.iter().map(AgentName::as_str))),
+        None => format!("the agents are {}", list(agents.iter().map(AgentName::as_str))),
     };
     report.error(Code::UnknownAgent, file.span(pointer), format!("there is no agent `{name}`")).help(help);
 }

@@ -125,7 +125,7 @@ fn check_name(
             .help("rename one of them");
     } else if is_server {
         report
-            .error(Code::DuplicateTool, span, format!("`{name}` is the name of a tool server, too"))
+            .error(Code::DuplicateTool, span, format!("`{name}` is also the name of a tool server"))
             .label(format!("`[servers.{name}]` is in `dalsegno.toml`"))
             .help("rename one of them");
     } else if name == "memory" || RESERVED.contains(&name) {
@@ -136,8 +136,8 @@ fn check_name(
         let stem = report.source().file().file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
         if let Some(stem) = stem.filter(|stem| stem != name) {
             report
-                .warning(Code::FileName, span, format!("`{name}` stands in `{stem}.json`"))
-                .help(format!("rename the file to `{name}.json`, so that people find it"));
+                .warning(Code::FileName, span, format!("`{name}` is in the file `{stem}.json`"))
+                .help(format!("rename the file to `{name}.json`"));
         }
     }
 }

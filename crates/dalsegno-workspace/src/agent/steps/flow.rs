@@ -19,8 +19,8 @@ impl<'t> Reader<'t, '_> {
         let items = section.items("parallel", "a list of steps");
         if items.is_empty() {
             self.report
-                .error(Code::StepAction, section.get("parallel")?.span(), "`parallel` holds no step")
-                .help("put at least one step in, or take it out");
+                .error(Code::StepAction, section.get("parallel")?.span(), "`parallel` has no steps")
+                .help("add at least one step, or remove it");
             return None;
         }
         let branches: Vec<_> = items.iter().map(|item| self.branch(item)).collect();
@@ -34,14 +34,14 @@ impl<'t> Reader<'t, '_> {
         let nested = STEP.keys.iter().map(|key| key.name).filter(|key| BRANCH.key(key).is_none());
         if let Some((key, span)) = nested.filter_map(|key| Some((key, section.key_span(key)?))).next() {
             let help = match key {
-                "parallel" => "put all of them into one list: they start together anyway",
+                "parallel" => "put all of the steps into one list: they start together",
                 "for_each" | "concurrency" => {
-                    "give it a step of its own, with `concurrency` for what should run at the same time"
+                    "move it to a separate step, and set `concurrency` to run items at the same time"
                 }
                 _ => "move it into a step after this one",
             };
             self.report
-                .error(Code::NestedStep, span, format!("`{key}` cannot stand inside `parallel`"))
+                .error(Code::NestedStep, span, format!("`{key}` is not allowed inside `parallel`"))
                 .label(format!("expected one of {}", list(OPERATIONS)))
                 .help(help);
             return None;
@@ -66,7 +66,7 @@ impl<'t> Reader<'t, '_> {
             if value.get_ref().is_table() {
                 self.report
                     .error(Code::StepAction, value.span(), "`set` sets nothing")
-                    .help("write `set = { name = \"EXPRESSION\" }`, or take it out");
+                    .help("write `set = { name = \"EXPRESSION\" }`, or remove it");
             }
             return None;
         }
@@ -128,10 +128,10 @@ impl<'t> Reader<'t, '_> {
                     .warning(
                         Code::EndlessCall,
                         items[index].span(),
-                        format!("the plan of `{target}` calls itself, whatever happens"),
+                        format!("the plan of `{target}` always calls itself"),
                     )
-                    .label("nothing ends this but a limit")
-                    .help("add `when = \"…\"`, a condition that fails at some point");
+                    .label("only a limit ends this")
+                    .help("add `when = \"…\"`, a condition that becomes false at some point");
             }
             if !ends {
                 continue;
@@ -144,7 +144,7 @@ impl<'t> Reader<'t, '_> {
                 let line = self.report.source().position(items[index].span().start).line;
                 self.report
                     .warning(Code::UnreachableStep, next.span(), "this step never runs")
-                    .label(format!("the handoff in line {line} ends the run"))
+                    .label(format!("the handoff on line {line} ends the run"))
                     .help("move it before the handoff, or give the handoff a `when`");
             }
             return;

@@ -41,20 +41,16 @@ pub(super) static STEP: Shape = Shape {
             Form::Integer(1, 1_000),
             "How many items of `for_each` run at once; 1 by default.",
         ),
-        Key::new(
-            "parallel",
-            Form::List(&Form::Table(&BRANCH)),
-            "Steps that do not need each other and start together.",
-        ),
+        Key::new("parallel", Form::List(&Form::Table(&BRANCH)), "Independent steps that start together."),
         Key::new(
             "set",
             Form::Map(&Form::Expression),
             "Sets variables, read as `vars.<name>` by later steps.",
         ),
-        Key::new("respond", Form::Template, "Adds to what the agent answers, a template."),
+        Key::new("respond", Form::Template, "Adds to the agent's answer, a template."),
         Key::new("output", Form::Any, "The structured answer; strings in it are templates."),
-        Key::new("handoff", AGENT_OR_CAPABILITY, "The agent that goes on in this one's place."),
-        Key::new("message", Form::Template, "What the next agent is told; this run's request by default."),
+        Key::new("handoff", AGENT_OR_CAPABILITY, "The agent to hand the session over to."),
+        Key::new("message", Form::Template, "The message to the next agent; this run's request by default."),
     ],
 };
 
@@ -127,7 +123,7 @@ const WITH: Key = Key::new(
 const APPROVE: Key = Key::new(
     "approve",
     Form::Either(&[Form::Boolean, Form::Expression]),
-    "Whether a person must agree before the tool is called: `true`, or an expression.",
+    "Whether a person must approve the call: `true`, or an expression.",
 );
 const MEMORY_SEARCH: Key =
     Key::new("memory_search", Form::Table(&SEARCH), "Searches the memory; the result is a list of hits.");
@@ -136,11 +132,11 @@ const MEMORY_CREATE: Key =
 const MEMORY_TRAVERSE: Key = Key::new(
     "memory_traverse",
     Form::Table(&TRAVERSE),
-    "Follows relations in the memory; the result is what was reached.",
+    "Follows relations in the memory; the result is the entities that were reached.",
 );
 const AGENT: Key = Key::new("agent", AGENT_OR_CAPABILITY, "Runs another agent; the result is its answer.");
 const INPUT: Key =
-    Key::new("input", Form::Template, "What the agent is asked; this run's request by default.");
+    Key::new("input", Form::Template, "The request to the agent; this run's request by default.");
 const MODEL: Key = Key::new("model", Form::Table(&ASKED), "Asks a model once; the result is its answer.");
 const ASK: Key = Key::new("ask", Form::Template, "Asks a person; the result is the answer.");
 const STEP_SCHEMA: Key = SCHEMA;
@@ -156,7 +152,7 @@ const AGENT_OR_CAPABILITY: Form = Form::Either(AGENT_FORMS);
 static AGENT_FORMS: &[Form] = &[AGENT_NAME, Form::Table(&BY_CAPABILITY)];
 static BY_CAPABILITY: Shape = Shape::new(
     "an agent",
-    &[Key::new("capability", CAPABILITY, "The agent is the one that has this capability.")
+    &[Key::new("capability", CAPABILITY, "The capability that the agent must have.")
         .required("write `{ capability = \"NAME\" }`, or the name of the agent")],
 );
 
@@ -165,11 +161,11 @@ static SEARCH: Shape = Shape::new("`memory_search`", &[QUERY, LIMIT, MIN_SCORE])
 static CREATE: Shape = Shape::new(
     "`memory_create`",
     &[
-        Key::new("entity", Form::Template, "The name of what was observed; a new name makes a new entity.")
-            .required("add `entity = \"…\"`, the name of what was observed"),
+        Key::new("entity", Form::Template, "The name of the entity; a new name creates a new entity.")
+            .required("add `entity = \"…\"`, the name of the entity"),
         Key::new("type", Form::Text, "What kind of entity it is, such as `incident`; `note` by default."),
-        Key::new("content", Form::Template, "What was observed, a template.")
-            .required("add `content = \"…\"`, what was observed"),
+        Key::new("content", Form::Template, "The observation, a template.")
+            .required("add `content = \"…\"`, the observation"),
         Key::new("relations", Form::List(&Form::Table(&RELATION)), "How the entity relates to others."),
     ],
 );
@@ -187,11 +183,11 @@ pub(super) static RELATION: Shape = Shape::new(
 static TRAVERSE: Shape = Shape::new(
     "`memory_traverse`",
     &[
-        Key::new("from", Form::Template, "The name of the entity to begin at, a template.")
-            .required("add `from = \"…\"`, the name of the entity to begin at"),
+        Key::new("from", Form::Template, "The name of the entity to start from, a template.")
+            .required("add `from = \"…\"`, the name of the entity to start from"),
         Key::new("relation", Form::Text, "Only relations of this type; all by default."),
-        Key::new("depth", Form::Integer(1, DEPTH_MAX), "The most relations in a row; 2 by default."),
-        Key::new("limit", Form::Integer(1, 1_000), "The most entities; 50 by default."),
+        Key::new("depth", Form::Integer(1, DEPTH_MAX), "Maximum number of relations in a row; 2 by default."),
+        Key::new("limit", Form::Integer(1, 1_000), "Maximum number of entities; 50 by default."),
     ],
 );
 
@@ -201,7 +197,7 @@ const DEPTH_MAX: u64 = 8;
 static ASKED: Shape = Shape::new(
     "`model`",
     &[
-        Key::new("prompt", Form::Template, "What the model is asked, a template.")
+        Key::new("prompt", Form::Template, "The prompt for the model, a template.")
             .required("add `prompt = \"{{request.text}}\"`"),
         Key::new("instructions", Form::Template, "The system prompt, a template."),
         Key::new("use", Form::Text, "The name of a `[models.*]` of `dalsegno.toml`; `default` by default."),

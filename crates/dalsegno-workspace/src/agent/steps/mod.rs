@@ -106,8 +106,8 @@ fn add_id(
             let line = report.source().position(entry.get().1.start).line;
             report
                 .error(Code::DuplicateStep, value.span(), format!("there are two steps with the id `{id}`"))
-                .label(format!("the other one stands in line {line}"))
-                .help("rename one of them, so that `steps.<id>` is one result");
+                .label(format!("the other one is on line {line}"))
+                .help("rename one of them");
         }
     }
 }
@@ -153,7 +153,7 @@ impl<'t> Reader<'t, '_> {
             self.report
                 .error(Code::StepAction, section.span.clone(), problem)
                 .label(format!("expected one of {}", list(allowed)))
-                .help("give each thing a step of its own; what should happen at the same time stands in `parallel`");
+                .help("write a separate step for each; put steps that run at the same time in `parallel`");
             return None;
         };
         for (key, actions) in COMPANIONS {
@@ -161,7 +161,7 @@ impl<'t> Reader<'t, '_> {
                 && !actions.contains(&action)
             {
                 let reason = match *key {
-                    "id" => "it has no result that could be read".to_owned(),
+                    "id" => "it has no result to read".to_owned(),
                     _ if *actions == OPERATIONS => "it belongs to a single operation".to_owned(),
                     _ => format!("it belongs to {}", list(*actions)),
                 };
@@ -178,10 +178,10 @@ impl<'t> Reader<'t, '_> {
                 .error(
                     Code::StepAction,
                     span,
-                    "`concurrency` says how many items run at once, and this step has none",
+                    "`concurrency` sets how many items run at once, but this step has no items",
                 )
                 .label("it belongs to `for_each`")
-                .help("add `for_each = \"…\"`, a list, or take it out");
+                .help("add `for_each = \"…\"`, a list, or remove it");
         }
         Some(action)
     }

@@ -55,11 +55,7 @@ impl<'t> Reader<'t, '_> {
         let tool = tool?;
         if let Some(step) = own_step(tool.value.as_str()) {
             self.report
-                .error(
-                    Code::StepAction,
-                    tool.span,
-                    format!("a step calls `{}` by a key of its own", tool.value),
-                )
+                .error(Code::StepAction, tool.span, format!("a `tool` step cannot call `{}`", tool.value))
                 .help(format!("write `{step}`"));
             return None;
         }
