@@ -83,8 +83,8 @@ pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
 pub use notes::{Note, NoteLevel};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,
-    ModelCompletion, Operation, Pace, Prompt, Purpose, RelationTo, Request, Reserved, Terms, Timer, ToolCall,
-    ToolChoice, ToolInput,
+    ModelCompletion, Operation, Pace, Prompt, Purpose, Received, RelationTo, Request, Reserved, Terms, Timer,
+    ToolCall, ToolChoice, ToolInput,
 };
 pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};

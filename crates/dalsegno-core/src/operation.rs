@@ -85,6 +85,38 @@ pub enum Request {
 }
 
 impl Request {
+    /// The tool call, where the request is one.
+    pub fn as_tool_call(&self) -> Option<&ToolCall> {
+        match self {
+            Self::ToolCall(call) => Some(call),
+            Self::ModelCompletion(_)
+            | Self::MemorySearch(_)
+            | Self::MemoryCreate(_)
+            | Self::MemoryTraverse(_)
+            | Self::ApiCall(_)
+            | Self::Email(_)
+            | Self::AgentCall(_)
+            | Self::Input(_)
+            | Self::Timer(_) => None,
+        }
+    }
+
+    /// The timer, where the request is one.
+    pub fn as_timer(&self) -> Option<&Timer> {
+        match self {
+            Self::Timer(timer) => Some(timer),
+            Self::ModelCompletion(_)
+            | Self::MemorySearch(_)
+            | Self::MemoryCreate(_)
+            | Self::MemoryTraverse(_)
+            | Self::ToolCall(_)
+            | Self::ApiCall(_)
+            | Self::Email(_)
+            | Self::AgentCall(_)
+            | Self::Input(_) => None,
+        }
+    }
+
     /// The request's kind and object in a few words, such as ``tool `risk.score` ``.
     pub fn label(&self) -> String {
         match self {
@@ -490,6 +522,15 @@ impl Terms {
             pace: None,
         }
     }
+}
+
+/// Whether a request reached its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Certainly not: nothing of it was sent or read, or the receiver said that it did not take it.
+    No,
+    /// It may have been received, and may have been acted upon.
+    Possibly,
 }
 
 /// What may repeat when nobody knows whether an effect took place.

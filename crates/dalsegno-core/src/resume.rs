@@ -324,17 +324,6 @@ impl Operation {
 
     /// The arguments of the tool call, if it is one.
     pub fn arguments(&self) -> Option<&Value> {
-        match &self.request {
-            Request::ToolCall(call) => Some(&call.parameters),
-            Request::ModelCompletion(_)
-            | Request::MemorySearch(_)
-            | Request::MemoryCreate(_)
-            | Request::MemoryTraverse(_)
-            | Request::ApiCall(_)
-            | Request::Email(_)
-            | Request::AgentCall(_)
-            | Request::Input(_)
-            | Request::Timer(_) => None,
-        }
+        self.request.as_tool_call().map(|call| &call.parameters)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_protocol::{
-    Answer, Ask, Builtin, CallErrorKind, Called, Era, Failure, Patience, Received, TaskState,
-    ToolDescription, meta,
+    Answer, Ask, Builtin, CallContext, CallErrorKind, Called, Era, Failed, Failure, Patience, Received,
+    TaskState, ToolDescription, meta,
 };
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest, ErrorCode,
@@ -21,12 +21,10 @@ use serde_json::{Map, Value};
 use tokio::task::AbortHandle;
 
 use crate::config::{Limits, Reach, ServerConfig};
-use crate::error::Failed;
 use crate::handler::Handler;
 use crate::http;
 use crate::lines::Lines;
 use crate::process::Process;
-use crate::server::CallContext;
 use crate::wire::{Wire, lost};
 
 /// A server that answered the handshake. Dropped, it is closed at once, with its process.
@@ -71,7 +69,7 @@ impl Connection {
         // Servers of the old era have tasks of another kind.
         let handler = Handler::new(&config.name, config.answers.clone(), may_ask, era != Era::Legacy);
         let limits = config.limits.clone();
-        let unsent = |failure| Failed { failure, received: Received::No, stderr: String::new() };
+        let unsent = Failed::unsent;
         let (process, shaken) = match &config.reach {
             Reach::Stdio(command) => {
                 let started = Process::start(command, limits.stderr, &wire).await;
@@ -103,7 +101,7 @@ impl Connection {
             Err(mut failure) => {
                 failure.message.push_str(" (at its start)");
                 let stderr = process.as_ref().map(Process::stderr).unwrap_or_default();
-                Err(Failed { failure, received: Received::No, stderr })
+                Err(Failed { stderr, ..Failed::unsent(failure) })
             }
         }
     }
@@ -302,7 +300,7 @@ impl Connection {
 
     fn failed(&self, failure: Failure, received: Received) -> Failed {
         let stderr = self.process.as_ref().map(Process::stderr).unwrap_or_default();
-        Failed { failure, received, stderr }
+        Failed { stderr, ..Failed::new(failure, received) }
     }
 }
 

@@ -5,35 +5,18 @@
 //! connection's. Whoever does not want the task any more has it cancelled at the server.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use dalsegno_protocol::{
-    Answer, CallErrorKind, Failure, InputRequired, Received, Task, TaskState, is_unknown_task, printable,
+    Answer, CallContext, CallError, CallErrorKind, Failed, Failure, InputRequired, Received, Task, TaskState,
+    is_unknown_task, printable,
 };
 use tokio::time::Instant;
 
 use crate::config::Limits;
 use crate::connection::Connection;
-use crate::error::{CallError, Failed};
-use crate::server::{CallContext, Session};
-
-/// Who made a call that its server made a task of.
-#[async_trait]
-pub trait TaskOwner: fmt::Debug + Send + Sync {
-    /// The server works on the call as this task. It is asked about the task when this returns, so that whoever wants to
-    /// find it again has written it down by then.
-    async fn begun(&self, task: &Task);
-
-    /// Returns when the task is not wanted any more: it is cancelled then, and followed to its end for a moment more.
-    async fn unwanted(&self);
-
-    /// Says whether the task is to go on at the server when nobody waits for the call any more, since it is called
-    /// again with the task's id. Else it is cancelled then.
-    fn keeps(&self) -> bool;
-}
+use crate::server::Session;
 
 /// A task that is being followed. Dropped before its end, it is cancelled at the server unless its owner keeps it.
 struct Followed<'a> {
@@ -47,11 +30,7 @@ struct Followed<'a> {
 impl Followed<'_> {
     fn error(&mut self, kind: CallErrorKind, message: String) -> CallError {
         self.is_over = true;
-        self.session.error(Failed {
-            failure: Failure::new(kind, message),
-            received: Received::Possibly,
-            stderr: String::new(),
-        })
+        self.session.error(Failed::new(Failure::new(kind, message), Received::Possibly))
     }
 }
 

@@ -41,13 +41,13 @@
 //! the engine.
 
 mod config;
-mod error;
 
 mod connection;
 mod follow;
 mod handler;
 mod wire;
 
+#[cfg_attr(not(feature = "oauth"), path = "no_oauth.rs")]
 mod oauth;
 
 mod http;
@@ -59,10 +59,10 @@ mod server;
 
 pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
 pub use dalsegno_protocol::{
-    Annotations, Answer, Builtin, CallErrorKind, Caller, Input, InputRequired, Received, Task,
-    ToolDescription, ToolOutput,
+    Annotations, Answer, Builtin, CallContext, CallError, CallErrorKind, Caller, Input, InputRequired,
+    Received, Task, TaskOwner, ToolDescription, ToolOutput,
 };
-pub use error::CallError;
-pub use follow::TaskOwner;
-pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuth, OAuthConfig, OAuthError, Tokens};
-pub use server::{CallContext, Server, Session};
+#[cfg(feature = "oauth")]
+pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuthConfig, Tokens};
+pub use oauth::{OAuth, OAuthError};
+pub use server::{Server, Session};

@@ -1,12 +1,13 @@
 //! A server and its sessions: connected when they are needed, and again when they were lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use dalsegno_protocol::{
-    Answer, Builtin, CallErrorKind, Called, Caller, Era, Input, LearnedEra, Received, ToolDescription,
+    Answer, Builtin, CallContext, CallError, CallErrorKind, Called, Era, Failed, Failure, Input, LearnedEra,
+    Offer, Received, ToolDescription,
 };
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, Semaphore};
@@ -14,8 +15,7 @@ use tokio::time::Instant;
 
 use crate::config::{Limits, Reach, ServerConfig};
 use crate::connection::Connection;
-use crate::error::{CallError, Failed};
-use crate::follow::{Begun, TaskOwner, follow, total};
+use crate::follow::{Begun, follow, total};
 use crate::oauth::OAuth;
 
 /// A server that can be asked. Clones share its connections.
@@ -31,8 +31,7 @@ struct Inner {
     config: ServerConfig,
     era: LearnedEra,
     lines: StdMutex<BTreeMap<String, Arc<Line>>>,
-    /// The tools that the server named last.
-    known: RwLock<Option<Vec<ToolDescription>>>,
+    offer: Offer,
 }
 
 /// The connection of one tenant.
@@ -55,50 +54,14 @@ pub struct Session {
     line: Arc<Line>,
 }
 
-/// What goes with a call.
-#[derive(Clone, Debug)]
-pub struct CallContext {
-    /// The id of the operation; the server sees it in `_meta` under `dalsegno/operation`.
-    pub operation: String,
-    /// On whose behalf the call is made; the server sees it in `_meta` as well.
-    pub caller: Caller,
-    /// How long the call may go without an answer or word of its progress. The limit of the server applies as well.
-    pub timeout: Duration,
-    /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.
-    pub traceparent: Option<String>,
-    /// What the server is told that asked before.
-    pub input: Input,
-    /// The task that the server made of the call, where it is known already: it is asked about, and the tool is not called
-    /// again.
-    pub task: Option<String>,
-    /// Who is told of a task. Without anybody it is followed all the same, and ends with the call.
-    pub owner: Option<Arc<dyn TaskOwner>>,
-}
-
-impl CallContext {
-    /// A first call.
-    pub fn new(operation: impl Into<String>, timeout: Duration) -> Self {
-        let (operation, input) = (operation.into(), Input::default());
-        Self {
-            operation,
-            caller: Caller::default(),
-            timeout,
-            traceparent: None,
-            input,
-            task: None,
-            owner: None,
-        }
-    }
-}
-
 impl Server {
     /// A server; nothing is started or reached.
     pub fn new(config: ServerConfig) -> Self {
         let inner = Inner {
-            config,
             era: LearnedEra::default(),
             lines: StdMutex::default(),
-            known: RwLock::new(None),
+            offer: Offer::new(config.tools.clone()),
+            config,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -129,12 +92,11 @@ impl Server {
     pub async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
         let session = self.session(tenant);
         let (connection, is_new) = session.connected().await?;
-        let known = self.inner.known.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let tools = match known.filter(|_| !is_new && !connection.take_changed()) {
+        let tools = match self.inner.offer.known().filter(|_| !is_new && !connection.take_changed()) {
             Some(tools) => tools,
             None => self.inner.list(&connection).await?,
         };
-        Ok(tools.into_iter().filter(|tool| self.inner.is_offered(&tool.name)).collect())
+        Ok(self.inner.offer.narrowed(tools))
     }
 
     /// The session of a tenant.
@@ -288,7 +250,7 @@ impl Session {
         let limit = self.inner.config.limits.start_timeout;
         tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| {
             let message = format!("it could not be had within {limit:?}");
-            Err(self.inner.error(Failed::unsent(CallErrorKind::Timeout, message)))
+            Err(self.inner.error(Failed::unsent(Failure::new(CallErrorKind::Timeout, message))))
         })
     }
 
@@ -307,7 +269,7 @@ impl Session {
         if pause > patience {
             let message =
                 format!("it failed several times in a row, and is left alone for another {pause:.1?}");
-            return Err(self.inner.error(Failed::unsent(CallErrorKind::Start, message)));
+            return Err(self.inner.error(Failed::unsent(Failure::new(CallErrorKind::Start, message))));
         }
         tokio::time::sleep(pause).await;
         match Connection::open(&self.inner.config, self.inner.era.get()).await {
@@ -370,53 +332,28 @@ impl Inner {
 
     /// Refuses a tool that configuration or the server does not offer.
     fn check_tool(&self, tool: &str) -> Result<(), CallError> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let names: Option<BTreeSet<&str>> =
-            known.as_ref().map(|tools| tools.iter().map(|tool| tool.name.as_str()).collect());
-        let reason = if !self.is_offered(tool) {
-            "is not among the `tools` that its configuration offers"
-        } else if names.is_some_and(|names| !names.contains(tool)) {
-            "is not one of its tools"
-        } else {
-            return Ok(());
-        };
-        let message = format!("`{}` {reason}", tool.escape_debug());
-        Err(self.error(Failed::unsent(CallErrorKind::UnknownTool, message)))
+        self.offer.check(tool).map_err(|failure| self.error(Failed::unsent(failure)))
     }
 
     /// Asks for the tools, and remembers them.
     async fn list(&self, connection: &Connection) -> Result<Vec<ToolDescription>, CallError> {
         let tools = connection.tools().await.map_err(|failed| self.error(failed))?;
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
+        self.offer.learn(&tools);
         Ok(tools)
     }
 
     /// The built-in tool of this name; none if the server has a tool of its own with it.
     async fn builtin(&self, tool: &str, connection: &Connection) -> Result<Option<Builtin>, CallError> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !known {
+        if !self.offer.is_known() {
             self.list(connection).await?;
             // Now it is known whether there is such a tool.
             self.check_tool(tool)?;
         }
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut tools = known.iter().flatten();
-        Ok(tools.find(|known| known.name == tool).and_then(|known| known.builtin))
+        Ok(self.offer.builtin(tool))
     }
 
     fn error(&self, failed: Failed) -> CallError {
-        let Failed { failure, received, stderr } = failed;
-        CallError {
-            kind: failure.kind,
-            received,
-            server: self.config.name.clone(),
-            message: failure.message,
-            stderr,
-        }
-    }
-
-    fn is_offered(&self, tool: &str) -> bool {
-        self.config.tools.as_ref().is_none_or(|tools| tools.iter().any(|offered| offered == tool))
+        failed.at(&self.config.name)
     }
 }
 

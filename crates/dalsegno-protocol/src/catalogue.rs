@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::request::misfit;
 
 /// A tool as its server describes it. All of it is the word of another party, unless it is a built-in one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolDescription {
     /// The name to call it by, unique within its server.
     pub name: String,

@@ -1,6 +1,11 @@
 //! The ways in which asking a server goes wrong.
 
+use std::fmt;
+
+use dalsegno_core::Received;
 use rmcp::model::ErrorData;
+
+use crate::denial::Denial;
 
 /// The ways in which a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +46,62 @@ pub enum CallErrorKind {
     Overloaded,
 }
 
-/// Whether a request reached its receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Certainly not: nothing of it was sent or read, or the receiver said that it did not take it.
-    No,
-    /// It may have been received, and may have been acted upon.
-    Possibly,
+/// Why a call was not answered with a result.
+#[derive(Clone, Debug)]
+pub struct CallError {
+    /// What happened.
+    pub kind: CallErrorKind,
+    /// Whether the server may have acted on the request.
+    pub received: Received,
+    /// The server, as its configuration names it.
+    pub server: String,
+    /// What happened, in words.
+    pub message: String,
+    /// The end of the server's standard error, at most 4 KiB, without control characters. Empty for an address.
+    pub stderr: String,
+    /// What a server in the sandbox was refused meanwhile, the latest 32. Other calls of the same instance may have caused
+    /// some of it.
+    pub denials: Vec<Denial>,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "tool server `{}`: {}", self.server, self.message)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// A failed request, with what is known about it.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why it failed.
+    pub failure: Failure,
+    /// Whether the server may have acted on it.
+    pub received: Received,
+    /// The end of the server's standard error.
+    pub stderr: String,
+    /// What the server was refused meanwhile.
+    pub denials: Vec<Denial>,
+}
+
+impl Failed {
+    /// A failure of a request, without more that is known about it.
+    pub fn new(failure: Failure, received: Received) -> Self {
+        Self { failure, received, stderr: String::new(), denials: Vec::new() }
+    }
+
+    /// A failure before anything was sent.
+    pub fn unsent(failure: Failure) -> Self {
+        Self::new(failure, Received::No)
+    }
+
+    /// The error of a call to this server.
+    pub fn at(self, server: &str) -> CallError {
+        let Self { failure, received, stderr, denials } = self;
+        let Failure { kind, message } = failure;
+        CallError { kind, received, server: server.to_owned(), message, stderr, denials }
+    }
 }
 
 /// Why a connection ended or a request failed. The first cause wins; what follows from it is not reported.

@@ -6,6 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock, InputRequiredResult};
 use serde_json::Value;
 
 use crate::content;
+use crate::denial::Denial;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,9 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// Blocks that are not text (images, audio, resources), as the protocol writes them.
     pub content: Vec<Value>,
+    /// What a server in the sandbox was refused meanwhile, the latest 32. Other calls of the same instance may have caused
+    /// some of it.
+    pub denials: Vec<Denial>,
 }
 
 /// What a server wants to know before it goes on.
@@ -73,6 +77,7 @@ pub(crate) fn output(result: CallToolResult) -> ToolOutput {
         text: texts.join("\n"),
         is_error: result.is_error.unwrap_or(false),
         content,
+        denials: Vec::new(),
     }
 }
 

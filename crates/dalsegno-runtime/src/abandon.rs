@@ -7,11 +7,11 @@ use dalsegno_store::{AcquireError, AttemptCause, Body, NewRecord, ReadError, Rec
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
-use crate::driver::is_unrepeatable;
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::handle::{RunEnd, RunHandle, RunReport, Stop};
 use crate::policy;
+use crate::policy::is_unrepeatable;
 
 /// How a run is abandoned.
 #[derive(Debug, Clone, Default)]

@@ -10,14 +10,14 @@ use dalsegno_secrets::{Put, Secret, SecretName};
 use dalsegno_workspace::{EnvValue, OAuthBinding, OAuthGrant};
 use serde_json::Value;
 
-use crate::bindings::DEFAULT_TENANT;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::hidden::Hidden;
+use crate::names::DEFAULT_TENANT;
 use crate::oauth::Consented;
+use crate::revealed::Revealed;
 use crate::secret_source::SecretSource;
-use crate::tool_server::Revealed;
 
 /// How a server is asked for access, as dalsegno.toml says.
 pub(crate) fn access(
@@ -53,6 +53,12 @@ pub(crate) fn access(
         ..OAuthConfig::new(client, Arc::new(tokens))
     };
     Ok(OAuth::new(url.clone(), config))
+}
+
+/// The secret that a person must give before the server can be used, where one is missing.
+pub(crate) async fn missing(oauth: &OAuth, server: &str) -> Option<String> {
+    let is_given = oauth.grant() != Grant::Consent || oauth.is_given().await.unwrap_or(true);
+    (!is_given).then(|| secret_name(server))
 }
 
 /// The name under which the tokens of a server are kept. A server's name has no dot, so that no toolkit's has the same.

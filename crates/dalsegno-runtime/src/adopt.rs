@@ -4,10 +4,10 @@
 use dalsegno_core::{AgentConfig, Mind, RunId};
 use dalsegno_store::{Body, Created, NewRecord, RunSummary};
 
-use crate::bindings::DEFAULT_TENANT;
 use crate::declared;
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
+use crate::names::DEFAULT_TENANT;
 use crate::start::{Beginning, adopted_run};
 
 /// How a run is adopted.

@@ -4,10 +4,11 @@ use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, V
 use dalsegno_models::{Schema, Schemas};
 use serde_json::Value;
 
-use crate::driver::waiting;
 use crate::error::EngineError;
-use crate::handle::{GateInput, Settlement, WaitingOperation};
+use crate::handle::{GateInput, Settlement};
 use crate::oauth::SecretGiver;
+use crate::waiting::WaitingOperation;
+use crate::waiting::waiting;
 
 /// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
 pub(crate) fn check(
@@ -87,7 +88,7 @@ pub(crate) fn check_all(
             ) => {
                 let id = one.operation;
                 return Err(failed(format!(
-                    "operation {id} is a question: answer with `--reply TEXT` or `--reply @FILE`, or `--deny`"
+                    "operation {id} is a question: answer with `--answer TEXT` or `--answer @FILE`, or `--deny`"
                 )));
             }
             (
@@ -123,7 +124,7 @@ pub(crate) fn check_all(
             ) => {
                 let id = one.operation;
                 return Err(failed(format!(
-                    "operation {id} is in doubt: answer with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`"
+                    "operation {id} is in doubt: answer with `--outcome happened`, `--outcome not-happened`, `--outcome refused:WHY` or `--outcome @FILE`"
                 )));
             }
         };

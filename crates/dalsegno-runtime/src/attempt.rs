@@ -6,35 +6,36 @@ use std::time::Duration;
 
 use tokio::sync::{OnceCell, broadcast};
 
+use dalsegno_core::Received;
 use dalsegno_core::{
     AgentConfig, Budget, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit,
     MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
     Request, RunId, Terms, ToolCall, ToolName, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
-use dalsegno_mcp::InputRequired;
 use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use dalsegno_sandbox::{CallContext, CallError, CallErrorKind, Caller, Received};
+use dalsegno_protocol::{Answer, CallContext, CallErrorKind, Caller, Input, InputRequired};
 use dalsegno_store::{Body, Denial, Parent, Started};
 use serde_json::Value;
 
-use crate::bindings::{Bindings, Sessions, describe};
+use crate::bindings::{Bindings, Sessions};
 use crate::bound::Bound;
-use crate::driver::is_free;
 use crate::elicitation;
 use crate::engine::Engine;
 use crate::engine_tools::EngineTool;
 use crate::error::EngineError;
+use crate::failure::{AttemptError, certain};
+use crate::failure::{describe, no_answer};
 use crate::grant::Grant;
 use crate::handle::{GateInput, RunEvent};
 use crate::hidden::Held;
-use crate::policy::AttemptError;
+use crate::policy::is_free;
 use crate::secret::StreamScrubber;
 use crate::tasks::{Announcements, Line, Tasking};
 use crate::tool::{Invocation, Tool};
-use crate::tool_server::{Answered, Following, Session, returned};
+use crate::tool_server::{Session, returned};
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -399,18 +400,27 @@ impl Attempt {
     ) -> Result<Outcome, AttemptError> {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let traceparent = self.context.traceparent(self.operation).await;
-        let (operation, caller) = (self.operation.to_string(), self.caller.clone());
-        let context = CallContext { operation, caller, timeout, traceparent };
         let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
         let line = Line::new(&self.context, self.operation, self.attempt, server, &self.tasking);
-        let following = Following { task: self.tasking.known.clone(), owner: Some(Arc::new(line)) };
-        let answered = session.call(tool, arguments, call.input.clone(), context, following).await;
+        let input = call
+            .input
+            .clone()
+            .map(|given| Input { answers: given.responses, request_state: given.request_state });
+        let context = CallContext {
+            caller: self.caller.clone(),
+            traceparent,
+            input: input.unwrap_or_default(),
+            task: self.tasking.known.clone(),
+            owner: Some(Arc::new(line)),
+            ..CallContext::new(self.operation.to_string(), timeout)
+        };
+        let answered = session.call(tool, arguments, context).await;
         let output = match answered {
-            Ok(Answered::Done(answer)) => {
-                self.note_denials(call, &answer.denials);
-                answer.output
+            Ok(Answer::Done(output)) => {
+                self.note_denials(call, &output.denials);
+                output
             }
-            Ok(Answered::Asks(input)) => return Err(asks(input)),
+            Ok(Answer::InputRequired(input)) => return Err(asks(input)),
             Err(error) => {
                 self.note_denials(call, &error.denials);
                 let missing = match error.kind {
@@ -427,7 +437,7 @@ impl Attempt {
     }
 
     /// Has what the tool's server was refused recorded with what comes of this attempt.
-    fn note_denials(&self, call: &ToolCall, denials: &[dalsegno_sandbox::Denial]) {
+    fn note_denials(&self, call: &ToolCall, denials: &[dalsegno_protocol::Denial]) {
         if denials.is_empty() {
             return;
         }
@@ -442,34 +452,6 @@ impl Attempt {
         let mut noted = self.context.denied.lock().unwrap_or_else(PoisonError::into_inner);
         noted.push((self.operation, denied));
     }
-}
-
-/// What it means that a server gave no answer.
-pub(crate) fn no_answer(error: &CallError) -> AttemptError {
-    let code = match error.kind {
-        CallErrorKind::Timeout => FailureCode::Timeout,
-        CallErrorKind::OutputTooLarge | CallErrorKind::OutOfMemory => FailureCode::LimitExceeded,
-        CallErrorKind::Protocol => FailureCode::Protocol,
-        CallErrorKind::Overloaded => FailureCode::Overloaded,
-        CallErrorKind::Refused { .. } => FailureCode::ToolFailed,
-        CallErrorKind::Cancelled => FailureCode::Cancelled,
-        _ => FailureCode::Unavailable,
-    };
-    // A refusal is an answer: the server said that it did not process the call, or how it ended. The same call again
-    // would be refused again.
-    let answered = matches!(
-        error.kind,
-        CallErrorKind::Refused { .. } | CallErrorKind::UnknownTool | CallErrorKind::Cancelled
-    );
-    let refused = answered || error.kind == CallErrorKind::Unauthorized;
-    let received = if answered { Received::No } else { error.received };
-    let mut message = error.to_string();
-    if !error.stderr.is_empty() {
-        message.push_str("; it last wrote: ");
-        message.push_str(&error.stderr);
-    }
-    let failure = Failure::new(code, message);
-    AttemptError { failure, received, transient: !refused, after: None, gate: None }
 }
 
 /// Streams a model's text to whoever listens, without secrets.
@@ -508,17 +490,6 @@ fn asks(input: InputRequired) -> AttemptError {
     match elicitation::gate(input) {
         Ok(gate) => AttemptError { gate: Some(gate.into()), ..certain(FailureCode::Protocol, asked) },
         Err(message) => certain(FailureCode::Protocol, message),
-    }
-}
-
-/// A failure that certainly had no effect and will not go away.
-pub(crate) fn certain(code: FailureCode, message: String) -> AttemptError {
-    AttemptError {
-        failure: Failure::new(code, message),
-        received: Received::No,
-        transient: false,
-        after: None,
-        gate: None,
     }
 }
 

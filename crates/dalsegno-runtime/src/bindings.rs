@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -15,29 +15,25 @@ use dalsegno_models::{
     ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
     ModelError, Recorder, Recording, ScriptModel, Wire,
 };
-use dalsegno_sandbox::{CachePlace, Sandbox, SandboxOptions, SecretValue, ServerConfig};
 use dalsegno_secrets::{Secret, SecretStore};
 use dalsegno_workspace::{
     Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider, RemoteBinding, SecretRef,
     ServerBinding, Settings,
 };
 
-use crate::attempt::certain;
 use crate::clock::{Clock, SystemClock};
-use crate::error::{EngineError, OpenError};
+use crate::error::{EngineError, OpenError, make_folder};
+use crate::failure::certain;
+use crate::failure::{AttemptError, describe};
 use crate::hidden::{Held, Hidden};
-use crate::policy::AttemptError;
+#[cfg(feature = "wasm")]
+use crate::modules::Modules;
+use crate::names::{DEFAULT_TENANT, WORKSPACE};
+use crate::revealed::{Revealed, place};
 use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable, of_tenant};
-use crate::server_config::{self, ServerSecret};
 use crate::tool::{Tool, ToolDescription};
-use crate::tool_server::{self, Revealed, Session, ToolServer};
-
-/// The workspace's own name inside its memory file, which no other workspace shares.
-pub(crate) const WORKSPACE: &str = "workspace";
-
-/// The tenant that seeds belong to.
-pub(crate) const DEFAULT_TENANT: &str = "default";
+use crate::tool_server::{self, Session, ToolServer};
 
 /// Everything that a name in a configuration can stand for.
 pub(crate) struct Bindings {
@@ -53,7 +49,8 @@ pub(crate) struct Bindings {
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
     models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     memory: OnceCell<Arc<dyn Memory>>,
-    sandbox: OnceCell<Sandbox>,
+    #[cfg(feature = "wasm")]
+    modules: Modules,
     /// Tool servers that are programs are not started.
     no_programs: bool,
     servers: Cells<String, ToolServer>,
@@ -94,7 +91,8 @@ impl Bindings {
             tools,
             models: Mutex::new(models),
             memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
-            sandbox: OnceCell::new(),
+            #[cfg(feature = "wasm")]
+            modules: Modules::default(),
             no_programs: false,
             servers: Cells::default(),
         })
@@ -292,43 +290,22 @@ impl Bindings {
             server: name.to_owned(),
             known: self.settings.servers.keys().cloned().collect(),
         })?;
-        if let Some(remote) = &binding.remote {
-            if self.no_programs && matches!(remote, RemoteBinding::Command(_)) {
-                return Err(OpenError::Program { server: name.to_owned() });
+        let revealed = Revealed::new(Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
+        match &binding.remote {
+            Some(RemoteBinding::Command(_)) if self.no_programs => {
+                Err(OpenError::Program { server: name.to_owned() })
             }
-            let revealed = Revealed::new(Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
-            return tool_server::remote(name, binding, remote, &revealed);
+            Some(remote) => tool_server::remote(name, binding, remote, &revealed),
+            #[cfg(feature = "wasm")]
+            None => self.modules.load(name, binding, &revealed).await,
+            #[cfg(not(feature = "wasm"))]
+            None => Err(OpenError::NoModules { server: name.to_owned() }),
         }
-        let failed = |source| OpenError::Server { server: name.to_owned(), source };
-        let sandbox = self.sandbox.get_or_try_init(|| async { self.open_sandbox().map_err(failed) }).await?;
-        let config = self.server_config(name, binding)?;
-        sandbox.load(config).await.map(ToolServer::Module).map_err(failed)
     }
 
     /// What tells one version of a server from another: the digest of its module, or of what it offers.
     pub(crate) async fn digest(&self, server: &str) -> Result<String, EngineError> {
         Ok(self.server(server).await?.digest(DEFAULT_TENANT).await?)
-    }
-
-    fn open_sandbox(&self) -> Result<Sandbox, dalsegno_sandbox::LoadError> {
-        let cache = CachePlace::of_user();
-        if cache.is_none() {
-            tracing::warn!(
-                "compiled modules are not kept: set `HOME`, or `DALSEGNO_CACHE` and `DALSEGNO_STATE`"
-            );
-        }
-        Sandbox::new(SandboxOptions { cache, ..SandboxOptions::default() })
-    }
-
-    fn server_config(&self, name: &str, binding: &ServerBinding) -> Result<ServerConfig, OpenError> {
-        for grant in binding.permissions.files.iter().filter(|grant| grant.create) {
-            make_folder(&grant.host)?;
-        }
-        let secret = |reference: &SecretRef| {
-            let (source, hidden) = (Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
-            Arc::new(ServerSecret::new(reference.clone(), source, hidden)) as Arc<dyn SecretValue>
-        };
-        server_config::server_config(name, binding, &secret)
     }
 
     /// What these servers and the tools in process offer now.
@@ -454,25 +431,6 @@ impl Sessions {
     }
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    text
-}
-
-pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
-    dalsegno_files::make_folder(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })
-}
-
 /// The keys of models. One that is missing is no trouble until its model is asked.
 async fn model_keys(
     settings: &Settings,
@@ -551,9 +509,7 @@ pub(crate) fn secrets_of(server: &ServerBinding) -> impl Iterator<Item = &Secret
         EnvValue::Text(_) => None,
     });
     let added = server.permissions.secrets.iter().map(|secret| &secret.value);
-    held.chain(headers.into_iter().flatten())
-        .chain(added)
-        .filter(|reference| tool_server::place(reference).is_some())
+    held.chain(headers.into_iter().flatten()).chain(added).filter(|reference| place(reference).is_some())
 }
 
 /// A key as it is sent: without the space around it, so that it is known wherever it comes back.

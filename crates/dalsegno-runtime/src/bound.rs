@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use dalsegno_core::Received;
 use dalsegno_core::{FailureCode, Gate, ToolKind};
-use dalsegno_sandbox::{CallErrorKind, Received};
+use dalsegno_protocol::CallErrorKind;
 use dalsegno_workspace::SecretRef;
 
-use crate::attempt::{RunContext, certain, no_answer};
-use crate::bindings::{Cells, DEFAULT_TENANT, describe, secrets_of};
+use crate::attempt::RunContext;
+use crate::bindings::{Cells, secrets_of};
 use crate::error::EngineError;
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
+use crate::failure::describe;
+use crate::failure::{certain, no_answer};
+use crate::names::DEFAULT_TENANT;
 
 /// The servers that a run is bound to.
 #[derive(Default)]

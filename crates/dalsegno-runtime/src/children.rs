@@ -9,12 +9,14 @@ use dalsegno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, S
 
 use dalsegno_store::AcquireError;
 
-use crate::attempt::{RunContext, certain};
-use crate::bindings::describe;
+use crate::attempt::RunContext;
 use crate::error::EngineError;
-use crate::handle::{RunEnd, RunReport, Stop, WaitingOperation};
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
+use crate::failure::certain;
+use crate::failure::describe;
+use crate::handle::{RunEnd, RunReport, Stop};
 use crate::start::child_run;
+use crate::waiting::WaitingOperation;
 
 /// What came of performing a child run.
 pub(crate) enum Below {

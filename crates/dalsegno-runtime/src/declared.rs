@@ -14,12 +14,13 @@ use dalsegno_tools::{ApiCall, ApiResponse, Auth, Email, OAuth2, Path, Text, Tool
 use dalsegno_workspace::{SecretRef, ToolkitFile, Workspace};
 use serde_json::{Value, json};
 
-use crate::attempt::{Attempt, certain};
+use crate::attempt::Attempt;
 use crate::endpoint::{Exchange, references};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::failure::AttemptError;
+use crate::failure::certain;
 use crate::mail;
-use crate::policy::AttemptError;
 use crate::secret_source::SecretUnavailable;
 
 /// How long a secret is kept that came with a request. A run that waits longer asks for it again.

@@ -1,7 +1,7 @@
 //! Questions that a tool's server asks in the middle of a call: checked, and put so that a person can answer them.
 
 use dalsegno_core::{Gate, MAX_DEPTH, depth};
-use dalsegno_mcp::InputRequired;
+use dalsegno_protocol::InputRequired;
 use serde_json::{Map, Value, json};
 
 /// Most questions at once: a person answers them.

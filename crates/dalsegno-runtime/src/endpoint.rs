@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{EffectClass, Failure, FailureCode, Outcome, Terms, Timestamp, Verdict};
 use dalsegno_net::{Client, NetError, Request};
-use dalsegno_sandbox::Received;
 use dalsegno_tools::{ApiCall, ApiResponse, Path, Violation, can_hold};
 use serde_json::Value;
 
-use crate::attempt::certain;
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
+use crate::failure::certain;
 
 /// Most redirects of a call. Each is checked like the call itself.
 const REDIRECTS_MAX: u32 = 5;

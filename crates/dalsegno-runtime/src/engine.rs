@@ -21,15 +21,18 @@ use dalsegno_store::{Owner, ReadError, RunFilter, RunSummary, SqliteStore, Store
 use dalsegno_workspace::{AgentFile, BrokenAgent, Catalogue, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
-use crate::bindings::{Bindings, DEFAULT_TENANT, Sessions, WORKSPACE, make_folder, secrets_of};
+use crate::bindings::{Bindings, Sessions, secrets_of};
 use crate::bound::Bound;
 use crate::clock::{Clock, SystemClock};
 use crate::declared::{Endpoints, kept_secrets};
 use crate::dispatch::{Dispatcher, Load, Target};
+use crate::error::make_folder;
 use crate::error::{EngineError, OpenError};
 use crate::grant::Grant;
 use crate::handle::{RunEnd, RunEvent};
 use crate::live::{Live, Look};
+use crate::names::{DEFAULT_TENANT, WORKSPACE};
+#[cfg(feature = "oauth")]
 use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
 use crate::secret;
@@ -57,6 +60,7 @@ struct Inner {
     owners: Owners,
     dispatcher: Dispatcher,
     endpoints: Endpoints,
+    #[cfg(feature = "oauth")]
     refreshes: Refreshes,
     clock: Arc<dyn Clock>,
     steady: Steady,
@@ -90,7 +94,7 @@ impl Inner {
             ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
-        let (endpoints, refreshes) = (Endpoints::default(), Refreshes::default());
+        let endpoints = Endpoints::default();
         let live = Live::new(workspace);
         Self {
             live,
@@ -99,7 +103,8 @@ impl Inner {
             owners,
             dispatcher,
             endpoints,
-            refreshes,
+            #[cfg(feature = "oauth")]
+            refreshes: Refreshes::default(),
             clock,
             steady: Steady::default(),
             observers,
@@ -521,6 +526,7 @@ impl Engine {
     }
 
     /// Who refreshes access in this process.
+    #[cfg(feature = "oauth")]
     pub(crate) fn refreshes(&self) -> &Refreshes {
         &self.inner.refreshes
     }

@@ -6,11 +6,12 @@ use dalsegno_core::{AgentName, FailureCode, Outcome, RunId, ToolCall, ToolName, 
 use dalsegno_store::{RunFilter, RunStatus};
 use serde_json::{Map, Value, json};
 
-use crate::attempt::{Attempt, certain};
+use crate::attempt::Attempt;
 use crate::ending::Cancelled;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
+use crate::failure::certain;
 
 /// Most agents or tools that are listed.
 const LISTED: usize = 200;

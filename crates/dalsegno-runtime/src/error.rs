@@ -1,6 +1,6 @@
 //! What can go wrong around a run. Trouble inside a run is its outcome, not an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dalsegno_core::{AgentName, OperationId, RunId, Violation};
 use dalsegno_workspace::{Diagnostic, NoTenant};
@@ -81,12 +81,21 @@ pub enum OpenError {
         message: String,
     },
     /// A tool server could not be loaded.
+    #[cfg(feature = "wasm")]
     #[error("tool server `{server}`: {source}")]
     Server {
         /// Its name in dalsegno.toml.
         server: String,
         /// Why.
         source: dalsegno_sandbox::LoadError,
+    },
+    /// A tool server is a WebAssembly module, which this build cannot run.
+    #[error(
+        "tool server `{server}` is a WebAssembly module, and this build of Dalsegno has no WebAssembly: build it with the feature `wasm`"
+    )]
+    NoModules {
+        /// Its name in dalsegno.toml.
+        server: String,
     },
     /// A model could not be opened.
     #[error("model `{model}`: {message}")]
@@ -199,7 +208,7 @@ pub enum EngineError {
     },
     /// A tool server did not say what it offers.
     #[error(transparent)]
-    Catalogue(#[from] dalsegno_sandbox::CallError),
+    Catalogue(#[from] dalsegno_protocol::CallError),
     /// The run could not be written down.
     #[error(transparent)]
     Create(#[from] dalsegno_store::CreateError),
@@ -245,7 +254,7 @@ pub enum EngineError {
         /// The run.
         run: RunId,
         /// What it waits for.
-        waiting: Vec<crate::handle::WaitingOperation>,
+        waiting: Vec<crate::waiting::WaitingOperation>,
     },
     /// The start key belongs to a run that a process performs at this moment.
     #[error("the start key belongs to run {run}, which another process performs: nothing new was started")]
@@ -501,4 +510,9 @@ pub enum RunFailure {
         /// What the task said.
         message: String,
     },
+}
+
+/// Makes a folder that only its owner may use, with those above it.
+pub(crate) fn make_folder(path: &Path) -> Result<(), OpenError> {
+    dalsegno_files::make_folder(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })
 }

@@ -17,11 +17,12 @@ use dalsegno_core::{
 };
 use dalsegno_store::{Body, Record, Snapshot, Start, WaitingFor};
 
-use crate::driver::{is_unrepeatable, waits_at};
-use crate::handle::WaitingOperation;
 use crate::policy;
+use crate::policy::is_unrepeatable;
 use crate::progress::{self, Progress};
 use crate::tasks::Tasks;
+use crate::waiting::WaitingOperation;
+use crate::waiting::waits_at;
 
 pub(crate) use self::needs::needs_step;
 use self::words::{clip, short};

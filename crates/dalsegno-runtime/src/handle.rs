@@ -8,10 +8,11 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
-use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp, ToolName};
+use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp};
 use dalsegno_store::{NewRecord, StorageKind};
 
 use crate::error::RunFailure;
+use crate::waiting::WaitingOperation;
 
 /// Whether a run is to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,59 +162,6 @@ pub enum RunEnd {
     },
     /// It was interrupted and can be resumed.
     Interrupted,
-}
-
-/// An operation that waits for an answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct WaitingOperation {
-    /// The run that it belongs to: the one that was asked about, or a child run of it.
-    pub run: RunId,
-    /// The operation.
-    pub operation: OperationId,
-    /// What kind of answer it waits for.
-    pub gate: Gate,
-    /// The question, in words.
-    pub question: String,
-    /// The tool, if it is a tool call.
-    pub tool: Option<ToolName>,
-    /// What is to be done: a tool's arguments, what is to be remembered, what an agent is asked.
-    pub arguments: Option<Value>,
-    /// JSON Schema of the answer, if it is a question with one.
-    pub schema: Option<Value>,
-}
-
-impl WaitingOperation {
-    /// The kind of answer as a word: `approval`, `input`, `in_doubt` or `secret`.
-    pub fn kind(&self) -> &'static str {
-        match self.gate {
-            Gate::Approval => "approval",
-            Gate::Input | Gate::Elicitation { .. } => "input",
-            Gate::InDoubt { .. } => "in_doubt",
-            Gate::Secret { .. } => "secret",
-        }
-    }
-
-    /// What stands for the operation, what it waits for and its exact arguments: 16 hexadecimal digits. Who agrees names
-    /// them, so that nothing else than what was shown is agreed to.
-    pub fn shown(&self) -> String {
-        Self::all_shown([self])
-    }
-
-    /// The same for several operations together; their order does not matter.
-    pub fn all_shown<'a>(operations: impl IntoIterator<Item = &'a Self>) -> String {
-        let facts = |one: &Self| {
-            let Self { run, operation, gate, question, tool, arguments, schema } = one;
-            serde_json::json!([run, operation, gate, question, tool, arguments, schema]).to_string()
-        };
-        let mut facts: Vec<String> = operations.into_iter().map(facts).collect();
-        facts.sort_unstable();
-        let mut hasher = blake3::Hasher::new_derive_key("dalsegno 2026-11 what a person is shown");
-        for one in facts {
-            // JSON has no line break outside of its strings, and none in them.
-            hasher.update(one.as_bytes()).update(b"\n");
-        }
-        hasher.finalize().to_hex()[..16].to_owned()
-    }
 }
 
 /// What somebody answers to a run's questions.

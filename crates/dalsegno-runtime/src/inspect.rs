@@ -1,20 +1,28 @@
 //! What happened in a run, what the agent knew, and why it did what it did.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
-use dalsegno_core::{AgentResponse, AgentState, OperationId, Outcome, Pending, Request, RunId};
-use dalsegno_store::{Body, Record, RunSummary};
+use dalsegno_core::{
+    AgentConfig, AgentRequest, AgentResponse, AgentState, OperationId, Outcome, Pending, Reading, Request,
+    RunId,
+};
+use dalsegno_store::{Body, Owner, Record, RunStatus, RunSummary};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::fold::{Divergence, End, FoldError};
-use crate::handle::WaitingOperation;
+use crate::start::child_run;
+use crate::waiting::WaitingOperation;
 
 /// A run, seen from its journal.
 #[derive(Debug, Clone)]
 pub struct Inspection {
     /// Its line in the listing.
     pub summary: RunSummary,
+    /// The configuration that the run began with.
+    pub config: Arc<AgentConfig>,
     /// Its journal.
     pub records: Vec<Record>,
     /// The state when the step that was asked for was requested, else the latest.
@@ -56,7 +64,110 @@ pub struct OperationView {
     pub outcome: Option<Outcome>,
 }
 
+impl OperationView {
+    /// The id of the child run that performs the operation, once it has begun; none for an operation that is no call of an
+    /// agent.
+    pub fn child(&self) -> Option<RunId> {
+        matches!(self.request, Request::AgentCall(_)).then(|| child_run(self.operation))
+    }
+}
+
+/// What a model was sent for one completion, computed from the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompt {
+    /// The step of the completion.
+    pub step: u64,
+    /// The completion.
+    pub operation: OperationId,
+    /// The messages, and how the model is asked.
+    pub reading: Reading,
+    /// The configuration with the tools that the model may call.
+    pub config: Arc<AgentConfig>,
+}
+
 impl Engine {
+    /// Computes what the model was sent for a completion of this run: the one with this id, else the last one of `step`, else
+    /// the last one of the run. None where the run asked for no such completion, or shares the step with the run that it is a
+    /// fork of.
+    ///
+    /// # Errors
+    /// When the run is unknown, its journal is damaged, or it does not replay as far as that completion.
+    pub async fn prompt(
+        &self,
+        run: RunId,
+        step: Option<u64>,
+        operation: Option<OperationId>,
+    ) -> Result<Option<Prompt>, EngineError> {
+        let (config, records) = self.journal_of(run).await?;
+        let mut fold = self.begin(run, Arc::clone(&config), &records).await?;
+        let mut found = None;
+        for record in &records[1..] {
+            fold.apply(record)?;
+            let Body::Requested { step: of, .. } = record.body else { continue };
+            if step.is_some_and(|step| step != of) || operation.is_some() && operation != record.operation {
+                continue;
+            }
+            let state = fold.state();
+            let asked = state.pending().iter().find(|pending| Some(pending.operation.id) == record.operation);
+            if let Some(Pending { operation, .. }) = asked
+                && let Request::ModelCompletion(completion) = &operation.request
+                && let Ok(reading) = state.reading(&config, completion)
+            {
+                let config = Arc::clone(&config);
+                found = Some(Prompt { step: of, operation: operation.id, reading, config });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The line of a run in the listing.
+    ///
+    /// # Errors
+    /// When the run is unknown, or the store cannot be read.
+    pub async fn summary(&self, run: RunId) -> Result<RunSummary, EngineError> {
+        Ok(self.store().summary(run).await?)
+    }
+
+    /// The configuration that a run began with.
+    ///
+    /// # Errors
+    /// When the run is unknown, or the store cannot be read or has another configuration under its digest.
+    pub async fn configuration(&self, run: RunId) -> Result<Arc<AgentConfig>, EngineError> {
+        let summary = self.store().summary(run).await?;
+        self.config(run, summary.config).await
+    }
+
+    /// What a run was asked.
+    ///
+    /// # Errors
+    /// When the run is unknown, or its first record is damaged or erased.
+    pub async fn asked(&self, run: RunId) -> Result<AgentRequest, EngineError> {
+        Ok(self.started(run).await?.request)
+    }
+
+    /// The run that this one is a fork of; none for a run that is no fork.
+    ///
+    /// # Errors
+    /// When the run is unknown or its journal is damaged.
+    pub async fn forked_from(&self, run: RunId) -> Result<Option<RunId>, EngineError> {
+        let records = self.store().read(run, 0).await?;
+        Ok(records.get(1).and_then(|record| match &record.body {
+            Body::Forked { run, .. } => Some(*run),
+            _ => None,
+        }))
+    }
+
+    /// Says whether a living process performs a run. A run that is `running` without one was interrupted: its process died or
+    /// left it, and it can be resumed.
+    pub fn is_performed(&self, summary: &RunSummary) -> bool {
+        let Some(owner) = summary.owner.filter(|_| summary.status == RunStatus::Running) else {
+            return false;
+        };
+        let workspace = self.workspace();
+        let folder = workspace.settings.store.parent().unwrap_or(&workspace.root);
+        Owner::lives_in(&folder.join("owners"), owner)
+    }
+
     /// Shows a run; with `step`, the state when that step was requested.
     ///
     /// # Errors
@@ -65,7 +176,7 @@ impl Engine {
         let summary = self.store().summary(run).await?;
         let records = self.store().read(run, 0).await?;
         let config = self.config(run, summary.config).await?;
-        let mut fold = self.begin(run, config, &records).await?;
+        let mut fold = self.begin(run, Arc::clone(&config), &records).await?;
         let mut steps = Vec::new();
         let mut chosen = None;
         let mut divergence = None;
@@ -107,7 +218,7 @@ impl Engine {
         };
         let response = fold.ended.as_ref().and_then(End::response).cloned();
         let state = chosen.unwrap_or_else(|| fold.machine.into_state());
-        Ok(Inspection { summary, records, state, response, waiting, steps, divergence })
+        Ok(Inspection { summary, config, records, state, response, waiting, steps, divergence })
     }
 }
 

@@ -12,8 +12,8 @@ use crate::bindings::server_secrets;
 use crate::declared::kept_secrets;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::revealed::place;
 use crate::secret_source::SecretUnavailable;
-use crate::tool_server::place;
 
 /// How the names of the tokens begin that consent has brought.
 const GRANTS: &str = "oauth.";

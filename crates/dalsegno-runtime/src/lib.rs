@@ -17,6 +17,7 @@
 //! ```
 
 mod abandon;
+#[cfg_attr(not(feature = "oauth"), path = "no_access.rs")]
 mod access;
 mod adopt;
 mod answers;
@@ -37,6 +38,7 @@ mod endpoint;
 mod engine;
 mod engine_tools;
 mod error;
+mod failure;
 mod fold;
 mod fork;
 mod grant;
@@ -46,16 +48,20 @@ mod inspect;
 mod known;
 mod lineage;
 mod live;
+#[cfg_attr(not(feature = "mail"), path = "no_mail.rs")]
 mod mail;
+#[cfg(feature = "wasm")]
+mod modules;
+mod names;
 mod oauth;
 mod observer;
 mod policy;
 mod progress;
 mod replay;
 mod resume;
+mod revealed;
 mod secret;
 mod secret_source;
-mod server_config;
 mod servers;
 mod start;
 mod steady;
@@ -65,16 +71,19 @@ mod tool_server;
 mod toolbox;
 mod trial;
 mod upkeep;
+mod waiting;
 mod with_config;
 mod worker;
 
 pub use abandon::{AbandonOptions, Abandoned, LeftInDoubt};
+#[cfg(feature = "oauth")]
 pub use access::{ServerAccessError, ServerConsent};
 pub use adopt::{AdoptOptions, Adoption};
 pub use archive::{Brings, ImportReport, SignedBy};
 pub use clock::{Clock, SystemClock};
 pub use compare::Change;
-pub use dalsegno_sandbox::{Denial, DenialKind, Received, ServerState, ServerStats};
+pub use dalsegno_core::Received;
+pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::Secret;
 pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
 pub use dispatch::Load;
@@ -83,10 +92,12 @@ pub use engine::{Engine, EngineBuilder, open_journal};
 pub use error::{EngineError, OpenError, RunFailure};
 pub use fold::{Divergence, FoldError};
 pub use fork::ForkOptions;
-pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation};
-pub use inspect::{Inspection, OperationView, StepView};
+pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
+pub use inspect::{Inspection, OperationView, Prompt, StepView};
 pub use live::Look;
-pub use oauth::{Consent, ConsentError, Consented, SecretGiver};
+pub use oauth::SecretGiver;
+#[cfg(feature = "oauth")]
+pub use oauth::{Consent, ConsentError, Consented};
 pub use observer::{Observer, Watch, Watched};
 pub use replay::{ReplayReport, ReplayVerdict};
 pub use secret::{Secrets, ShortSecret};
@@ -98,5 +109,6 @@ pub use toolbox::{
     ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
 };
 pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};
+pub use waiting::WaitingOperation;
 pub use with_config::{ChangedRequest, ConfigReport};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{EmailReceipt, Failure, FailureCode, Outcome};
 use dalsegno_net::{Egress, EgressError, Origin, Scheme};
-use dalsegno_sandbox::Received;
 use dalsegno_tools::{Email, Security};
 use lettre::Message;
 use lettre::address::Envelope;
@@ -15,8 +15,8 @@ use lettre::transport::smtp::extension::{ClientId, MailParameter};
 use lettre::transport::smtp::{Error, commands};
 use tokio::time::{Instant, timeout_at};
 
-use crate::attempt::certain;
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
+use crate::failure::certain;
 
 /// Sends a mail once. `login` is the name and password, where the mail has them.
 pub(crate) async fn send(
@@ -99,7 +99,7 @@ async fn announce(server: &mut AsyncSmtpConnection, envelope: &Envelope) -> Resu
 
 /// What a server's refusal, or a broken connection, says of the mail.
 fn no_answer(error: &Error) -> AttemptError {
-    let words = crate::bindings::describe(error);
+    let words = crate::failure::describe(error);
     // The server said no: a mail that was refused was not sent.
     if error.is_permanent() || error.is_transient() {
         let failure = Failure::new(FailureCode::Unavailable, format!("the mail server refused: {words}"));

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{
     EffectClass, Failure, FailureCode, Gate, OnIndeterminate, Operation, OperationId, Outcome, Request,
     Terms, Timestamp,
 };
-use dalsegno_sandbox::Received;
 use dalsegno_tools::{ApiCall, ApiResponse, StatusMeaning};
 
 use crate::endpoint;
+use crate::failure::AttemptError;
 
 /// The first pause between attempts; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
@@ -24,22 +25,6 @@ const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often an operation is started again after its process died, beyond its retries. An effect that kills its process
 /// must not do so for ever.
 const RECOVERIES: u32 = 3;
-
-/// An attempt that brought no answer.
-#[derive(Debug, Clone)]
-pub(crate) struct AttemptError {
-    /// What went wrong.
-    pub(crate) failure: Failure,
-    /// Whether the receiver may have acted.
-    pub(crate) received: Received,
-    /// Whether another attempt could help.
-    pub(crate) transient: bool,
-    /// The receiver's own wish for a pause.
-    pub(crate) after: Option<Duration>,
-    /// What must be settled before it can go on: a secret that is not in the store, a question of the server. Nothing took
-    /// place then.
-    pub(crate) gate: Option<Box<Gate>>,
-}
 
 /// What to do after an attempt.
 #[derive(Debug, Clone, PartialEq)]
@@ -357,6 +342,19 @@ fn backoff(operation: OperationId, attempt: u32, first: Duration, wish: Option<D
     let jitter = u32::from(hasher.finalize().as_bytes()[0]);
     let jittered = exponential / 2 + exponential / 2 * jitter / 255;
     wish.map_or(jittered, |wish| wish.min(LONGEST_BACKOFF).max(jittered))
+}
+
+/// Says whether an attempt may be given up at any time, since it may be repeated.
+pub(crate) fn is_free(class: EffectClass) -> bool {
+    match class {
+        EffectClass::Read | EffectClass::Idempotent => true,
+        EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => false,
+    }
+}
+
+/// Says whether an effect of this class took place twice when it is performed twice.
+pub(crate) fn is_unrepeatable(class: EffectClass) -> bool {
+    !is_free(class) && class != EffectClass::Composite
 }
 
 #[cfg(test)]

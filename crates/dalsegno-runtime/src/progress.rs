@@ -204,7 +204,7 @@ impl Progress {
         let now = at.max(latest).as_millis();
         let since =
             |first: u64| Duration::from_millis(if first == 0 { 0 } else { now.saturating_sub(first) });
-        // Of a clock that was set back by much, nobody knows how long it had been wrong.
+        // A clock that was set back by much may have been wrong for any time: the age is unknown.
         let set_back_ms = latest.as_millis().saturating_sub(at.as_millis());
         let is_ageless = self.key_first > 0 && set_back_ms > SET_BACK_MS;
         Situation {
@@ -278,7 +278,7 @@ mod tests {
         let mut progress = under_way();
         let (hour, latest) = (3_600_000, Timestamp::from_millis(24 * 3_600_000));
         let age = |progress: &Progress, at| progress.situation(1, Timestamp::from_millis(at), latest).key_age;
-        // A clock that goes on, one that was set right a little, one of which nobody knows how long it was wrong.
+        // A clock that advances, one that was set back a little, and one that was set back by too much to know the age.
         assert_eq!(age(&progress, 25 * hour), Duration::from_millis(25 * hour - 1_000));
         assert_eq!(age(&progress, 23 * hour), Duration::from_millis(24 * hour - 1_000));
         assert_eq!(age(&progress, 23 * hour - 1), Duration::MAX);

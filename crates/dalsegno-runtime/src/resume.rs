@@ -13,14 +13,16 @@ use dalsegno_workspace::NoTenant;
 
 use crate::answers;
 use crate::attempt::RunContext;
-use crate::driver::{Driver, waiting};
+use crate::driver::Driver;
 use crate::ending::Opened;
 use crate::engine::{Engine, Surroundings};
 use crate::error::EngineError;
 use crate::fold::{End, Fold, FoldError};
-use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop, WaitingOperation};
+use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
 use crate::observer::Watches;
 use crate::start::{child_run, successor_run};
+use crate::waiting::WaitingOperation;
+use crate::waiting::waiting;
 
 /// A child run that has not ended, or a child of one, as of the run that was asked about.
 pub(crate) struct Descendant {
@@ -193,7 +195,9 @@ impl Engine {
         for id in &operations {
             let message = match open.get(id) {
                 Some(GateState::Waiting(Gate::InDoubt { .. })) => {
-                    format!("operation {id} may have taken place: say `--answer done` or `--answer not-done`")
+                    format!(
+                        "operation {id} may have taken place: say `--outcome happened` or `--outcome not-happened`"
+                    )
                 }
                 Some(_) => continue,
                 None => format!("run {run} does not wait for an operation {id}"),

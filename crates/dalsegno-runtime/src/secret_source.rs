@@ -12,8 +12,8 @@ use dalsegno_secrets::{
 use dalsegno_workspace::{SecretRef, SecretStoreBinding, StoreKey};
 use tokio::sync::OnceCell;
 
-use crate::bindings::make_folder;
 use crate::error::OpenError;
+use crate::error::make_folder;
 
 /// Whose the secrets are that the files of a workspace refer to. No run can have a tenant of this name by accident.
 const WORKSPACE_TENANT: &str = "(workspace)";

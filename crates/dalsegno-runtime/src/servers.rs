@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dalsegno_models::Schema;
-use dalsegno_sandbox::{ServerStats, ToolDescription};
+use dalsegno_protocol::{ServerStats, ToolDescription};
 use dalsegno_workspace::{Lifetime, RemoteBinding, ServerBinding};
 use serde_json::Value;
 
-use crate::bindings::DEFAULT_TENANT;
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
+use crate::names::DEFAULT_TENANT;
 
 /// A tool server of the workspace.
 #[derive(Debug)]
@@ -121,11 +121,11 @@ impl Engine {
         });
         Ok(ServerHealth {
             digest: server.digest(DEFAULT_TENANT).await?,
-            from_cache: server.module().is_some_and(dalsegno_sandbox::ToolServer::from_cache),
+            from_cache: server.is_cached(),
             load,
             start,
             tools: tools.iter().map(tool_health).chain(missing).collect(),
-            stats: server.module().map(dalsegno_sandbox::ToolServer::stats),
+            stats: server.stats(),
         })
     }
 }

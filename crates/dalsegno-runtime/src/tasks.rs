@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use dalsegno_core::{Gate, OperationId};
-use dalsegno_mcp::{Task, TaskOwner};
+use dalsegno_protocol::{Task, TaskOwner};
 use dalsegno_store::AttemptCause;
 use tokio::sync::{Notify, oneshot, watch};
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use serde_json::Value;
 
+use dalsegno_core::Received;
 use dalsegno_core::{EffectClass, OperationId, RunId, ToolReturn};
-use dalsegno_sandbox::Received;
 
 use crate::secret::Secrets;
 

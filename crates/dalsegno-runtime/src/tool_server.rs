@@ -1,81 +1,70 @@
 //! Tool servers of every kind behind one face: modules, child processes, addresses.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use dalsegno_core::{ToolInput, ToolName, ToolReturn, Violation};
-use dalsegno_mcp::{
-    Answer, Command, Endpoint, Grant, Input, InputRequired, Limits, OAuth, Reach, TaskOwner, Values,
-};
+use dalsegno_core::{ToolName, ToolReturn, Violation};
+use dalsegno_mcp::{Command, Endpoint, Limits, Reach};
 use dalsegno_net::{Client, Egress, Origin};
-use dalsegno_sandbox::{CallContext, CallError, ToolDescription, ToolOutput};
-use dalsegno_secrets::Secret;
-use dalsegno_workspace::{EnvValue, RemoteBinding, SecretRef, ServerBinding};
+use dalsegno_protocol::{Answer, CallContext, CallError, ServerStats, ToolDescription, ToolOutput};
+use dalsegno_workspace::{EnvValue, RemoteBinding, ServerBinding};
 use serde_json::{Map, Value, json};
 
 use crate::access;
-use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
-use crate::hidden::Hidden;
-use crate::secret_source::{SecretSource, of_tenant};
+use crate::revealed::Revealed;
 
 /// A server that can be asked. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum ToolServer {
     /// A WebAssembly module.
+    #[cfg(feature = "wasm")]
     Module(dalsegno_sandbox::ToolServer),
     /// A child process, or a server behind an address.
     Remote(dalsegno_mcp::Server),
 }
 
-/// How a call ended.
-pub(crate) enum Answered {
-    /// With a result.
-    Done(dalsegno_sandbox::Answer),
-    /// With questions, and nothing was done.
-    Asks(InputRequired),
-}
-
 /// Calls for one tenant, or for one run of it.
 pub(crate) enum Session {
+    #[cfg(feature = "wasm")]
     Module(dalsegno_sandbox::Session),
     Remote(dalsegno_mcp::Session),
 }
 
-/// What a call has to do with a task of its server. An instance of a module is thrown away at any time, and its tasks
-/// with it: modules are not told that tasks are taken.
-#[derive(Default)]
-pub(crate) struct Following {
-    /// The task that the call goes on with; without one the tool is called.
-    pub(crate) task: Option<String>,
-    /// Who is told of a task.
-    pub(crate) owner: Option<Arc<dyn TaskOwner>>,
-}
-
 impl ToolServer {
     /// How the server is asked for access, where it wants OAuth.
-    pub(crate) fn oauth(&self) -> Option<&OAuth> {
+    #[cfg(feature = "oauth")]
+    pub(crate) fn oauth(&self) -> Option<&dalsegno_mcp::OAuth> {
         match self {
+            #[cfg(feature = "wasm")]
             Self::Module(_) => None,
             Self::Remote(server) => server.oauth(),
         }
     }
 
-    /// The module, where the server is one.
-    pub(crate) fn module(&self) -> Option<&dalsegno_sandbox::ToolServer> {
+    /// What it did in this process, where it is a module.
+    pub(crate) fn stats(&self) -> Option<ServerStats> {
         match self {
-            Self::Module(server) => Some(server),
+            #[cfg(feature = "wasm")]
+            Self::Module(server) => Some(server.stats()),
             Self::Remote(_) => None,
+        }
+    }
+
+    /// Whether its compiled code came from the cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        match self {
+            #[cfg(feature = "wasm")]
+            Self::Module(server) => server.from_cache(),
+            Self::Remote(_) => false,
         }
     }
 
     /// What the server offers, narrowed to what its configuration offers.
     pub(crate) async fn catalogue(&self, tenant: &str) -> Result<Vec<ToolDescription>, CallError> {
         match self {
+            #[cfg(feature = "wasm")]
             Self::Module(server) => server.catalogue().await,
-            Self::Remote(server) => server.catalogue(tenant).await.map_err(call_error),
+            Self::Remote(server) => server.catalogue(tenant).await,
         }
     }
 
@@ -83,9 +72,10 @@ impl ToolServer {
     /// is what they offer.
     pub(crate) async fn digest(&self, tenant: &str) -> Result<String, CallError> {
         match self {
+            #[cfg(feature = "wasm")]
             Self::Module(server) => Ok(server.digest().to_string()),
             Self::Remote(server) => {
-                let mut tools = server.catalogue(tenant).await.map_err(call_error)?;
+                let mut tools = server.catalogue(tenant).await?;
                 tools.sort_by(|one, other| one.name.cmp(&other.name));
                 let mut hasher = blake3::Hasher::new();
                 for tool in &tools {
@@ -100,10 +90,13 @@ impl ToolServer {
 
     /// Opens a session. Nothing is started before its first call. `free` says that its calls may be given up and repeated;
     /// they share no instance with those that may not.
+    #[cfg_attr(not(feature = "wasm"), expect(unused_variables, reason = "one connection serves every call"))]
     pub(crate) fn open(&self, tenant: &str, free: bool) -> Session {
         match self {
             // No tenant's name holds a line break.
+            #[cfg(feature = "wasm")]
             Self::Module(server) if !free => Session::Module(server.open(&format!("{tenant}\nbound"))),
+            #[cfg(feature = "wasm")]
             Self::Module(server) => Session::Module(server.open(tenant)),
             Self::Remote(server) => Session::Remote(server.session(tenant)),
         }
@@ -111,37 +104,24 @@ impl ToolServer {
 }
 
 impl Session {
-    /// Calls a tool, with the answers to what its server asked before; or goes on with the task of such a call.
+    /// Calls a tool. Each module in the sandbox is thrown away at any time, and its tasks with it: it has no tasks.
     pub(crate) async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        input: Option<ToolInput>,
         call: CallContext,
-        following: Following,
-    ) -> Result<Answered, CallError> {
+    ) -> Result<Answer, CallError> {
         match self {
-            Self::Module(session) => session.call(tool, arguments, call).await.map(Answered::Done),
-            Self::Remote(session) => {
-                let mut context = dalsegno_mcp::CallContext::new(call.operation, call.timeout);
-                if let Some(input) = input {
-                    context.input = Input { answers: input.responses, request_state: input.request_state };
-                }
-                (context.caller, context.traceparent) = (call.caller, call.traceparent);
-                (context.task, context.owner) = (following.task, following.owner);
-                match session.call(tool, arguments, context).await.map_err(call_error)? {
-                    Answer::Done(output) => {
-                        Ok(Answered::Done(dalsegno_sandbox::Answer { output, denials: Vec::new() }))
-                    }
-                    Answer::InputRequired(input) => Ok(Answered::Asks(input)),
-                }
-            }
+            #[cfg(feature = "wasm")]
+            Self::Module(session) => session.call(tool, arguments, call).await.map(Answer::Done),
+            Self::Remote(session) => session.call(tool, arguments, call).await,
         }
     }
 
     /// The longest that a call of this patience may take here, once it is begun.
     pub(crate) fn longest(&self, patience: Duration) -> Duration {
         match self {
+            #[cfg(feature = "wasm")]
             Self::Module(_) => patience,
             Self::Remote(session) => session.limits().total_timeout.max(patience),
         }
@@ -149,15 +129,18 @@ impl Session {
 
     /// The secret that a person must give before the server can be used, where one is missing.
     pub(crate) async fn missing(&self, server: &str) -> Option<String> {
-        let Self::Remote(session) = self else { return None };
-        let oauth = session.oauth().filter(|oauth| oauth.grant() == Grant::Consent)?;
-        let is_given = oauth.is_given().await.unwrap_or(true);
-        (!is_given).then(|| access::secret_name(server))
+        let oauth = match self {
+            #[cfg(feature = "wasm")]
+            Self::Module(_) => None,
+            Self::Remote(session) => session.oauth(),
+        };
+        access::missing(oauth?, server).await
     }
 
     /// Ends a session of a run. A connection stays for the next run.
     pub(crate) async fn close(self) {
         match self {
+            #[cfg(feature = "wasm")]
             Self::Module(session) => session.close().await,
             Self::Remote(_) => {}
         }
@@ -244,74 +227,6 @@ pub(crate) fn remote(
 /// The longest that a start may take in the middle of a run.
 const START_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Reads secrets whenever they are needed, and has them scrubbed from then on.
-pub(crate) struct Revealed {
-    pub(crate) source: Arc<SecretSource>,
-    pub(crate) hidden: Arc<Hidden>,
-}
-
-impl Revealed {
-    pub(crate) fn new(source: Arc<SecretSource>, hidden: Arc<Hidden>) -> Self {
-        Self { source, hidden }
-    }
-
-    /// Values by name that are read whenever they are needed.
-    pub(crate) fn values(&self, values: impl Iterator<Item = (String, EnvValue)>) -> Arc<dyn Values> {
-        let (source, hidden) = (Arc::clone(&self.source), Arc::clone(&self.hidden));
-        Arc::new(Named { values: values.collect(), source, hidden })
-    }
-}
-
-/// Values by name, some of them secrets.
-struct Named {
-    values: BTreeMap<String, EnvValue>,
-    source: Arc<SecretSource>,
-    hidden: Arc<Hidden>,
-}
-
-#[async_trait]
-impl Values for Named {
-    async fn values(&self) -> Result<BTreeMap<String, String>, String> {
-        let mut values = BTreeMap::new();
-        for (name, value) in &self.values {
-            let value = match value {
-                EnvValue::Text(text) => text.clone(),
-                EnvValue::Secret(reference) => {
-                    let secret = self.source.read(reference, SystemClock.now()).await;
-                    let secret = secret.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
-                    // Without the space around it, so that it is known wherever it comes back.
-                    let secret = Secret::new(secret.expose().trim());
-                    let value = secret.expose().to_owned();
-                    if let Some(place) = place(reference) {
-                        self.hidden.hide(&place, secret);
-                    }
-                    value
-                }
-            };
-            values.insert(name.clone(), value);
-        }
-        Ok(values)
-    }
-}
-
-/// Under what name a secret is scrubbed; none for the search path, which is in every other message.
-pub(crate) fn place(reference: &SecretRef) -> Option<String> {
-    // No name in the secret store holds a colon.
-    match reference {
-        SecretRef::Env(name) if name == "PATH" || name == "HOME" => None,
-        SecretRef::Env(name) => Some(format!("env:{name}")),
-        SecretRef::File(path) | SecretRef::Below { path, .. } => Some(format!("file:{}", path.display())),
-        SecretRef::Store(name) => Some(name.clone()),
-        SecretRef::OfTenant { tenant, name } => Some(of_tenant(tenant, name)),
-    }
-}
-
-/// The error of the sandbox for what went wrong: the engine reacts to both alike.
-fn call_error(error: dalsegno_mcp::CallError) -> CallError {
-    let dalsegno_mcp::CallError { kind, received, server, message, stderr } = error;
-    CallError { kind, received, server, message, stderr, denials: Vec::new() }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -319,7 +234,7 @@ mod tests {
     use super::*;
 
     fn output(structured: Option<Value>, is_error: bool) -> ToolOutput {
-        ToolOutput { structured, text: "said".to_owned(), is_error, content: Vec::new() }
+        ToolOutput { structured, text: "said".to_owned(), is_error, ..ToolOutput::default() }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{
     AgentName, AgentRequest, EffectClass, MemoryScope, OperationId, Outcome, RunId, Tool, ToolKind, ToolName,
     ToolReturn, Toolbox, Verdict, Violation,
@@ -13,15 +14,16 @@ use dalsegno_memory::{
     ScopeResolver, ScopeSet, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::Schemas;
-use dalsegno_sandbox::{CallContext, Caller, Received};
+use dalsegno_protocol::{Answer, CallContext, Caller};
 use dalsegno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
 use serde_json::{Value, json};
 
-use crate::bindings::{DEFAULT_TENANT, WORKSPACE, describe};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
+use crate::failure::describe;
+use crate::names::{DEFAULT_TENANT, WORKSPACE};
 use crate::tool::{Invocation, user_id};
-use crate::tool_server::{Answered, Following, returned};
+use crate::tool_server::returned;
 use crate::trial::{self, TrialOptions};
 
 /// A tool of the workspace: what it is, and who may use it.
@@ -540,18 +542,13 @@ impl Call<'_> {
             session: options.place.session.clone(),
             call: None,
         };
-        let context = CallContext {
-            operation: operation.to_string(),
-            caller,
-            timeout: options.timeout,
-            traceparent: None,
-        };
+        let context = CallContext { caller, ..CallContext::new(operation.to_string(), options.timeout) };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let answered = session.call(tool, arguments, None, context, Following::default()).await;
+        let answered = session.call(tool, arguments, context).await;
         session.close().await;
         let output = match answered.map_err(|error| no_answer(describe(&error), error.received))? {
-            Answered::Done(answer) => answer.output,
-            Answered::Asks(input) => {
+            Answer::Done(output) => output,
+            Answer::InputRequired(input) => {
                 let names: Vec<&str> = input.requests.keys().map(String::as_str).collect();
                 let message = format!(
                     "its server asks for input first ({}), which only a run can wait for: give the tool to an agent",

@@ -20,12 +20,13 @@ use dalsegno_tools::{
 
 use dalsegno_workspace::NoTenant;
 
-use crate::attempt::certain;
-use crate::bindings::DEFAULT_TENANT;
 use crate::declared::{OfUser, Part};
 use crate::dispatch;
 use crate::engine::Engine;
-use crate::policy::{self, AttemptError, Situation, Verdict};
+use crate::failure::AttemptError;
+use crate::failure::certain;
+use crate::names::DEFAULT_TENANT;
+use crate::policy::{self, Situation, Verdict};
 use crate::toolbox::{MemoryPlace, ToolCallOptions};
 
 /// How deep tools may call tools, as in a run.

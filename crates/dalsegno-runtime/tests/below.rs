@@ -351,7 +351,7 @@ async fn a_run_below_one_that_has_ended_is_not_performed_though_nobody_told_it()
     let world = family();
     let report = world.run("hello").await;
     let (engine, child) = (world.engine().await, waits(&report)[0].run);
-    // The run above it ends by another hand, which tells nobody.
+    // The run above it ends without a message to its child runs.
     let journal = rusqlite::Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
     let ended = RunStatus::Cancelled as i64;
     let parent: &[u8] = report.run.as_bytes();
@@ -383,7 +383,7 @@ async fn a_child_that_cannot_be_resumed_here_has_not_failed() {
     let error = engine.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap_err();
     assert!(matches!(error, RunFailure::Child { .. }), "{error}");
     journal.execute("UPDATE run SET head = ?1 WHERE run = ?2", (sound, id)).unwrap();
-    // Nothing is written of it in the run above, which goes on once the child can be read.
+    // The parent records no failure, and resumes once the child can be read.
     let report = world.resume(report.run, Some(Settlement::Approve { edited: None, reason: None })).await;
     assert_eq!(answer(&report), "the child said hello! 1");
     assert_eq!(world.count("local.write"), 1);

@@ -656,7 +656,7 @@ async fn a_model_call_that_was_never_sent_costs_nothing_and_the_fallback_replies
         std::fs::write(world.path().join("refused.toml"), refused).unwrap();
         let report = world.run("hi").await;
         assert_eq!(answer(&report), "hello");
-        // Nobody counted the reply, which takes what was set aside for it; a second such sum would not have fitted.
+        // The reply has no count, so it takes what was set aside for it; a second such sum would not have fitted.
         let used = (report.usage.model_calls, report.usage.output_tokens);
         assert_eq!(used, (1, 4_096), "{:?}", report.usage);
     }

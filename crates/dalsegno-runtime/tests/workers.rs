@@ -284,7 +284,7 @@ async fn an_answer_that_is_passed_on_to_a_child_run_reaches_the_process_that_per
         by: None,
     };
     elsewhere.pass_on(handle.run(), vec![yes]).await.unwrap();
-    // No worker is there: the child goes on in the process that performs the run above it.
+    // There is no worker: the process that performs the parent resumes the child.
     assert_eq!(answer(&handle.finish().await.unwrap()), "1 2");
 }
 

@@ -43,12 +43,7 @@ fn arguments() -> Map<String, Value> {
 }
 
 async fn call(session: &Session) {
-    let context = CallContext {
-        operation: "op".to_owned(),
-        caller: Default::default(),
-        timeout: Duration::from_secs(5),
-        traceparent: None,
-    };
+    let context = CallContext::new("op", Duration::from_secs(5));
     session.call("score", arguments(), context).await.unwrap();
 }
 

@@ -1,13 +1,9 @@
-//! What can go wrong: while a module is loaded, and while a tool is called.
+//! What can go wrong while a module is loaded.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dalsegno_protocol::{CallErrorKind, Received};
-
 use crate::config::ModuleDigest;
-use crate::denial::Denial;
 
 /// Why a module could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -121,29 +117,3 @@ pub enum LoadError {
         source: std::io::Error,
     },
 }
-
-/// Why a call was not answered with a result.
-#[derive(Clone, Debug)]
-pub struct CallError {
-    /// What happened.
-    pub kind: CallErrorKind,
-    /// Whether the server may have acted on the request.
-    pub received: Received,
-    /// The server, as its configuration names it.
-    pub server: String,
-    /// What happened, in words.
-    pub message: String,
-    /// What the server wrote last to its standard error, at most 4 KiB, without control characters.
-    pub stderr: String,
-    /// What the server was refused meanwhile, the latest 32. Other calls that the same instance worked on at the same
-    /// time may have caused some of it.
-    pub denials: Vec<Denial>,
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "tool server `{}`: {}", self.server, self.message)
-    }
-}
-
-impl std::error::Error for CallError {}

@@ -11,8 +11,8 @@ use wasmtime_wasi::p2::bindings::sockets::ip_name_lookup::ResolveAddressStream;
 use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode as SocketError, IpAddressFamily, Network};
 use wasmtime_wasi::p2::{TcpSocket, UdpSocket};
 
-use crate::denial::DenialKind;
 use crate::guest::GuestState;
+use dalsegno_protocol::DenialKind;
 
 /// Replaces the functions that open something by ones that note a refusal. The interfaces must be linked already.
 pub(crate) fn guard(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {

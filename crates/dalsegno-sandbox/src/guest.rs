@@ -13,13 +13,14 @@ use wasmtime_wasi::{
 };
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use crate::denial::{DenialKind, Denials};
+use crate::denial::Denials;
 use crate::http::Http;
 use crate::instance::Link;
 use crate::permissions::Access;
 use crate::pipe::{GuestInput, GuestOutput};
 use crate::server::Loaded;
 use crate::stats::Counters;
+use dalsegno_protocol::DenialKind;
 
 /// A linked module, ready to be instantiated many times.
 #[derive(Clone)]

@@ -19,10 +19,11 @@ use wasmtime_wasi_http::{
 };
 
 use crate::config::ServerConfig;
-use crate::denial::{DenialKind, Denials};
+use crate::denial::Denials;
 use crate::error::LoadError;
 use crate::exchange::{self, Exchanged};
 use crate::permissions::{Injection, SecretValue};
+use dalsegno_protocol::DenialKind;
 
 /// What all instances of a server may do over HTTP.
 pub(crate) struct Rules {

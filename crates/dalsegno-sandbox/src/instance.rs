@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use dalsegno_protocol::{
-    Answer, Ask, Builtin, CallErrorKind, Era, Failure, Input, Patience, Received, ToolDescription,
-    ToolOutput, client, meta,
+    Answer, Ask, Builtin, CallContext, CallErrorKind, Era, Failed, Failure, Input, Patience, Received,
+    ToolDescription, ToolOutput, client, meta,
 };
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, RequestId, ServerCapabilities, ServerResult,
@@ -18,11 +18,10 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::denial::{Denial, Denials};
+use crate::denial::Denials;
 use crate::guest;
 use crate::pipe::{Pipe, StderrRing};
 use crate::server::Loaded;
-use crate::session::CallContext;
 use crate::transport::PipeTransport;
 
 /// What the guest's task, the transport and the callers of one instance share.
@@ -183,21 +182,6 @@ pub(crate) struct Instance {
     service: RunningService<RoleClient, ClientConfig>,
 }
 
-/// A failed attempt, with what there is to know about it.
-pub(crate) struct Failed {
-    pub(crate) failure: Failure,
-    pub(crate) received: Received,
-    pub(crate) stderr: String,
-    pub(crate) denials: Vec<Denial>,
-}
-
-impl Failed {
-    /// A failure without an instance.
-    pub(crate) fn before(failure: Failure, received: Received) -> Self {
-        Self { failure, received, stderr: String::new(), denials: Vec::new() }
-    }
-}
-
 impl Instance {
     /// Starts a guest and shakes hands in the era that it speaks.
     pub(crate) async fn start(loaded: &Loaded) -> Result<Self, Failed> {
@@ -221,10 +205,9 @@ impl Instance {
         let limits = &loaded.config.limits;
         let link = Arc::new(Link::new(loaded));
         let failed = |failure| Failed {
-            failure,
-            received: Received::No,
             stderr: link.stderr.tail(),
             denials: link.denials.since(0),
+            ..Failed::unsent(failure)
         };
         let env = loaded.env().await.map_err(failed)?;
         let store = guest::store(loaded, &env, &link).map_err(|error| {

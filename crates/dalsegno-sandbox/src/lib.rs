@@ -23,9 +23,8 @@
 //! let server = sandbox.load(ServerConfig::new("risk", "risk.wasm")).await?;
 //! let session = server.open("tenant");
 //! let arguments = serde_json::Map::from_iter([("text".to_owned(), "everything is down".into())]);
-//! let call = CallContext { operation: "op_1".to_owned(), caller: Default::default(), timeout: Duration::from_secs(5), traceparent: None };
-//! let answer = session.call("score", arguments, call).await?;
-//! println!("{:?}", answer.output.structured);
+//! let output = session.call("score", arguments, CallContext::new("op_1", Duration::from_secs(5))).await?;
+//! println!("{:?}", output.structured);
 //! session.close().await;
 //! # Ok(())
 //! # }
@@ -61,13 +60,12 @@ mod transport;
 pub use config::{InvalidDigest, Lifetime, Limits, ModuleDigest, ServerConfig};
 pub use dalsegno_net::{InvalidOrigin, Origin, Resolver};
 pub use dalsegno_protocol::{
-    Annotations, Builtin, CallErrorKind, Caller, Received, ToolDescription, ToolOutput,
+    Annotations, Builtin, CallContext, CallError, CallErrorKind, Caller, Denial, DenialKind, Received,
+    ServerState, ServerStats, ToolDescription, ToolOutput,
 };
-pub use denial::{Denial, DenialKind};
 pub use engine::{Allocation, Sandbox, SandboxOptions};
-pub use error::{CallError, LoadError};
+pub use error::LoadError;
 pub use permissions::{Access, EnvValue, Injection, Permissions, Preopen, SecretValue};
 pub use place::CachePlace;
 pub use server::ToolServer;
-pub use session::{Answer, CallContext, Session};
-pub use stats::{ServerState, ServerStats};
+pub use session::Session;

@@ -1,12 +1,13 @@
 //! A loaded server: verified, compiled and linked, but not running.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use dalsegno_protocol::{Builtin, CallErrorKind, Failure, LearnedEra, Received, ToolDescription};
+use dalsegno_protocol::{
+    Builtin, CallError, CallErrorKind, Failed, Failure, LearnedEra, Offer, ServerStats, ToolDescription,
+};
 use wasmtime::Engine;
 
 use crate::bounds;
@@ -14,14 +15,14 @@ use crate::compiled::{Compiled, Encoding};
 use crate::compiling::{self, NotCompiled};
 use crate::config::{ModuleDigest, ServerConfig};
 use crate::engine::Shared;
-use crate::error::{CallError, LoadError};
+use crate::error::LoadError;
 use crate::guest::Program;
 use crate::http::Rules;
-use crate::instance::{Failed, Instance};
+use crate::instance::Instance;
 use crate::permissions::EnvValue;
 use crate::pool::Pool;
 use crate::session::Session;
-use crate::stats::{Counters, ServerStats};
+use crate::stats::Counters;
 
 /// A server that can be started. Clones share the compiled code.
 #[derive(Clone)]
@@ -40,8 +41,7 @@ pub(crate) struct Loaded {
     pub(crate) pool: Pool,
     pub(crate) rules: Arc<Rules>,
     pub(crate) era: LearnedEra,
-    /// The tools that the server named last, each with the built-in one that it is; none until it was asked.
-    known: RwLock<Option<BTreeMap<String, Option<Builtin>>>>,
+    offer: Offer,
 }
 
 impl ToolServer {
@@ -71,10 +71,9 @@ impl ToolServer {
     pub async fn catalogue(&self) -> Result<Vec<ToolDescription>, CallError> {
         let loaded = &self.loaded;
         let instance = Instance::start(loaded).await.map_err(|failed| loaded.error(failed))?;
-        let mut tools = loaded.list(&instance).await?;
+        let tools = loaded.list(&instance).await?;
         instance.close().await;
-        tools.retain(|tool| loaded.is_offered(&tool.name));
-        Ok(tools)
+        Ok(loaded.offer.narrowed(tools))
     }
 
     /// Opens a session of a tenant. Its instance starts with the first call; how long it lives is a matter of
@@ -102,24 +101,14 @@ impl std::fmt::Debug for ToolServer {
 impl Loaded {
     /// Refuses a tool that configuration or the server does not offer.
     pub(crate) fn check_tool(&self, tool: &str) -> Result<(), CallError> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let reason = if !self.is_offered(tool) {
-            "is not among the `tools` that its configuration offers"
-        } else if known.as_ref().is_some_and(|known| !known.contains_key(tool)) {
-            "is not one of its tools"
-        } else {
-            return Ok(());
-        };
-        let failure = Failure::new(CallErrorKind::UnknownTool, format!("`{}` {reason}", tool.escape_debug()));
-        Err(self.error(Failed::before(failure, Received::No)))
+        self.offer.check(tool).map_err(|failure| self.error(Failed::unsent(failure)))
     }
 
     /// Asks an instance for the tools, and remembers them.
     async fn list(&self, instance: &Instance) -> Result<Vec<ToolDescription>, CallError> {
         let tools = instance.tools(self.config.limits.call_timeout).await;
         let tools = tools.map_err(|failed| self.error(failed))?;
-        let names = tools.iter().map(|tool| (tool.name.clone(), tool.builtin)).collect();
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(names);
+        self.offer.learn(&tools);
         Ok(tools)
     }
 
@@ -132,26 +121,16 @@ impl Loaded {
         if Builtin::named(tool).is_none() {
             return Ok(None);
         }
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !known {
+        if !self.offer.is_known() {
             self.list(instance).await?;
             // Now it is known whether there is such a tool.
             self.check_tool(tool)?;
         }
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(known.as_ref().and_then(|known| *known.get(tool)?))
+        Ok(self.offer.builtin(tool))
     }
 
     pub(crate) fn error(&self, failed: Failed) -> CallError {
-        let Failed { failure, received, stderr, denials } = failed;
-        CallError {
-            kind: failure.kind,
-            received,
-            server: self.config.name.clone(),
-            message: failure.message,
-            stderr,
-            denials,
-        }
+        failed.at(&self.config.name)
     }
 
     /// The variables that an instance sees. Secrets among them are read anew for each instance.
@@ -168,10 +147,6 @@ impl Loaded {
             env.push((name.clone(), value));
         }
         Ok(env)
-    }
-
-    fn is_offered(&self, tool: &str) -> bool {
-        self.config.tools.as_ref().is_none_or(|tools| tools.iter().any(|offered| offered == tool))
     }
 }
 
@@ -224,7 +199,7 @@ pub(crate) fn load(shared: &Arc<Shared>, config: ServerConfig) -> Result<ToolSer
         pool: Pool::new(&config.limits),
         rules: Arc::new(rules),
         era: LearnedEra::default(),
-        known: RwLock::new(None),
+        offer: Offer::new(config.tools.clone()),
         config,
     };
     Ok(ToolServer { loaded: Arc::new(loaded) })

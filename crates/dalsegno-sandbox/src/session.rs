@@ -1,15 +1,12 @@
 //! A session: calls of one run to one server, served by one instance at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use dalsegno_protocol::{CallErrorKind, Caller, Failure, Received, ToolOutput};
+use dalsegno_protocol::{CallContext, CallError, CallErrorKind, Failed, Failure, ToolOutput};
 use serde_json::{Map, Value};
 
 use crate::config::Lifetime;
-use crate::denial::Denial;
-use crate::error::CallError;
-use crate::instance::{Failed, Instance};
+use crate::instance::Instance;
 use crate::pool::{Cell, Lease, Slot};
 use crate::server::Loaded;
 use crate::stats::Counters;
@@ -35,29 +32,6 @@ enum Home {
     Tenant(Arc<Cell>),
 }
 
-/// What goes with a call.
-#[derive(Clone, Debug)]
-pub struct CallContext {
-    /// The id of the operation; the server sees it in `_meta` under `dalsegno/operation`.
-    pub operation: String,
-    /// On whose behalf the call is made; the server sees it in `_meta` as well.
-    pub caller: Caller,
-    /// How long the call may take. The limit of the server applies as well; a start that is needed is not counted.
-    pub timeout: Duration,
-    /// The trace that the call belongs to, as W3C writes it; the server sees it in `_meta`.
-    pub traceparent: Option<String>,
-}
-
-/// What came of a call that was answered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    /// What the tool answered.
-    pub output: ToolOutput,
-    /// What the server was refused meanwhile, the latest 32. Other calls that the same instance worked on at the same
-    /// time may have caused some of it.
-    pub denials: Vec<Denial>,
-}
-
 impl Session {
     pub(crate) fn new(loaded: Arc<Loaded>, tenant: &str) -> Self {
         let home = match loaded.config.lifetime {
@@ -78,11 +52,11 @@ impl Session {
         tool: &str,
         arguments: Map<String, Value>,
         call: CallContext,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<ToolOutput, CallError> {
         let loaded = &self.loaded;
         loaded.check_tool(tool)?;
         let call = CallContext { timeout: call.timeout.min(loaded.config.limits.call_timeout), ..call };
-        let not_received = |failure| loaded.error(Failed::before(failure, Received::No));
+        let not_received = |failure| loaded.error(Failed::unsent(failure));
         let _place = loaded.pool.place(call.timeout).await.map_err(not_received)?;
         let counted = Counted::new(&loaded.counters);
         let lease = self.lease().await?;
@@ -97,7 +71,7 @@ impl Session {
         match answered {
             Ok(output) => {
                 counted.answered();
-                Ok(Answer { output, denials })
+                Ok(ToolOutput { denials, ..output })
             }
             Err(failed) => {
                 let error = CallError { denials, ..loaded.error(failed) };
@@ -128,7 +102,7 @@ impl Session {
             let message =
                 format!("no instance came to stand within {patience:?}, though several were started");
             let failure = Failure::new(CallErrorKind::Overloaded, message);
-            return Err(self.loaded.error(Failed::before(failure, Received::No)));
+            return Err(self.loaded.error(Failed::unsent(failure)));
         };
         if let Some(lease) = current.as_ref().and_then(|slot| slot.lease()) {
             return Ok(lease);
@@ -142,7 +116,7 @@ impl Session {
         let loaded = &self.loaded;
         let failed = |failed| loaded.error(failed);
         let room = loaded.pool.room(loaded.config.limits.start_timeout).await;
-        let room = room.map_err(|failure| failed(Failed::before(failure, Received::No)))?;
+        let room = room.map_err(|failure| failed(Failed::unsent(failure)))?;
         let instance = Instance::start(loaded).await.map_err(failed)?;
         let lease = loaded.pool.keep(instance, room);
         if let Some(cell) = cell {

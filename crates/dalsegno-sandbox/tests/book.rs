@@ -34,8 +34,8 @@ async fn the_server_of_the_page_runs() {
     assert_eq!(tools[0].input_schema["properties"]["name"]["description"], "Who is greeted.");
 
     let session = server.open("tenant");
-    let output = session.call("hello", arguments(json!({"name": "Ada"})), call()).await.unwrap().output;
+    let output = session.call("hello", arguments(json!({"name": "Ada"})), call()).await.unwrap();
     assert_eq!(output.structured, Some(json!({"text": "Hello, Ada!"})));
-    let output = session.call("hello", arguments(json!({"name": " "})), call()).await.unwrap().output;
+    let output = session.call("hello", arguments(json!({"name": " "})), call()).await.unwrap();
     assert!(output.is_error, "{output:?}");
 }

@@ -36,7 +36,7 @@ fn cached(folder: &Path) -> [PathBuf; 2] {
 /// Loads the guest in a new sandbox, calls it, and says whether it came from the cache.
 async fn load_and_call(folder: &Path) -> bool {
     let server = open(folder).unwrap().load(guest(folder)).await.unwrap();
-    let output = server.open("tenant").call("any", arguments(json!({})), call()).await.unwrap().output;
+    let output = server.open("tenant").call("any", arguments(json!({})), call()).await.unwrap();
     assert_eq!(output.text, "fine");
     server.from_cache()
 }

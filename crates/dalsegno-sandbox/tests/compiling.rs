@@ -86,7 +86,7 @@ async fn a_module_that_takes_too_long_is_given_up_and_holds_up_no_other() {
     assert!(matches!(error, LoadError::Slow { .. }), "{error}");
     // Others have threads of their own.
     let polite = load(&sandbox, &polite, LONG).await.unwrap();
-    let output = polite.open("tenant").call("any", arguments(json!({})), call()).await.unwrap().output;
+    let output = polite.open("tenant").call("any", arguments(json!({})), call()).await.unwrap();
     assert_eq!(output.text, "fine");
     // Not for ever: strangers must not fill the process with compilers.
     let error = load(&sandbox, &other, SHORT).await.unwrap_err();

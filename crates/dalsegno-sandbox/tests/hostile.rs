@@ -16,7 +16,7 @@ use support::{
 
 /// Calls a tool in the polite way.
 async fn fine(session: &Session) -> String {
-    session.call("any", arguments(json!({})), call()).await.unwrap().output.text
+    session.call("any", arguments(json!({})), call()).await.unwrap().text
 }
 
 /// Calls a tool in the way that brings out the worst.
@@ -166,7 +166,7 @@ async fn answers_that_nobody_asked_for_are_passed_over() {
     let server = load(&server(&twice), unchanged).await;
     let session = server.open("tenant");
     let answer = session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
-    assert_eq!(answer.output.text, "fine");
+    assert_eq!(answer.text, "fine");
     assert_eq!(fine(&session).await, "fine");
 }
 
@@ -225,12 +225,7 @@ async fn a_call_that_is_given_up_takes_its_instance_with_it() {
     let server = load(&server("(loop $spin (br $spin))"), unchanged).await;
     let session = server.open("tenant");
     fine(&session).await;
-    let context = CallContext {
-        operation: "op".to_owned(),
-        caller: Default::default(),
-        timeout: Duration::from_secs(60),
-        traceparent: None,
-    };
+    let context = CallContext::new("op", Duration::from_secs(60));
     let given_up = session.call("any", arguments(json!({"do": "~"})), context);
     assert!(tokio::time::timeout(Duration::from_millis(100), given_up).await.is_err());
     assert_eq!(fine(&session).await, "fine");
@@ -283,8 +278,7 @@ async fn nothing_is_granted_by_default() {
         path = text_at(),
     );
     let server = load(&server(&probe), unchanged).await;
-    let output =
-        server.open("tenant").call("any", arguments(json!({"do": "~"})), call()).await.unwrap().output;
+    let output = server.open("tenant").call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
     assert_eq!(output.text, "008-");
 }
 
@@ -315,8 +309,7 @@ async fn a_granted_folder_cannot_be_left() {
                 vec![Preopen { host: granted.clone(), guest: "/data".to_owned(), access: Access::Read }];
         };
         let server = load(&open(path), grant).await;
-        let output =
-            server.open("tenant").call("any", arguments(json!({"do": "~"})), call()).await.unwrap().output;
+        let output = server.open("tenant").call("any", arguments(json!({"do": "~"})), call()).await.unwrap();
         assert_eq!(output.text, expected, "{path}");
     }
 }
@@ -341,7 +334,7 @@ async fn clock_and_randomness_are_fixed() {
     let mut texts = Vec::new();
     for _ in 0..2 {
         let session = server.open("tenant");
-        texts.push(session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap().output.text);
+        texts.push(session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap().text);
     }
     assert_eq!(texts[0], texts[1]);
     assert!(texts[0].ends_with('y'), "{texts:?}");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use support::{arguments, call, library_server, load, method_key};
 
 async fn done(session: &Session, tool: &str, given: Value) -> dalsegno_sandbox::ToolOutput {
-    session.call(tool, arguments(given), call()).await.unwrap().output
+    session.call(tool, arguments(given), call()).await.unwrap()
 }
 
 #[tokio::test]

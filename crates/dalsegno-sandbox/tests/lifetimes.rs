@@ -15,7 +15,7 @@ use support::{arguments, call, load, server};
 
 async fn fine(session: &Session) {
     let answer = session.call("any", arguments(json!({})), call()).await.unwrap();
-    assert_eq!(answer.output.text, "fine");
+    assert_eq!(answer.text, "fine");
 }
 
 async fn guest(change: impl FnOnce(&mut ServerConfig)) -> ToolServer {
@@ -140,13 +140,8 @@ async fn thousands_of_calls_at_once_are_all_answered_by_a_few_instances() {
     for _ in 0..3_000 {
         let session = Arc::clone(&session);
         calls.spawn(async move {
-            let context = dalsegno_sandbox::CallContext {
-                operation: "op".to_owned(),
-                caller: dalsegno_sandbox::Caller::default(),
-                timeout: Duration::from_secs(300),
-                traceparent: None,
-            };
-            session.call("any", arguments(json!({})), context).await.unwrap().output.text
+            let context = dalsegno_sandbox::CallContext::new("op", Duration::from_secs(300));
+            session.call("any", arguments(json!({})), context).await.unwrap().text
         });
     }
     let mut most = 0;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use dalsegno_sandbox::{
-    Access, Answer, CallErrorKind, DenialKind, EnvValue, Permissions, Preopen, Received, SecretValue,
-    ServerConfig, ServerState, ToolServer,
+    Access, CallErrorKind, DenialKind, EnvValue, Permissions, Preopen, Received, SecretValue, ServerConfig,
+    ServerState, ToolOutput, ToolServer,
 };
 use serde_json::json;
 
@@ -24,9 +24,9 @@ async fn probe(permissions: Permissions) -> ToolServer {
 }
 
 /// Calls a tool; says whether it went through, and what was found.
-async fn ask(server: &ToolServer, tool: &str, at: &str) -> (bool, String, Answer) {
+async fn ask(server: &ToolServer, tool: &str, at: &str) -> (bool, String, ToolOutput) {
     let answer = server.open("tenant").call(tool, arguments(json!({"at": at})), call()).await.unwrap();
-    let found = answer.output.structured.clone().unwrap();
+    let found = answer.structured.clone().unwrap();
     (found["open"].as_bool().unwrap(), found["what"].as_str().unwrap().to_owned(), answer)
 }
 

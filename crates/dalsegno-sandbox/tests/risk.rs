@@ -46,14 +46,14 @@ async fn a_score_has_a_value_a_level_and_factors() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
     let session = server.open("tenant");
     let text = "Checkout is down for all customers, payments are failing";
-    let output = session.call("score", arguments(json!({"text": text})), call()).await.unwrap().output;
+    let output = session.call("score", arguments(json!({"text": text})), call()).await.unwrap();
     let risk = output.structured.unwrap();
     assert_eq!(risk["level"], "high");
     assert_eq!(risk["factors"][0]["evidence"], "down");
     assert!(!output.is_error);
 
     let harmless = json!({"text": "A typo on the about page, no customer impact"});
-    let output = session.call("score", arguments(harmless), call()).await.unwrap().output;
+    let output = session.call("score", arguments(harmless), call()).await.unwrap();
     assert_eq!(output.structured.unwrap()["level"], "low");
     session.close().await;
 }
@@ -64,9 +64,8 @@ async fn similar_incidents_raise_the_score() {
     let session = server.open("tenant");
     let alone = json!({"text": "The nightly job was slow"});
     let with_past = json!({"text": "The nightly job was slow", "similar": [{"severity": "critical"}]});
-    let alone = session.call("score", arguments(alone), call()).await.unwrap().output.structured.unwrap();
-    let with_past =
-        session.call("score", arguments(with_past), call()).await.unwrap().output.structured.unwrap();
+    let alone = session.call("score", arguments(alone), call()).await.unwrap().structured.unwrap();
+    let with_past = session.call("score", arguments(with_past), call()).await.unwrap().structured.unwrap();
     assert!(with_past["value"].as_f64() > alone["value"].as_f64(), "{with_past} {alone}");
 }
 
@@ -74,7 +73,7 @@ async fn similar_incidents_raise_the_score() {
 async fn an_explanation_names_the_evidence() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
     let text = json!({"text": "We may have leaked credentials"});
-    let output = server.open("tenant").call("explain", arguments(text), call()).await.unwrap().output;
+    let output = server.open("tenant").call("explain", arguments(text), call()).await.unwrap();
     let sentences = output.structured.unwrap()["sentences"].to_string();
     assert!(sentences.contains("leaked"), "{sentences}");
 }
@@ -85,9 +84,8 @@ async fn several_calls_share_one_instance() {
     let session = server.open("tenant");
     let one = |text: &str| session.call("score", arguments(json!({"text": text})), call());
     let (outage, breach) = tokio::join!(one("everything is down"), one("a breach"));
-    let evidence = |answer: dalsegno_sandbox::Answer| {
-        answer.output.structured.unwrap()["factors"][0]["evidence"].clone()
-    };
+    let evidence =
+        |answer: dalsegno_sandbox::ToolOutput| answer.structured.unwrap()["factors"][0]["evidence"].clone();
     assert_eq!(evidence(outage.unwrap()), "down");
     assert_eq!(evidence(breach.unwrap()), "breach");
 }
@@ -99,7 +97,7 @@ async fn arguments_that_do_not_fit_are_refused_by_the_server() {
     let result = session.call("score", arguments(json!({"words": 1})), call()).await;
     let refused = match result {
         Err(error) => matches!(error.kind, CallErrorKind::Refused { .. }),
-        Ok(answer) => answer.output.is_error,
+        Ok(answer) => answer.is_error,
     };
     assert!(refused);
     // The instance goes on: a refusal is an answer.
@@ -109,7 +107,7 @@ async fn arguments_that_do_not_fit_are_refused_by_the_server() {
 #[tokio::test]
 async fn a_record_without_a_folder_is_a_tool_error() {
     let server = sandbox().load(ServerConfig::new("risk", risk_module())).await.unwrap();
-    let output = server.open("tenant").call("record", escalation("one"), call()).await.unwrap().output;
+    let output = server.open("tenant").call("record", escalation("one"), call()).await.unwrap();
     assert!(output.is_error);
     assert!(output.text.contains("grant this server a folder"), "{}", output.text);
 }
@@ -120,7 +118,7 @@ async fn a_record_is_appended_to_a_granted_folder() {
     let server = sandbox().load(granted(folder.path(), Access::Write)).await.unwrap();
     let session = server.open("tenant");
     for (incident, line) in [("one", 1), ("two\nlines", 2)] {
-        let output = session.call("record", escalation(incident), call()).await.unwrap().output;
+        let output = session.call("record", escalation(incident), call()).await.unwrap();
         let expected = json!({"path": "/incidents/escalations.jsonl", "line_number": line});
         assert_eq!(output.structured, Some(expected), "{}", output.text);
     }
@@ -136,7 +134,7 @@ async fn a_record_is_appended_to_a_granted_folder() {
 async fn a_folder_granted_for_reading_cannot_be_written_to() {
     let folder = tempfile::tempdir().unwrap();
     let server = sandbox().load(granted(folder.path(), Access::Read)).await.unwrap();
-    let output = server.open("tenant").call("record", escalation("one"), call()).await.unwrap().output;
+    let output = server.open("tenant").call("record", escalation("one"), call()).await.unwrap();
     assert!(output.is_error, "{output:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

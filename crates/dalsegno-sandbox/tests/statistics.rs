@@ -48,11 +48,11 @@ async fn a_server_in_python_keeps_the_contract() {
 
     let session = server.open("tenant");
     let numbers = json!({"numbers": [1, 2, 3, 10]});
-    let output = session.call("summary", arguments(numbers), call()).await.unwrap().output;
+    let output = session.call("summary", arguments(numbers), call()).await.unwrap();
     let found = output.structured.unwrap();
     assert_eq!((&found["count"], &found["mean"], &found["median"]), (&json!(4), &json!(4.0), &json!(2.5)));
 
-    let output = session.call("summary", arguments(json!({"numbers": []})), call()).await.unwrap().output;
+    let output = session.call("summary", arguments(json!({"numbers": []})), call()).await.unwrap();
     assert!(output.is_error, "{output:?}");
     assert_eq!(server.stats().started, 2, "one for the catalogue, one for the session");
     session.close().await;

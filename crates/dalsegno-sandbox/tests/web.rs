@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_sandbox::{
-    Allocation, Answer, CallErrorKind, Denial, DenialKind, Injection, LoadError, Origin, Permissions,
-    Resolver, Sandbox, SandboxOptions, SecretValue, ServerConfig, ToolServer,
+    Allocation, CallErrorKind, Denial, DenialKind, Injection, LoadError, Origin, Permissions, Resolver,
+    Sandbox, SandboxOptions, SecretValue, ServerConfig, ToolOutput, ToolServer,
 };
 use serde_json::{Value, json};
 
@@ -48,21 +48,21 @@ async fn named(grants: &[&str], names: &Arc<Names>) -> ToolServer {
     load(network(grants), Some(Arc::clone(names)), |_| {}).await.unwrap()
 }
 
-async fn fetch(server: &ToolServer, parameters: Value) -> Answer {
+async fn fetch(server: &ToolServer, parameters: Value) -> ToolOutput {
     server.open("tenant").call("fetch", arguments(parameters), call()).await.unwrap()
 }
 
 /// Fetches a page that is there.
 async fn page(server: &ToolServer, url: &str) -> Value {
     let answer = fetch(server, json!({"url": url})).await;
-    assert!(!answer.output.is_error, "{}", answer.output.text);
-    answer.output.structured.unwrap()
+    assert!(!answer.is_error, "{}", answer.text);
+    answer.structured.unwrap()
 }
 
 /// Fetches a page that must be refused, and says why.
 async fn refusal(server: &ToolServer, url: &str) -> Denial {
     let answer = fetch(server, json!({"url": url})).await;
-    assert!(answer.output.is_error, "{:?}", answer.output);
+    assert!(answer.is_error, "{:?}", answer);
     assert_eq!(answer.denials.len(), 1, "{:?}", answer.denials);
     let denial = answer.denials[0].clone();
     assert_eq!(server.stats().denials[&denial.kind], denial.count);
@@ -104,7 +104,7 @@ async fn scheme_host_and_port_must_all_be_those_of_the_grant() {
         format!("http://[::ffff:127.0.0.1]:{port}/"),
     ] {
         let answer = fetch(&server, json!({"url": url})).await;
-        assert!(answer.output.is_error, "{url}");
+        assert!(answer.is_error, "{url}");
         assert_eq!(answer.denials[0].kind, DenialKind::Network, "{url}");
     }
     assert!(site.heads().is_empty());
@@ -173,7 +173,7 @@ async fn a_name_without_an_address_is_no_denial() {
     let names = Arc::new(Names::default());
     let server = named(&["https://nowhere.test"], &names).await;
     let answer = fetch(&server, json!({"url": "https://nowhere.test/"})).await;
-    assert!(answer.output.is_error && answer.output.text.contains("Dns"), "{}", answer.output.text);
+    assert!(answer.is_error && answer.text.contains("Dns"), "{}", answer.text);
     assert!(answer.denials.is_empty());
 }
 
@@ -183,7 +183,7 @@ async fn an_address_with_a_password_is_never_sent() {
     let server = web(&[&site.url("")]).await;
     let url = format!("http://user:password@{}/", site.address);
     let answer = fetch(&server, json!({"url": url})).await;
-    assert!(answer.output.is_error, "{:?}", answer.output);
+    assert!(answer.is_error, "{:?}", answer);
     assert!(site.heads().is_empty());
 }
 
@@ -229,7 +229,7 @@ async fn a_guest_cannot_set_the_header_of_a_secret_nor_see_it_in_a_response() {
     let server = load(permissions, None, |_| {}).await.unwrap();
     let parameters = json!({"url": site.url("/"), "headers": {"AUTHORIZATION": "Bearer mine"}});
     let answer = fetch(&server, parameters).await;
-    assert!(answer.output.is_error, "{:?}", answer.output);
+    assert!(answer.is_error, "{:?}", answer);
     let kinds: Vec<_> = answer.denials.iter().map(|denial| (denial.kind, denial.subject.as_str())).collect();
     assert_eq!(kinds, [(DenialKind::Header, "authorization")]);
     assert!(site.heads().is_empty());
@@ -276,7 +276,7 @@ async fn a_response_is_cut_off_at_its_limit() {
     let server =
         load(network(&[&site.url("")]), None, |config| config.limits.response = 10_000).await.unwrap();
     let answer = fetch(&server, json!({"url": site.url("/endless")})).await;
-    assert!(answer.output.is_error && answer.output.text.contains("broke off"), "{}", answer.output.text);
+    assert!(answer.is_error && answer.text.contains("broke off"), "{}", answer.text);
 }
 
 #[tokio::test]
@@ -287,11 +287,11 @@ async fn a_response_that_does_not_end_takes_no_longer_than_the_call() {
     let session = server.open("tenant");
     // Either the host's limit for the request ends it, which the guest can tell, or the one for the call.
     match session.call("fetch", arguments(json!({"url": site.url("/slow")})), call()).await {
-        Ok(answer) => assert!(answer.output.is_error, "{:?}", answer.output),
+        Ok(answer) => assert!(answer.is_error, "{:?}", answer),
         Err(error) => assert_eq!(error.kind, CallErrorKind::Timeout, "{error}"),
     }
     let answer = session.call("fetch", arguments(json!({"url": site.url("/hello")})), call()).await.unwrap();
-    assert!(!answer.output.is_error, "{}", answer.output.text);
+    assert!(!answer.is_error, "{}", answer.text);
 }
 
 #[tokio::test]
@@ -300,7 +300,7 @@ async fn a_request_that_should_be_encrypted_is_never_sent_in_the_clear() {
     let secure = format!("https://{}", site.address);
     let server = web(&[&secure]).await;
     let answer = fetch(&server, json!({"url": format!("{secure}/")})).await;
-    assert!(answer.output.is_error && answer.output.text.contains("Tls"), "{}", answer.output.text);
+    assert!(answer.is_error && answer.text.contains("Tls"), "{}", answer.text);
     assert!(site.heads().is_empty());
 }
 
@@ -321,7 +321,7 @@ async fn encrypted_requests_in_a_process_that_trusts_the_authority() {
     assert!(site.heads()[0].contains("authorization: Bearer s3cret-of-crm\r\n"), "{:?}", site.heads());
 
     let answer = fetch(&server, json!({"url": format!("{www}/hello")})).await;
-    assert!(answer.output.is_error && answer.output.text.contains("Tls"), "{}", answer.output.text);
+    assert!(answer.is_error && answer.text.contains("Tls"), "{}", answer.text);
     assert_eq!(site.heads().len(), 1, "a secret went to somebody else");
 }
 
@@ -345,6 +345,6 @@ async fn a_certificate_that_nobody_trusts_is_refused() {
     let names = Arc::new(Names::default().with("crm.test", &[&["127.0.0.1"]]));
     let server = named(&[&crm, &format!("https://{}", site.address)], &names).await;
     let answer = fetch(&server, json!({"url": format!("{crm}/hello")})).await;
-    assert!(answer.output.is_error && answer.output.text.contains("Tls"), "{}", answer.output.text);
+    assert!(answer.is_error && answer.text.contains("Tls"), "{}", answer.text);
     assert!(site.heads().is_empty());
 }

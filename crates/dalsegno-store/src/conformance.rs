@@ -68,6 +68,7 @@ macro_rules! conformance_tests {
             a_run_that_follows_the_last_one_is_refused_when_another_was_faster
             a_start_is_found_again_though_its_session_is_busy
             child_runs_share_their_parents_session
+            runs_are_listed_by_time_and_page_by_page
             a_handover_ends_one_run_and_begins_the_next
             a_refused_handover_leaves_no_trace
             a_handover_to_a_run_that_exists_is_written_all_the_same

@@ -438,9 +438,11 @@ impl Store for MemoryStore {
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, ReadError> {
         let shelf = self.shelf();
+        let after = filter.after.map(|after| shelf.runs.get(&after).map_or(0, |run| run.number));
         let mut found: Vec<(usize, RunSummary)> = shelf
             .runs
             .iter()
+            .filter(|(_, run)| after.is_none_or(|after| run.number < after))
             .filter(|(_, run)| !filter.followable || run.is_followable())
             .map(|(id, run)| (run.number, run.summary(*id)))
             .filter(|(_, run)| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
@@ -456,6 +458,8 @@ impl Store for MemoryStore {
             .filter(|(_, run)| filter.parent.is_none_or(|parent| run.parent == Some(parent)))
             .filter(|(_, run)| filter.waiting.is_none_or(|kind| run.waiting.contains(&kind)))
             .filter(|(_, run)| !filter.roots_only || run.parent.is_none())
+            .filter(|(_, run)| filter.since.is_none_or(|since| run.started_at >= since))
+            .filter(|(_, run)| filter.until.is_none_or(|until| run.started_at < until))
             .collect();
         found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         found.truncate(filter.limit as usize);

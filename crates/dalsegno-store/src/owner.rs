@@ -109,11 +109,17 @@ impl Owner {
     pub fn sees_alive(&self, other: OwnerId) -> bool {
         match &self.claim.place {
             Place::Process => IN_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).contains(&other),
-            Place::File { dir, .. } => match File::open(lock_path(dir, other)) {
-                // A shared lock, so that two who look at the same time do not take each other for the owner.
-                Ok(file) => file.try_lock_shared().is_err(),
-                Err(error) => error.kind() != io::ErrorKind::NotFound,
-            },
+            Place::File { dir, .. } => Self::lives_in(dir, other),
+        }
+    }
+
+    /// Says whether an owner with a file in `dir` lives, for readers that claim no owner themselves. Takes no right to write. In
+    /// doubt it does, as in [`Self::sees_alive`].
+    pub fn lives_in(dir: &Path, other: OwnerId) -> bool {
+        match File::open(lock_path(dir, other)) {
+            // A shared lock, so that two who look at the same time do not take each other for the owner.
+            Ok(file) => file.try_lock_shared().is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }
 

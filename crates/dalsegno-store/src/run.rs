@@ -392,6 +392,12 @@ pub struct RunFilter {
     /// Only runs that the next one of their session can follow: they have ended, were not abandoned, and have all of their
     /// content.
     pub followable: bool,
+    /// Only runs that began at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only runs that began before this time.
+    pub until: Option<Timestamp>,
+    /// Only runs behind this one in the listing: the next page after it. None where it is unknown.
+    pub after: Option<RunId>,
     /// Most lines. 100 by default: more than anybody reads, and cheap.
     pub limit: u32,
 }
@@ -409,6 +415,9 @@ impl Default for RunFilter {
             waiting: None,
             foreign: None,
             followable: false,
+            since: None,
+            until: None,
+            after: None,
             limit: 100,
         }
     }

@@ -77,7 +77,7 @@ impl MemoryOf {
         self.process.breathe().await;
     }
 
-    /// Whoever calls it must not wait for ever.
+    /// The memory may never answer. The engine must stop waiting.
     async fn may_keep_silent(&self) {
         let silent = self.world.faults().memory_silent;
         if !self.process.outside && self.process.random().chance(silent) {

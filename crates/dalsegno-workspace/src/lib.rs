@@ -72,4 +72,5 @@ pub use settings::{
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};
 pub use toolkit::{DeclaredTool, ToolkitFile};
+pub use units::{age, duration};
 pub use workspace::{Broken, Loaded, Workspace};

@@ -2,21 +2,34 @@
 
 use std::time::Duration;
 
-/// Reads a duration such as `250ms`, `2s`, `5m` or `1h`; more than nothing.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+/// Reads a duration such as `250ms`, `2s`, `5m`, `1h` or `30d`: more than nothing, and at most a year.
+///
+/// # Errors
+/// In words, when it is no such duration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let found = age(text)?;
+    match found.as_millis() {
+        0 => Err("expected more than 0".to_owned()),
+        millis if millis <= u128::from(MILLIS_MAX) => Ok(found),
+        _ => Err("expected at most a year, `8760h`".to_owned()),
+    }
+}
+
+/// Reads a duration of any length or none, such as how long ago a run ended. It is written as [`duration`] is; a day has 24 hours.
+///
+/// # Errors
+/// In words, when it is no duration.
+pub fn age(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text).ok_or(DURATION)?;
     let millis = match unit {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return Err(DURATION.to_owned()),
     };
-    match number.checked_mul(millis) {
-        Some(0) => Err("expected more than 0".to_owned()),
-        Some(millis) if millis <= MILLIS_MAX => Ok(Duration::from_millis(millis)),
-        Some(_) | None => Err("expected at most a year, `8760h`".to_owned()),
-    }
+    number.checked_mul(millis).map(Duration::from_millis).ok_or_else(|| "expected less".to_owned())
 }
 
 /// Reads a size such as `64KiB`, `64 MiB` or `1GiB` in bytes; more than nothing.
@@ -88,12 +101,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_in_four_units() {
-        for (text, millis) in
-            [("250ms", 250), ("2s", 2_000), ("5m", 300_000), ("1h", 3_600_000), ("2 s", 2_000)]
-        {
+    fn durations_are_read_in_five_units() {
+        let read = [
+            ("250ms", 250),
+            ("2s", 2_000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("2 s", 2_000),
+            ("30d", 2_592_000_000),
+        ];
+        for (text, millis) in read {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
+        assert_eq!(age("800d"), Ok(Duration::from_secs(800 * 86_400)));
+        assert_eq!(age("0s"), Ok(Duration::ZERO));
+        assert!(
+            duration("366d").is_err() && duration("0d").is_err() && age("99999999999999999999d").is_err()
+        );
     }
 
     #[test]

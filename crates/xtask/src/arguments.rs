@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::slowest;
 use crate::stage::Stage;
 
 /// The help text.
@@ -16,7 +17,7 @@ Commands:
   run <ARGUMENTS…>     Build everything the demo needs, then `dalsegno run <ARGUMENTS…>`
   dalsegno <ARGUMENTS…>
                        The same for any other `dalsegno` command
-  test                 Everything a commit has to pass: fmt, guests, clippy, test, doc, doors
+  test                 Everything a commit has to pass: fmt, guests, clippy, features, test, doc, doors
     --only <STAGES>    Only these, separated by commas, in the same order
   lint                 fmt and clippy
   doors                The checks that keep the core pure
@@ -73,6 +74,8 @@ pub(crate) enum Verb {
     Conformance,
     /// Run this example of the simulation with these arguments.
     Simulation(&'static str, Vec<OsString>),
+    /// Run this test program with these arguments, and note the seconds of its tests.
+    TimeTests(Vec<OsString>),
     /// Print the help text.
     Help,
 }
@@ -106,6 +109,7 @@ impl Verb {
                 return Ok(Self::Budget(suspended));
             }
             Some("mutants") => return Ok(Self::Simulation("mutants", arguments)),
+            Some(slowest::VERB) => return Ok(Self::TimeTests(arguments)),
             Some("test") => return Ok(Self::Test(stages(&arguments)?)),
             Some("lint") => Self::Lint,
             Some("doors") => Self::Doors,
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_unknown_stage_is_named_with_what_was_expected() {
-        let expected = "`tests` is no stage: expected some of `fmt,guests,clippy,test,doc,doors`";
+        let expected = "`tests` is no stage: expected some of `fmt,guests,clippy,features,test,doc,doors`";
         assert_eq!(parse(&["test", "--only", "fmt,tests"]), Err(expected.to_owned()));
     }
 

@@ -14,6 +14,7 @@ mod conformance;
 mod doors;
 mod measure;
 mod process;
+mod slowest;
 mod stage;
 mod toolchain;
 
@@ -68,6 +69,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             let run = ["run", "--locked", "--quiet", "--example", example, "--"];
             perform(cargo().args(run).args(arguments))?;
         }
+        Verb::TimeTests(arguments) => return slowest::run(arguments),
         Verb::Help => print!("{USAGE}"),
     }
     Ok(ExitCode::SUCCESS)

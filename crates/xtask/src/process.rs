@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context as _, ensure};
 
@@ -70,8 +70,13 @@ pub(crate) fn become_command(command: &mut Command) -> anyhow::Result<ExitCode> 
 #[cfg(not(unix))]
 pub(crate) fn become_command(command: &mut Command) -> anyhow::Result<ExitCode> {
     let status = command.status().with_context(|| not_started(command))?;
+    Ok(passed_on(status))
+}
+
+/// The exit code of a command as one's own; a failure if a signal ended it.
+pub(crate) fn passed_on(status: ExitStatus) -> ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 /// Says which command could not be started.

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use crate::build::{self, GUEST_FOLDER, GUESTS};
 use crate::doors;
 use crate::process::{cargo, perform};
+use crate::slowest;
 use crate::toolchain::{GUEST_TARGET, ensure_component, ensure_target};
 
 /// One part of the check.
@@ -18,6 +19,8 @@ pub(crate) enum Stage {
     Guests,
     /// Clippy has nothing to say.
     Clippy,
+    /// Each offered set of features compiles, and the smallest one runs agents.
+    Features,
     /// All tests and all examples in the documentation pass.
     Test,
     /// The documentation has no broken links.
@@ -28,8 +31,8 @@ pub(crate) enum Stage {
 
 impl Stage {
     /// Every stage, the quickest to fail first; the tests need the guests.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Fmt, Self::Guests, Self::Clippy, Self::Test, Self::Doc, Self::Doors];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Fmt, Self::Guests, Self::Clippy, Self::Features, Self::Test, Self::Doc, Self::Doors];
 
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Stage {
             Self::Fmt => "fmt",
             Self::Guests => "guests",
             Self::Clippy => "clippy",
+            Self::Features => "features",
             Self::Test => "test",
             Self::Doc => "doc",
             Self::Doors => "doors",
@@ -49,6 +53,7 @@ impl Stage {
             Self::Fmt => fmt(),
             Self::Guests => build::guests(),
             Self::Clippy => clippy(),
+            Self::Features => features(),
             Self::Test => test(),
             Self::Doc => doc(),
             Self::Doors => doors::check(),
@@ -105,12 +110,27 @@ fn clippy() -> anyhow::Result<()> {
     )
 }
 
+/// What the engine offers beyond its smallest set. The other stages build it with all of them.
+const FEATURES: [&str; 3] = ["mail", "oauth", "wasm"];
+
+fn features() -> anyhow::Result<()> {
+    let engine = ["-p", "dalsegno-runtime", "--locked", "--no-default-features"];
+    for feature in FEATURES {
+        eprintln!("with `{feature}` alone");
+        perform(cargo().args(["clippy"]).args(engine).args(["--features", feature, "--", "-D", "warnings"]))?;
+    }
+    eprintln!("with none");
+    perform(cargo().arg("test").args(engine).args(["--test", "small"]))
+}
+
 fn test() -> anyhow::Result<()> {
     // The tests of the sandbox start the guests; when they are up to date this takes no time.
     build::guests()?;
     // What a guest computes is tested on the host: it needs no WebAssembly for that.
     perform(cargo().args(["test", "--locked", "--workspace"]).args(GUESTS).args(GUEST_FOLDER))?;
-    perform(cargo().args(["test", "--locked", "--workspace"]))
+    perform(cargo().args(["test", "--locked", "--workspace"]).args(slowest::begin()?))?;
+    eprint!("\nthe slowest tests:\n{}", slowest::report()?);
+    Ok(())
 }
 
 fn doc() -> anyhow::Result<()> {

@@ -29,9 +29,10 @@ use crate::id::AgentName;
 /// The number of the rules by which a step is computed. A release that changes them raises it and keeps the old ones.
 ///
 /// Under the rules of number 2 what is in doubt and what a person refused keep their codes inside declarative tools, no
-/// default stands for what is in doubt, and what a declarative tool lets an agent use is what the other operations of its step
-/// and the call itself leave of the run's limits. What tools say is part of every answer, also across handoffs; a handoff leaves the text
-/// of the request as it is; and of the calls of a reply that have one id only the first is performed.
+/// default stands for what is in doubt, and what a declarative tool lets an agent use is what the other
+/// operations of its step and the call itself leave of the run's limits. What tools say is part of every answer, also across
+/// handoffs; a handoff leaves the text of the request as it is; and of the calls of a reply that have one id only the first
+/// is performed.
 pub const SEMANTICS: u32 = 2;
 
 /// Everything that decides how an agent behaves.

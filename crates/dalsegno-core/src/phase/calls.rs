@@ -289,18 +289,8 @@ fn deal<'a>(
             return Ok(Dealt::Settled(Settled { content: print_json(value), is_error: false }));
         }
         Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && failure.code.allows_another_tool() => {
-            let arguments = match made {
-                Request::ToolCall(made) => Some(&made.parameters),
-                Request::ModelCompletion(_)
-                | Request::MemorySearch(_)
-                | Request::MemoryCreate(_)
-                | Request::MemoryTraverse(_)
-                | Request::ApiCall(_)
-                | Request::Email(_)
-                | Request::AgentCall(_)
-                | Request::Input(_)
-                | Request::Timer(_) => call.and_then(CallRequest::checked),
-            };
+            let made = made.as_tool_call().map(|made| &made.parameters);
+            let arguments = made.or_else(|| call.and_then(CallRequest::checked));
             if let Some(call) = arguments.and_then(|arguments| instead(config, to, arguments)) {
                 let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
                 let decision = Decision::FallBackTool { from: name.into(), to: to.to_string(), reason };

@@ -412,9 +412,9 @@ fn tool_call(
             let callee = callee.ok_or_else(|| refused(ErrorCode::NotPermitted, message()))?;
             let call = AgentCall { agent, text, data, budget: callee.budget };
             let mut request = Request::AgentCall(Arc::new(call));
-            // The call is one of those that are left.
+            // The call itself is one of those that are left; there is at least one.
             let itself = u64::from(config.has_second_rules());
-            let left = Budget { max_tool_calls: left.max_tool_calls - itself, ..left };
+            let left = Budget { max_tool_calls: left.max_tool_calls.saturating_sub(itself), ..left };
             budget::share(core::iter::once(&mut request), left);
             (request, AGENT_TERMS)
         }

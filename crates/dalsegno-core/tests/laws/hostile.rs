@@ -4,7 +4,8 @@ use dalsegno_core::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::strategies::{cases, stray, world};
+use crate::outcomes::stray;
+use crate::strategies::{cases, world};
 use crate::world::{World, drive, expected, packed, parsed, printed, unpacked};
 
 /// The same news for another operation.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use dalsegno_core::*;
 use proptest::prelude::*;
 
-use crate::strategies::{cases, outcome, world};
+use crate::outcomes::outcome;
+use crate::strategies::{cases, world};
 use crate::world::{World, drive};
 
 fn ids(world: &World, order: u64) -> Vec<OperationId> {

@@ -3,6 +3,7 @@
 //! A [`world::World`] is a configuration with an answer for each operation that it may ask for. [`world::drive`] takes
 //! it to its end and shows every state on the way to the law.
 
+mod outcomes;
 mod strategies;
 mod values;
 mod world;

@@ -3,7 +3,8 @@
 use dalsegno_core::*;
 use proptest::prelude::*;
 
-use crate::strategies::{cases, document_world, outcome, stray, world};
+use crate::outcomes::{outcome, stray};
+use crate::strategies::{cases, document_world, world};
 use crate::world::{World, drive};
 
 /// Says whether the configuration lets `name` be called.

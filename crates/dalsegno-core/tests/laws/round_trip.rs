@@ -3,7 +3,8 @@
 use dalsegno_core::{AgentState, Envelope, Event, News, Timestamp, execute_agent_step};
 use proptest::prelude::*;
 
-use crate::strategies::{cases, document_world, stray, world};
+use crate::outcomes::stray;
+use crate::strategies::{cases, document_world, world};
 use crate::world::{drive, packed, parsed, printed, unpacked};
 
 fn through_message_pack(state: &AgentState) -> AgentState {

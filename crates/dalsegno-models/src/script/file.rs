@@ -193,14 +193,16 @@ fn check_error(file: ErrorFile) -> Result<Failure, String> {
     })
 }
 
-/// Reads a whole number with one of the units `ms`, `s` and `m`.
+/// Reads a whole number with one of the units `ms`, `s`, `m`, `h` and `d`, as the files of a workspace have them.
 fn duration(key: &str, text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (count, unit) = text.split_at(end);
-    let unit_ms: u64 = match unit {
+    let unit_ms: u64 = match unit.strip_prefix(' ').unwrap_or(unit) {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => 0,
     };
     let millis =

@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{Failure, FailureCode, Outcome, Request};
-use dalsegno_sandbox::Received;
 use dalsegno_workspace::DispatchSettings;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -22,7 +22,8 @@ use tokio::time::Instant;
 use self::breaker::{Breaker, BreakerSettings, CallEnd, Turn, Verdict};
 pub(crate) use self::cache::{CacheKey, ResultCache};
 use self::room::{Held, Receiver, Room};
-use crate::policy::{self, AttemptError};
+use crate::failure::AttemptError;
+use crate::policy;
 
 /// Whoever performs effects, seen from here: each has a queue and a breaker of its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,7 @@
 //! What may start, what waits, what is refused.
 
 use super::*;
+use crate::failure::AttemptError;
 
 fn settings() -> DispatchSettings {
     DispatchSettings {

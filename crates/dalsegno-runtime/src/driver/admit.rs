@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use super::{Driver, Input, Running};
 use crate::dispatch::{self, Admission, CacheKey, Permit};
 use crate::error::RunFailure;
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
 use crate::tool::user_id;
 
 /// What a request is told before it is written down.

@@ -7,11 +7,12 @@ use dalsegno_core::{
 };
 use dalsegno_store::{Body, NewRecord, Start};
 
-use super::{Driver, Input, Running, Why, is_unrepeatable};
+use super::{Driver, Input, Running, Why};
 use crate::error::RunFailure;
 use crate::fold::{End, LeftOpen};
 use crate::handle::{RunEnd, RunReport};
 use crate::policy;
+use crate::policy::is_unrepeatable;
 use crate::start::{Successor, child_run};
 
 /// What is recorded of an effect that is under way when its run ends, until its outcome is known.

@@ -3,9 +3,10 @@
 use dalsegno_core::{Failure, Gate, GateState, Operation, Outcome};
 use dalsegno_store::{AttemptCause, Body, NewRecord};
 
-use super::{Driver, is_free};
+use super::Driver;
 use crate::error::RunFailure;
 use crate::grant::Leave;
+use crate::policy::is_free;
 
 impl Driver {
     /// Says whether an operation may start under today's workspace. One that a person has agreed to needs no second yes.

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{
-    Answer, EffectClass, Event, Failure, FailureCode, Gate, GateState, Handoff, Operation, OperationId,
-    Outcome, Request, Status, Timestamp,
+    Answer, Event, Failure, FailureCode, Gate, GateState, Handoff, Operation, OperationId, Outcome, Request,
+    Status, Timestamp,
 };
 use dalsegno_models::Schemas;
 use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
@@ -34,20 +34,21 @@ use tokio::time::Instant;
 use crate::attempt::RunContext;
 use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
+use crate::failure::AttemptError;
 use crate::fold::{Advance, End, Fold, Machine, Moved, Suspension};
-use crate::handle::{RunReport, Stop, WaitingOperation};
+use crate::handle::{RunReport, Stop};
 use crate::observer::Watches;
 use crate::policy;
-use crate::policy::{AttemptError, Effect, Situation};
+use crate::policy::{Effect, Situation};
 use crate::progress::Progress;
 use crate::start::Successor;
 use crate::tasks::{Tasks, Written};
+use crate::waiting::WaitingOperation;
 
 use self::inbox::Ending;
 pub(crate) use self::inbox::GivenUp;
 use self::spoken::Spoken;
 use self::tasks::{Release, Wished};
-pub(crate) use self::wait::{waiting, waits_at};
 
 /// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
 const HOLD: Duration = Duration::from_secs(30);
@@ -599,17 +600,4 @@ impl Driver {
 
 fn is_waiting(operation: &Operation) -> bool {
     matches!(operation.gate, GateState::Waiting(_))
-}
-
-/// Says whether an attempt may be given up at any time, since it may be repeated.
-pub(crate) fn is_free(class: EffectClass) -> bool {
-    match class {
-        EffectClass::Read | EffectClass::Idempotent => true,
-        EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => false,
-    }
-}
-
-/// Says whether an effect of this class took place twice when it is performed twice.
-pub(crate) fn is_unrepeatable(class: EffectClass) -> bool {
-    !is_free(class) && class != EffectClass::Composite
 }

@@ -3,19 +3,21 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolName};
-use dalsegno_sandbox::{Caller, Received};
+use dalsegno_protocol::Caller;
 use dalsegno_store::{AttemptCause, NewRecord};
 use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError};
 use tokio::time::Instant;
 
-use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running, is_free};
+use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running};
 use crate::attempt::Attempt;
 use crate::children::{Below, Within};
 use crate::error::RunFailure;
+use crate::failure::AttemptError;
 use crate::handle::Stop;
-use crate::policy::{AttemptError, Effect};
+use crate::policy::{Effect, is_free};
 use crate::tasks::Tasking;
 use crate::tool::user_id;
 use crate::{children, policy};
@@ -138,10 +140,8 @@ impl Driver {
         let state = self.machine.state();
         let above = state.parent_of(id)?;
         let mut pending = state.pending().iter();
-        match &pending.find(|pending| pending.operation.id == above)?.operation.request {
-            Request::ToolCall(call) => Some(call.tool_name.clone()),
-            _ => None,
-        }
+        let above = pending.find(|pending| pending.operation.id == above)?;
+        Some(above.operation.request.as_tool_call()?.tool_name.clone())
     }
 
     pub(super) fn spawn(

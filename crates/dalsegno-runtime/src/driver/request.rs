@@ -1,15 +1,16 @@
 //! What the core asks for, written down, and what comes of it.
 
+use dalsegno_core::Received;
 use dalsegno_core::{Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request};
-use dalsegno_sandbox::Received;
 use dalsegno_store::{AttemptCause, Body, NewRecord, Start};
 
 use super::admit::Ask;
 use super::{Driver, Input, Running, is_waiting};
 use crate::error::RunFailure;
+use crate::failure::AttemptError;
 use crate::grant::Leave;
 use crate::policy;
-use crate::policy::{AttemptError, Effect, Situation, Verdict};
+use crate::policy::{Effect, Situation, Verdict};
 use crate::progress::Progress;
 
 /// How an operation begins.

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use dalsegno_core::Received;
 use dalsegno_core::{Failure, FailureCode, OnIndeterminate, Operation, OperationId, Outcome, Timestamp};
-use dalsegno_sandbox::Received;
 use dalsegno_store::{Body, NewRecord};
 use tokio::sync::watch;
 
-use super::{Driver, Input, Running, is_free};
+use super::{Driver, Input, Running};
 use crate::error::RunFailure;
+use crate::failure::AttemptError;
 use crate::policy;
-use crate::policy::AttemptError;
+use crate::policy::is_free;
 use crate::tasks::{Announced, Tasking, Wish};
 
 /// What the driver wants to become of the task of an attempt.

@@ -16,8 +16,8 @@ use crate::attempt::{Attempt, RunContext};
 use crate::declared::OfUser;
 use crate::dispatch;
 use crate::error::RunFailure;
+use crate::failure::AttemptError;
 use crate::grant::Leave;
-use crate::policy::AttemptError;
 use crate::trial::Behalf;
 
 /// What a tool is asked about an operation in doubt.

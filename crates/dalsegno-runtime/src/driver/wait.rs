@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use dalsegno_core::{
-    Answer, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, RunId, Timestamp,
+    Answer, Failure, FailureCode, Gate, GateState, OperationId, Outcome, Request, Timestamp,
 };
 
 use super::inbox::Ending;
-use super::{Driver, HOLD, Input, Running, is_free};
-use crate::compare;
-use crate::elicitation;
+use super::{Driver, HOLD, Input, Running};
 use crate::error::RunFailure;
-use crate::handle::WaitingOperation;
+use crate::policy::is_free;
 use crate::start::child_run;
+use crate::waiting::{WaitingOperation, waiting};
 
 /// Who answers when no person does.
 const NOBODY: &str = "dalsegno";
@@ -27,18 +26,7 @@ impl Driver {
 
     /// The first time at which something goes on by itself.
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        let timers = self.missing().filter_map(|operation| match &operation.request {
-            Request::Timer(timer) => Some(timer.until),
-            Request::ModelCompletion(_)
-            | Request::MemorySearch(_)
-            | Request::MemoryCreate(_)
-            | Request::MemoryTraverse(_)
-            | Request::ToolCall(_)
-            | Request::ApiCall(_)
-            | Request::Email(_)
-            | Request::AgentCall(_)
-            | Request::Input(_) => None,
-        });
+        let timers = self.missing().filter_map(|operation| Some(operation.request.as_timer()?.until));
         let paused = self.paused.values().filter_map(|paused| paused.wake_at);
         timers.chain(paused).chain(self.expiries().map(|(_, at)| at)).min()
     }
@@ -275,53 +263,5 @@ impl Driver {
             if below.is_empty() { parts.push(id) } else { left.extend(below) }
         }
         parts
-    }
-}
-
-/// The operations that wait for an answer.
-pub(crate) fn waiting(run: RunId, state: &dalsegno_core::AgentState) -> Vec<WaitingOperation> {
-    let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
-    let waiting = pending.filter_map(|pending| match &pending.operation.gate {
-        GateState::Waiting(gate) => Some(waits_at(run, &pending.operation, gate)),
-        GateState::Open | GateState::Answered => None,
-    });
-    waiting.collect()
-}
-
-/// What is asked at the gate of an operation.
-pub(crate) fn waits_at(run: RunId, operation: &Operation, gate: &Gate) -> WaitingOperation {
-    WaitingOperation {
-        run,
-        operation: operation.id,
-        gate: gate.clone(),
-        question: operation.question().unwrap_or_default(),
-        tool: match &operation.request {
-            Request::ToolCall(call) => Some(call.tool_name.clone()),
-            Request::ModelCompletion(_)
-            | Request::MemorySearch(_)
-            | Request::MemoryCreate(_)
-            | Request::MemoryTraverse(_)
-            | Request::ApiCall(_)
-            | Request::Email(_)
-            | Request::AgentCall(_)
-            | Request::Input(_)
-            | Request::Timer(_) => None,
-        },
-        arguments: match &operation.request {
-            Request::ToolCall(call) => Some(call.parameters.clone()),
-            // Nobody can agree to what they do not see.
-            request @ (Request::MemorySearch(_)
-            | Request::MemoryCreate(_)
-            | Request::MemoryTraverse(_)
-            | Request::ApiCall(_)
-            | Request::Email(_)
-            | Request::AgentCall(_)) => Some(compare::payload(request)),
-            Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
-        },
-        schema: match (&operation.request, gate) {
-            (Request::Input(input), _) => input.schema.clone(),
-            (_, Gate::Elicitation { requests, .. }) => Some(elicitation::schema(requests)),
-            _ => None,
-        },
     }
 }

@@ -89,7 +89,7 @@ fn an_answer_that_was_written_down_leaves_nothing_under_way() {
         .add(2_000, Some(id), Body::Waiting { gate: Gate::InDoubt { reason: "no answer".into() } })
         .unwrap();
     let progress = |journal: &Journal| journal.fold.progress[&id];
-    assert!(progress(&journal).started, "nobody has said what became of the attempt");
+    assert!(progress(&journal).started, "the outcome of the attempt is unknown");
     journal.add(3_000, Some(id), Body::Answered { answer: Answer::NotDone { by: None } }).unwrap();
     // Its process died here: the next attempt has not started, and the one before is settled.
     assert!(!progress(&journal).started && !progress(&journal).doubtful);

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dalsegno_core::Received;
 use dalsegno_core::{AgentName, FailureCode, Gate, Timestamp};
-use dalsegno_sandbox::Received;
 use dalsegno_secrets::{Expect, Put, Secret, SecretError, SecretName, SecretStore, Version};
 use dalsegno_tools::OAuth2;
 
 use super::client::{self, TokenError};
 use super::grant::Grant;
 use super::{SecretGiver, secret_name};
-use crate::attempt::certain;
 use crate::engine::Engine;
-use crate::policy::AttemptError;
+use crate::failure::AttemptError;
+use crate::failure::certain;
 
 /// How long a process that refreshes is waited for: a little longer than the authorization server may take. After that
 /// it is taken for dead.

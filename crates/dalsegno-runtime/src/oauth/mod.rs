@@ -4,17 +4,24 @@
 //! or not at all. Its name says whose it is: `oauth.TENANT.TOOLKIT`, or `oauth.TENANT.TOOLKIT.AGENT` of an agent that has an access
 //! of its own.
 
+#[cfg_attr(not(feature = "oauth"), path = "no_access.rs")]
 mod access;
+#[cfg(feature = "oauth")]
 mod client;
+#[cfg(feature = "oauth")]
 mod consent;
+#[cfg(feature = "oauth")]
 mod grant;
 
+#[cfg(feature = "oauth")]
 pub use self::consent::{Consent, ConsentError, Consented};
 
+#[cfg(feature = "oauth")]
 pub(crate) use self::access::Refreshes;
 
 use std::fmt;
 
+#[cfg(feature = "oauth")]
 use dalsegno_core::AgentName;
 
 /// How the names of such secrets begin.
@@ -64,7 +71,7 @@ impl fmt::Display for SecretGiver {
             Self::Server { server } => write!(f, "dalsegno auth {server}"),
             Self::Toolkit { toolkit, tenant, agent } => {
                 write!(f, "dalsegno auth {toolkit}")?;
-                if tenant != crate::bindings::DEFAULT_TENANT {
+                if tenant != crate::names::DEFAULT_TENANT {
                     write!(f, " --tenant {tenant}")?;
                 }
                 agent.iter().try_for_each(|agent| write!(f, " --agent {agent}"))
@@ -75,12 +82,13 @@ impl fmt::Display for SecretGiver {
 
 /// The name under which the access to a toolkit is kept, of a tenant or of one of its agents alone. No part has a dot, so that
 /// two never share one.
+#[cfg(feature = "oauth")]
 fn secret_name(tenant: &str, toolkit: &str, agent: Option<&AgentName>) -> String {
     let agent = agent.map(|agent| format!(".{agent}")).unwrap_or_default();
     format!("{PREFIX}{tenant}.{toolkit}{agent}")
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "oauth"))]
 mod tests {
     use super::*;
 

@@ -8,6 +8,7 @@ use dalsegno_tools::{EffectClass as DocumentClass, Method, Text};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::failure::AttemptError;
 
 const ID: OperationId = OperationId::from_bytes([1; 16]);
 

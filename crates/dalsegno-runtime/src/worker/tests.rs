@@ -1,4 +1,4 @@
-//! What a worker makes of runs that cannot go on, or have nothing to go on with.
+//! How a worker treats runs that it lost, cannot resume, or has left alone for a while.
 
 use super::*;
 

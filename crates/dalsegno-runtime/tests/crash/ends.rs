@@ -90,7 +90,7 @@ fn nothing_below_a_cancelled_run_acts_although_its_process_dies_right_after_the_
 }
 
 #[test]
-fn a_dead_order_is_not_performed_by_whoever_approves_it() {
+fn an_approval_of_a_run_whose_parent_has_ended_performs_nothing() {
     let world = World::new(&FAMILY, Mode::Worked);
     world.receiver.hold(1);
     let process = world.spawn(Task::Start, None);
@@ -103,10 +103,11 @@ fn a_dead_order_is_not_performed_by_whoever_approves_it() {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
+    let waits = world.inspect(asking).waiting[0].operation;
+    // Before it dies, the process may have ended the run that asks.
     world.end(root);
     kill(process);
     world.receiver.hold_nothing();
-    let waits = world.inspect(asking).waiting[0].operation;
     let answers = vec![(waits, Word::Approve)];
     let refused = world.resume_here(Task::Resume { run: asking, answers });
     assert!(refused.is_err(), "{refused:?}");

@@ -1,9 +1,9 @@
 //! A person's no, and a doubt, inside a declarative tool: nothing stands for either of them, and whoever called the tool
 //! reads which one it was.
 
+use dalsegno_core::Received;
 use dalsegno_core::{EffectClass, Status};
 use dalsegno_runtime::{RunEnd, RunReport, Settlement};
-use dalsegno_sandbox::Received;
 use serde_json::{Value, json};
 
 use super::{Course, Endpoint, of_user, run, save_meal};

@@ -51,12 +51,7 @@ pub(crate) fn arguments(value: Value) -> Map<String, Value> {
 }
 
 pub(crate) fn call() -> CallContext {
-    CallContext {
-        operation: "op_test".to_owned(),
-        caller: Default::default(),
-        timeout: Duration::from_secs(60),
-        traceparent: None,
-    }
+    CallContext::new("op_test", Duration::from_secs(60))
 }
 
 /// Writes a guest given as WebAssembly text to a file of its own and loads it.

@@ -153,6 +153,32 @@ pub async fn child_runs_share_their_parents_session<S: Store>(new: impl Fn() -> 
 }
 
 /// The title says it.
+pub async fn runs_are_listed_by_time_and_page_by_page<S: Store>(new: impl Fn() -> S) {
+    let (store, owner) = (new(), Owner::in_process());
+    for number in 1..=5 {
+        let mut run = in_session(new_run(number, &owner), &format!("s{number}"));
+        for record in &mut run.records {
+            record.at = at(number * 10);
+        }
+        create(&store, run).await;
+    }
+    let list = async |filter: RunFilter| -> Vec<RunId> {
+        store.runs(&filter).await.unwrap().into_iter().map(|run: RunSummary| run.run).collect()
+    };
+    let all = RunFilter::default;
+    let ids = |numbers: &[u64]| numbers.iter().map(|number| run_id(*number)).collect::<Vec<_>>();
+    assert_eq!(list(RunFilter { since: Some(at(30)), ..all() }).await, ids(&[5, 4, 3]));
+    assert_eq!(list(RunFilter { until: Some(at(30)), ..all() }).await, ids(&[2, 1]));
+    assert_eq!(list(RunFilter { since: Some(at(20)), until: Some(at(41)), ..all() }).await, ids(&[4, 3, 2]));
+    let first = list(RunFilter { limit: 2, ..all() }).await;
+    assert_eq!(first, ids(&[5, 4]));
+    let after = first.last().copied();
+    assert_eq!(list(RunFilter { after, limit: 2, ..all() }).await, ids(&[3, 2]));
+    assert_eq!(list(RunFilter { after: Some(run_id(1)), ..all() }).await, []);
+    assert_eq!(list(RunFilter { after: Some(run_id(99)), ..all() }).await, []);
+}
+
+/// The title says it.
 pub async fn a_handover_ends_one_run_and_begins_the_next<S: Store>(new: impl Fn() -> S) {
     let (store, owner) = (new(), Owner::in_process());
     let mut lease = create(&store, in_session(new_run(1, &owner), "s")).await;

@@ -265,7 +265,7 @@ pub(super) fn summary(connection: &Connection, run: RunId) -> Result<RunSummary>
 pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>> {
     let sql = format!(
         "{SUMMARY} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR tenant = ?3)
-         AND {} AND {} AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
+         AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} AND {} ORDER BY id DESC LIMIT ?7",
         // Spelled apart, since only a plain comparison can use an index.
         if filter.wake_by.is_some() { "wake_at <= ?4 AND origin IS NULL" } else { "?4 IS NULL" },
         if filter.session.is_some() { "session = ?5" } else { "?5 IS NULL" },
@@ -286,16 +286,23 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
             Some(false) => "origin IS NULL",
         },
         if filter.followable { FOLLOWABLE } else { "TRUE" },
+        if filter.since.is_some() { "started_at >= ?8" } else { "?8 IS NULL" },
+        if filter.until.is_some() { "started_at < ?9" } else { "?9 IS NULL" },
+        if filter.after.is_some() { "id < (SELECT id FROM run WHERE run = ?10)" } else { "?10 IS NULL" },
     );
+    let millis = |at: Timestamp| i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params![
         filter.agent.as_ref().map(AgentName::as_str),
         filter.status.map(|status| status as u8),
         filter.tenant,
-        filter.wake_by.map(|by| i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
+        filter.wake_by.map(millis),
         filter.session,
         filter.parent.as_ref().map(RunId::as_bytes),
         filter.limit,
+        filter.since.map(millis),
+        filter.until.map(millis),
+        filter.after.as_ref().map(RunId::as_bytes),
     ])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

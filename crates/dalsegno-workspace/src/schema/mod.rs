@@ -162,7 +162,7 @@ fn form(form: Form) -> Value {
         Form::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Form::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
         Form::Dollars { most, .. } => json!({ "type": "number", "minimum": 0, "maximum": most }),
-        Form::Duration => json!({ "type": "string", "pattern": "^[0-9]+ ?(ms|s|m|h)$" }),
+        Form::Duration => json!({ "type": "string", "pattern": "^[0-9]+ ?(ms|s|m|h|d)$" }),
         Form::Size => json!({ "type": "string", "pattern": "^[0-9]+ ?(B|KiB|MiB|GiB)$" }),
         Form::Any => json!({}),
         Form::Open => json!({ "type": "object" }),

@@ -48,18 +48,7 @@ pub(super) fn fold(
         Ok(value) => return Folded::Value(value),
         Err(failure) => failure,
     };
-    let called = match &request {
-        Request::ToolCall(call) => Some(&call.tool_name),
-        Request::ModelCompletion(_)
-        | Request::MemorySearch(_)
-        | Request::MemoryCreate(_)
-        | Request::MemoryTraverse(_)
-        | Request::ApiCall(_)
-        | Request::Email(_)
-        | Request::AgentCall(_)
-        | Request::Input(_)
-        | Request::Timer(_) => None,
-    };
+    let called = request.as_tool_call().map(|call| &call.tool_name);
     let of_tool = called.and_then(|name| config.tools.tools.get(name)?.on_failure.as_ref());
     let of_step = operation.on_failure.as_ref().filter(|_| !stands_in);
     match of_step.or(of_tool) {

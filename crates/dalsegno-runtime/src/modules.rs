@@ -1,26 +1,65 @@
-//! What dalsegno.toml says of a tool server, in the words of the sandbox.
+//! Tool servers that are WebAssembly modules: dalsegno.toml in the words of the sandbox.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use dalsegno_sandbox::{
-    Access, EnvValue, Injection, InvalidOrigin, Lifetime, Limits, Permissions, Preopen, SecretValue,
-    ServerConfig,
+    Access, CachePlace, EnvValue, Injection, InvalidOrigin, Lifetime, Limits, LoadError, Permissions,
+    Preopen, Sandbox, SandboxOptions, SecretValue, ServerConfig,
 };
 use dalsegno_secrets::Secret;
 use dalsegno_workspace::{
     Access as Granted, EnvValue as Variable, Lifetime as Lives, SecretRef, ServerBinding, ServerLimits,
     ServerPermissions,
 };
+use tokio::sync::OnceCell;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
+use crate::error::make_folder;
 use crate::hidden::Hidden;
+use crate::revealed::{Revealed, place};
 use crate::secret_source::SecretSource;
-use crate::tool_server::place;
+use crate::tool_server::ToolServer;
+
+/// The sandbox, opened for the first module.
+#[derive(Default)]
+pub(crate) struct Modules {
+    sandbox: OnceCell<Sandbox>,
+}
+
+impl Modules {
+    /// Loads the module of a server.
+    pub(crate) async fn load(
+        &self,
+        name: &str,
+        binding: &ServerBinding,
+        revealed: &Revealed,
+    ) -> Result<ToolServer, OpenError> {
+        let failed = |source| OpenError::Server { server: name.to_owned(), source };
+        let sandbox = self.sandbox.get_or_try_init(|| async { open().map_err(failed) }).await?;
+        for grant in binding.permissions.files.iter().filter(|grant| grant.create) {
+            make_folder(&grant.host)?;
+        }
+        let secret = |reference: &SecretRef| {
+            let (source, hidden) = (Arc::clone(&revealed.source), Arc::clone(&revealed.hidden));
+            Arc::new(ServerSecret { reference: reference.clone(), source, hidden }) as Arc<dyn SecretValue>
+        };
+        let config = server_config(name, binding, &secret)?;
+        sandbox.load(config).await.map(ToolServer::Module).map_err(failed)
+    }
+}
+
+fn open() -> Result<Sandbox, LoadError> {
+    let cache = CachePlace::of_user();
+    if cache.is_none() {
+        tracing::warn!("compiled modules are not kept: set `HOME`, or `DALSEGNO_CACHE` and `DALSEGNO_STATE`");
+    }
+    Sandbox::new(SandboxOptions { cache, ..SandboxOptions::default() })
+}
 
 /// The sandbox's view of a server. `secret` says how a secret is read.
-pub(crate) fn server_config(
+fn server_config(
     name: &str,
     binding: &ServerBinding,
     secret: &dyn Fn(&SecretRef) -> Arc<dyn SecretValue>,
@@ -98,16 +137,10 @@ fn limits(limits: &ServerLimits) -> Limits {
 }
 
 /// A secret of a server: read anew whenever it is needed, and scrubbed from then on.
-pub(crate) struct ServerSecret {
+struct ServerSecret {
     reference: SecretRef,
     source: Arc<SecretSource>,
     hidden: Arc<Hidden>,
-}
-
-impl ServerSecret {
-    pub(crate) fn new(reference: SecretRef, source: Arc<SecretSource>, hidden: Arc<Hidden>) -> Self {
-        Self { reference, source, hidden }
-    }
 }
 
 #[async_trait]

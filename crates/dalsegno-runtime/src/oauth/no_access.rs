@@ -1,0 +1,26 @@
+//! Access tokens in a build without OAuth: none can be had.
+
+use dalsegno_core::{AgentName, FailureCode};
+use dalsegno_secrets::Secret;
+use dalsegno_tools::OAuth2;
+
+use crate::engine::Engine;
+use crate::failure::AttemptError;
+use crate::failure::certain;
+
+impl Engine {
+    /// Refuses an access token.
+    pub(crate) async fn access_token(
+        &self,
+        _: &OAuth2,
+        toolkit: &str,
+        _: &str,
+        _: Option<&AgentName>,
+        _: Option<&Secret>,
+    ) -> Result<Secret, AttemptError> {
+        let message = format!(
+            "`{toolkit}` wants access by OAuth, which this build of Dalsegno does not have: build it with the feature `oauth`"
+        );
+        Err(certain(FailureCode::NotPermitted, message))
+    }
+}

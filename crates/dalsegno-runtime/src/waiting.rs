@@ -1,0 +1,97 @@
+//! Operations that wait for an answer: what is asked, and about what.
+
+use dalsegno_core::{AgentState, Gate, GateState, Operation, OperationId, Request, RunId, ToolName};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{compare, elicitation};
+
+/// An operation that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WaitingOperation {
+    /// The run that it belongs to: the one that was asked about, or a child run of it.
+    pub run: RunId,
+    /// The operation.
+    pub operation: OperationId,
+    /// What kind of answer it waits for.
+    pub gate: Gate,
+    /// The question, in words.
+    pub question: String,
+    /// The tool, if it is a tool call.
+    pub tool: Option<ToolName>,
+    /// What is to be done: a tool's arguments, what is to be remembered, what an agent is asked.
+    pub arguments: Option<Value>,
+    /// JSON Schema of the answer, if it is a question with one.
+    pub schema: Option<Value>,
+}
+
+impl WaitingOperation {
+    /// The kind of answer as a word: `approval`, `input`, `in_doubt` or `secret`.
+    pub fn kind(&self) -> &'static str {
+        match self.gate {
+            Gate::Approval => "approval",
+            Gate::Input | Gate::Elicitation { .. } => "input",
+            Gate::InDoubt { .. } => "in_doubt",
+            Gate::Secret { .. } => "secret",
+        }
+    }
+
+    /// What stands for the operation, what it waits for and its exact arguments: 16 hexadecimal digits. Who agrees names
+    /// them, so that nothing else than what was shown is agreed to.
+    pub fn shown(&self) -> String {
+        Self::all_shown([self])
+    }
+
+    /// The same for several operations together; their order does not matter.
+    pub fn all_shown<'a>(operations: impl IntoIterator<Item = &'a Self>) -> String {
+        let facts = |one: &Self| {
+            let Self { run, operation, gate, question, tool, arguments, schema } = one;
+            serde_json::json!([run, operation, gate, question, tool, arguments, schema]).to_string()
+        };
+        let mut facts: Vec<String> = operations.into_iter().map(facts).collect();
+        facts.sort_unstable();
+        let mut hasher = blake3::Hasher::new_derive_key("dalsegno 2026-11 what a person is shown");
+        for one in facts {
+            // JSON has no line break outside of its strings, and none in them.
+            hasher.update(one.as_bytes()).update(b"\n");
+        }
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+}
+
+/// The operations that wait for an answer.
+pub(crate) fn waiting(run: RunId, state: &AgentState) -> Vec<WaitingOperation> {
+    let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
+    let waiting = pending.filter_map(|pending| match &pending.operation.gate {
+        GateState::Waiting(gate) => Some(waits_at(run, &pending.operation, gate)),
+        GateState::Open | GateState::Answered => None,
+    });
+    waiting.collect()
+}
+
+/// What is asked at the gate of an operation.
+pub(crate) fn waits_at(run: RunId, operation: &Operation, gate: &Gate) -> WaitingOperation {
+    WaitingOperation {
+        run,
+        operation: operation.id,
+        gate: gate.clone(),
+        question: operation.question().unwrap_or_default(),
+        tool: operation.request.as_tool_call().map(|call| call.tool_name.clone()),
+        arguments: match &operation.request {
+            Request::ToolCall(call) => Some(call.parameters.clone()),
+            // Nobody can agree to what they do not see.
+            request @ (Request::MemorySearch(_)
+            | Request::MemoryCreate(_)
+            | Request::MemoryTraverse(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
+            | Request::AgentCall(_)) => Some(compare::payload(request)),
+            Request::ModelCompletion(_) | Request::Input(_) | Request::Timer(_) => None,
+        },
+        schema: match (&operation.request, gate) {
+            (Request::Input(input), _) => input.schema.clone(),
+            (_, Gate::Elicitation { requests, .. }) => Some(elicitation::schema(requests)),
+            _ => None,
+        },
+    }
+}
