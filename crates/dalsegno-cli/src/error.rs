@@ -92,7 +92,7 @@ pub(crate) enum Error {
     #[error("`{given}` is the beginning of several operations: {}", found.join(", "))]
     AmbiguousOperation { given: String, found: Vec<String> },
     #[error(
-        "`{given}` is not an answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with its result"
+        "`{given}` is not an answer: expected `happened`, `not-happened`, `refused:WHY`, or `@FILE` with its result"
     )]
     NotAnAnswer { given: String },
     #[error("run {run} has no operation that begins with `{given}`")]
@@ -137,6 +137,8 @@ pub(crate) enum Error {
     WithoutAnswer { option: &'static str },
     #[error("run {run} has no step {step}: it has {}", count(*steps, "step"))]
     UnknownStep { run: String, step: u64, steps: u64 },
+    #[error("run {run} has no model call{}", scope(*step, operation.as_deref()))]
+    NoPrompt { run: String, step: Option<u64>, operation: Option<String> },
     #[error("`{}` is already a workspace: it has a `dalsegno.toml`", folder.display())]
     AlreadyAWorkspace { folder: PathBuf },
     #[error("{} already: {}", if files.len() == 1 { "a file exists" } else { "files exist" }, paths(files))]
@@ -283,8 +285,9 @@ impl Error {
                 bad_input("shown_other").with_help("read what waits now, then pass the digits beside it")
             }
             Self::OtherKind { help, .. } => bad_input("bad_answer").with_help(*help),
-            Self::NoAnswer => bad_input("bad_answer")
-                .with_help("pass `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`"),
+            Self::NoAnswer => bad_input("bad_answer").with_help(
+                "pass `--approve`, `--deny`, `--answer TEXT` or `--outcome happened|not-happened|@FILE`",
+            ),
             Self::NoSecret { .. } => {
                 bad_input("secret").with_help("list its secrets with `dalsegno secret list`")
             }
@@ -360,11 +363,14 @@ impl Error {
             }
             Self::AmbiguousOperation { .. } => bad_input("ambiguous_operation").with_help("give more digits"),
             Self::NotAnAnswer { .. } => bad_input("bad_answer"),
-            Self::WithoutAnswer { .. } => bad_input("bad_answer")
-                .with_help("add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`"),
+            Self::WithoutAnswer { .. } => bad_input("bad_answer").with_help(
+                "add `--approve`, `--deny`, `--answer ANSWER` or `--outcome happened|not-happened|@FILE`",
+            ),
             Self::UnknownStep { .. } => {
                 bad_input("unknown_step").with_help("leave `--step` out to see all steps")
             }
+            Self::NoPrompt { .. } => bad_input("no_prompt")
+                .with_help("`dalsegno show RUN` lists the operations: name a `model completion` with `--op`"),
             Self::AlreadyAWorkspace { .. } => bad_input("taken")
                 .with_help("name a new folder, `dalsegno init DIR`, or check this one, `dalsegno check`"),
             Self::Taken { .. } => bad_input("taken")
@@ -600,6 +606,15 @@ fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k str> {
         .filter(|(distance, _)| *distance <= tolerance)
         .min()
         .map(|(_, known)| known)
+}
+
+/// Where a model call was looked for.
+fn scope(step: Option<u64>, operation: Option<&str>) -> String {
+    match (step, operation) {
+        (_, Some(operation)) => format!(" with the id {operation}"),
+        (Some(step), None) => format!(" in step {step}"),
+        (None, None) => String::new(),
+    }
 }
 
 fn paths(files: &[PathBuf]) -> String {

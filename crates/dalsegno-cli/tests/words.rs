@@ -50,35 +50,41 @@ fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of prose of a page with their numbers, in lower case: without blocks of code, code within a line, and links.
-fn prose(page: &str) -> Vec<(usize, String)> {
+/// The prose of a page in lower case, as one text, and where each line of it begins, with its number. Blocks of code and code
+/// within a line are left out.
+fn prose(page: &str) -> (String, Vec<(usize, usize)>) {
+    let (mut text, mut lines) = (String::new(), Vec::new());
     let mut is_code = false;
-    let mut prose = Vec::new();
     for (number, line) in (1..).zip(page.lines()) {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
+            text.push('|');
         } else if !is_code {
+            lines.push((text.len(), number));
             let outside = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
-            prose.push((number, outside.to_lowercase()));
+            text.push_str(&outside.to_lowercase());
+            text.push(' ');
         }
     }
-    prose
+    (text, lines)
 }
 
-/// The places of a page where a word is used that readers stumble over.
+/// The places of a page where a word is used that readers stumble over, also across the end of a line.
 fn avoided(page: &str) -> Vec<String> {
     let is_letter = |character: Option<char>| character.is_some_and(char::is_alphabetic);
+    let (text, lines) = prose(page);
     let mut found = Vec::new();
-    for (number, line) in prose(page) {
-        for words in AVOIDED {
-            let is_word = |(at, _): &(usize, &str)| {
-                !is_letter(line[..*at].chars().next_back())
-                    && !is_letter(line[at + words.len()..].chars().next())
-            };
-            found.extend(line.match_indices(words).filter(is_word).map(|_| format!("{number}: {words}")));
+    for words in AVOIDED {
+        for (at, _) in text.match_indices(words) {
+            let (before, after) = (&text[..at], &text[at + words.len()..]);
+            if !is_letter(before.chars().next_back()) && !is_letter(after.chars().next()) {
+                let line = lines.iter().rfind(|(begin, _)| *begin <= at).map_or(0, |(_, number)| *number);
+                found.push((line, *words));
+            }
         }
     }
-    found
+    found.sort_unstable();
+    found.into_iter().map(|(line, words)| format!("{line}: {words}")).collect()
 }
 
 #[test]
@@ -98,6 +104,6 @@ fn the_pages_are_in_plain_words() {
 #[test]
 fn a_word_is_found_in_prose_and_nowhere_else() {
     let page =
-        "It goes on.\n`goes on`, undergoes on\n```text\nnobody\n```\nWhoever reads `x` stands for nobody.\n";
-    assert_eq!(avoided(page), ["1: goes on", "6: whoever", "6: nobody", "6: stands for"]);
+        "It goes\non. `goes on`, undergoes on\n```text\nnobody\n```\nWhoever reads `x` stands for nobody.\n";
+    assert_eq!(avoided(page), ["1: goes on", "6: nobody", "6: stands for", "6: whoever"]);
 }

@@ -51,6 +51,14 @@ pub(crate) struct StreamArgs {
     format: StreamFormat,
 }
 
+/// Whether the events of a run have the model's text, for a verb that follows one run.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TokenArgs {
+    /// With `--format jsonl`: also write each piece of the model's text as it arrives, as an object of the kind `delta`
+    #[arg(long, requires = "format")]
+    pub(crate) tokens: bool,
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StreamFormat {
     Text,

@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use dalsegno_core::AgentName;
 
-use super::{DocumentArgs, StreamArgs};
+use super::{DocumentArgs, StreamArgs, TokenArgs};
 use crate::complete;
 
 #[derive(Debug, ClapArgs)]
@@ -57,6 +57,8 @@ pub(crate) struct ForkArgs {
     pub(crate) effects: EffectsArg,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
+    #[command(flatten)]
+    pub(crate) events: TokenArgs,
 }
 
 /// What a fork does about effects that may not be repeated.

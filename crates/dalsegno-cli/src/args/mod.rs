@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
-pub(crate) use self::format::{DocumentArgs, Format, StreamArgs};
+pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
 pub(crate) use self::lineage::{
     AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
 };
@@ -29,7 +29,8 @@ pub(crate) use self::memory::{
     MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
 pub(crate) use self::runs::{
-    AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, WaitingArg,
+    AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
+    WaitingArg,
 };
 pub(crate) use self::secret::{
     SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
@@ -47,19 +48,19 @@ pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerA
 #[command(name = "dalsegno", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Workspace folder [default: this folder or the nearest parent that has a `dalsegno.toml`]
-    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
 
     /// Print each step as it happens
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
 
     /// Start the programs of `dalsegno.toml` without asking
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) trust: bool,
 
     /// When to use colour
-    #[arg(long, global = true, value_enum, default_value_t = ColourArg::Auto, value_name = "auto|always|never")]
+    #[arg(long, global = true, help_heading = "Global options", value_enum, default_value_t = ColourArg::Auto, value_name = "auto|always|never")]
     #[arg(hide_possible_values = true)]
     pub(crate) color: ColourArg,
 
@@ -316,8 +317,12 @@ mod tests {
 
     #[test]
     fn answers_that_contradict_each_other_are_refused() {
-        for line in ["--approve --deny", "--deny --answer done", "--edit a.json", "--answer done --reason x"]
-        {
+        for line in [
+            "--approve --deny",
+            "--deny --outcome happened",
+            "--edit a.json",
+            "--outcome happened --reason x",
+        ] {
             let line = format!("dalsegno resume last {line}");
             assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

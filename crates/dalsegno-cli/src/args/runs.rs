@@ -3,15 +3,16 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, ValueEnum};
 use clap_complete::ArgValueCandidates;
-use dalsegno_core::{AgentName, ToolName};
+use dalsegno_core::{AgentName, Timestamp, ToolName};
 use dalsegno_store::{RunStatus, Waiting};
 use dalsegno_workspace::Provider;
 
-use super::{DocumentArgs, StreamArgs};
+use super::{DocumentArgs, StreamArgs, TokenArgs};
 use crate::complete;
 
 #[derive(Debug, ClapArgs)]
@@ -29,7 +30,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
     /// Idempotency key: a second start with the same key returns the same run
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long = "idempotency-key", value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: Option<String>,
     /// The tenant on whose behalf the run works
     #[arg(long, value_name = "NAME")]
@@ -51,6 +52,8 @@ pub(crate) struct RunArgs {
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
+    #[command(flatten)]
+    pub(crate) events: TokenArgs,
 }
 
 /// An endpoint of a model.
@@ -130,26 +133,28 @@ pub(crate) struct ResumeArgs {
     pub(crate) op: Option<String>,
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
+    #[command(flatten)]
+    pub(crate) events: TokenArgs,
 }
 
 /// An answer to an operation that waits.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SettlementArgs {
     /// Approve the operation
-    #[arg(long, conflicts_with_all = ["deny", "answer"])]
+    #[arg(long, conflicts_with_all = ["deny", "outcome"])]
     pub(crate) approve: bool,
     /// Deny the operation
-    #[arg(long, conflicts_with = "answer")]
+    #[arg(long, conflicts_with = "outcome")]
     pub(crate) deny: bool,
     /// Reason; recorded, and passed to the agent if you deny
-    #[arg(long, value_name = "TEXT", conflicts_with = "answer")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "outcome")]
     pub(crate) reason: Option<String>,
-    /// Outcome of an operation in doubt: `done`, `not-done`, `refused:WHY`, or `@FILE` with its result
-    #[arg(long, value_name = "done|not-done|@FILE")]
-    pub(crate) answer: Option<String>,
+    /// Outcome of an operation in doubt: `happened`, `not-happened`, `refused:WHY`, or `@FILE` with its result
+    #[arg(long, value_name = "happened|not-happened|@FILE")]
+    pub(crate) outcome: Option<String>,
     /// Answer to a question: text or JSON, as the question requires; `-` for standard input, `@FILE` for a file
-    #[arg(long, value_name = "ANSWER|@FILE|-", conflicts_with_all = ["approve", "deny", "answer", "reason"])]
-    pub(crate) reply: Option<String>,
+    #[arg(long, value_name = "ANSWER|@FILE|-", conflicts_with_all = ["approve", "deny", "outcome", "reason"])]
+    pub(crate) answer: Option<String>,
     /// Name of the person who answers; recorded
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
@@ -194,9 +199,27 @@ pub(crate) struct RunsArgs {
     /// Filter by tenant
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Filter by status
+    /// Filter by session
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Filter by status; `interrupted` is a run whose process died or left it
     #[arg(long, value_enum)]
     pub(crate) status: Option<StatusArg>,
+    /// Only runs that began at this time or later: a time, a date, or how long ago, such as `2h`
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<Moment>,
+    /// Only runs that began before this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) until: Option<Moment>,
+    /// Only runs whose request has this text, in capital or small letters
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// Only child runs of this run
+    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) parent: Option<String>,
+    /// Only forks of this run
+    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) fork_of: Option<String>,
     /// Only suspended runs that wait for this, alone or among others
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) waiting: Option<WaitingArg>,
@@ -206,8 +229,52 @@ pub(crate) struct RunsArgs {
     /// Maximum number of runs to list, up to 10,000
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
+    /// Continue a list behind this run, its last one
+    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) after: Option<String>,
+    /// Also list what each run cost; this reads every listed run
+    #[arg(long)]
+    pub(crate) cost: bool,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
+}
+
+/// A point in time, as an argument.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Moment {
+    /// At this time.
+    At(Timestamp),
+    /// So long before now.
+    Ago(Duration),
+}
+
+impl Moment {
+    /// The time that it means, now being `now`.
+    pub(crate) fn before(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ago) => {
+                let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+                Timestamp::from_millis(now.as_millis().saturating_sub(ago))
+            }
+        }
+    }
+}
+
+/// Reads a time such as `2026-11-24T09:00:00Z`, a date such as `2026-11-24` (its beginning in UTC), or an age such as `2h`.
+fn moment(text: &str) -> Result<Moment, String> {
+    let at = |time: jiff::Timestamp| {
+        u64::try_from(time.as_millisecond()).map(|millis| Moment::At(Timestamp::from_millis(millis)))
+    };
+    let expected = "expected a time such as `2026-11-24T09:00:00Z`, a date such as `2026-11-24`, or how long ago, such as `2h`";
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return at(time).map_err(|_| expected.to_owned());
+    }
+    if let Ok(date) = text.parse::<jiff::civil::Date>() {
+        let time = date.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| expected.to_owned())?;
+        return at(time.timestamp()).map_err(|_| expected.to_owned());
+    }
+    dalsegno_workspace::age(text).map(Moment::Ago).map_err(|_| expected.to_owned())
 }
 
 #[derive(Debug, ClapArgs)]
@@ -218,6 +285,18 @@ pub(crate) struct ShowArgs {
     /// Show only this step
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<u64>,
+    /// Show requests, results and errors in full, with every attempt and answer
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Show only this operation, in full: its id, or the first 4 or more digits
+    #[arg(long, value_name = "ID")]
+    pub(crate) op: Option<String>,
+    /// Show what the model was sent: for the last model call, or for that of `--step` or `--op`
+    #[arg(long, conflicts_with_all = ["full", "state"])]
+    pub(crate) prompt: bool,
+    /// Follow a run that another process performs, until it ends or waits
+    #[arg(long, conflicts_with_all = ["step", "op", "prompt", "state"])]
+    pub(crate) follow: bool,
     /// Also show the agent's state: as of that step, else the latest
     #[arg(long)]
     pub(crate) state: bool,
@@ -244,9 +323,10 @@ pub(crate) struct ReplayArgs {
 }
 
 /// The status of a run, as an argument.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatusArg {
     Running,
+    Interrupted,
     Suspended,
     Completed,
     Failed,
@@ -260,7 +340,7 @@ pub(crate) enum StatusArg {
 impl From<StatusArg> for RunStatus {
     fn from(status: StatusArg) -> Self {
         match status {
-            StatusArg::Running => Self::Running,
+            StatusArg::Running | StatusArg::Interrupted => Self::Running,
             StatusArg::Suspended => Self::Suspended,
             StatusArg::Completed => Self::Completed,
             StatusArg::Failed => Self::Failed,
@@ -308,7 +388,7 @@ Examples:
   dalsegno run triage \"disk full on db-1\"
   dalsegno run triage @report.txt --data '{\"severity\": 2}'
   tail -n 50 app.log | dalsegno run triage - --json
-  dalsegno run triage \"disk full\" --key ticket-4711     the same key again gives the same run
+  dalsegno run triage \"disk full\" --idempotency-key ticket-4711     the same key again gives the same run
   dalsegno run responder \"disk full\" --endpoint openai:qwen3:4b@http://127.0.0.1:11434/v1";
 
 pub(super) const RESUME_EXAMPLES: &str = "\
@@ -317,8 +397,8 @@ Examples:
   dalsegno resume 3fa94c --approve --shown 81c2d3a54b95f7c2
   dalsegno resume 3fa94c --approve --edit arguments.json
   dalsegno resume 3fa94c --deny --reason \"not on a Friday\"
-  dalsegno resume 3fa94c --answer done --shown 5be0cd19137e2179       it took place
-  dalsegno resume last --reply \"the second one\"           the answer to a question
+  dalsegno resume 3fa94c --outcome happened --shown 5be0cd19137e2179       it took place
+  dalsegno resume last --answer \"the second one\"           the answer to a question
   dalsegno resume 3fa94c                                  resume an interrupted run";
 
 pub(super) const ANSWER_EXAMPLES: &str = "\
@@ -327,18 +407,24 @@ Answers are passed to the process that performs the run: a worker, or `dalsegno 
 Examples:
   dalsegno answer --waiting approval --approve --agent triage             what would be answered
   dalsegno answer --waiting approval --approve --agent triage --by ada --yes 81c2d3a54b95f7c2
-  dalsegno answer --waiting in-doubt --answer not-done --tool pager.page";
+  dalsegno answer --waiting in-doubt --outcome not-happened --tool pager.page";
 
 pub(super) const RUNS_EXAMPLES: &str = "\
 Examples:
   dalsegno runs
   dalsegno runs --agent triage --status suspended
   dalsegno runs --in-doubt
+  dalsegno runs --since 2h --text \"disk full\" --cost
+  dalsegno runs --after 3fa94c                            the next page
   dalsegno runs --json --limit 1";
 
 pub(super) const SHOW_EXAMPLES: &str = "\
 Examples:
   dalsegno show last
+  dalsegno show last --full                               whole arguments, results and errors
+  dalsegno show 3fa94c --op 81c2                          one operation, with its attempts and answers
+  dalsegno show last --prompt                             what the model was sent
+  dalsegno show last --follow                             while another process performs it
   dalsegno show 3fa94c --step 2 --state
   dalsegno show last --json | jq .events";
 

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use clap_complete::ArgValueCandidates;
-use jiff::{Span, SpanRelativeTo, Unit};
 
 use super::{DocumentArgs, StreamArgs};
 use crate::complete;
@@ -28,7 +27,7 @@ pub(crate) struct WorkerArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct GcArgs {
     /// Delete runs that ended longer ago than this, such as `30d` or `12h`
-    #[arg(long, value_name = "TIME", value_parser = age)]
+    #[arg(long, value_name = "TIME", value_parser = dalsegno_workspace::age)]
     pub(crate) older_than: std::time::Duration,
     /// Delete the runs; without it, only report what would be deleted
     #[arg(long)]
@@ -70,19 +69,6 @@ pub(crate) struct EraseArgs {
     pub(crate) document: DocumentArgs,
 }
 
-/// Reads an age such as `30d`; a day has 24 hours.
-fn age(text: &str) -> Result<std::time::Duration, String> {
-    let expected = || "expected a time such as `30d`, `12h` or `90m`".to_owned();
-    let span: Span = text.parse().map_err(|_| expected())?;
-    let millis =
-        span.total((Unit::Millisecond, SpanRelativeTo::days_are_24_hours())).map_err(|_| expected())?;
-    if millis.is_finite() && millis >= 0.0 {
-        Ok(std::time::Duration::from_secs_f64(millis / 1_000.0))
-    } else {
-        Err(expected())
-    }
-}
-
 pub(super) const WORKER_EXAMPLES: &str = "\
 Examples:
   dalsegno worker                                         wakes timers, takes over from processes that died
@@ -108,17 +94,3 @@ Examples:
   dalsegno erase 3fa94c --yes
   dalsegno erase 3fa94c --everywhere --yes                from the later runs of its session and from forks, too
   dalsegno erase 3fa94c --op 81c2 --yes                   only the content of one operation";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_are_read_as_people_write_them() {
-        let hours = |text| age(text).unwrap().as_secs() / 3_600;
-        assert_eq!((hours("12h"), hours("30d"), hours("2w"), hours("1d 6h")), (12, 720, 336, 30));
-        for wrong in ["", "30", "-1d", "1 fortnight", "1e9999h"] {
-            assert!(age(wrong).is_err(), "{wrong}");
-        }
-    }
-}

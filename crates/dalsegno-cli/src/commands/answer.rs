@@ -116,12 +116,12 @@ fn fits(waiting: Waiting, settlement: &Settlement) -> Result<(), Error> {
         ),
         Waiting::Input => (
             "a question",
-            "answer it with `--reply TEXT`, `--reply @FILE` or `--deny`",
+            "answer it with `--answer TEXT`, `--answer @FILE` or `--deny`",
             matches!(settlement, Settlement::Give { .. } | Settlement::Deny { .. }),
         ),
         Waiting::InDoubt => (
             "an operation in doubt",
-            "answer it with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`",
+            "answer it with `--outcome happened`, `--outcome not-happened`, `--outcome refused:WHY` or `--outcome @FILE`",
             matches!(settlement, Settlement::Done { .. } | Settlement::Refused { .. } | Settlement::NotDone),
         ),
         // Of these no list can be asked for.

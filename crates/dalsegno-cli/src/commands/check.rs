@@ -151,7 +151,7 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
 }
 
 fn changed(changes: &[LockChange], written: bool, output: &mut Output) {
-    let width = output.stderr.terminal.width;
+    let width = output.stderr.terminal.room;
     for change in changes {
         let words = brief(&change.to_string(), width.saturating_sub(9));
         output.note(styled(Style::Yellow, "changed").and(format_args!(": {words}")));

@@ -3,20 +3,22 @@
 use std::process;
 use std::time::Instant;
 
-use dalsegno_core::RunId;
-use dalsegno_runtime::{Engine, EngineError, RunEnd, RunEvent, RunHandle, RunReport};
+use dalsegno_core::{Gate, Outcome, RunId};
+use dalsegno_runtime::{
+    Engine, EngineError, GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement, WaitingOperation,
+};
 use dalsegno_store::Record;
 
-use super::Context;
+use super::{Context, consent};
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::document;
-use crate::render::ending;
 use crate::render::journal::{Entry, Events};
 use crate::render::output::Output;
-use crate::render::progress::Progress;
+use crate::render::progress::{self, Progress};
+use crate::render::spinner::Spinner;
 use crate::render::text::short;
+use crate::render::{document, ending};
 use crate::signal::Signals;
 
 /// Somebody who follows a run.
@@ -28,6 +30,8 @@ pub(super) struct Follow {
     stopping: bool,
     /// There was a wish to stop, at any time.
     wished: bool,
+    /// The model's text is written as it arrives, where events are.
+    tokens: bool,
 }
 
 impl Follow {
@@ -35,7 +39,12 @@ impl Follow {
     pub(super) fn begin(context: &Context<'_>) -> Result<Self, Error> {
         let signals = Signals::listen().map_err(|source| Error::Signals { source })?;
         let progress = Progress::new(context.verbose, context.format == Format::Text, context.output);
-        Ok(Self { begun: Instant::now(), signals, progress, stopping: false, wished: false })
+        Ok(Self { begun: Instant::now(), signals, progress, stopping: false, wished: false, tokens: false })
+    }
+
+    /// The same with the model's text among the events, if that is wanted.
+    pub(super) fn with_tokens(self, tokens: bool) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Says whether it needs to know what earlier processes recorded.
@@ -100,8 +109,53 @@ impl Follow {
         mut events: Events,
         context: &mut Context<'_>,
     ) -> Result<Exit, Error> {
-        let report = self.until_let_go(engine, handle, &mut events, context).await?;
-        self.end(&report, engine, events, context).await
+        let mut handle = handle;
+        loop {
+            let report = self.until_let_go(engine, handle, &mut events, context).await?;
+            let exit = self.end(&report, engine, &mut events, context).await?;
+            let RunEnd::Suspended { waiting, .. } = &report.end else { return Ok(exit) };
+            match self.approvals(waiting, context).await {
+                Some(answers) => handle = self.until_begun(engine.resume(report.run, answers)).await?,
+                None => return Ok(exit),
+            }
+        }
+    }
+
+    /// Asks a person at a terminal for the approvals that were just shown in full. None where no person is there or one of them
+    /// is not given: everything waits then.
+    async fn approvals(
+        &mut self,
+        waiting: &[WaitingOperation],
+        context: &mut Context<'_>,
+    ) -> Option<Vec<GateInput>> {
+        let are_approvals = waiting.iter().all(|one| one.gate == Gate::Approval);
+        if context.format != Format::Text || waiting.is_empty() || !are_approvals {
+            return None;
+        }
+        let mut answers = Vec::with_capacity(waiting.len());
+        for one in waiting {
+            let question = match waiting {
+                [_] => "approve it now?".to_owned(),
+                _ => format!("approve operation {} now?", short(one.operation)),
+            };
+            let answer = consent::question(&question, context.output)?;
+            let is_agreed = tokio::select! {
+                agreed = answer => agreed,
+                () = self.signals.next() => false,
+            };
+            context.output.stderr.mid_line = false;
+            if !is_agreed {
+                context.output.note("nothing was answered: it still waits");
+                return None;
+            }
+            answers.push(GateInput {
+                operation: Some(one.operation),
+                seen: Some(one.gate.clone()),
+                settlement: Settlement::Approve { edited: None, reason: None },
+                by: None,
+            });
+        }
+        Some(answers)
     }
 
     /// Follows the run until its process may let go of it, and says how it stands.
@@ -113,16 +167,22 @@ impl Follow {
         context: &mut Context<'_>,
     ) -> Result<RunReport, Error> {
         let run = handle.run();
+        let mut spinner = Spinner::new(context);
         loop {
             tokio::select! {
-                event = handle.next_event() => match event {
-                    Some(event) => self.tell(&event, engine, events, context).await?,
-                    None => break,
-                },
+                event = handle.next_event() => {
+                    spinner.clear(context.output);
+                    match event {
+                        Some(event) => self.tell(&event, engine, events, context).await?,
+                        None => break,
+                    }
+                }
                 () = self.signals.next() => {
+                    spinner.clear(context.output);
                     self.stop(run, context.output);
                     handle.interrupt();
                 }
+                () = spinner.turn() => spinner.draw(self.progress.under_way(), context.output),
             }
         }
         let mut finish = std::pin::pin!(handle.finish());
@@ -175,6 +235,18 @@ impl Follow {
                 }
                 *events = Events::new(*run);
             }
+            RunEvent::Delta { operation, attempt, text }
+                if self.tokens && context.format == Format::Jsonl =>
+            {
+                context.output.json_line(&serde_json::json!({
+                    "run_id": events.run(),
+                    "kind": "delta",
+                    "operation": operation,
+                    "attempt": attempt,
+                    "text": text,
+                }));
+                context.output.stdout.flush();
+            }
             RunEvent::Recorded { .. }
             | RunEvent::Said { .. }
             | RunEvent::Delta { .. }
@@ -197,15 +269,19 @@ impl Follow {
         &self,
         report: &RunReport,
         engine: &Engine,
-        mut events: Events,
+        events: &mut Events,
         context: &mut Context<'_>,
     ) -> Result<Exit, Error> {
+        let causes = match &report.end {
+            RunEnd::Ended(response) if response.error.is_some() => causes(report.run, engine).await,
+            RunEnd::Ended(_) | RunEnd::Suspended { .. } | RunEnd::Interrupted => Vec::new(),
+        };
         match context.format {
             Format::Text => self.answer(report, context.output),
-            Format::Json => context.output.document(&document::Run::of(report)),
-            Format::Jsonl => catch_up(engine, &mut events, context.output, u64::MAX).await?,
+            Format::Json => context.output.document(&document::Run::of(report, &causes)),
+            Format::Jsonl => catch_up(engine, events, context.output, u64::MAX).await?,
         }
-        Ok(ending::tell(report, self.begun.elapsed(), context.named, context.output))
+        Ok(ending::tell(report, &causes, self.begun.elapsed(), context.named, context.output))
     }
 
     /// The run began in another process, or as a part of another run: something may have been said already.
@@ -236,6 +312,37 @@ impl Follow {
         output.stdout.prose(rest.trim_end_matches('\n'));
         output.stdout.write("\n");
     }
+}
+
+/// The levels of child runs below each other in which causes are looked for.
+const LEVELS: usize = 16;
+
+/// What made a run fail, as the operations of its last step that failed say it; of a child run, as those of that one do.
+async fn causes(run: RunId, engine: &Engine) -> Vec<String> {
+    let mut next = Some(run);
+    for _ in 0..LEVELS {
+        let Some(run) = next.take() else { break };
+        let Ok(inspection) = engine.inspect(run, None).await else { break };
+        let Some(step) = inspection.steps.iter().rev().find(|step| !step.operations.is_empty()) else {
+            break;
+        };
+        let mut found = Vec::new();
+        for view in &step.operations {
+            match &view.outcome {
+                Some(Outcome::ToolReturned(returned)) => {
+                    found.extend(progress::causes(returned).map(|cause| format!("{}, {cause}", view.label)));
+                }
+                Some(Outcome::AgentReturned(returned)) if returned.error.is_some() => {
+                    next = Some(returned.run);
+                }
+                _ => {}
+            }
+        }
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    Vec::new()
 }
 
 /// Writes the events between those that were written and `end`.

@@ -34,7 +34,7 @@ pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<E
     };
     let live_effects = args.effects == EffectsArg::Live;
     let options = ForkOptions { at: args.at, set, config, model: args.model.clone(), live_effects };
-    let mut follow = follow::Follow::begin(context)?;
+    let mut follow = follow::Follow::begin(context)?.with_tokens(args.events.tokens);
     follow.goes_on(context.output);
     let handle = follow.until_begun(engine.fork(run, options)).await?;
     context.output.note(format_args!("forked run {} as run {}", short(run), short(handle.run())));

@@ -72,7 +72,7 @@ async fn search(args: &MemorySearchArgs, context: &mut Context<'_>) -> Result<Ex
         [format!("{:.2}", hit.score), hit.entity.clone(), hit.entity_type.clone(), hit.text.clone()]
     };
     let rows: Vec<_> = hits.iter().map(row).collect();
-    for line in table(["SCORE", "ENTITY", "TYPE", "OBSERVATION"], &rows, output.stdout.terminal.width) {
+    for line in table(["SCORE", "ENTITY", "TYPE", "OBSERVATION"], &rows, output.stdout.terminal.room) {
         output.stdout.line(line);
     }
     Ok(Exit::Done)
@@ -147,7 +147,7 @@ async fn traverse(args: &MemoryTraverseArgs, context: &mut Context<'_>) -> Resul
 }
 
 fn draw(walked: &Traversal, output: &mut Output) {
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     let entities: Vec<_> = walked
         .entities
         .iter()
@@ -192,7 +192,7 @@ async fn show(args: &MemoryShowArgs, context: &mut Context<'_>) -> Result<Exit, 
 }
 
 fn describe(entity: &EntityView, output: &mut Output) {
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     let title = format!("{} ({})", entity.name, entity.entity_type);
     output.stdout.line(styled(Style::Bold, title));
     if !entity.observations.is_empty() {

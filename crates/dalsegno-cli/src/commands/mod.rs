@@ -53,7 +53,7 @@ use crate::render::text::{Style, styled};
 pub(crate) use self::completions::COMPLETE;
 
 /// What every verb that works in a workspace needs.
-struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The workspace's folder.
     root: PathBuf,
     /// The folder as it was named, if it was.
@@ -61,10 +61,10 @@ struct Context<'a> {
     /// The programs that the workspace names are agreed to.
     trust: bool,
     /// What goes to standard output.
-    format: Format,
+    pub(crate) format: Format,
     /// Tell each step as it happens.
     verbose: bool,
-    output: &'a mut Output,
+    pub(crate) output: &'a mut Output,
     /// What is told of the runs that are performed.
     telemetry: Option<Telemetry>,
 }

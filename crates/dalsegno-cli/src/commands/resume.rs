@@ -23,7 +23,7 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
     }
     let engine = context.performer().await?;
     let run = select::run(&engine, &args.run).await?;
-    let mut follow = follow::Follow::begin(context)?;
+    let mut follow = follow::Follow::begin(context)?.with_tokens(args.events.tokens);
     follow.goes_on(context.output);
     let mut events = Events::new(run);
     let mut meant = Meant::default();
@@ -161,13 +161,13 @@ pub(super) fn settlement(args: &SettlementArgs, edit: Option<&Path>) -> Result<O
     if args.deny {
         return Ok(Some(Settlement::Deny { reason: args.reason.clone() }));
     }
-    if let Some(reply) = &args.reply {
-        let value = serde_json::Value::String(input::text(reply)?);
+    if let Some(answer) = &args.answer {
+        let value = serde_json::Value::String(input::text(answer)?);
         return Ok(Some(Settlement::Give { value }));
     }
-    match args.answer.as_deref() {
-        Some("done") => Ok(Some(Settlement::Done { result: None })),
-        Some("not-done") => Ok(Some(Settlement::NotDone)),
+    match args.outcome.as_deref() {
+        Some("happened") => Ok(Some(Settlement::Done { result: None })),
+        Some("not-happened") => Ok(Some(Settlement::NotDone)),
         Some(other) => match other.strip_prefix('@') {
             Some(file) => Ok(Some(Settlement::Done { result: Some(input::result(file)?) })),
             None => match other.strip_prefix("refused:").map(str::trim) {
@@ -211,22 +211,22 @@ mod tests {
             parsed("dalsegno resume last --deny --reason Friday").unwrap(),
             Some(Settlement::Deny { reason })
         );
-        assert_eq!(parsed("dalsegno resume last --answer not-done").unwrap(), Some(Settlement::NotDone));
+        assert_eq!(parsed("dalsegno resume last --outcome not-happened").unwrap(), Some(Settlement::NotDone));
         assert_eq!(
-            parsed("dalsegno resume last --answer done").unwrap(),
+            parsed("dalsegno resume last --outcome happened").unwrap(),
             Some(Settlement::Done { result: None })
         );
         assert_eq!(
-            parsed("dalsegno resume last --answer refused:duplicate").unwrap(),
+            parsed("dalsegno resume last --outcome refused:duplicate").unwrap(),
             Some(Settlement::Refused { error: "duplicate".to_owned() })
         );
-        assert!(matches!(parsed("dalsegno resume last --answer refused:"), Err(Error::NotAnAnswer { .. })));
+        assert!(matches!(parsed("dalsegno resume last --outcome refused:"), Err(Error::NotAnAnswer { .. })));
         assert_eq!(parsed("dalsegno resume last").unwrap(), None);
     }
 
     #[test]
     fn an_option_without_its_answer_is_refused() {
         assert!(matches!(parsed("dalsegno resume last --by me"), Err(Error::WithoutAnswer { option: "by" })));
-        assert!(matches!(parsed("dalsegno resume last --answer maybe"), Err(Error::NotAnAnswer { .. })));
+        assert!(matches!(parsed("dalsegno resume last --outcome maybe"), Err(Error::NotAnAnswer { .. })));
     }
 }

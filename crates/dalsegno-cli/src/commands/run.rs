@@ -39,7 +39,7 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     if let Some(model) = &args.model {
         select::model(&engine, model)?;
     }
-    let mut follow = follow::Follow::begin(context)?;
+    let mut follow = follow::Follow::begin(context)?.with_tokens(args.events.tokens);
     let handle = follow.until_begun(engine.start(&args.agent, request, options)).await?;
     let events = Events::new(handle.run());
     follow.until_over(&engine, handle, events, context).await

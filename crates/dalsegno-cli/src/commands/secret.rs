@@ -122,7 +122,7 @@ async fn list(args: &SecretListArgs, context: &mut Context<'_>) -> Result<Exit, 
         [entry.name.to_string(), newest.map_or_else(String::new, |newest| newest.version.to_string()), put_at]
     };
     let rows: Vec<_> = entries.iter().map(row).collect();
-    for line in table(["NAME", "VERSION", "CHANGED"], &rows, output.stdout.terminal.width) {
+    for line in table(["NAME", "VERSION", "CHANGED"], &rows, output.stdout.terminal.room) {
         output.stdout.line(line);
     }
     Ok(Exit::Done)

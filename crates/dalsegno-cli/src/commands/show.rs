@@ -1,23 +1,32 @@
 //! `dalsegno show`: what happened in a run, what the agent knew, and why.
 
-use dalsegno_core::{Answer, FailureCode, OperationId, Outcome, Request, RunId, Signal, Verdict};
-use dalsegno_runtime::{Engine, Inspection, OperationView, StepView};
-use dalsegno_store::Body;
+use std::time::{Duration, Instant};
+
+use dalsegno_core::{Mind, RunId, Signal};
+use dalsegno_runtime::{Engine, Inspection};
+use dalsegno_store::{Body, RunStatus};
+use tokio::time::sleep;
 
 use super::carry::signed;
 use super::{Context, select};
 use crate::args::{Format, ShowArgs};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::document::Shown;
+use crate::render::document::{Lineage, Shown};
 use crate::render::output::Output;
-use crate::render::progress::outcome_line;
-use crate::render::text::{self, Style, Words, brief, count, gist, short, styled, time};
-use crate::render::{document, ending};
+use crate::render::steps::{Detail, History, step};
+use crate::render::text::{Style, Words, brief, count, gist, short, styled, time, wrapped};
+use crate::render::{document, ending, prompt};
+
+/// How often `--follow` looks whether something was recorded.
+const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.reader().await?;
     let run = select::run(&engine, &args.run).await?;
+    if args.follow {
+        return follow(args, run, &engine, context).await;
+    }
     let inspection = engine.inspect(run, args.step).await?;
     let steps = inspection.steps.iter().map(|view| view.step).max().unwrap_or_default();
     if let Some(step) = args.step
@@ -25,24 +34,46 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
     {
         return Err(Error::UnknownStep { run: short(run), step, steps });
     }
-    let output = &mut *context.output;
-    if context.format == Format::Json {
-        output.document(&Shown::of(&inspection, args.state, args.step));
+    let only = args.op.as_deref().map(|op| select::operation_of(&inspection, op)).transpose()?;
+    if args.prompt {
+        let Some(found) = engine.prompt(run, args.step, only).await? else {
+            return Err(Error::NoPrompt { run: short(run), step: args.step, operation: only.map(short) });
+        };
+        match context.format {
+            Format::Json => context.output.document(&prompt::Document::of(run, &found)),
+            Format::Text | Format::Jsonl => prompt::show(&found, &mut context.output.stdout),
+        }
         return Ok(Exit::Done);
     }
-    header(&inspection, output);
-    for view in inspection.steps.iter().filter(|view| args.step.is_none_or(|step| view.step == step)) {
-        step(view, &inspection, output);
+    let lineage = lineage(&inspection, &engine).await;
+    let output = &mut *context.output;
+    let is_full = args.full || only.is_some();
+    if context.format == Format::Json {
+        let shown = Shown::of(&inspection, lineage, args.state, args.step);
+        output.document(&if is_full { shown.with_operations(&inspection, args.step, only) } else { shown });
+        return Ok(Exit::Done);
     }
-    if args.step.is_none() {
+    header(&inspection, &lineage, output);
+    let history = History::of(&inspection);
+    let detail = if is_full { Detail::Full } else { Detail::Lines };
+    let is_meant = |view: &dalsegno_runtime::StepView| {
+        let has = |id| view.operations.iter().any(|one| one.operation == id);
+        args.step.is_none_or(|step| view.step == step) && only.is_none_or(has)
+    };
+    for view in inspection.steps.iter().filter(|view| is_meant(view)) {
+        step(view, &history, detail, only, &mut output.stdout);
+    }
+    let is_whole = args.step.is_none() && only.is_none();
+    if is_whole {
         end(&inspection, output);
     }
     if args.state {
         output.stdout.line("\nstate");
         output.document(&inspection.state);
     }
-    if args.step.is_none() && !inspection.summary.status.is_end() && inspection.summary.foreign.is_none() {
+    if is_whole && !inspection.summary.status.is_end() && inspection.summary.foreign.is_none() {
         ending::waiting(&short(run), &inspection.waiting, context.named, output);
+        interrupted(&inspection, &engine, output);
     }
     Ok(Exit::Done)
 }
@@ -50,21 +81,143 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
 /// Shows all steps of a run.
 pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>) -> Result<(), Error> {
     let inspection = engine.inspect(run, None).await?;
+    let lineage = lineage(&inspection, engine).await;
     let output = &mut *context.output;
-    header(&inspection, output);
-    inspection.steps.iter().for_each(|view| step(view, &inspection, output));
+    header(&inspection, &lineage, output);
+    let history = History::of(&inspection);
+    for view in &inspection.steps {
+        step(view, &history, Detail::Lines, None, &mut output.stdout);
+    }
     end(&inspection, output);
     Ok(())
 }
 
-fn header(inspection: &Inspection, output: &mut Output) {
+/// Shows the steps of a run as they are finished, until it ends, waits or is performed by no process.
+async fn follow(
+    args: &ShowArgs,
+    run: RunId,
+    engine: &Engine,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    let detail = if args.full { Detail::Full } else { Detail::Lines };
+    let mut shown = None;
+    let mut known = 0;
+    loop {
+        let summary = engine.summary(run).await?;
+        let is_still = summary.status != RunStatus::Running || !engine.is_performed(&summary);
+        let begun = Instant::now();
+        if summary.records > known || is_still {
+            known = summary.records;
+            let inspection = engine.inspect(run, None).await?;
+            // What was recorded since then is seen at the next look.
+            let is_still = is_still && inspection.summary.records == known;
+            if context.format == Format::Text {
+                let lineage = lineage(&inspection, engine).await;
+                let output = &mut *context.output;
+                let first = *shown.get_or_insert_with(|| {
+                    header(&inspection, &lineage, output);
+                    0
+                });
+                // The last step is shown when all of it is known, or nothing more comes.
+                let ready = inspection.steps.len() - usize::from(!is_still && !inspection.steps.is_empty());
+                let history = History::of(&inspection);
+                for view in inspection.steps.iter().take(ready).skip(first) {
+                    step(view, &history, detail, None, &mut output.stdout);
+                }
+                shown = Some(ready.max(first));
+                output.stdout.flush();
+            }
+            if is_still {
+                return stands(&inspection, engine, context).await;
+            }
+        }
+        if context.output.stdout.is_closed() {
+            return Ok(Exit::Done);
+        }
+        // A long run takes a while to read: most of the time is left to its process.
+        sleep(LOOK.max(begun.elapsed() * 2)).await;
+    }
+}
+
+/// Tells where a run stands that was followed.
+async fn stands(inspection: &Inspection, engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> {
+    if context.format == Format::Json {
+        let lineage = lineage(inspection, engine).await;
+        context.output.document(&Shown::of(inspection, lineage, false, None));
+    } else {
+        end(inspection, context.output);
+    }
+    let summary = &inspection.summary;
+    Ok(match summary.status {
+        RunStatus::Suspended => {
+            ending::waiting(&short(summary.run), &inspection.waiting, context.named, context.output);
+            Exit::Suspended
+        }
+        RunStatus::Running => {
+            interrupted(inspection, engine, context.output);
+            Exit::Interrupted
+        }
+        RunStatus::Completed | RunStatus::HandedOff => Exit::Done,
+        RunStatus::Failed | RunStatus::Cancelled | RunStatus::Abandoned => Exit::Failed,
+    })
+}
+
+/// Says that no process performs a run, if so.
+fn interrupted(inspection: &Inspection, engine: &Engine, output: &mut Output) {
+    let summary = &inspection.summary;
+    if summary.status == RunStatus::Running && !engine.is_performed(summary) {
+        let run = short(summary.run);
+        output.note(format_args!("no process performs it: a worker resumes it, or `dalsegno resume {run}`"));
+    }
+}
+
+/// Where a run came from: its parent, the run that it is a fork of, and what differs from that one.
+async fn lineage(inspection: &Inspection, engine: &Engine) -> Lineage {
+    let summary = &inspection.summary;
+    let mut lineage = Lineage { parent: summary.parent, ..Lineage::default() };
+    match inspection.records.get(1).map(|record| &record.body) {
+        Some(Body::Forked { run, step, overrides, .. }) => {
+            lineage.forked_from = Some(*run);
+            lineage.from_step = Some(*step);
+            lineage.replaced.clone_from(overrides);
+        }
+        Some(Body::Adopted { run, step, by, .. }) => {
+            lineage.adopted_from = Some(*run);
+            lineage.from_step = Some(*step);
+            lineage.adopted_by.clone_from(by);
+        }
+        _ => return lineage,
+    }
+    // The other run may be gone: then what differs is unknown.
+    if let Some(origin) = lineage.forked_from
+        && let Ok(other) = engine.configuration(origin).await
+    {
+        let model = |config: &dalsegno_core::AgentConfig| match &config.mind {
+            Mind::Model(mind) => Some(mind.model.name.clone()),
+            Mind::Plan(_) => None,
+        };
+        lineage.model = model(&inspection.config).filter(|own| model(&other).is_none_or(|was| was != *own));
+        lineage.other_configuration = *other != *inspection.config;
+    }
+    lineage
+}
+
+fn header(inspection: &Inspection, lineage: &Lineage, output: &mut Output) {
     let Inspection { summary, state, response, .. } = inspection;
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     let mut facts = vec![time(summary.started_at), count(summary.records, "record")];
     // Of a run that has ended, the whole use, whichever step is shown.
     facts.extend(ending::usage(response.as_ref().map_or_else(|| state.usage(), |response| response.usage)));
     output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
     output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
+    lineage.tell(output);
+    if summary.tenant != dalsegno_core::AgentRequest::text("").tenant {
+        output.stdout.line(format_args!("tenant: {}", summary.tenant));
+    }
+    // A run without a session has one of its own, with the name of the run.
+    if summary.session != summary.run.to_string() {
+        output.stdout.line(format_args!("session: {}", summary.session));
+    }
     if let Some(foreign) = &summary.foreign {
         output.stdout.line(format_args!(
             "foreign: from an archive that {}; nothing of it is performed",
@@ -90,147 +243,6 @@ fn header(inspection: &Inspection, output: &mut Output) {
     }
 }
 
-fn step(view: &StepView, inspection: &Inspection, output: &mut Output) {
-    // Before the first step and after the last nothing is asked for; then the decisions speak alone.
-    if view.decisions.is_empty() && view.operations.is_empty() {
-        return;
-    }
-    let width = output.stdout.terminal.width;
-    if view.operations.is_empty() {
-        output.stdout.line("");
-    } else {
-        let title = styled(Style::Bold, format_args!("step {}", view.step));
-        output.stdout.line(Words::from("\n").and(title));
-    }
-    for decision in &view.decisions {
-        let why = brief(decision, width.saturating_sub(7));
-        output.stdout.line(Words::from("  why  ").and(styled(Style::Dim, why)));
-    }
-    for OperationView { operation, parent, label, request, outcome } in &view.operations {
-        let asked = format!("{label} {}", request_line(request));
-        let id = short(operation);
-        let room = width.saturating_sub(9 + id.len());
-        // What a declarative tool asks for is a part of it.
-        let word = if parent.is_some() { "part" } else { "ask " };
-        let asked = Words::from(format_args!("  {word} {}  ", brief(&asked, room)));
-        output.stdout.line(asked.and(styled(Style::Dim, id)));
-        if let Some(task) = task_line(*operation, inspection) {
-            output.stdout.line(format_args!("  task {}", brief(&task, width.saturating_sub(7))));
-        }
-        for asked in asked_lines(*operation, inspection) {
-            output.stdout.line(format_args!("  then {}", brief(&asked, width.saturating_sub(7))));
-        }
-        let room = width.saturating_sub(7);
-        match (outcome, late_line(*operation, inspection, room)) {
-            (Some(outcome), _) => output.stdout.line(format_args!("  got  {}", outcome_line(outcome, room))),
-            (None, Some(late)) => output.stdout.line(format_args!("  late {late}")),
-            (None, None) if inspection.summary.status.is_end() => {
-                output.stdout.line("  got  nothing before the run ended");
-            }
-            (None, None) => output.stdout.line("  got  nothing yet"),
-        }
-        if let Some(Outcome::ToolReturned(returned)) = outcome {
-            for note in returned.notes() {
-                let line = format!("{} {}: {}", note.level, note.action, note.text);
-                output.stdout.line(format_args!("  log  {}", brief(&line, width.saturating_sub(7))));
-            }
-        }
-    }
-}
-
-/// What became of an operation after its run had ended, as far as the journal knows.
-fn late_line(operation: OperationId, inspection: &Inspection, width: usize) -> Option<String> {
-    let mut records = inspection.records.iter().rev().filter(|record| record.operation == Some(operation));
-    records.find_map(|record| match &record.body {
-        Body::Late { outcome: Outcome::Failed(failure), .. }
-            if failure.code == FailureCode::Indeterminate =>
-        {
-            Some(brief(&format!("in doubt: {}", failure.message), width))
-        }
-        Body::Late { outcome, by, .. } => {
-            let by = by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default();
-            Some(brief(&format!("{}{by}", outcome_line(outcome, width)), width))
-        }
-        _ => None,
-    })
-}
-
-/// What the journal says of the task that a tool's server made of an operation: of the last one, where there were several.
-fn task_line(operation: OperationId, inspection: &Inspection) -> Option<String> {
-    let mut records = inspection.records.iter().rev().filter(|record| record.operation == Some(operation));
-    records.find_map(|record| match &record.body {
-        Body::Tasked { server, task, expires_at, .. } => {
-            let until = expires_at.map(|at| format!(", kept until {}", time(at)));
-            Some(format!("`{task}` at `{server}`{}", until.unwrap_or_default()))
-        }
-        _ => None,
-    })
-}
-
-/// What tools said of an operation that was in doubt, and what people answered.
-fn asked_lines(operation: OperationId, inspection: &Inspection) -> Vec<String> {
-    let records = inspection.records.iter().filter(|record| record.operation == Some(operation));
-    let lines = records.filter_map(|record| match &record.body {
-        Body::Verified { tries: 0, .. } => None,
-        Body::Verified { tool, tries, evidence, result, error } => {
-            let why = match (error, result) {
-                (Some(error), _) => format!(": {error}"),
-                (None, Some(result)) => format!(", by {}", gist(result)),
-                (None, None) => String::new(),
-            };
-            let times = count(u64::from(*tries), "time");
-            Some(format!("in doubt; `{tool}` was asked {times}: {}{why}", text::evidence(*evidence)))
-        }
-        Body::Answered { answer } => answer_line(answer),
-        _ => None,
-    });
-    lines.collect()
-}
-
-/// What somebody answered, and who, as far as the outcome does not say it.
-fn answer_line(answer: &Answer) -> Option<String> {
-    let (word, by, more) = match answer {
-        Answer::Approved { edited, reason, by } => {
-            let edited = match edited {
-                Some(Verdict::Valid { arguments }) => format!(" with other arguments: {}", gist(arguments)),
-                _ => String::new(),
-            };
-            let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            ("approved", by, format!("{reason}{edited}"))
-        }
-        Answer::Denied { by, .. } => ("denied", by, String::new()),
-        Answer::Done { error: None, by, .. } => ("in doubt; settled: it took place", by, String::new()),
-        Answer::Done { by, .. } => ("in doubt; settled: it was refused", by, String::new()),
-        Answer::NotDone { by } => ("in doubt; settled: it did not take place", by, String::new()),
-        Answer::Given { by, .. } | Answer::Supplied { by, .. } if by.is_some() => {
-            ("answered", by, String::new())
-        }
-        _ => return None,
-    };
-    let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-    Some(format!("{word}{by}{more}"))
-}
-
-/// What a request says beyond its label.
-fn request_line(request: &Request) -> String {
-    match request {
-        Request::ModelCompletion(completion) => format!("with {}", count(completion.entries, "message")),
-        Request::MemorySearch(search) => format!("for {}", search.query),
-        Request::MemoryCreate(create) => format!("{}: {}", create.entity, create.content),
-        Request::MemoryTraverse(walk) => {
-            let relation = walk.relation.as_deref().map(|relation| format!(" along {relation}"));
-            format!("from {}{}", walk.from, relation.unwrap_or_default())
-        }
-        Request::AgentCall(call) if call.data.is_null() => call.text.clone(),
-        Request::AgentCall(call) => format!("{} {}", call.text, gist(&call.data)),
-        Request::Input(input) => input.question.clone(),
-        Request::Timer(timer) => format!("until {}", time(timer.until)),
-        Request::ToolCall(call) => gist(&call.parameters),
-        Request::ApiCall(call) => call.body.as_ref().map_or_else(String::new, |body| gist(&body.value)),
-        Request::Email(mail) => mail.subject.clone(),
-    }
-}
-
 fn end(inspection: &Inspection, output: &mut Output) {
     if let Some(divergence) = &inspection.divergence {
         let word = Words::from("\n").and(styled(Style::Red, "diverged"));
@@ -239,14 +251,22 @@ fn end(inspection: &Inspection, output: &mut Output) {
     let Some(response) = &inspection.response else { return };
     output.stdout.line(format_args!("\n{}{}", document::end(response.status), wish(inspection)));
     if let Some(error) = &response.error {
-        output.stdout.line(format_args!("  error[{}]: {}", error.code.as_str(), error.message));
-        output.stdout.line(format_args!("  help: {}", error.help));
+        entry_below(&format!("error[{}]: {}", error.code.as_str(), error.message), output);
+        entry_below(&format!("help: {}", error.help), output);
     }
     if let Some(answer) = response.answer.as_deref().filter(|answer| !answer.is_empty()) {
         for line in answer.lines() {
             output.stdout.prose(format!("  {line}").trim_end());
             output.stdout.write("\n");
         }
+    }
+}
+
+/// Writes a text that is read to its end, in lines that fit.
+fn entry_below(text: &str, output: &mut Output) {
+    let room = output.stdout.terminal.room.saturating_sub(2);
+    for line in wrapped(text, room) {
+        output.stdout.line(format_args!("  {line}"));
     }
 }
 

@@ -42,7 +42,7 @@ async fn list(context: &mut Context<'_>) -> Result<Exit, Error> {
         };
         let rows: Vec<_> = tools.iter().map(row).collect();
         let heads = ["NAME", "MODELS SEE", "CLASS", "OFFERED BY", "DESCRIPTION"];
-        for line in table(heads, &rows, output.stdout.terminal.width) {
+        for line in table(heads, &rows, output.stdout.terminal.room) {
             output.stdout.line(line);
         }
     }

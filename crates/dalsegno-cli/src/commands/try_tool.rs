@@ -123,7 +123,7 @@ fn tell(trial: &Trial, context: &mut Context<'_>) -> Exit {
             ]
         })
         .collect();
-    for line in table(["ACTION", "TYPE", "STATUS", "EFFECT"], &rows, output.stdout.terminal.width) {
+    for line in table(["ACTION", "TYPE", "STATUS", "EFFECT"], &rows, output.stdout.terminal.room) {
         output.stdout.line(line);
     }
     let mut section = |head: &str, lines: Vec<String>| {

@@ -140,7 +140,7 @@ pub(crate) fn table(figures: &Figures, output: &mut Output) {
             replay,
         ),
     ];
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     for line in table::table(["WHAT", "MEASURED", "BUDGET", ""], &rows, width) {
         if line.ends_with(MISSED) {
             output.stdout.line(styled(Style::Yellow, line));

@@ -4,12 +4,11 @@ use dalsegno_runtime::{Change, ConfigReport, RunDiff, Side};
 
 use super::ending::usage;
 use super::output::Output;
-use super::screen::screened;
-use super::text::{Style, brief, count, short, styled};
+use super::text::{Style, brief, count, short, styled, wrapped};
 
 /// Tells how two runs differ.
 pub(crate) fn runs(diff: &RunDiff, output: &mut Output) {
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
         let line = brief(&format!("{mark} {}", describe(side)), width);
         output.stdout.line(styled(style, line));
@@ -83,65 +82,22 @@ fn section(title: &str, output: &mut Output) {
 }
 
 fn heading(title: &str, output: &mut Output) {
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     output.stdout.line(styled(Style::Bold, brief(title, width)));
 }
 
 fn changes(changes: &[Change], output: &mut Output) {
-    let width = output.stdout.terminal.width;
+    let width = output.stdout.terminal.room;
     for Change { path, left, right } in changes {
         if !path.is_empty() {
             output.stdout.line(format!("  {}", brief(path, width.saturating_sub(2))));
         }
         for (mark, style, side) in [('-', Style::Red, left), ('+', Style::Green, right)] {
             let Some(side) = side else { continue };
-            for (index, line) in wrap(&screened(side), width.saturating_sub(6)).iter().enumerate() {
+            for (index, line) in wrapped(side, width.saturating_sub(6)).iter().enumerate() {
                 let mark = if index == 0 { mark } else { ' ' };
                 output.stdout.line(styled(style, format_args!("    {mark} {line}")));
             }
         }
-    }
-}
-
-/// A text in lines of at most `width` characters, broken at spaces where there are some.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut word = word;
-        loop {
-            let line = lines.last_mut().expect("there is always a line");
-            let used = line.chars().count();
-            let space = usize::from(used > 0);
-            let length = word.chars().count();
-            if used + space + length <= width {
-                if space > 0 {
-                    line.push(' ');
-                }
-                line.push_str(word);
-                break;
-            }
-            if used > 0 {
-                lines.push(String::new());
-                continue;
-            }
-            // A word that is longer than a line is cut.
-            let cut = word.char_indices().nth(width.max(1)).map_or(word.len(), |(index, _)| index);
-            line.push_str(&word[..cut]);
-            word = &word[cut..];
-            lines.push(String::new());
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_broken_at_spaces_and_long_words_are_cut() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
-        assert_eq!(wrap("", 4), [""]);
     }
 }

@@ -1,12 +1,14 @@
 //! The JSON documents of the verbs that tell about runs. The keys are a promise to scripts.
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
-use dalsegno_runtime::{Inspection, ReplayReport, RunEnd, RunReport, WaitingOperation};
+use dalsegno_runtime::{Inspection, OperationView, ReplayReport, RunEnd, RunReport, WaitingOperation};
 use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::journal::{Event, Events};
+use super::output::Output;
+use super::steps::History;
 use super::text;
 
 /// What `run`, `resume` and `show` tell about a run.
@@ -48,17 +50,23 @@ struct RunError {
     code: &'static str,
     message: String,
     help: String,
+    /// What the people who keep the tools that failed have to know, and models are not told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<String>,
 }
 
 impl Run {
-    /// The run as its process let go of it.
-    pub(crate) fn of(report: &RunReport) -> Self {
+    /// The run as its process let go of it; `causes` are those of its error.
+    pub(crate) fn of(report: &RunReport, causes: &[String]) -> Self {
         let (status, response, waiting) = match &report.end {
             RunEnd::Ended(response) => (end(response.status), Some(response), &[][..]),
             RunEnd::Suspended { waiting, .. } => ("suspended", None, waiting.as_slice()),
             RunEnd::Interrupted => ("interrupted", None, &[][..]),
         };
-        let run = Self::new(report.run, report.agent.to_string(), status, response, waiting);
+        let mut run = Self::new(report.run, report.agent.to_string(), status, response, waiting);
+        if let Some(error) = &mut run.error {
+            error.causes = causes.to_vec();
+        }
         let wake_at = match &report.end {
             RunEnd::Suspended { wake_at, .. } => wake_at.map(text::exact_time),
             RunEnd::Ended(_) | RunEnd::Interrupted => None,
@@ -77,6 +85,7 @@ impl Run {
             code: error.code.as_str(),
             message: error.message.clone(),
             help: error.help.clone(),
+            causes: Vec::new(),
         });
         Self {
             run_id,
@@ -119,8 +128,15 @@ pub(crate) struct Shown<'i> {
     /// Where it came from, if an archive brought it.
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign: Option<Foreign>,
+    tenant: &'i str,
+    session: &'i str,
+    #[serde(flatten)]
+    lineage: Lineage,
     started: String,
     updated: String,
+    /// The operations in full, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operations: Option<Vec<Value>>,
     events: Vec<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'i AgentState>,
@@ -128,20 +144,119 @@ pub(crate) struct Shown<'i> {
 
 impl<'i> Shown<'i> {
     /// The run as it was inspected, with its state if that is wanted; the events of one step or of all.
-    pub(crate) fn of(inspection: &'i Inspection, with_state: bool, step: Option<u64>) -> Self {
+    pub(crate) fn of(
+        inspection: &'i Inspection,
+        lineage: Lineage,
+        with_state: bool,
+        step: Option<u64>,
+    ) -> Self {
         let Inspection { summary, state, response, waiting, records, .. } = inspection;
         let status = summary.status.as_str();
         let run = Run::new(summary.run, summary.agent.to_string(), status, response.as_ref(), waiting);
         Self {
             run: Run { steps: state.step(), usage: state.usage(), ..run },
             foreign: summary.foreign,
+            tenant: &summary.tenant,
+            session: &summary.session,
+            lineage,
             started: text::exact_time(summary.started_at),
             updated: text::exact_time(summary.updated_at),
+            operations: None,
             events: Events::of(summary.run, records)
                 .filter(|event| step.is_none_or(|step| event.is_of(step)))
                 .collect(),
             state: with_state.then_some(state),
         }
+    }
+
+    /// The same with the operations in full: of one step or of all, and of these one with its parts or all.
+    pub(crate) fn with_operations(
+        self,
+        inspection: &Inspection,
+        step: Option<u64>,
+        only: Option<OperationId>,
+    ) -> Self {
+        let history = History::of(inspection);
+        let views = inspection.steps.iter().filter(|view| step.is_none_or(|step| view.step == step));
+        let all = views.flat_map(|view| view.operations.iter().map(|one| (view.step, one)));
+        let is_meant =
+            |one: &OperationView| only.is_none_or(|only| one.operation == only || one.parent == Some(only));
+        let operations = all.filter(|(_, one)| is_meant(one)).map(|(step, one)| {
+            let attempts = history.attempts(one.operation);
+            let elapsed = history.elapsed(one.operation).map(|elapsed| elapsed.as_millis() as u64);
+            serde_json::json!({
+                "step": step,
+                "operation": one.operation,
+                "parent": one.parent,
+                "label": one.label,
+                "child_run": one.child().filter(|_| attempts > 0),
+                "request": one.request,
+                "attempts": attempts,
+                "elapsed_ms": elapsed,
+                "outcome": one.outcome,
+            })
+        });
+        Self { operations: Some(operations.collect()), ..self }
+    }
+}
+
+/// Where a run came from. What is unknown or does not apply is left out.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Lineage {
+    /// The run that this one is a child of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<RunId>,
+    /// The run that this one is a fork of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) forked_from: Option<RunId>,
+    /// The foreign run that this one continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) adopted_from: Option<RunId>,
+    /// Who adopted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) adopted_by: Option<String>,
+    /// The first step of its own; it shares those before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from_step: Option<u64>,
+    /// The operations whose outcomes were replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replaced: Vec<OperationId>,
+    /// The model, where the other run had another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// It has another configuration than the run that it is a fork of.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) other_configuration: bool,
+}
+
+impl Lineage {
+    /// Tells where a run came from, if it did not begin by itself.
+    pub(crate) fn tell(&self, output: &mut Output) {
+        let Self { parent, forked_from, adopted_from, adopted_by, from_step, replaced, model, .. } = self;
+        if let Some(parent) = parent {
+            output.stdout.line(format_args!("child of run {}", text::short(parent)));
+        }
+        let mut line = match (forked_from, adopted_from) {
+            (Some(run), _) => format!("fork of run {}", text::short(run)),
+            (None, Some(run)) => format!("adopted: continues the foreign run {}", text::short(run)),
+            (None, None) => return,
+        };
+        if let Some(step) = from_step {
+            line.push_str(&format!(" from step {step}"));
+        }
+        if let Some(by) = adopted_by {
+            line.push_str(&format!(", by {by}"));
+        }
+        if !replaced.is_empty() {
+            let ids: Vec<String> = replaced.iter().map(text::short).collect();
+            line.push_str(&format!(", with another outcome of {}", ids.join(", ")));
+        }
+        match model {
+            Some(model) => line.push_str(&format!(", with model `{model}`")),
+            None if self.other_configuration => line.push_str(", with the current agent file"),
+            None => {}
+        }
+        output.stdout.line(line);
     }
 }
 
@@ -156,6 +271,22 @@ pub(crate) struct Listed {
     started: String,
     updated: String,
     records: u64,
+    /// What it was asked; none where that cannot be read.
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<RunId>,
+    /// What it waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<dalsegno_store::Waiting>,
+    /// When it can resume by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wake_at: Option<String>,
+    /// No process performs it, though it is running.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    interrupted: bool,
+    /// What it used, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
     /// Where it came from, if an archive brought it: nothing of it is performed.
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign: Option<Foreign>,
@@ -163,7 +294,12 @@ pub(crate) struct Listed {
 
 impl Listed {
     /// A line of the listing.
-    pub(crate) fn of(summary: &RunSummary) -> Self {
+    pub(crate) fn of(
+        summary: &RunSummary,
+        asked: Option<&str>,
+        interrupted: bool,
+        usage: Option<Usage>,
+    ) -> Self {
         Self {
             run_id: summary.run,
             agent: summary.agent.to_string(),
@@ -173,6 +309,12 @@ impl Listed {
             started: text::exact_time(summary.started_at),
             updated: text::exact_time(summary.updated_at),
             records: summary.records,
+            text: asked.map(str::to_owned),
+            parent: summary.parent,
+            waiting: summary.waiting.clone(),
+            wake_at: summary.wake_at.map(text::exact_time),
+            interrupted,
+            usage,
             foreign: summary.foreign,
         }
     }

@@ -3,19 +3,26 @@
 use std::path::Path;
 use std::time::Duration;
 
-use dalsegno_core::{Gate, Usage};
+use dalsegno_core::{Gate, Request, Usage};
 use dalsegno_runtime::{RunEnd, RunReport, SecretGiver, WaitingOperation};
 use serde_json::Value;
 
 use super::document;
 use super::failure::help_line;
 use super::output::{Output, Stream};
+use super::request;
 use super::screen::inert;
-use super::text::{Style, brief, count, duration, short, styled, time};
+use super::text::{Style, Words, count, dollars, duration, short, styled, time, wrapped};
 use crate::exit::Exit;
 
-/// Tells how a run stands, and says how the command ends.
-pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, output: &mut Output) -> Exit {
+/// Tells how a run stands, with the causes of its error, and says how the command ends.
+pub(crate) fn tell(
+    report: &RunReport,
+    causes: &[String],
+    took: Duration,
+    named: Option<&Path>,
+    output: &mut Output,
+) -> Exit {
     let (word, style, exit) = match &report.end {
         RunEnd::Ended(response) => {
             let done = response.status == dalsegno_core::Status::Completed;
@@ -30,6 +37,9 @@ pub(crate) fn tell(report: &RunReport, took: Duration, named: Option<&Path>, out
     {
         let word = styled(Style::Red, format_args!("error[{}]", error.code.as_str()));
         output.note(word.and(format_args!(": {}", error.message)));
+        for cause in causes {
+            output.note(Words::from("  ").and(styled(Style::Yellow, "cause")).and(format_args!(": {cause}")));
+        }
         help_line(&error.help, output);
     }
     let run = short(report.run);
@@ -64,7 +74,9 @@ pub(crate) fn usage(usage: Usage) -> Vec<String> {
         (usage.tool_calls, "tool call"),
         (usage.input_tokens + usage.output_tokens, "token"),
     ];
-    counts.into_iter().filter(|(number, _)| *number > 0).map(|(number, thing)| count(number, thing)).collect()
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    let cost = Some(usage.cost_nano_usd).filter(|cost| *cost > 0).map(dollars);
+    counts.map(|(number, thing)| count(number, thing)).chain(cost).collect()
 }
 
 /// Tells what a run waits for, with the exact commands that go on.
@@ -78,25 +90,36 @@ pub(crate) fn waiting(run: &str, waiting: &[WaitingOperation], named: Option<&Pa
 
 /// Tells what an operation waits for, with all that a person has to know who decides it.
 pub(crate) fn question(operation: &WaitingOperation, stream: &mut Stream) {
-    let width = stream.terminal.width;
-    stream.line(styled(Style::Bold, headline(operation, width)));
+    let request = request::waiting(operation);
+    for line in wrapped(&headline(operation, request.as_ref()), stream.terminal.room) {
+        stream.line(styled(Style::Bold, line));
+    }
     if let Gate::InDoubt { reason } = &operation.gate {
-        stream.line(format_args!("  {}", brief(reason, width.saturating_sub(2))));
+        for line in wrapped(reason, stream.terminal.room.saturating_sub(2)) {
+            stream.line(format_args!("  {line}"));
+        }
         if operation.arguments.is_some() {
-            stream.line("its arguments:");
+            stream.line(if operation.tool.is_some() { "its arguments:" } else { "what was sent:" });
         }
     }
     // To give a secret is no agreement to a call.
-    if let (Some(arguments), false) = (&operation.arguments, matches!(operation.gate, Gate::Secret { .. })) {
-        self::arguments(arguments, stream);
+    if matches!(operation.gate, Gate::Secret { .. }) {
+        return;
+    }
+    match (&request, &operation.arguments) {
+        (Some(request), _) => request::lines(request).iter().for_each(|line| put(line, stream)),
+        (None, Some(arguments)) => self::arguments(arguments, stream),
+        (None, None) => {}
     }
 }
 
-/// Arguments in full, each of their characters to be seen: nobody can agree to what they do not see.
+/// Arguments in full, each of their characters visible: a person agrees only to what they see.
 pub(crate) fn arguments(arguments: &Value, stream: &mut Stream) {
-    for line in inert(&format!("{arguments:#}")).lines() {
-        stream.line(format_args!("  {line}"));
-    }
+    inert(&format!("{arguments:#}")).lines().for_each(|line| put(line, stream));
+}
+
+fn put(line: &str, stream: &mut Stream) {
+    stream.line(format_args!("  {line}"));
 }
 
 /// Tells the exact commands that answer an operation; `several` if it is not the only one.
@@ -130,8 +153,8 @@ fn ways(operation: &WaitingOperation, several: bool, resume: &str, output: &mut 
                     output.note(format_args!("    {line}"));
                 }
             }
-            output.note(format_args!("  {resume}{op} --reply \"…\""));
-            output.note(format_args!("  {resume}{op} --reply @FILE"));
+            output.note(format_args!("  {resume}{op} --answer \"…\""));
+            output.note(format_args!("  {resume}{op} --answer @FILE"));
         }
         Gate::Secret { name } => {
             output.note(format_args!("  {}", SecretGiver::of(name)));
@@ -139,24 +162,24 @@ fn ways(operation: &WaitingOperation, several: bool, resume: &str, output: &mut 
         }
         Gate::InDoubt { .. } => {
             // It may be tried again by the time that it is answered: the answer is about this attempt.
-            let settle = format!("{resume} --shown {} --answer", operation.shown());
-            output.note(format_args!("  {settle} done         it took place"));
-            output.note(format_args!("  {settle} not-done     it did not: it starts again"));
-            output.note(format_args!("  {settle} @FILE        it took place and returned this"));
+            let settle = format!("{resume} --shown {} --outcome", operation.shown());
+            output.note(format_args!("  {settle} happened         it took place"));
+            output.note(format_args!("  {settle} not-happened     it did not: it starts again"));
+            output
+                .note(format_args!("  {settle} refused:WHY      it arrived and was refused with this error"));
+            output.note(format_args!("  {settle} @FILE            it took place and returned this"));
         }
     }
 }
 
-/// What an operation waits for; the reason of a doubt and the arguments stand below.
-fn headline(operation: &WaitingOperation, width: usize) -> String {
-    match (&operation.gate, &operation.tool) {
-        (Gate::Approval, Some(tool)) => format!("`{tool}` waits for approval; its arguments:"),
-        (Gate::InDoubt { .. }, Some(tool)) => format!("did `{tool}` take place?"),
-        // What a person agrees to is not cut.
-        (Gate::Approval, None) => operation.question.clone(),
-        (Gate::Input | Gate::Secret { .. } | Gate::Elicitation { .. }, Some(_)) | (_, None) => {
-            brief(&operation.question, width)
-        }
+/// What an operation waits for; the reason of a doubt and the arguments are shown below.
+fn headline(operation: &WaitingOperation, request: Option<&Request>) -> String {
+    match (&operation.gate, &operation.tool, request) {
+        (Gate::Approval, Some(tool), _) => format!("`{tool}` waits for approval; its arguments:"),
+        (Gate::InDoubt { .. }, Some(tool), _) => format!("did `{tool}` take place?"),
+        (Gate::InDoubt { .. }, None, Some(request)) => format!("did `{}` take place?", request.label()),
+        (Gate::Approval, None, Some(request)) => format!("`{}` waits for approval:", request.label()),
+        _ => operation.question.clone(),
     }
 }
 
@@ -193,8 +216,13 @@ mod tests {
     #[test]
     fn what_was_not_used_is_not_told() {
         assert!(usage(Usage::default()).is_empty());
-        let used =
-            Usage { tool_calls: 1, input_tokens: 3, output_tokens: 4, model_calls: 2, cost_nano_usd: 0 };
-        assert_eq!(usage(used), ["2 model calls", "1 tool call", "7 tokens"]);
+        let used = Usage {
+            tool_calls: 1,
+            input_tokens: 3,
+            output_tokens: 4,
+            model_calls: 2,
+            cost_nano_usd: 20_000_000,
+        };
+        assert_eq!(usage(used), ["2 model calls", "1 tool call", "7 tokens", "$0.0200"]);
     }
 }

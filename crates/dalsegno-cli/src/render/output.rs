@@ -217,7 +217,7 @@ mod tests {
 
     fn written(colour: bool, write: impl FnOnce(&mut Stream)) -> String {
         let shared = Shared::default();
-        let terminal = Terminal { live: false, colour, progress: false, width: 80 };
+        let terminal = Terminal { live: false, colour, progress: false, width: 80, room: 80 };
         write(&mut Stream::new(Box::new(shared.clone()), terminal));
         String::from_utf8(shared.0.take()).unwrap()
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn output(kind: io::ErrorKind) -> Output {
-        let terminal = Terminal { live: false, colour: false, progress: false, width: 80 };
+        let terminal = Terminal { live: false, colour: false, progress: false, width: 80, room: 80 };
         let stream = |writer| Stream::new(writer, terminal);
         Output { stdout: stream(Box::new(Leaves(4, kind))), stderr: stream(Box::new(io::sink())) }
     }

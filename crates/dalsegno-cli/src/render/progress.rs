@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Gate, MemoryHit, ModelReply, OperationId, Outcome, ReplyPart};
+use dalsegno_core::{Gate, MemoryHit, ModelReply, OperationId, Outcome, ReplyPart, ToolReturn};
 use dalsegno_runtime::RunEvent;
-use dalsegno_store::{Body, Denial, NewRecord, Record, StorageKind};
+use dalsegno_store::{Body, Denial, NewRecord, Record, Start, StorageKind};
 
 use super::output::Output;
 use super::text::{self, Style, Words, brief, count, gist, short, styled};
@@ -17,6 +17,8 @@ pub(crate) struct Progress {
     /// The model's text, on standard output.
     stream: bool,
     labels: BTreeMap<OperationId, (u64, String)>,
+    /// What is under way, in the order in which it began.
+    under_way: Vec<OperationId>,
     streamed: Option<Streamed>,
     /// The journal was out of reach when last heard of.
     waits: bool,
@@ -51,6 +53,7 @@ impl Progress {
             lines: verbose || output.stderr.terminal.progress,
             stream: text && output.stdout.terminal.live,
             labels: BTreeMap::new(),
+            under_way: Vec::new(),
             streamed: None,
             waits: false,
             tells: text,
@@ -155,6 +158,9 @@ impl Progress {
         if let (Body::Requested { step, label, .. }, Some(operation)) = (&record.body, record.operation) {
             self.labels.insert(operation, (*step, label.clone()));
         }
+        if let Some(operation) = record.operation {
+            self.note_under_way(operation, &record.body);
+        }
         if !self.lines {
             return;
         }
@@ -220,6 +226,33 @@ impl Progress {
         output.note(styled(Style::Dim, label).and(" → ").and(news));
     }
 
+    fn note_under_way(&mut self, operation: OperationId, body: &Body) {
+        match body {
+            Body::Requested { start: Start::Now, .. } | Body::Attempted { start: Start::Now, .. }
+                if !self.under_way.contains(&operation) =>
+            {
+                self.under_way.push(operation);
+            }
+            Body::Resolved { .. } | Body::Waiting { .. } | Body::Answered { .. } | Body::Late { .. } => {
+                self.under_way.retain(|other| *other != operation);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is under way, on one line; none where nothing is.
+    pub(crate) fn under_way(&self) -> Option<String> {
+        let first = self.under_way.first()?;
+        let label = match self.labels.get(first) {
+            Some((step, label)) => format!("step {step} · {label}"),
+            None => format!("operation {}", short(first)),
+        };
+        Some(match self.under_way.len() - 1 {
+            0 => label,
+            more => format!("{label}, and {more} more"),
+        })
+    }
+
     /// Says whether it tells more than the model's text.
     pub(crate) fn tells_lines(&self) -> bool {
         self.lines
@@ -240,7 +273,7 @@ const BETWEEN: &str = "\n\n";
 
 /// The columns that are left for an outcome beside its label.
 fn room(output: &Output) -> usize {
-    output.stderr.terminal.width.saturating_sub(40).max(20)
+    output.stderr.terminal.room.saturating_sub(40).max(20)
 }
 
 /// Colour for what went wrong; none for what went well.
@@ -296,7 +329,8 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
         Outcome::ToolReturned(result) => {
             let said = result.structured.as_ref().map_or_else(|| result.text.clone(), gist);
             let error = if result.is_error { "error: " } else { "" };
-            brief(&format!("{error}{said}"), width)
+            let causes: Vec<String> = causes(result).map(|cause| format!(" · cause: {cause}")).collect();
+            brief(&format!("{error}{said}{}", causes.concat()), width)
         }
         Outcome::ApiAnswered(response) => {
             brief(&format!("{} {}", response.status, gist(&response.body)), width)
@@ -304,6 +338,15 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
         Outcome::EmailSent(_) => "taken by the mail server".to_owned(),
         Outcome::Failed(failure) => brief(&format!("{}: {}", failure.code.as_str(), failure.message), width),
     }
+}
+
+/// Why the call of a declarative tool failed, in the words for the people who keep the tool. The model is told less.
+pub(crate) fn causes(returned: &ToolReturn) -> impl Iterator<Item = String> {
+    let failed = returned.actions.iter().filter(|_| returned.is_error);
+    failed.filter_map(|trace| {
+        let error = trace.error.as_ref()?;
+        Some(format!("`{}`: {}", trace.place.action, error.message))
+    })
 }
 
 fn reply_line(reply: &ModelReply, width: usize) -> String {
@@ -323,7 +366,7 @@ fn reply_line(reply: &ModelReply, width: usize) -> String {
 }
 
 /// What was refused, and how often.
-fn denial(denial: &Denial) -> String {
+pub(crate) fn denial(denial: &Denial) -> String {
     let times = if denial.count > 1 { format!(" ({} times)", denial.count) } else { String::new() };
     format!("{} `{}`{times}: {}", denial.kind, denial.subject, denial.reason)
 }

@@ -18,8 +18,11 @@ pub(crate) struct Terminal {
     pub(crate) colour: bool,
     /// Progress may be shown that nobody asked for.
     pub(crate) progress: bool,
-    /// Columns.
+    /// Columns, of what is drawn.
     pub(crate) width: usize,
+    /// Columns of a line of text, beyond which it is cut or continues on the next line. A file or another program gets every
+    /// line whole.
+    pub(crate) room: usize,
 }
 
 impl Terminal {
@@ -82,7 +85,9 @@ fn describe<S: IsTerminal + std::os::windows::io::AsHandle>(stream: &S) -> Termi
 fn from(terminal: bool, width: Option<Width>) -> Terminal {
     let width = width.filter(|_| terminal).map_or(PLAIN_WIDTH, |Width(columns)| usize::from(columns));
     let plain = !terminal || is_plain();
-    Terminal { live: terminal && !is_ci(), colour: !plain, progress: !plain, width: width.clamp(40, 160) }
+    let width = width.clamp(40, 160);
+    let room = if terminal { width } else { usize::MAX };
+    Terminal { live: terminal && !is_ci(), colour: !plain, progress: !plain, width, room }
 }
 
 /// An empty variable counts as absent, as <https://no-color.org> asks.

@@ -124,18 +124,43 @@ pub(crate) fn brief(text: &str, width: usize) -> String {
     line
 }
 
-/// A JSON value in a few words: of an object its plain members first, of lists and objects within it only the size.
+/// A text in lines of at most `width` columns, broken at spaces where there are some. Every character can be seen.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut used = 0;
+    for word in screened(text).split_whitespace() {
+        let needed = self::width(word);
+        if used > 0 && used + 1 + needed > width {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        } else if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        for character in word.chars() {
+            let columns = character.width().unwrap_or(0);
+            // A word that is longer than a line is cut.
+            if used > 0 && used + columns > width {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            line.push(character);
+            used += columns;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+/// A JSON value on one line: of an object its plain members first, lists and objects within it as JSON.
 pub(crate) fn gist(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(members) => {
             let (plain, nested): (Vec<_>, Vec<_>) =
                 members.iter().partition(|(_, value)| !value.is_object() && !value.is_array());
-            let words = plain.into_iter().chain(nested).map(|(name, value)| match value {
-                Value::Array(items) => format!("{name}=[{}]", items.len()),
-                Value::Object(members) => format!("{name}={{{}}}", members.len()),
-                plain => format!("{name}={plain}"),
-            });
+            let words = plain.into_iter().chain(nested).map(|(name, value)| format!("{name}={value}"));
             words.collect::<Vec<_>>().join(" ")
         }
         other => other.to_string(),
@@ -169,9 +194,22 @@ pub(crate) fn grouped(number: u64) -> String {
 /// A duration as people say it.
 pub(crate) fn duration(duration: Duration) -> String {
     match duration.as_secs() {
+        seconds @ 86_400.. => format!("{} d {:02} h", seconds / 86_400, seconds / 3_600 % 24),
+        seconds @ 3_600.. => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
         seconds @ 60.. => format!("{} min {:02} s", seconds / 60, seconds % 60),
         10.. => format!("{:.1} s", duration.as_secs_f64()),
         _ => format!("{:.2} s", duration.as_secs_f64()),
+    }
+}
+
+/// An amount in US dollars, given in billionths of one: to the cent from a dollar on, and to four digits below.
+pub(crate) fn dollars(nano: u64) -> String {
+    let dollars = nano as f64 / 1e9;
+    match dollars {
+        1.0.. => format!("${dollars:.2}"),
+        0.0001.. => format!("${dollars:.4}"),
+        _ if nano == 0 => "$0".to_owned(),
+        _ => format!("${dollars:.9}").trim_end_matches('0').to_owned(),
     }
 }
 
@@ -218,7 +256,7 @@ mod tests {
     #[test]
     fn the_gist_of_a_value_begins_with_what_is_plain() {
         let value = serde_json::json!({"factors": [1, 2], "level": "very high", "more": {}, "value": 0.9});
-        assert_eq!(gist(&value), r#"level="very high" value=0.9 factors=[2] more={0}"#);
+        assert_eq!(gist(&value), r#"level="very high" value=0.9 factors=[1,2] more={}"#);
         assert_eq!(gist(&Value::from("plain text")), "plain text");
         assert_eq!(gist(&serde_json::json!([1, {"a": null}])), r#"[1,{"a":null}]"#);
     }
@@ -247,5 +285,22 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(123)), "0.12 s");
         assert_eq!(duration(Duration::from_millis(59_940)), "59.9 s");
         assert_eq!(duration(Duration::from_secs(125)), "2 min 05 s");
+        assert_eq!(duration(Duration::from_secs(7_384)), "2 h 03 min");
+        assert_eq!(duration(Duration::from_secs(100_000)), "1 d 03 h");
+    }
+
+    #[test]
+    fn a_text_is_broken_at_spaces_and_long_words_are_cut() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
+        assert_eq!(wrapped("one\ntwo", usize::MAX), ["one two"]);
+        assert_eq!(wrapped("日本語", 4), ["日本", "語"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
+
+    #[test]
+    fn an_amount_is_never_rounded_to_nothing() {
+        let told = [0, 120, 8_193_250, 12_345_678_901].map(dollars);
+        assert_eq!(told, ["$0", "$0.00000012", "$0.0082", "$12.35"]);
     }
 }

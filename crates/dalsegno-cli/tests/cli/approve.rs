@@ -137,14 +137,14 @@ fn a_question_says_how_it_is_answered() {
         "name = \"asks\"\n[[steps]]\nask = \"now?\"\n[[steps]]\nrespond = \"done\"\n",
     );
     assert_eq!(workspace.command(&["run", "asks"]).output().unwrap().status.code(), Some(4));
-    for wrong in [&["--approve"][..], &["--answer", "done"]] {
+    for wrong in [&["--approve"][..], &["--outcome", "happened"]] {
         let output = workspace.dalsegno(&[&["resume", "last"], wrong].concat());
         assert!(
-            output.starts_with("exit code: 2\n") && output.contains("answer with `--reply TEXT`"),
+            output.starts_with("exit code: 2\n") && output.contains("answer with `--answer TEXT`"),
             "{output}"
         );
     }
-    workspace.succeed(&["resume", "last", "--reply", "yes"]);
+    workspace.succeed(&["resume", "last", "--answer", "yes"]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_child_run_that_ended_says_that_its_parent_waits() {
     );
     let above = workspace.json(&["run", "above"]);
     let child = above["waiting_for"][0]["run_id"].as_str().unwrap().to_owned();
-    let output = workspace.dalsegno(&["resume", &child, "--reply", "yes"]);
+    let output = workspace.dalsegno(&["resume", &child, "--answer", "yes"]);
     let parent = &above["run_id"].as_str().unwrap()[..12];
     assert!(output.starts_with("exit code: 0\n"), "{output}");
     assert!(output.contains(&format!("run {parent} waits for it: a worker resumes that one")), "{output}");
@@ -214,11 +214,11 @@ fn an_answer_of_another_kind_is_refused_for_all() {
     --- stdout
     --- stderr
     error: an operation in doubt does not take this kind of answer
-      help: answer it with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`
+      help: answer it with `--outcome happened`, `--outcome not-happened`, `--outcome refused:WHY` or `--outcome @FILE`
     ");
     for wrong in [
-        &["--waiting", "approval", "--answer", "done"][..],
-        &["--waiting", "approval", "--reply", "yes"],
+        &["--waiting", "approval", "--outcome", "happened"][..],
+        &["--waiting", "approval", "--answer", "yes"],
         &["--waiting", "input", "--approve"],
         &["--waiting", "in-doubt", "--deny"],
     ] {
@@ -235,7 +235,7 @@ fn an_answer_that_does_not_fit_is_counted() {
         "name = \"asks\"\n[[steps]]\nask = \"how many?\"\nschema = { type = \"integer\" }\n[[steps]]\nrespond = \"done\"\n",
     );
     assert_eq!(workspace.command(&["run", "asks"]).output().unwrap().status.code(), Some(4));
-    let list = ["answer", "--waiting", "input", "--reply", "many"];
+    let list = ["answer", "--waiting", "input", "--answer", "many"];
     let shown = workspace.json(&list)["shown"].as_str().unwrap().to_owned();
     let done = workspace.json(&[&list[..], &["--yes", &shown]].concat());
     assert_eq!((&done["answered"], done["refused"].as_array().map(Vec::len)), (&json!(0), Some(1)), "{done}");

@@ -165,17 +165,17 @@ pub(crate) fn end(
 fn a_run_waits_for_consent_and_goes_on_with_it() {
     let service = Service::start();
     let workspace = service.workspace();
-    photograph!(workspace.dalsegno(&["run", "planner"]), @r"
-        exit code: 4
-        --- stdout
-        --- stderr
-        suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
+    photograph!(workspace.dalsegno(&["run", "planner"]).replace(&service.origin, "[ORIGIN]"), @r"
+    exit code: 4
+    --- stdout
+    --- stderr
+    suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
 
-        the secret `oauth.default.google_calendar` is missing, which the GET http://127…
-        give access, and go on
-          dalsegno auth google_calendar
-          dalsegno resume [SHORT]
-        ");
+    the secret `oauth.default.google_calendar` is missing, which the GET [ORIGIN]/calendars/primary/events needs
+    give access, and go on
+      dalsegno auth google_calendar
+      dalsegno resume [SHORT]
+    ");
     let (child, words, address) = ask(&workspace, &["auth", "google_calendar"]);
     let (_, back) = browse(&address);
     let back = back.unwrap();

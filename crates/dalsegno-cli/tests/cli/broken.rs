@@ -184,7 +184,7 @@ fn a_broken_agent_takes_out_itself_alone() {
             );
         }
         // Its own runs wait until it is mended.
-        for args in [&["run", "waits"][..], &["resume", "last=waits", "--reply", "yes"]] {
+        for args in [&["run", "waits"][..], &["resume", "last=waits", "--answer", "yes"]] {
             let run = workspace
                 .json(&["runs"])
                 .as_array()
@@ -206,7 +206,7 @@ fn a_broken_agent_takes_out_itself_alone() {
         let runs = workspace.json(&["runs"]);
         let waiting = runs.as_array().unwrap().iter().find(|run| run["agent"] == "waits").unwrap();
         assert_eq!(waiting["status"], "suspended", "{broken}");
-        let shown = workspace.dalsegno(&["resume", waiting["run_id"].as_str().unwrap(), "--reply", "yes"]);
+        let shown = workspace.dalsegno(&["resume", waiting["run_id"].as_str().unwrap(), "--answer", "yes"]);
         assert!(shown.starts_with("exit code: 0"), "{broken}: {shown}");
     }
 }

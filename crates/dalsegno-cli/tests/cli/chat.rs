@@ -162,27 +162,28 @@ fn the_last_reply_can_be_asked_for_anew() {
 fn what_happened_in_the_last_run_is_shown() {
     let (workspace, _double) = talking(&["Hello, Ada."]);
     photograph!(workspace.dalsegno_with_input(&["chat", "talks", "--session", "ada", "--script"], "/show\n/undo\nI am Ada.\n/show\n"), @r"
-        exit code: 0
-        --- stdout
-        Hello, Ada.
-        run [ID]
-        talks · completed · [TIME] · 4 records · 1 model call · 17 tokens
-        asked: I am Ada.
+    exit code: 0
+    --- stdout
+    Hello, Ada.
+    run [ID]
+    talks · completed · [TIME] · 4 records · 1 model call · 17 tokens
+    session: ada
+    asked: I am Ada.
 
-        step 1
-          why  ask the model
-          ask  model completion with 2 messages  [SHORT]
-          got  Hello, Ada.
+    step 1 · +[TOOK]
+      why  ask the model
+      ask  model completion with 2 messages  [SHORT]
+      got  Hello, Ada. · [TOOK] · 17 tokens
 
-          why  end: the model answered
+      why  end: the model answered
 
-        completed
-          Hello, Ada.
-        --- stderr
-        session ada · /help lists what else can be said
-        nothing has been said yet
-        nothing has been said yet
-        ");
+    completed
+      Hello, Ada.
+    --- stderr
+    session ada · /help lists what else can be said
+    nothing has been said yet
+    nothing has been said yet
+    ");
 }
 
 #[test]

@@ -49,13 +49,15 @@ fn help_names_every_verb() {
       help         Print this message or the help of the given subcommand(s)
 
     Options:
+      -h, --help     Print help
+      -V, --version  Print version
+
+    Global options:
           --workspace <DIR>            Workspace folder [default: this folder or the nearest parent that
                                        has a `dalsegno.toml`]
       -v, --verbose                    Print each step as it happens
           --trust                      Start the programs of `dalsegno.toml` without asking
           --color <auto|always|never>  When to use colour [default: auto]
-      -h, --help                       Print help
-      -V, --version                    Print version
 
     Examples:
       dalsegno init my-agents                 create a workspace

@@ -34,28 +34,29 @@ fn operation(workspace: &Workspace) -> String {
 
 /// Answers the only question of the run; returns what a person would see.
 fn answer(workspace: &Workspace, answer: &str) -> String {
-    workspace.dalsegno(&["resume", "last", "--op", &operation(workspace), "--answer", answer])
+    workspace.dalsegno(&["resume", "last", "--op", &operation(workspace), "--outcome", answer])
 }
 
 #[test]
 fn a_call_without_an_answer_is_asked_about() {
     photograph!(paging(SILENT, IMPATIENT).dalsegno(&["run", "page", "ada"]), @r#"
-        exit code: 4
-        --- stdout
-        --- stderr
-        suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
+    exit code: 4
+    --- stdout
+    --- stderr
+    suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
 
-        did `pager.page` take place?
-          attempt 1 had no answer (tool server `pager`: the guest gave no answer within…
-        its arguments:
-          {
-            "who": "ada"
-          }
-        resume with one of
-          dalsegno resume [SHORT] --shown [SHOWN] --answer done         it took place
-          dalsegno resume [SHORT] --shown [SHOWN] --answer not-done     it did not: it starts again
-          dalsegno resume [SHORT] --shown [SHOWN] --answer @FILE        it took place and returned this
-        "#);
+    did `pager.page` take place?
+      attempt 1 had no answer (tool server `pager`: the guest gave no answer within 300ms)
+    its arguments:
+      {
+        "who": "ada"
+      }
+    resume with one of
+      dalsegno resume [SHORT] --shown [SHOWN] --outcome happened         it took place
+      dalsegno resume [SHORT] --shown [SHOWN] --outcome not-happened     it did not: it starts again
+      dalsegno resume [SHORT] --shown [SHOWN] --outcome refused:WHY      it arrived and was refused with this error
+      dalsegno resume [SHORT] --shown [SHOWN] --outcome @FILE            it took place and returned this
+    "#);
 }
 
 #[test]
@@ -71,17 +72,17 @@ fn a_call_in_doubt_is_a_document_for_programs() {
 fn an_answer_about_one_attempt_is_none_about_the_next() {
     let workspace = in_doubt();
     let shown = workspace.seen();
-    let answer = |word: &str| workspace.dalsegno(&["resume", "last", "--shown", &shown, "--answer", word]);
-    let again = answer("not-done");
+    let answer = |word: &str| workspace.dalsegno(&["resume", "last", "--shown", &shown, "--outcome", word]);
+    let again = answer("not-happened");
     assert!(again.starts_with("exit code: 4\n") && again.contains("attempt 2 had no answer"), "{again}");
     // A colleague looked when the first attempt was in doubt.
-    let late = answer("not-done");
+    let late = answer("not-happened");
     assert!(late.starts_with("exit code: 2\n"), "{late}");
     assert!(late.contains("what waits does not match `--shown`: nothing was answered"), "{late}");
     assert_eq!(attempts(&workspace), 2);
     let now = workspace.seen();
     assert_ne!(now, shown);
-    workspace.succeed(&["resume", "last", "--shown", &now, "--answer", "done"]);
+    workspace.succeed(&["resume", "last", "--shown", &now, "--outcome", "happened"]);
     assert_eq!(attempts(&workspace), 2);
 }
 
@@ -92,14 +93,14 @@ fn without_an_answer_the_question_stays_and_nothing_is_recorded() {
     let output = workspace.dalsegno(&["resume", "last"]);
     assert!(output.starts_with("exit code: 4\n"), "{output}");
     assert!(output.contains("did `pager.page` take place?"), "{output}");
-    assert!(output.contains("--answer done"), "{output}");
+    assert!(output.contains("--outcome happened"), "{output}");
     assert_eq!(events(&workspace), before);
 }
 
 #[test]
 fn a_call_that_took_place_is_not_repeated() {
     let workspace = in_doubt();
-    photograph!(answer(&workspace, "done"), @r#"
+    photograph!(answer(&workspace, "happened"), @r#"
         exit code: 0
         --- stdout
         Paged: {"settled":"done"}
@@ -131,13 +132,14 @@ fn what_a_person_says_that_it_returned_is_its_result() {
 
 #[test]
 fn who_settled_a_doubt_and_how_is_shown() {
-    for (answer, words) in [("done", "took place"), ("refused:the line is closed", "refused")] {
+    for (answer, words) in [("happened", "took place"), ("refused:the line is closed", "refused")] {
         let workspace = in_doubt();
         let operation = operation(&workspace);
-        workspace.dalsegno(&["resume", "last", "--op", &operation, "--answer", answer, "--by", "ada"]);
+        workspace.dalsegno(&["resume", "last", "--op", &operation, "--outcome", answer, "--by", "ada"]);
         let shown = workspace.succeed(&["show", "last"]);
-        let line = shown.lines().find(|line| line.contains("in doubt")).unwrap_or_else(|| panic!("{shown}"));
-        assert!(line.contains("settled") && line.contains("by ada") && line.contains(words), "{shown}");
+        assert!(shown.contains("  then in doubt: "), "{shown}");
+        let line = shown.lines().find(|line| line.contains("settled")).unwrap_or_else(|| panic!("{shown}"));
+        assert!(line.contains("by ada") && line.contains(words), "{shown}");
     }
 }
 
@@ -145,13 +147,13 @@ fn who_settled_a_doubt_and_how_is_shown() {
 fn a_call_that_did_not_take_place_starts_again() {
     let workspace = in_doubt();
     let operation = operation(&workspace);
-    let output = answer(&workspace, "not-done");
+    let output = answer(&workspace, "not-happened");
     assert!(output.starts_with("exit code: 4\n"), "{output}");
     assert!(output.contains("attempt 2 had no answer"), "{output}");
     assert_eq!(attempts(&workspace), 2);
     // The same operation is asked about once more, and can be settled like the first time.
     assert_eq!(self::operation(&workspace), operation);
-    assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+    assert!(answer(&workspace, "happened").starts_with("exit code: 0\n"));
     workspace.succeed(&["replay", "last"]);
 }
 
@@ -163,21 +165,21 @@ fn an_answer_of_the_wrong_kind_is_refused_and_not_recorded() {
     exit code: 2
     --- stdout
     --- stderr
-    error: operation [SHORT] is in doubt: answer with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`
+    error: operation [SHORT] is in doubt: answer with `--outcome happened`, `--outcome not-happened`, `--outcome refused:WHY` or `--outcome @FILE`
     ");
     photograph!(workspace.dalsegno(&["resume", "last", "--deny"]), @r"
         exit code: 2
         --- stdout
         --- stderr
-        error: operation [SHORT] is in doubt: answer with `--answer done`, `--answer not-done`, `--answer refused:WHY` or `--answer @FILE`
+        error: operation [SHORT] is in doubt: answer with `--outcome happened`, `--outcome not-happened`, `--outcome refused:WHY` or `--outcome @FILE`
         ");
-    photograph!(workspace.dalsegno(&["resume", "last", "--answer", "maybe"]), @r"
+    photograph!(workspace.dalsegno(&["resume", "last", "--outcome", "maybe"]), @r"
         exit code: 2
         --- stdout
         --- stderr
-        error: `maybe` is not an answer: expected `done`, `not-done`, `refused:WHY`, or `@FILE` with its result
+        error: `maybe` is not an answer: expected `happened`, `not-happened`, `refused:WHY`, or `@FILE` with its result
         ");
-    let output = workspace.dalsegno(&["resume", "last", "--answer", "@nothing.json"]);
+    let output = workspace.dalsegno(&["resume", "last", "--outcome", "@nothing.json"]);
     assert!(output.starts_with("exit code: 2\n"), "{output}");
     assert_eq!(events(&workspace), before);
 }
@@ -188,7 +190,7 @@ fn a_server_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt() {
     let output = workspace.dalsegno(&["run", "page", "ada"]);
     assert!(output.starts_with("exit code: 4\n"), "{output}");
     assert!(output.contains("code 7"), "{output}");
-    assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+    assert!(answer(&workspace, "happened").starts_with("exit code: 0\n"));
 }
 
 #[test]
@@ -209,7 +211,7 @@ fn a_server_that_ends_at_once_starts_no_run() {
 fn an_answer_is_recorded_though_the_server_ends_at_once() {
     let workspace = in_doubt();
     install(&workspace, GONE);
-    assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+    assert!(answer(&workspace, "happened").starts_with("exit code: 0\n"));
     workspace.succeed(&["replay", "last"]);
 }
 
@@ -223,7 +225,7 @@ fn a_run_whose_agent_and_server_are_gone_can_still_be_read() {
     workspace.succeed(&["show", "last"]);
     workspace.succeed(&["replay", "last"]);
     // Only to go on takes them.
-    let output = answer(&workspace, "done");
+    let output = answer(&workspace, "happened");
     assert!(output.starts_with("exit code: 2\n"), "{output}");
     assert_eq!(events(&workspace), before);
 }
@@ -277,13 +279,14 @@ mod killed {
             "who": "ada"
           }
         resume with one of
-          dalsegno resume [SHORT] --shown [SHOWN] --answer done         it took place
-          dalsegno resume [SHORT] --shown [SHOWN] --answer not-done     it did not: it starts again
-          dalsegno resume [SHORT] --shown [SHOWN] --answer @FILE        it took place and returned this
+          dalsegno resume [SHORT] --shown [SHOWN] --outcome happened         it took place
+          dalsegno resume [SHORT] --shown [SHOWN] --outcome not-happened     it did not: it starts again
+          dalsegno resume [SHORT] --shown [SHOWN] --outcome refused:WHY      it arrived and was refused with this error
+          dalsegno resume [SHORT] --shown [SHOWN] --outcome @FILE            it took place and returned this
         "#);
         assert_eq!(attempts(&workspace), 1);
         assert!(events(&workspace).len() > before);
-        assert!(answer(&workspace, "done").starts_with("exit code: 0\n"));
+        assert!(answer(&workspace, "happened").starts_with("exit code: 0\n"));
         workspace.succeed(&["replay", "last"]);
     }
 }

@@ -158,21 +158,18 @@ fn the_support_template_runs_at_once() {
         2 agents: no problems
         ");
     photograph!(workspace.dalsegno(&["run", "desk", "I was charged twice for order 1042"]), @r#"
-        exit code: 4
-        --- stdout
-        --- stderr
-        suspended · 5 steps · 2 model calls · 3 tool calls · 214 tokens · [TOOK] · run [SHORT]
+    exit code: 4
+    --- stdout
+    --- stderr
+    suspended · 5 steps · 2 model calls · 3 tool calls · 214 tokens · [TOOK] · run [SHORT]
 
-        may this be remembered of `CASE-1042`: I was charged twice for order 1042 Second charge refunded.?
-          {
-            "content": "I was charged twice for order 1042 Second charge refunded.",
-            "entity": "CASE-1042",
-            "entity_type": "case"
-          }
-        resume with one of
-          dalsegno resume [SHORT] --approve --shown [SHOWN]
-          dalsegno resume [SHORT] --deny --reason "…"
-        "#);
+    `memory create` waits for approval:
+      entity: CASE-1042 (case)
+      content: I was charged twice for order 1042 Second charge refunded.
+    resume with one of
+      dalsegno resume [SHORT] --approve --shown [SHOWN]
+      dalsegno resume [SHORT] --deny --reason "…"
+    "#);
     let seen = workspace.seen();
     photograph!(workspace.dalsegno(&["resume", "last", "--approve", "--shown", &seen]), @r#"
         exit code: 0

@@ -221,9 +221,8 @@ mod comparisons {
         let (workspace, run, score) = judged();
         workspace.succeed(&["fork", &run, "--set", &format!("{score}=high.json"), "--effects", "live"]);
         let output = workspace.dalsegno(&["diff", &run, "last"]);
-        for line in output.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
+        // What another program reads is whole.
+        assert!(!output.contains('…'), "{output}");
         photograph!(output, @r#"
             exit code: 3
             --- stdout
@@ -276,34 +275,33 @@ mod comparisons {
         let run = last(&workspace);
         workspace.succeed(&["run", "chat", "the disk of db-2 is full"]);
         let output = workspace.dalsegno(&["diff", &run, "last"]);
-        for line in output.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
+        // What another program reads is whole.
+        assert!(!output.contains('…'), "{output}");
         photograph!(output, @r"
-            exit code: 3
-            --- stdout
-            - [SHORT] chat completed · 1 step · You said: the disk of db-1 is full and…
-            + [SHORT] chat completed · 1 step · You said: the disk of db-2 is full
+        exit code: 3
+        --- stdout
+        - [SHORT] chat completed · 1 step · You said: the disk of db-1 is full and nobody knows for how long it has been
+        + [SHORT] chat completed · 1 step · You said: the disk of db-2 is full
 
-            first difference: step 1, request of model completion
-              message 1, user
-                - the disk of db-1 is full and nobody knows for how long it has been
-                + the disk of db-2 is full
+        first difference: step 1, request of model completion
+          message 1, user
+            - the disk of db-1 is full and nobody knows for how long it has been
+            + the disk of db-2 is full
 
-            state
-              /request/text
-                - the disk of db-1 is full and nobody knows for how long it has been
-                + the disk of db-2 is full
+        state
+          /request/text
+            - the disk of db-1 is full and nobody knows for how long it has been
+            + the disk of db-2 is full
 
-            prompt: step 1, model completion
-              message 1, user
-                - the disk of db-1 is full and nobody knows for how long it has been
-                + the disk of db-2 is full
+        prompt: step 1, model completion
+          message 1, user
+            - the disk of db-1 is full and nobody knows for how long it has been
+            + the disk of db-2 is full
 
-            cost
-                the same: 1 model call · 17 tokens
-            --- stderr
-            ");
+        cost
+            the same: 1 model call · 17 tokens
+        --- stderr
+        ");
     }
 
     #[test]
@@ -610,12 +608,12 @@ mod ends {
         let shown = workspace.succeed(&["show", "last"]);
         assert!(shown.ends_with("\n\ncancelled by eve: wrong customer\n  error[cancelled]: the run was cancelled\n  help: start a new run to try again\n"), "{shown}");
         photograph!(workspace.dalsegno(&["runs", "--status", "cancelled"]), @r"
-            exit code: 0
-            --- stdout
-            RUN           AGENT     STATUS     STARTED               RECORDS
-            [SHORT]  escalate  cancelled  [TIME]  8
-            --- stderr
-            ");
+        exit code: 0
+        --- stdout
+        RUN           AGENT     STATUS     STARTED               REQUEST
+        [SHORT]  escalate  cancelled  [TIME]  data loss in production
+        --- stderr
+        ");
         photograph!(workspace.dalsegno(&["cancel", "last"]), @r"
             exit code: 2
             --- stdout

@@ -190,13 +190,13 @@ fn short_names_of_actions_are_pinned_told_and_used() {
         --- stderr
         4 agents, 1 tool file, 2 pinned names: no problems
         ");
-    photograph!(workspace.dalsegno(&["tools", "list"]), @"
+    photograph!(workspace.dalsegno(&["tools", "list"]), @r"
     exit code: 0
     --- stdout
     NAME             MODELS SEE        CLASS      OFFERED BY      DESCRIPTION
-    memory.create    memory__create    keyed      dalsegno        Adds one observat…
-    memory.search    memory__search    read       dalsegno        Searches the memo…
-    memory.traverse  memory__traverse  read       dalsegno        Follows relations…
+    memory.create    memory__create    keyed      dalsegno        Adds one observation about an entity to the memory.
+    memory.search    memory__search    read       dalsegno        Searches the memory for what was observed before. Returns the best hits first, each with its entity, text, score and metadata.
+    memory.traverse  memory__traverse  read       dalsegno        Follows relations in the memory from one entity. Returns the entities that were reached, nearest first, and the relations between them.
     notes.burn       burn              composite  document notes  Burns all notes.
     notes.keep       keep              composite  document notes  Keeps a note.
     --- stderr

@@ -19,6 +19,7 @@ mod init;
 mod library;
 mod lineage;
 mod lock;
+mod look;
 mod mail;
 mod memory;
 mod private;

@@ -133,10 +133,10 @@ fn a_failed_run_says_why_and_what_to_do() {
 #[test]
 fn the_same_key_gives_the_same_run() {
     let workspace = Workspace::plain();
-    let run = || workspace.json(&["run", "chat", "hello", "--key", "ticket-1"])["run_id"].clone();
+    let run = || workspace.json(&["run", "chat", "hello", "--idempotency-key", "ticket-1"])["run_id"].clone();
     assert_eq!(run(), run());
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 1);
-    photograph!(workspace.dalsegno(&["run", "chat", "other words", "--key", "ticket-1"]), @r"
+    photograph!(workspace.dalsegno(&["run", "chat", "other words", "--idempotency-key", "ticket-1"]), @r"
         exit code: 2
         --- stdout
         --- stderr
@@ -240,7 +240,7 @@ fn an_argument_that_says_nothing_of_use_is_refused() {
         let output = workspace.dalsegno(args);
         assert!(output.starts_with("exit code: 2\n") && output.contains(words), "{args:?}: {output}");
     };
-    refused(&["run", "chat", "hello", "--key", ""], "--key");
+    refused(&["run", "chat", "hello", "--idempotency-key", ""], "--idempotency-key");
     refused(&["run", "chat", "hello", "--user", "[1]"], "`--user` is a list: expected an object");
     let long = workspace.path("long.txt");
     std::fs::write(&long, vec![b'a'; 17 << 20]).unwrap();

@@ -112,7 +112,7 @@ fn nothing_that_was_said_steers_a_terminal() {
         &["show", "last", "--json"],
         &["runs"],
         &["runs", "--json"],
-        &["resume", "last", "--reply", HOSTILE, "--by", HOSTILE],
+        &["resume", "last", "--answer", HOSTILE, "--by", HOSTILE],
         &["show", "last"],
         &["memory", "search", "OWNED"],
         &["memory", "export"],

@@ -16,13 +16,13 @@ fn runs_are_listed_the_newest_first() {
     let workspace = with_a_run();
     workspace.dalsegno(&["run", "broken"]);
     photograph!(workspace.dalsegno(&["runs"]), @r"
-        exit code: 0
-        --- stdout
-        RUN           AGENT   STATUS     STARTED               RECORDS
-        [SHORT]  broken  failed     [TIME]  4
-        [SHORT]  note    completed  [TIME]  6
-        --- stderr
-        ");
+    exit code: 0
+    --- stdout
+    RUN           AGENT   STATUS     STARTED               REQUEST
+    [SHORT]  broken  failed     [TIME]
+    [SHORT]  note    completed  [TIME]  disk full on db-1
+    --- stderr
+    ");
     let agents = |args: &[&str]| -> Vec<Value> {
         workspace.json(args).as_array().unwrap().iter().map(|run| run["agent"].clone()).collect()
     };
@@ -35,11 +35,11 @@ fn runs_are_listed_the_newest_first() {
 #[test]
 fn a_workspace_without_runs_says_so() {
     photograph!(Workspace::plain().dalsegno(&["runs"]), @r"
-        exit code: 0
-        --- stdout
-        --- stderr
-        no such runs: start one with `dalsegno run AGENT`
-        ");
+    exit code: 0
+    --- stdout
+    --- stderr
+    no runs yet: start one with `dalsegno run AGENT`
+    ");
     photograph!(Workspace::plain().dalsegno(&["show", "last"]), @r"
         exit code: 2
         --- stdout
@@ -52,52 +52,52 @@ fn a_workspace_without_runs_says_so() {
 #[test]
 fn a_run_is_shown_step_by_step() {
     photograph!(with_a_run().dalsegno(&["show", "last"]), @r"
-        exit code: 0
-        --- stdout
-        run [ID]
-        note · completed · [TIME] · 6 records
-        asked: disk full on db-1
-        data: severity=2
+    exit code: 0
+    --- stdout
+    run [ID]
+    note · completed · [TIME] · 6 records
+    asked: disk full on db-1
+    data: severity=2
 
-        step 1
-          why  run plan step 1 `past`
-          ask  memory search for disk full on db-1  [SHORT]
-          got  nothing found
+    step 1 · +[TOOK]
+      why  run plan step 1 `past`
+      ask  memory search for disk full on db-1  [SHORT]
+      got  nothing found · [TOOK]
 
-        step 2
-          why  run plan step 2
-          ask  memory create notes: disk full on db-1  [SHORT]
-          got  remembered: notes
+    step 2 · +[TOOK]
+      why  run plan step 2
+      ask  memory create notes: disk full on db-1  [SHORT]
+      got  remembered: notes · [TOOK]
 
-          why  run plan step 3
-          why  run plan step 4
-          why  end: the plan is through
+      why  run plan step 3
+      why  run plan step 4
+      why  end: the plan is through
 
-        completed
-          Severity 2.
+    completed
+      Severity 2.
 
-          0 known. Noted: disk full on db-1
-        --- stderr
-        ");
+      0 known. Noted: disk full on db-1
+    --- stderr
+    ");
 }
 
 #[test]
 fn one_step_is_shown_with_what_the_agent_knew() {
     let workspace = with_a_run();
     photograph!(workspace.dalsegno(&["show", "last", "--step", "1"]), @r"
-        exit code: 0
-        --- stdout
-        run [ID]
-        note · completed · [TIME] · 6 records
-        asked: disk full on db-1
-        data: severity=2
+    exit code: 0
+    --- stdout
+    run [ID]
+    note · completed · [TIME] · 6 records
+    asked: disk full on db-1
+    data: severity=2
 
-        step 1
-          why  run plan step 1 `past`
-          ask  memory search for disk full on db-1  [SHORT]
-          got  nothing found
-        --- stderr
-        ");
+    step 1 · +[TOOK]
+      why  run plan step 1 `past`
+      ask  memory search for disk full on db-1  [SHORT]
+      got  nothing found · [TOOK]
+    --- stderr
+    ");
     let state = workspace.json(&["show", "last", "--step", "1", "--state"])["state"].clone();
     assert_eq!(state["step"], 1);
     photograph!(workspace.dalsegno(&["show", "last", "--step", "9"]), @r"

@@ -53,6 +53,14 @@ fn a_suspended_run_is_a_document_for_programs() {
 }
 
 #[test]
+fn the_listing_says_what_a_run_waits_for() {
+    let workspace = suspended();
+    let listed = workspace.succeed(&["runs"]);
+    assert!(listed.contains("  suspended: approval  "), "{listed}");
+    assert_eq!(workspace.json(&["runs"])[0]["waiting"], json!(["approval"]));
+}
+
+#[test]
 fn another_process_approves() {
     let workspace = suspended();
     assert_eq!(recorded(&workspace), 0);
@@ -113,7 +121,7 @@ fn edited_arguments_are_checked_before_anything_is_recorded() {
 #[test]
 fn an_answer_that_does_not_fit_is_refused() {
     let workspace = suspended();
-    photograph!(workspace.dalsegno(&["resume", "last", "--answer", "done"]), @r"
+    photograph!(workspace.dalsegno(&["resume", "last", "--outcome", "happened"]), @r"
         exit code: 2
         --- stdout
         --- stderr
@@ -131,7 +139,7 @@ fn an_answer_that_does_not_fit_is_refused() {
         --- stdout
         --- stderr
         error: `--by` needs an answer
-          help: add `--approve`, `--deny`, `--reply ANSWER` or `--answer done|not-done|@FILE`
+          help: add `--approve`, `--deny`, `--answer ANSWER` or `--outcome happened|not-happened|@FILE`
         ");
     let output = workspace.dalsegno(&["resume", "last", "--shown", "81c2d3a54b95f7c2"]);
     assert!(output.contains("error: `--shown` needs an answer"), "{output}");

@@ -174,7 +174,7 @@ fn a_task_that_its_server_lost_is_in_doubt_if_it_may_not_be_repeated() {
 
     // A person says that it did not take place: it is begun anew, with another task.
     workspace.write("result", "a thing\n");
-    let output = workspace.dalsegno(&["resume", "last", "--answer", "not-done"]);
+    let output = workspace.dalsegno(&["resume", "last", "--outcome", "not-happened"]);
     assert!(output.contains("Made: a thing"), "{output}");
     assert_eq!(count(&workspace, "begun"), 2);
     assert_eq!(of_kind(&workspace, "tasked")[1]["task"], "t-2");
@@ -200,7 +200,7 @@ fn a_question_in_the_middle_of_a_task_is_answered_in_another_process() {
     let output = workspace.dalsegno(&["run", "maker", "go"]);
     assert!(output.starts_with("exit code: 4\n"), "{output}");
     assert!(output.contains("how many seats?"), "{output}");
-    let output = workspace.dalsegno(&["resume", "last", "--reply", "{\"n\": 3}"]);
+    let output = workspace.dalsegno(&["resume", "last", "--answer", "{\"n\": 3}"]);
     assert!(output.contains("Made: went on"), "{output}");
     assert_eq!((count(&workspace, "begun"), count(&workspace, "told t-1")), (1, 1));
     let told = fs::read_to_string(workspace.path("answered")).unwrap();

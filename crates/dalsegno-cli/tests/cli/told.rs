@@ -111,7 +111,7 @@ fn a_diff_of_a_run_that_waits_names_no_end_and_no_outcome() {
         assert!(workspace.dalsegno(&["run", "waits"]).starts_with("exit code: 4"));
     }
     let run = workspace.json(&["runs"])[0]["run_id"].as_str().unwrap().to_owned();
-    workspace.succeed(&["resume", &run, "--reply", "yes"]);
+    workspace.succeed(&["resume", &run, "--answer", "yes"]);
     let runs = workspace.json(&["runs"]);
     let waiting = runs.as_array().unwrap().iter().find(|run| run["status"] == "suspended").unwrap();
     let output = workspace.dalsegno(&["diff", &run, waiting["run_id"].as_str().unwrap()]);
@@ -126,7 +126,7 @@ fn a_start_whose_run_is_under_way_has_a_code_and_names_the_run() {
     let replies = std::fs::read_to_string(workspace.path("replies.toml")).unwrap();
     // Far more time than the test takes, so that only the wish ends the run.
     workspace.write("replies.toml", &format!("{replies}delay = \"120s\"\n"));
-    let start = ["run", "chat", "hello", "--key", "k"];
+    let start = ["run", "chat", "hello", "--idempotency-key", "k"];
     let mut child = workspace
         .command(&[&start[..], &["--format", "jsonl"]].concat())
         .stdout(Stdio::piped())

@@ -6,16 +6,16 @@ use crate::support::{Workspace, photograph};
 
 #[test]
 fn every_tool_is_listed_with_who_offers_it() {
-    photograph!(Workspace::guarded().dalsegno(&["tools", "list"]), @"
+    photograph!(Workspace::guarded().dalsegno(&["tools", "list"]), @r"
     exit code: 0
     --- stdout
     NAME             MODELS SEE        CLASS   OFFERED BY   DESCRIPTION
-    memory.create    memory__create    keyed   dalsegno     Adds one observation ab…
-    memory.search    memory__search    read    dalsegno     Searches the memory for…
-    memory.traverse  memory__traverse  read    dalsegno     Follows relations in th…
-    risk.explain     risk__explain     read    server risk  Explains in plain sente…
-    risk.record      risk__record      unsafe  server risk  Appends a decision abou…
-    risk.score       risk__score       read    server risk  Scores the risk of an i…
+    memory.create    memory__create    keyed   dalsegno     Adds one observation about an entity to the memory.
+    memory.search    memory__search    read    dalsegno     Searches the memory for what was observed before. Returns the best hits first, each with its entity, text, score and metadata.
+    memory.traverse  memory__traverse  read    dalsegno     Follows relations in the memory from one entity. Returns the entities that were reached, nearest first, and the relations between them.
+    risk.explain     risk__explain     read    server risk  Explains in plain sentences what makes an incident report risky or harmless.
+    risk.record      risk__record      unsafe  server risk  Appends a decision about an incident to the list of escalations and tells which line it became.
+    risk.score       risk__score       read    server risk  Scores the risk of an incident report between 0 and 1 and names the factors that led there.
     --- stderr
     ");
 }
@@ -24,13 +24,13 @@ fn every_tool_is_listed_with_who_offers_it() {
 fn a_server_that_fails_hides_no_other_tool() {
     let workspace = Workspace::guarded();
     fs::write(workspace.path("risk.wasm"), "no module").unwrap();
-    photograph!(workspace.dalsegno(&["tools", "list"]), @"
+    photograph!(workspace.dalsegno(&["tools", "list"]), @r"
     exit code: 2
     --- stdout
     NAME             MODELS SEE        CLASS  OFFERED BY  DESCRIPTION
-    memory.create    memory__create    keyed  dalsegno    Adds one observation abou…
-    memory.search    memory__search    read   dalsegno    Searches the memory for w…
-    memory.traverse  memory__traverse  read   dalsegno    Follows relations in the…
+    memory.create    memory__create    keyed  dalsegno    Adds one observation about an entity to the memory.
+    memory.search    memory__search    read   dalsegno    Searches the memory for what was observed before. Returns the best hits first, each with its entity, text, score and metadata.
+    memory.traverse  memory__traverse  read   dalsegno    Follows relations in the memory from one entity. Returns the entities that were reached, nearest first, and the relations between them.
     --- stderr
     error: tool server `risk`: `[WORKSPACE]/risk.wasm` is not a WebAssembly module: it begins with the text `no modul`, expected the bytes 00 61 73 6d
     ");

@@ -86,27 +86,27 @@ fn what_is_recorded_is_played_back_without_anybody() {
     let workspace = service.workspace();
     let recorded = test(&workspace, &["--user", USER, "--record", "meal.json"]);
     photograph!(recorded.replace(&service.origin, "[ORIGIN]"), @r#"
-        exit code: 0
-        --- stdout
-        ACTION                      TYPE         STATUS  EFFECT
-        actions[0]                  context.set  ok
-        actions[1] (log)            api_call     ok      attempts 1, effect 0, request…
-        actions[2]                  conditional  ok      condition true
-        actions[2].then_actions[0]  log          ok      level info, message logged as 7
-        on_success[0]               respond      ok
+    exit code: 0
+    --- stdout
+    ACTION                      TYPE         STATUS  EFFECT
+    actions[0]                  context.set  ok
+    actions[1] (log)            api_call     ok      attempts 1, effect 0, request POST [ORIGIN]/meals, status 201
+    actions[2]                  conditional  ok      condition true
+    actions[2].then_actions[0]  log          ok      level info, message logged as 7
+    on_success[0]               respond      ok
 
-        says
-          I logged your soup.
+    says
+      I logged your soup.
 
-        writes
-          {"append":{"path":"workflow.meals","value":"soup"}}
+    writes
+      {"append":{"path":"workflow.meals","value":"soup"}}
 
-        returns
-          {"echo":"[secret]","id":7}
-        --- stderr
-        calling `log_meal` outside of any run: nothing is journaled
-        1 request in `meal.json`; look at it before you commit it
-        "#);
+    returns
+      {"echo":"[secret]","id":7}
+    --- stderr
+    calling `log_meal` outside of any run: nothing is journaled
+    1 request in `meal.json`; look at it before you commit it
+    "#);
     assert_eq!(service.count(), 1);
     let file = std::fs::read_to_string(workspace.path("meal.json")).unwrap();
     assert!(!file.contains("canary-4711"), "{file}");

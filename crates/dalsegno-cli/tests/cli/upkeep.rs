@@ -106,13 +106,13 @@ fn old_runs_go_when_somebody_says_so() {
     assert!(shown.starts_with(deleted) && shown.ends_with(" bytes\n"), "{shown}");
     assert_eq!(workspace.json(&["runs"]), serde_json::json!([]));
     photograph!(workspace.dalsegno(&["gc", "--older-than", "soon"]), @r"
-        exit code: 2
-        --- stdout
-        --- stderr
-        error: invalid value 'soon' for '--older-than <TIME>': expected a time such as `30d`, `12h` or `90m`
+    exit code: 2
+    --- stdout
+    --- stderr
+    error: invalid value 'soon' for '--older-than <TIME>': expected a whole number and a unit, such as `250ms`, `2s`, `5m` or `1h`
 
-        For more information, try '--help'.
-        ");
+    For more information, try '--help'.
+    ");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn what_many_runs_wait_for_is_answered_at_once() {
     for agent in ["asking", "asking", "other"] {
         assert_eq!(workspace.command(&["run", agent]).output().unwrap().status.code(), Some(4));
     }
-    let answer = ["answer", "--waiting", "input", "--reply", "yes", "--agent", "asking", "--by", "eve"];
+    let answer = ["answer", "--waiting", "input", "--answer", "yes", "--agent", "asking", "--by", "eve"];
     photograph!(workspace.dalsegno(&answer), @r"
         exit code: 0
         --- stdout
@@ -257,7 +257,7 @@ fn what_many_runs_wait_for_is_answered_at_once() {
         --- stdout
         --- stderr
         error: missing answer
-          help: pass `--approve`, `--deny`, `--reply TEXT` or `--answer done|not-done`
+          help: pass `--approve`, `--deny`, `--answer TEXT` or `--outcome happened|not-happened|@FILE`
         ");
 }
 

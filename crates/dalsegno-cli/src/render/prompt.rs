@@ -1,0 +1,159 @@
+//! What a model was sent for one completion, as people and programs read it.
+
+use dalsegno_core::{Entry, OperationId, ReplyPart, RunId};
+use dalsegno_runtime::Prompt;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::output::Stream;
+use super::request::value_lines;
+use super::steps::reply_lines;
+use super::text::{Style, Words, short, styled};
+
+/// A prompt as a document. The keys are a promise.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'p> {
+    run_id: RunId,
+    step: u64,
+    operation: OperationId,
+    model: &'p str,
+    temperature: Option<f64>,
+    max_output_tokens: Option<u32>,
+    messages: Vec<Message<'p>>,
+    /// The form of a structured answer.
+    output_schema: Option<&'p Value>,
+    tools: Vec<Tool<'p>>,
+}
+
+/// A message of a prompt.
+#[derive(Debug, Serialize)]
+struct Message<'p> {
+    role: &'static str,
+    text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<Call<'p>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'p str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_error: bool,
+}
+
+/// A call that the model asked for earlier.
+#[derive(Debug, Serialize)]
+struct Call<'p> {
+    call_id: &'p str,
+    name: &'p str,
+    arguments: &'p str,
+}
+
+/// A tool that the model may call.
+#[derive(Debug, Serialize)]
+struct Tool<'p> {
+    name: String,
+    description: &'p str,
+    input_schema: &'p Value,
+}
+
+impl<'p> Document<'p> {
+    /// The prompt of this run.
+    pub(crate) fn of(run: RunId, prompt: &'p Prompt) -> Self {
+        let settings = &prompt.reading.settings;
+        Self {
+            run_id: run,
+            step: prompt.step,
+            operation: prompt.operation,
+            model: &settings.name,
+            temperature: settings.temperature,
+            max_output_tokens: settings.max_output_tokens,
+            messages: prompt.reading.transcript.iter().filter_map(Message::of).collect(),
+            output_schema: prompt.reading.schema.as_ref(),
+            tools: tools(prompt),
+        }
+    }
+}
+
+impl<'p> Message<'p> {
+    fn of(entry: &'p Entry) -> Option<Self> {
+        let plain =
+            |role, text| Self { role, text, calls: Vec::new(), call_id: None, tool: None, is_error: false };
+        Some(match entry {
+            Entry::Instructions(text) => plain("system", text.clone()),
+            Entry::User(text) => plain("user", text.clone()),
+            Entry::Attachment(file) => {
+                plain("attachment", format!("{} ({}, {} bytes)", file.name, file.media_type, file.bytes))
+            }
+            Entry::Assistant(reply) => {
+                let calls = reply.parts.iter().filter_map(|part| match part {
+                    ReplyPart::Call(call) => {
+                        let (call_id, name, arguments) = (&*call.call_id, &*call.name, &*call.arguments);
+                        Some(Call { call_id, name, arguments })
+                    }
+                    ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
+                });
+                Self { calls: calls.collect(), ..plain("assistant", reply.text()) }
+            }
+            Entry::ToolResult { call_id, name, content, is_error } => Self {
+                call_id: Some(call_id),
+                tool: Some(name),
+                is_error: *is_error,
+                ..plain("tool", content.clone())
+            },
+            // It says what is left out, and is not sent itself.
+            Entry::Compaction(_) => return None,
+        })
+    }
+}
+
+fn tools(prompt: &Prompt) -> Vec<Tool<'_>> {
+    let toolbox = &prompt.config.tools;
+    let all = toolbox.tools.iter().filter(|_| prompt.reading.tools);
+    all.map(|(name, tool)| Tool {
+        name: toolbox.model_name(name),
+        description: &tool.description,
+        input_schema: &tool.input_schema,
+    })
+    .collect()
+}
+
+/// Shows a prompt: every message in full, then the tools by name.
+pub(crate) fn show(prompt: &Prompt, stream: &mut Stream) {
+    let settings = &prompt.reading.settings;
+    let mut facts = vec![format!("model `{}`", settings.name)];
+    facts.extend(settings.temperature.map(|temperature| format!("temperature {temperature}")));
+    facts.extend(settings.max_output_tokens.map(|most| format!("at most {most} tokens")));
+    let title = styled(Style::Bold, format_args!("step {}", prompt.step));
+    let id = styled(Style::Dim, short(prompt.operation));
+    stream.line(title.and(format_args!(" · {} · ", facts.join(" · "))).and(id));
+    for entry in prompt.reading.transcript.iter() {
+        let Some(message) = Message::of(entry) else { continue };
+        let of = match (message.tool, message.is_error) {
+            (Some(tool), true) => format!(" {tool} (error)"),
+            (Some(tool), false) => format!(" {tool}"),
+            (None, _) => String::new(),
+        };
+        stream.line(Words::from("\n").and(styled(Style::Bold, format_args!("{}{of}", message.role))));
+        let mut lines = Vec::new();
+        match entry {
+            Entry::Assistant(reply) => reply_lines(&reply.parts, &mut lines),
+            _ => lines.extend(message.text.lines().map(str::to_owned)),
+        }
+        for line in lines {
+            stream.line(format!("  {line}").trim_end());
+        }
+    }
+    if let Some(schema) = &prompt.reading.schema {
+        stream.line(Words::from("\n").and(styled(Style::Bold, "form of the answer")));
+        let mut lines = Vec::new();
+        value_lines(schema, &mut lines);
+        lines.iter().for_each(|line| stream.line(format_args!("  {line}")));
+    }
+    let tools = tools(prompt);
+    if !tools.is_empty() {
+        stream.line(Words::from("\n").and(styled(Style::Bold, "tools")));
+        for tool in tools {
+            stream.line(format_args!("  {}", tool.name));
+        }
+    }
+}
