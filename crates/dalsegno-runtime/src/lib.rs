@@ -45,6 +45,7 @@ mod grant;
 mod handle;
 mod hidden;
 mod inspect;
+mod kind;
 mod known;
 mod lineage;
 mod live;
@@ -94,6 +95,7 @@ pub use fold::{Divergence, FoldError};
 pub use fork::ForkOptions;
 pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
 pub use inspect::{Inspection, OperationView, Prompt, StepView};
+pub use kind::ErrorKind;
 pub use live::Look;
 pub use oauth::SecretGiver;
 #[cfg(feature = "oauth")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dalsegno_core::RunId;
 use dalsegno_runtime::{Divergence, Engine, EngineError, OpenError, ReplayVerdict};
 use dalsegno_store::RunFilter;
-use dalsegno_workspace::{Diagnostic, Workspace};
+use dalsegno_workspace::{Diagnostic, InCode, Workspace};
 
 use super::{Context, programs, select};
 use crate::args::{Format, ReplayArgs};
@@ -109,7 +109,9 @@ async fn with_config(
             || Path::new("agents").join(format!("{agent}.toml")),
             |known| known.source.file().to_path_buf(),
         );
-        loaded = Workspace::load_with(&context.root, &BTreeMap::from([(place.clone(), text)]));
+        let mut in_code = InCode::default();
+        in_code.set_text(place.clone(), text);
+        loaded = Workspace::load_with(&context.root, &in_code);
         let text = loaded.source(&place).map(|source| source.text().to_owned());
         replaced = Some(Replaced { file, place, text });
     }

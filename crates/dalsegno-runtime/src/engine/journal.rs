@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dalsegno_store::{SqliteStore, Store};
-use dalsegno_workspace::{Broken, Footprint, Loaded, Workspace};
+use dalsegno_workspace::{Broken, Footprint, InCode, Loaded, Workspace};
 use tokio::sync::OnceCell;
 
 use super::{Engine, Inner, Owners, open_store};
@@ -85,6 +85,7 @@ impl Engine {
             pinned: BTreeMap::new(),
             broken: Broken::default(),
             footprint: Footprint::default(),
+            in_code: InCode::default(),
         };
         let (store, owners) = if purpose == Purpose::End {
             let (store, folder) = open_store(&workspace).await?;
