@@ -258,9 +258,13 @@ impl EngineBuilder {
         if !self.in_code.is_empty() {
             self.in_code.without_settings_file(root);
         }
-        match Workspace::load_with(root, &self.in_code).sound() {
-            Ok(workspace) => self.build(workspace).await,
-            Err(diagnostics) => Err(OpenError::Workspace { root: root.to_owned(), diagnostics }),
+        let failed = |diagnostics| OpenError::Workspace { root: root.to_owned(), diagnostics };
+        let workspace = Workspace::load_with(root, &self.in_code).sound().map_err(failed)?;
+        // A file with an error may be mended while the engine runs; a part from code may not.
+        let broken = workspace.broken.diagnostics.iter().filter(|found| self.in_code.has(&found.file));
+        match broken.cloned().collect::<Vec<_>>() {
+            broken if broken.is_empty() => self.build(workspace).await,
+            broken => Err(failed(broken)),
         }
     }
 

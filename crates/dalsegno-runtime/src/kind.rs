@@ -66,7 +66,7 @@ impl EngineError {
             | Self::TooDeep { .. }
             | Self::Model { .. }
             | Self::Fork { .. }
-            | Self::Answer { .. }
+            | Self::Answer { is_late: false, .. }
             | Self::Edit { .. }
             | Self::NotAdopted { .. }
             | Self::Tenant(NoTenant::NotAName { .. } | NoTenant::Broken { .. })
@@ -78,6 +78,7 @@ impl EngineError {
             | Self::Ended { .. }
             | Self::Cancellable { .. }
             | Self::After { .. }
+            | Self::Answer { is_late: true, .. }
             | Self::Rebind { .. } => ErrorKind::Conflict,
             Self::Suspended { .. } => ErrorKind::Suspended,
             Self::Interrupted { .. } => ErrorKind::Interrupted,

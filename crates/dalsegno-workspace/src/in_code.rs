@@ -52,6 +52,11 @@ impl InCode {
         self.models.insert(name.into());
     }
 
+    /// Says whether a text is read instead of this file.
+    pub fn has(&self, file: &Path) -> bool {
+        self.texts.contains_key(file)
+    }
+
     /// The texts by the path of the file in whose place they are.
     pub(crate) const fn texts(&self) -> &BTreeMap<PathBuf, String> {
         &self.texts

@@ -120,7 +120,7 @@ async fn an_error_has_the_kind_that_says_what_to_do() {
     fs::write(folder.path().join("other.db"), "this is not a journal, and long enough to be taken for one")
         .unwrap();
     let broken =
-        Engine::builder().settings("store = \"other.db\"\n").open(folder.path()).await.err().unwrap();
+        Engine::builder().settings("[store]\npath = \"other.db\"\n").open(folder.path()).await.err().unwrap();
     assert_eq!(broken.kind(), ErrorKind::Stored, "{broken}");
 }
 
