@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use dalsegno_memory::{ExportError, ImportError, MemoryError};
+use dalsegno_memory::{ExportError, ImportError, MemoryError, Scope};
 use dalsegno_runtime::{
     ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
     ServerAccessError, ToolboxError, TrialError,
@@ -153,6 +153,10 @@ pub(crate) enum Error {
     Backup(#[from] dalsegno_store::BackupError),
     #[error("there is no entity `{name}` in this memory")]
     UnknownEntity { name: String, known: Vec<String> },
+    #[error("the scope `{scope}` does not have {what}")]
+    NotInScope { what: String, scope: Scope },
+    #[error("`{given}` is the beginning of several observations: {}", found.join(", "))]
+    AmbiguousObservation { given: String, found: Vec<String> },
     #[error(transparent)]
     Toolbox(Box<ToolboxError>),
     #[error(transparent)]
@@ -315,6 +319,8 @@ impl Error {
             Self::NotAnId { what: AN_OPERATION, .. } => {
                 bad_input("unknown_operation").with_help("list a run's operations with `dalsegno show RUN`")
             }
+            Self::NotAnId { what: AN_OBSERVATION, .. } => bad_input("unknown_observation")
+                .with_help("`dalsegno memory show ENTITY` lists the ids of its observations"),
             Self::NotAnId { .. } | Self::UnknownRun { .. } | Self::NothingOpen { .. } => {
                 bad_input("unknown_run").with_help(LIST_RUNS)
             }
@@ -394,6 +400,12 @@ impl Error {
                     ),
                 }
             }
+            Self::NotInScope { .. } => bad_input("not_in_scope").with_help(
+                "`dalsegno memory show ENTITY` says in which scope each entry is: name it with `--scope`",
+            ),
+            Self::AmbiguousObservation { .. } => {
+                bad_input("ambiguous_observation").with_help("give more digits")
+            }
             Self::Toolbox(error) => toolbox(error),
             Self::Memory(error) => memory(error),
             Self::Export(error) => match error {
@@ -414,7 +426,13 @@ impl Error {
 
 fn toolbox(error: &ToolboxError) -> Class {
     match error {
-        ToolboxError::UnknownTool { name, known } => {
+        ToolboxError::UnknownTool { tenants, .. } if !tenants.is_empty() => {
+            let named: Vec<String> =
+                tenants.iter().take(5).map(|name| format!("`--tenant {name}`")).collect();
+            Class::new(Exit::BadInput, "unknown_tool")
+                .with_help(format!("a tenant has it: add {}", named.join(" or ")))
+        }
+        ToolboxError::UnknownTool { name, known, .. } => {
             let class = Class::new(Exit::BadInput, "unknown_tool");
             match nearest(name.as_str(), known) {
                 Some(near) => class.with_help(format!("did you mean `{near}`?")),
@@ -625,6 +643,9 @@ fn paths(files: &[PathBuf]) -> String {
 fn list(waiting: &[String]) -> String {
     if waiting.is_empty() { "nothing".to_owned() } else { waiting.join(", ") }
 }
+
+/// What [`Error::NotAnId`] calls the id of an observation.
+pub(crate) const AN_OBSERVATION: &str = "an observation id";
 
 /// What [`Error::NotAnId`] calls the id of an operation.
 pub(crate) const AN_OPERATION: &str = "an operation id";

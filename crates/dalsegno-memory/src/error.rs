@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
+use crate::ObservationId;
 use crate::name::NameError;
 use crate::observation::{METADATA_BYTES_MAX, METADATA_DEPTH_MAX, TEXT_BYTES_MAX};
 use crate::relation::RELATIONS_MAX;
@@ -71,6 +72,18 @@ pub enum MemoryError {
     OperationReused {
         /// The id, in hexadecimal.
         operation: String,
+    },
+    /// The written scope has no such observation.
+    #[error("the scope has no observation `{observation}`")]
+    UnknownObservation {
+        /// The id that was given.
+        observation: ObservationId,
+    },
+    /// The observation no longer holds, so it cannot be corrected.
+    #[error("the observation `{observation}` no longer holds; correct the one that replaced it")]
+    Ended {
+        /// The id that was given.
+        observation: ObservationId,
     },
     /// The limit of a search, a walk or a listing is out of bounds.
     #[error("the limit is {given}, expected 1 to {most}")]

@@ -18,7 +18,8 @@
 //!
 //! # Time
 //! Observations and relations hold from one time to another. Ending one keeps it: a walk can be taken as of
-//! any earlier time, and [`Memory::export`] writes what no longer stands too.
+//! any earlier time, and [`Memory::export`] writes what no longer stands too. [`Memory::correct`] ends an
+//! observation and writes its successor; only [`Memory::delete`] removes something with its history.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -45,6 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod amend;
 mod error;
 mod exchange;
 mod hash;
@@ -61,6 +63,7 @@ mod traverse;
 mod view;
 mod words;
 
+pub use amend::{Correct, Corrected, Delete, Deleted, FOUND_MAX, Found};
 pub use error::{MemoryError, OpenError};
 pub use exchange::{
     ExportCounts, ExportError, IMPORT_LINE_BYTES_MAX, ImportCounts, ImportError, ImportMode,

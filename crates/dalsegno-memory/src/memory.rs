@@ -5,9 +5,9 @@ use std::io::{BufRead, Write};
 use async_trait::async_trait;
 
 use crate::{
-    Created, EntityList, EntityView, ExportCounts, ExportError, Hit, ImportCounts, ImportError, ImportMode,
-    MemoryError, NewObservation, Relate, Related, RelationTo, ScopeSet, SearchQuery, Traversal, Traverse,
-    Unrelate, Unrelated,
+    Correct, Corrected, Created, Delete, Deleted, EntityList, EntityView, ExportCounts, ExportError, Found,
+    Hit, ImportCounts, ImportError, ImportMode, MemoryError, NewObservation, Relate, Related, RelationTo,
+    ScopeSet, SearchQuery, Traversal, Traverse, Unrelate, Unrelated,
 };
 
 /// Keeps observations and relations and finds them again, within scopes.
@@ -79,6 +79,39 @@ pub trait Memory: Send + Sync {
     /// A value out of bounds, [`MemoryError::OperationReused`], otherwise trouble with the storage. Nothing
     /// was written then.
     async fn unrelate(&self, scopes: &ScopeSet, unrelate: Unrelate) -> Result<Unrelated, MemoryError>;
+
+    /// Returns the observations of the written scope whose ids begin with these hexadecimal digits, in the order of ids, at
+    /// most [`FOUND_MAX`](crate::FOUND_MAX).
+    ///
+    /// # Errors
+    /// Trouble with the storage.
+    async fn find(&self, scopes: &ScopeSet, beginning: &str) -> Result<Vec<Found>, MemoryError>;
+
+    /// Counts what [`Memory::delete`] would remove, and changes nothing.
+    ///
+    /// # Errors
+    /// Trouble with the storage.
+    async fn would_delete(&self, scopes: &ScopeSet, delete: &Delete) -> Result<Deleted, MemoryError>;
+
+    /// Deletes something from the written scope with its history, and overwrites its bytes.
+    ///
+    /// Nothing brings it back by itself: the operations that wrote it count as performed, and so do the lines of a seed file.
+    /// A new operation may write the same content again. That there is nothing to delete is not an error;
+    /// [`Deleted::is_empty`] says so.
+    ///
+    /// # Errors
+    /// Trouble with the storage. Nothing was deleted then.
+    async fn delete(&self, scopes: &ScopeSet, delete: &Delete) -> Result<Deleted, MemoryError>;
+
+    /// Gives an observation of the written scope another text.
+    ///
+    /// The old observation ends and names the new one as its successor, so the history shows both. Repeating the same
+    /// correction changes nothing.
+    ///
+    /// # Errors
+    /// A value out of bounds, [`MemoryError::UnknownObservation`], [`MemoryError::Ended`] when the observation no longer
+    /// holds, otherwise trouble with the storage. Nothing was written then.
+    async fn correct(&self, scopes: &ScopeSet, correct: Correct) -> Result<Corrected, MemoryError>;
 
     /// Follows relations from an entity, breadth first, among what `scopes` may read.
     ///

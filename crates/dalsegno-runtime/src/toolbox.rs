@@ -146,6 +146,8 @@ pub enum ToolboxError {
         name: ToolName,
         /// The names that there are, as far as they are known without starting every server.
         known: Vec<String>,
+        /// The tenants that have a declarative tool of this name.
+        tenants: Vec<String>,
     },
     /// The arguments do not fit the tool's schema; nothing was called.
     #[error("the arguments do not fit the schema of `{tool}`")]
@@ -228,15 +230,19 @@ impl Engine {
         (lock, unreachable)
     }
 
-    /// Lists every tool that exists: it opens all tool servers. A server that fails hides no other.
-    pub async fn tools(&self) -> ToolListing {
+    /// Lists every tool that exists for a tenant: it opens all tool servers. A server that fails hides no other.
+    ///
+    /// # Errors
+    /// When there is no such tenant.
+    pub async fn tools(&self, tenant: &str) -> Result<ToolListing, EngineError> {
+        self.workspace().check_tenant(tenant)?;
         let mut listing = ToolListing { tools: Vec::new(), unreachable: Vec::new() };
         let mut catalogue = Catalogue::new();
         match self.bindings().catalogue([]).await {
             Ok(own) => catalogue.extend(own),
             Err(error) => listing.unreachable.push(("dalsegno".to_owned(), error)),
         }
-        catalogue.extend(self.workspace().declared_tools(DEFAULT_TENANT));
+        catalogue.extend(self.workspace().declared_tools(tenant));
         for server in self.workspace().settings.servers.keys() {
             match self.bindings().catalogue([server.clone()]).await {
                 Ok(offered) => catalogue.extend(offered),
@@ -254,21 +260,22 @@ impl Engine {
         }
         tools.extend(catalogue.into_iter().map(|(name, tool)| (name.clone(), self.info(name, tool))));
         listing.tools = tools.into_values().collect();
-        listing
+        Ok(listing)
     }
 
-    /// Describes one tool; opens no server but its own.
+    /// Describes one tool as a tenant has it; opens no server but its own.
     ///
     /// # Errors
-    /// When nobody offers it, or its server cannot be opened.
-    pub async fn tool(&self, name: &ToolName) -> Result<ToolInfo, ToolboxError> {
+    /// When there is no such tenant or no such tool, or when its server cannot be opened.
+    pub async fn tool(&self, name: &ToolName, tenant: &str) -> Result<ToolInfo, ToolboxError> {
+        self.workspace().check_tenant(tenant).map_err(EngineError::from)?;
         let server = self.server_of(name);
         let mut catalogue = self.bindings().catalogue(server.clone()).await?;
-        catalogue.extend(self.workspace().declared_tools(DEFAULT_TENANT));
+        catalogue.extend(self.workspace().declared_tools(tenant));
         if let Some(tool) = catalogue.remove(name) {
             return Ok(self.info(name.clone(), tool));
         }
-        match self.agent_tool(name).await? {
+        match self.agent_tool(name, tenant).await? {
             Some(tool) => Ok(self.agent_info(name.clone(), tool)),
             None => {
                 let mut known: Vec<String> = catalogue.keys().map(ToString::to_string).collect();
@@ -277,7 +284,10 @@ impl Engine {
                     let prefix = format!("{server}.");
                     known.retain(|name| name.starts_with(&prefix));
                 }
-                Err(ToolboxError::UnknownTool { name: name.clone(), known })
+                let workspace = self.workspace();
+                let has = |tenant: &&String| workspace.declared_tools(tenant).contains_key(name);
+                let tenants = workspace.tenants.keys().filter(has).cloned().collect();
+                Err(ToolboxError::UnknownTool { name: name.clone(), known, tenants })
             }
         }
     }
@@ -286,7 +296,7 @@ impl Engine {
     /// failure has answered.
     ///
     /// # Errors
-    /// When nobody offers the tool, the arguments do not fit its schema, or there is no answer.
+    /// When there is no such tenant or no such tool, the arguments do not fit its schema, or there is no answer.
     pub async fn call_tool(
         &self,
         name: &ToolName,
@@ -294,11 +304,11 @@ impl Engine {
         options: &ToolCallOptions,
     ) -> Result<ToolReturn, ToolboxError> {
         let tenant = options.place.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
+        let info = self.tool(name, tenant).await?;
         self.know_secrets(tenant, &options.user).await?;
-        let info = self.tool(name).await?;
         let arguments = info.check_arguments(arguments)?;
         let schema = info.output_schema.as_ref();
-        let call = Call { engine: self, name, arguments, schema, options };
+        let call = Call { engine: self, name, arguments, schema, tenant, options };
         let kind = self.kind(name, &info);
         let performed = tokio::time::timeout(options.timeout, call.perform(kind)).await;
         let mut outcome = Outcome::ToolReturned(performed.unwrap_or_else(|_| {
@@ -355,9 +365,9 @@ impl Engine {
     }
 
     /// The tool of this name that is an agent, as the first agent that may call it sees it.
-    async fn agent_tool(&self, name: &ToolName) -> Result<Option<Tool>, EngineError> {
+    async fn agent_tool(&self, name: &ToolName, tenant: &str) -> Result<Option<Tool>, EngineError> {
         for file in self.workspace().agents.values().filter(|file| file.tools.allows(name)) {
-            let (mut config, _) = self.resolve(file, DEFAULT_TENANT).await?;
+            let (mut config, _) = self.resolve(file, tenant).await?;
             let tool = config.tools.tools.remove(name).filter(|tool| is_agent(&tool.kind));
             if tool.is_some() {
                 return Ok(tool);
@@ -445,6 +455,8 @@ struct Call<'c> {
     arguments: Value,
     /// What the tool promises of its result.
     schema: Option<&'c Value>,
+    /// One of the workspace.
+    tenant: &'c str,
     options: &'c ToolCallOptions,
 }
 
@@ -494,34 +506,29 @@ impl Call<'_> {
 
     /// Calls a tool that is a document.
     async fn declared(self, toolkit: &str) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, options, .. } = self;
-        let unknown = || ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() };
-        let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
+        let Self { engine, name, arguments, tenant, options, .. } = self;
         let workspace = engine.workspace();
-        workspace.check_tenant(&tenant).map_err(EngineError::from)?;
-        let file = workspace.toolkits_for(&tenant).get(toolkit).copied().ok_or_else(unknown)?;
-        let owner = Some(workspace.owner_of(&tenant, file.name()));
-        let trial = TrialOptions { tenant, user: options.user.clone(), owner };
+        let file = workspace.toolkits_for(tenant).get(toolkit).copied().ok_or_else(|| unknown(name))?;
+        let owner = Some(workspace.owner_of(tenant, file.name()));
+        let trial = TrialOptions { tenant: tenant.to_owned(), user: options.user.clone(), owner };
         let tried = engine.try_tool(&file.toolkit, name.as_str(), &arguments, &trial).await;
-        Ok(trial::returned(&tried.map_err(|_| unknown())?.finished))
+        Ok(trial::returned(&tried.map_err(|_| unknown(name))?.finished))
     }
 
     async fn external(self) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, schema, options } = self;
+        let Self { engine, name, arguments, schema, tenant, options } = self;
         let no_answer = |message, received| ToolboxError::NoAnswer { tool: name.clone(), message, received };
         let bindings = engine.bindings();
         let operation = fresh();
         if let Some(tool) = bindings.tool(name) {
             let secrets = bindings.secrets();
             let run = RunId::from_bytes(*fresh().as_bytes());
-            let tenant = options.place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
-            engine.workspace().check_tenant(&tenant).map_err(EngineError::from)?;
             let (user, session) = (user_id(&options.user), options.place.session.clone().unwrap_or_default());
             let invocation = Invocation {
                 run,
                 operation,
                 attempt: 1,
-                tenant,
+                tenant: tenant.to_owned(),
                 user,
                 session,
                 call_id: None,
@@ -531,13 +538,11 @@ impl Call<'_> {
             return tool.call(invocation).await.map_err(|error| no_answer(error.message, error.received));
         }
         let Some((server, tool)) = name.as_str().split_once('.') else {
-            return Err(ToolboxError::UnknownTool { name: name.clone(), known: Vec::new() });
+            return Err(unknown(name));
         };
-        let tenant = options.place.tenant.clone().unwrap_or_else(|| AgentRequest::text("").tenant);
-        engine.workspace().check_tenant(&tenant).map_err(EngineError::from)?;
-        let session = bindings.server(server).await?.open(&tenant, false);
+        let session = bindings.server(server).await?.open(tenant, false);
         let caller = Caller {
-            tenant: Some(tenant),
+            tenant: Some(tenant.to_owned()),
             user: user_id(&options.user),
             session: options.place.session.clone(),
             call: None,
@@ -582,6 +587,10 @@ impl Call<'_> {
         };
         given.iter().filter_map(relation).collect()
     }
+}
+
+fn unknown(name: &ToolName) -> ToolboxError {
+    ToolboxError::UnknownTool { name: name.clone(), known: Vec::new(), tenants: Vec::new() }
 }
 
 fn structured(value: Value) -> ToolReturn {

@@ -115,7 +115,7 @@ async fn the_tools_of_a_child_process_are_listed_pinned_and_called_like_all_othe
     let settings = format!("{SETTINGS}tools = [\"look\", \"print\"]\ntrust_annotations = true\n");
     let world = world("printer.look", &settings);
     let engine = world.engine().await;
-    let listing = engine.tools().await;
+    let listing = engine.tools("default").await.unwrap();
     assert!(listing.unreachable.is_empty(), "{:?}", listing.unreachable);
     let printer: Vec<(&str, EffectClass)> = listing
         .tools

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_memory::{
-    Created, EntityList, EntityView, ExportCounts, ExportError, Hit, ImportCounts, ImportError, ImportMode,
-    Memory, MemoryError, NewObservation, OpenError, Relate, Related, RelationTo, ScopeSet, SearchQuery,
-    SqliteMemory, Traversal, Traverse, Unrelate, Unrelated,
+    Correct, Corrected, Created, Delete, Deleted, EntityList, EntityView, ExportCounts, ExportError, Found,
+    Hit, ImportCounts, ImportError, ImportMode, Memory, MemoryError, NewObservation, OpenError, Relate,
+    Related, RelationTo, ScopeSet, SearchQuery, SqliteMemory, Traversal, Traverse, Unrelate, Unrelated,
 };
 use dalsegno_secrets::{
     MasterKey, MemorySecrets, Put, Rotated, Rotation, SecretEntry, SecretError, SecretName, SecretStore,
@@ -120,6 +120,22 @@ impl Memory for MemoryOf {
 
     async fn unrelate(&self, scopes: &ScopeSet, unrelate: Unrelate) -> Result<Unrelated, MemoryError> {
         at_once(self.inner.unrelate(scopes, unrelate))
+    }
+
+    async fn find(&self, scopes: &ScopeSet, beginning: &str) -> Result<Vec<Found>, MemoryError> {
+        at_once(self.inner.find(scopes, beginning))
+    }
+
+    async fn would_delete(&self, scopes: &ScopeSet, delete: &Delete) -> Result<Deleted, MemoryError> {
+        at_once(self.inner.would_delete(scopes, delete))
+    }
+
+    async fn delete(&self, scopes: &ScopeSet, delete: &Delete) -> Result<Deleted, MemoryError> {
+        at_once(self.inner.delete(scopes, delete))
+    }
+
+    async fn correct(&self, scopes: &ScopeSet, correct: Correct) -> Result<Corrected, MemoryError> {
+        at_once(self.inner.correct(scopes, correct))
     }
 
     async fn traverse(&self, scopes: &ScopeSet, traverse: &Traverse) -> Result<Traversal, MemoryError> {

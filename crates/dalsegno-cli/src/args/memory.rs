@@ -30,6 +30,12 @@ pub(crate) enum MemoryVerb {
     /// Relate one entity to another
     #[command(after_help = RELATE_EXAMPLES)]
     Relate(MemoryRelateArgs),
+    /// Correct the text of an observation; the old text stays in the history
+    #[command(after_help = EDIT_EXAMPLES)]
+    Edit(MemoryEditArgs),
+    /// Delete an entity, an observation or a relation, with its history
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete(MemoryDeleteArgs),
     /// Follow relations from an entity
     #[command(after_help = TRAVERSE_EXAMPLES)]
     Traverse(MemoryTraverseArgs),
@@ -50,6 +56,8 @@ impl MemoryVerb {
             Self::Search(search) => search.document.resolve(),
             Self::Add(add) => add.document.resolve(),
             Self::Relate(relate) => relate.document.resolve(),
+            Self::Edit(edit) => edit.document.resolve(),
+            Self::Delete(delete) => delete.document.resolve(),
             Self::Traverse(traverse) => traverse.document.resolve(),
             Self::Show(show) => show.document.resolve(),
             Self::Import(import) => import.document.resolve(),
@@ -130,6 +138,41 @@ pub(crate) struct MemoryRelateArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct MemoryEditArgs {
+    /// The observation: the first digits of its id, as `dalsegno memory show` lists them
+    #[arg(value_name = "OBSERVATION")]
+    pub(crate) observation: String,
+    /// The text that is right: a text, `-` for standard input, `@FILE` for a file
+    pub(crate) text: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct MemoryDeleteArgs {
+    /// The entity to delete with everything about it; before RELATION and TO, the entity that the relation starts from
+    #[arg(required_unless_present = "observation")]
+    pub(crate) entity: Option<String>,
+    /// The type of the relation to delete
+    #[arg(requires = "to")]
+    pub(crate) relation: Option<String>,
+    /// The entity that the relation leads to
+    pub(crate) to: Option<String>,
+    /// Delete one observation: the first digits of its id, as `dalsegno memory show` lists them
+    #[arg(long, value_name = "OBSERVATION", conflicts_with = "entity")]
+    pub(crate) observation: Option<String>,
+    /// Delete it for ever; without this, only say what would be deleted
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct MemoryTraverseArgs {
     /// The entity to begin at
     pub(crate) from: String,
@@ -201,7 +244,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   dalsegno memory search \"disk full\"
   dalsegno memory add INC-7 \"disk full on db-1\" --type incident --relation caused_by=DEP-3
-  dalsegno memory show INC-7";
+  dalsegno memory show INC-7
+  dalsegno memory delete INC-7";
 
 const SEARCH_EXAMPLES: &str = "\
 Examples:
@@ -218,6 +262,22 @@ const RELATE_EXAMPLES: &str = "\
 Examples:
   dalsegno memory relate INC-7 caused_by DEP-3
   dalsegno memory relate INC-7 similar_to INC-2 --strength 0.6";
+
+const EDIT_EXAMPLES: &str = "\
+Examples:
+  dalsegno memory show INC-7              lists the ids of its observations
+  dalsegno memory edit 5f3a90c2 \"disk full on db-2\"
+  dalsegno memory edit 5f3a90c2 @report.txt --scope tenant --tenant acme";
+
+const DELETE_EXAMPLES: &str = "\
+Nothing brings back what was deleted: neither a run that resumes nor a seed file. Runs that wrote it or
+read it keep it in their journals until `dalsegno erase RUN`.
+
+Examples:
+  dalsegno memory delete INC-7            says what would be deleted
+  dalsegno memory delete INC-7 --yes      the entity, its observations and its relations
+  dalsegno memory delete --observation 5f3a90c2 --yes
+  dalsegno memory delete INC-7 caused_by DEP-3 --yes";
 
 const TRAVERSE_EXAMPLES: &str = "\
 Examples:

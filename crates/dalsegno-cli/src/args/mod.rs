@@ -25,8 +25,8 @@ pub(crate) use self::lineage::{
     AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
 };
 pub(crate) use self::memory::{
-    MemoryAddArgs, MemoryArgs, MemoryExportArgs, MemoryImportArgs, MemoryRelateArgs, MemorySearchArgs,
-    MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
+    MemoryAddArgs, MemoryArgs, MemoryDeleteArgs, MemoryEditArgs, MemoryExportArgs, MemoryImportArgs,
+    MemoryRelateArgs, MemorySearchArgs, MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
 pub(crate) use self::runs::{
     AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
@@ -38,7 +38,7 @@ pub(crate) use self::secret::{
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
 pub(crate) use self::tools::{
-    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsTestArgs, ToolsVerb,
+    ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsTestArgs, ToolsVerb,
 };
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::upkeep::{BackupArgs, DoctorArgs, EraseArgs, GcArgs, WorkerArgs};

@@ -50,6 +50,9 @@ impl ToolsVerb {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ToolsListArgs {
+    /// Tenant whose tools are listed, its own ones included
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) tenant: String,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -58,6 +61,9 @@ pub(crate) struct ToolsListArgs {
 pub(crate) struct ToolsInspectArgs {
     /// The tool, such as `memory.search`
     pub(crate) name: ToolName,
+    /// Tenant whose tool it is, if it has one of its own
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) tenant: String,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
 }
@@ -73,6 +79,9 @@ pub(crate) struct ToolsCallArgs {
     /// this machine can see command lines: pass a secret in a file, `@FILE`
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) user: Option<String>,
+    /// Tenant that the call is for: its own tools, settings, secrets, permitted destinations and memory
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) tenant: String,
     /// Call the tool without asking, even if calling it twice may be wrong; otherwise a terminal asks first
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -138,11 +147,13 @@ Examples:
 const LIST_EXAMPLES: &str = "\
 Examples:
   dalsegno tools list
+  dalsegno tools list --tenant acme
   dalsegno tools list --json | jq -r '.[].name'";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   dalsegno tools inspect memory.create
+  dalsegno tools inspect transfer.request_transfer --tenant acme
   dalsegno tools inspect memory.create --json | jq .input_schema";
 
 const ADD_EXAMPLES: &str = "\
@@ -160,4 +171,5 @@ const CALL_EXAMPLES: &str = "\
 Examples:
   dalsegno tools call memory.search --args '{\"query\": \"disk full\"}'
   dalsegno tools call memory.create --args @observation.json --yes
+  dalsegno tools call crm.find --args '{\"name\": \"ada\"}' --tenant acme
   jq -n '{query: \"disk\"}' | dalsegno tools call memory.search --args - --json";

@@ -1,5 +1,7 @@
 //! `dalsegno memory`: what agents remember, for people.
 
+mod amend;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
@@ -23,7 +25,7 @@ use crate::input;
 use crate::render::output::Output;
 use crate::render::screen::InertLines;
 use crate::render::table::table;
-use crate::render::text::{Style, Words, brief, count, styled, time};
+use crate::render::text::{Style, Words, brief, count, short, styled, time};
 
 /// The most bytes of a file that is imported: far beyond any memory, and a bound on that of this process.
 const LARGEST: u64 = 1 << 30;
@@ -36,6 +38,8 @@ pub(super) async fn memory(args: &MemoryArgs, context: &mut Context<'_>) -> Resu
         MemoryVerb::Search(args) => search(args, context).await,
         MemoryVerb::Add(args) => add(args, context).await,
         MemoryVerb::Relate(args) => relate(args, context).await,
+        MemoryVerb::Edit(args) => amend::edit(args, context).await,
+        MemoryVerb::Delete(args) => amend::delete(args, context).await,
         MemoryVerb::Traverse(args) => traverse(args, context).await,
         MemoryVerb::Show(args) => show(args, context).await,
         MemoryVerb::Export(args) => export(args, context).await,
@@ -199,12 +203,16 @@ fn describe(entity: &EntityView, output: &mut Output) {
         output.stdout.line("\nobservations");
     }
     for one in &entity.observations {
+        let id = short(one.observation);
         let ended = one.valid_to.map(|at| format!(" until {}", at_time(at))).unwrap_or_default();
+        let successor = one.superseded_by.map(|id| format!(", replaced by {}", short(id)));
+        let ended = format!("{ended}{}", successor.unwrap_or_default());
         let from = one.source.as_ref().map(|source| match source.run.strip_prefix("imported:") {
             Some(claimed) => format!(" · imported, run {} as it says", brief(claimed, 12)),
             None => format!(" · run {}", brief(&source.run, 12)),
         });
-        let facts = format!("{}{ended} · {}{}", at_time(one.valid_from), one.scope, from.unwrap_or_default());
+        let since = at_time(one.valid_from);
+        let facts = format!("{id} · {since}{ended} · {}{}", one.scope, from.unwrap_or_default());
         output.stdout.line(Words::from("  ").and(styled(Style::Dim, facts)));
         for line in one.text.lines() {
             output.stdout.line(format_args!("    {line}"));

@@ -1,10 +1,11 @@
 //! Finds the run or the operation that somebody means: by its id, the beginning of it, or as the last one.
 
 use dalsegno_core::{AgentRequest, OperationId, RunId};
+use dalsegno_memory::{Found, Memory, ScopeSet};
 use dalsegno_runtime::{Engine, EngineError, Inspection, WaitingOperation};
 use dalsegno_store::RunFilter;
 
-use crate::error::{AN_OPERATION, Error};
+use crate::error::{AN_OBSERVATION, AN_OPERATION, Error};
 use crate::render::text::short;
 
 /// The fewest digits that may stand for an id: with fewer, a slip would often name another run.
@@ -96,6 +97,24 @@ pub(super) fn operation_of(inspection: &Inspection, given: &str) -> Result<Opera
         several => {
             let found = several.iter().map(ToString::to_string).collect();
             Err(Error::AmbiguousOperation { given: prefix, found })
+        }
+    }
+}
+
+/// Finds an observation of the scope that is written.
+pub(super) async fn observation(memory: &dyn Memory, scopes: &ScopeSet, given: &str) -> Result<Found, Error> {
+    let (what, expected) = (AN_OBSERVATION, "4 to 32 hexadecimal digits");
+    let prefix = digits(given).ok_or_else(|| Error::NotAnId { given: shown(given), what, expected })?;
+    let mut found = memory.find(scopes, &prefix).await?;
+    match found.len() {
+        0 => Err(Error::NotInScope {
+            what: format!("an observation whose id begins with `{prefix}`"),
+            scope: scopes.written(),
+        }),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let found = found.iter().take(LISTED).map(|one| one.observation.to_string()).collect();
+            Err(Error::AmbiguousObservation { given: prefix, found })
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use dalsegno_core::{EffectClass, ToolReturn};
-use dalsegno_runtime::{OfferedBy, ToolCallOptions, ToolInfo, ToolListing};
+use dalsegno_runtime::{MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing};
 use serde_json::{Value, json};
 
 use super::add::add;
 use super::{Context, consent, try_tool};
-use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsVerb};
+use crate::args::{Format, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsVerb};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::input;
@@ -21,7 +21,7 @@ use crate::render::tool::{self, Called, Listed};
 
 pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     match &args.verb {
-        ToolsVerb::List(_) => list(context).await,
+        ToolsVerb::List(args) => list(args, context).await,
         ToolsVerb::Inspect(args) => inspect(args, context).await,
         ToolsVerb::Call(args) => call(args, context).await,
         ToolsVerb::Test(args) => try_tool::test(args, context).await,
@@ -29,8 +29,8 @@ pub(super) async fn tools(args: &ToolsArgs, context: &mut Context<'_>) -> Result
     }
 }
 
-async fn list(context: &mut Context<'_>) -> Result<Exit, Error> {
-    let ToolListing { tools, unreachable } = context.engine().await?.tools().await;
+async fn list(args: &ToolsListArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let ToolListing { tools, unreachable } = context.engine().await?.tools(&args.tenant).await?;
     let output = &mut *context.output;
     if context.format == Format::Json {
         output.document(&tools.iter().map(Listed::of).collect::<Vec<_>>());
@@ -56,7 +56,7 @@ async fn list(context: &mut Context<'_>) -> Result<Exit, Error> {
 }
 
 async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let tool = context.engine().await?.tool(&args.name).await?;
+    let tool = context.engine().await?.tool(&args.name, &args.tenant).await?;
     let output = &mut *context.output;
     if context.format == Format::Json {
         output.document(&Listed::of(&tool));
@@ -104,7 +104,7 @@ fn schema(schema: &Value, output: &mut Output) {
 async fn call(args: &ToolsCallArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let arguments = args.args.as_deref().map_or_else(|| Ok(json!({})), input::json)?;
     let engine = context.engine().await?;
-    let tool = engine.tool(&args.name).await?;
+    let tool = engine.tool(&args.name, &args.tenant).await?;
     let arguments = tool.check_arguments(arguments)?;
     if let Some(why) = doubt(&tool).filter(|_| !args.yes)
         && !agreed(&tool, &why, context.output)
@@ -115,7 +115,8 @@ async fn call(args: &ToolsCallArgs, context: &mut Context<'_>) -> Result<Exit, E
     context.output.note(styled(Style::Dim, words));
     let timeout = Duration::from_secs(args.timeout.get());
     let user = args.user.as_deref().map_or_else(|| Ok(json!({})), input::json)?;
-    let options = ToolCallOptions { timeout, user, ..ToolCallOptions::default() };
+    let place = MemoryPlace { tenant: Some(args.tenant.clone()), ..MemoryPlace::default() };
+    let options = ToolCallOptions { timeout, place, user };
     let returned = engine.call_tool(&tool.name, arguments, &options).await?;
     Ok(tell(&tool, &returned, context))
 }

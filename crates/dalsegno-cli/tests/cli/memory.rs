@@ -112,7 +112,7 @@ fn relations_are_followed_and_shown() {
         DEP-3 (deployment)
 
         observations
-          [TIME] · workspace
+          [SHORT] · [TIME] · workspace
             deployed a chatty logger
 
         relations
@@ -261,4 +261,159 @@ fn values_out_of_bounds_are_told() {
 
         For more information, try '--help'.
         ");
+}
+
+/// The id of the only observation about an entity that stands.
+fn observation(workspace: &Workspace, entity: &str) -> String {
+    let shown = workspace.json(&["memory", "show", entity]);
+    let observations = shown["observations"].as_array().unwrap();
+    let standing: Vec<_> = observations.iter().filter(|one| one.get("valid_to").is_none()).collect();
+    assert_eq!(standing.len(), 1, "{shown}");
+    standing[0]["observation"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_wrong_observation_is_corrected() {
+    let workspace = told();
+    let id = observation(&workspace, "INC-7");
+    photograph!(workspace.dalsegno(&["memory", "edit", &id[..8], "disk full on db-2"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        corrected: `INC-7`, in the scope `workspace`: [SHORT] replaces [SHORT]
+        ");
+    photograph!(workspace.dalsegno(&["memory", "show", "INC-7"]), @r"
+        exit code: 0
+        --- stdout
+        INC-7 (incident)
+
+        observations
+          [SHORT] · [TIME] · workspace
+            disk full on db-2
+          [SHORT] · [TIME] until [TIME], replaced by [SHORT] · workspace
+            disk full on db-1
+
+        relations
+          INC-7 caused_by DEP-3
+        --- stderr
+        ");
+    assert_eq!(workspace.json(&["memory", "search", "disk"])[0]["text"], "disk full on db-2");
+    let new = observation(&workspace, "INC-7");
+    let again = workspace.json(&["memory", "edit", &new, "disk full on db-2"]);
+    assert_eq!((&again["changed"], again["observation"].as_str()), (&false.into(), Some(&*new)), "{again}");
+    photograph!(workspace.dalsegno(&["memory", "edit", &new, "disk full on db-2"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        nothing to correct: the text of [SHORT] is the same
+        ");
+    photograph!(workspace.dalsegno(&["memory", "edit", &id, "disk full on db-3"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: the observation `[ID]` no longer holds; correct the one that replaced it
+        ");
+    photograph!(workspace.dalsegno(&["memory", "edit", "INC-7", "disk full on db-3"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: `INC-7` is not an observation id: expected 4 to 32 hexadecimal digits
+          help: `dalsegno memory show ENTITY` lists the ids of its observations
+        ");
+    photograph!(workspace.dalsegno(&["memory", "edit", &new, "x", "--scope", "agent", "--agent", "chat"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: the scope `agent` does not have an observation whose id begins with `[ID]`
+          help: `dalsegno memory show ENTITY` says in which scope each entry is: name it with `--scope`
+        ");
+}
+
+#[test]
+fn what_should_not_be_known_is_deleted() {
+    let workspace = told();
+    photograph!(workspace.dalsegno(&["memory", "delete", "INC-7"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        would delete the entity `INC-7` from the scope `workspace`: 1 entity, 1 observation, 1 relation; `--yes` does it, for ever
+        ");
+    let told = workspace.json(&["memory", "delete", "INC-7"]);
+    assert_eq!((&told["deleted"], &told["relations"]), (&false.into(), &1.into()), "{told}");
+    let id = observation(&workspace, "DEP-3");
+    photograph!(workspace.dalsegno(&["memory", "delete", "--observation", &id, "--yes"]), @r#"
+        exit code: 0
+        --- stdout
+        --- stderr
+        deleted the observation [SHORT] about `DEP-3`, "deployed a chatty logger", from the scope `workspace`: 1 observation
+        "#);
+    photograph!(workspace.dalsegno(&["memory", "delete", "DEP-3", "made_by", "ada", "--yes"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        deleted the relation `DEP-3 made_by ada` from the scope `workspace`: 1 relation
+        ");
+    photograph!(workspace.dalsegno(&["memory", "delete", "INC-7", "--yes"]), @r"
+        exit code: 0
+        --- stdout
+        --- stderr
+        deleted the entity `INC-7` from the scope `workspace`: 1 entity, 1 observation, 1 relation
+        ");
+    assert!(workspace.json(&["memory", "search", "disk full chatty logger"]).as_array().unwrap().is_empty());
+    photograph!(workspace.dalsegno(&["memory", "show", "DEP-3"]), @r"
+        exit code: 0
+        --- stdout
+        DEP-3 (deployment)
+        --- stderr
+        ");
+    photograph!(workspace.dalsegno(&["memory", "delete", "INC-7", "--yes"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: there is no entity `INC-7` in this memory
+          help: look for it with `dalsegno memory search`; each `--scope` is a separate memory
+        ");
+    photograph!(workspace.dalsegno(&["memory", "delete", "DEP-3", "made_by", "ada"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: the scope `workspace` does not have the relation `DEP-3 made_by ada`
+          help: `dalsegno memory show ENTITY` says in which scope each entry is: name it with `--scope`
+        ");
+}
+
+#[test]
+fn only_the_named_scope_loses_what_is_deleted() {
+    let workspace = Workspace::plain();
+    let chat = ["--scope", "agent", "--agent", "chat"];
+    workspace.succeed(&[&["memory", "add", "ada", "likes tea"][..], &chat].concat());
+    photograph!(workspace.dalsegno(&["memory", "delete", "ada", "--agent", "chat", "--scope", "workspace"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: the scope `workspace` does not have the entity `ada`
+          help: `dalsegno memory show ENTITY` says in which scope each entry is: name it with `--scope`
+        ");
+    workspace.write("tenants/acme.toml", "name = \"acme\"\n");
+    workspace.succeed(&["memory", "add", "ada", "likes tea", "--tenant", "acme"]);
+    workspace.succeed(&["memory", "delete", "ada", "--tenant", "acme", "--yes"]);
+    assert!(workspace.json(&["memory", "search", "tea", "--tenant", "acme"]).as_array().unwrap().is_empty());
+    let kept = workspace.json(&[&["memory", "search", "tea"][..], &chat].concat());
+    assert_eq!(kept.as_array().unwrap().len(), 1, "{kept}");
+}
+
+#[test]
+fn a_deleted_seed_does_not_come_back() {
+    let workspace = Workspace::plain();
+    let settings = fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    let seeded = settings.replace("[memory]", "[memory]\nseeds = [\"known.jsonl\"]");
+    workspace.write("dalsegno.toml", &seeded);
+    let line = r#"{"entity": "INC-1", "type": "incident", "text": "a wrong rumour"}"#;
+    workspace.write("known.jsonl", &format!("{line}\n"));
+    workspace.succeed(&["memory", "delete", "INC-1", "--yes"]);
+    // The file has changed, so that it is read again.
+    workspace.write("known.jsonl", &format!("{line}\n{}\n", line.replace("INC-1", "INC-2")));
+    let hits = workspace.json(&["memory", "search", "rumour"]);
+    assert_eq!(hits.as_array().unwrap().len(), 1, "{hits}");
+    assert_eq!(hits[0]["entity"], "INC-2", "{hits}");
 }

@@ -362,3 +362,54 @@ fn a_configuration_that_a_document_requires_is_shown_and_a_run_without_it_does_n
     assert!(!started.starts_with("exit code: 2\n") && !started.contains("is set neither"), "{started}");
     assert_eq!(workspace.json(&["runs"]).as_array().map(Vec::len), Some(1));
 }
+
+#[test]
+fn a_tenants_own_tools_are_listed_inspected_and_called() {
+    let workspace = Workspace::plain();
+    workspace.write("tenants/acme.toml", "name = \"acme\"\n[settings]\ngreeting = \"Good day\"\n");
+    let document = r#"{
+      "name": "greet",
+      "description": "Greets.",
+      "parameters": [{ "name": "who", "type": "string", "required": true }],
+      "actions": [],
+      "output": { "said": "{{tenant.settings.greeting}}, {{params.who}}" }
+    }"#;
+    workspace.write("tenants/acme/tools/greet.json", document);
+    let listed = |more: &[&str]| {
+        let tools = workspace.json(&[&["tools", "list"], more].concat());
+        tools.as_array().unwrap().iter().any(|tool| tool["name"] == "greet")
+    };
+    assert!(listed(&["--tenant", "acme"]) && !listed(&[]));
+    let shown = workspace.succeed(&["tools", "inspect", "greet", "--tenant", "acme"]);
+    assert!(shown.starts_with("greet\n  Greets.\n"), "{shown}");
+    photograph!(workspace.dalsegno(&["tools", "inspect", "greet"]), @r"
+    exit code: 2
+    --- stdout
+    --- stderr
+    error: the tool `greet` does not exist
+      help: a tenant has it: add `--tenant acme`
+    ");
+    let call = ["tools", "call", "greet", "--args", r#"{"who": "Ada"}"#, "--yes"];
+    photograph!(workspace.dalsegno(&[&call[..], &["--tenant", "acme"]].concat()), @r#"
+    exit code: 0
+    --- stdout
+    {
+      "said": "Good day, Ada"
+    }
+    --- stderr
+    calling `greet` outside of any run: nothing is journaled
+    "#);
+    for command in [&call[..], &["tools", "list"], &["tools", "inspect", "greet"]] {
+        let told = workspace.dalsegno(&[command, &["--tenant", "acm"]].concat());
+        assert!(told.starts_with("exit code: 2\n"), "{told}");
+        assert!(told.ends_with("error: there is no tenant `acm`: did you mean `acme`?\n"), "{told}");
+    }
+    // The memory tools use the memory of the tenant.
+    let args = r#"{"entity": "INC-7", "content": "disk full on db-1"}"#;
+    workspace.succeed(&["tools", "call", "memory.create", "--args", args, "--yes", "--tenant", "acme"]);
+    let hits = |more: &[&str]| {
+        let found = workspace.json(&[&["memory", "search", "disk"], more].concat());
+        found.as_array().unwrap().len()
+    };
+    assert_eq!((hits(&["--tenant", "acme"]), hits(&[])), (1, 0));
+}

@@ -133,15 +133,17 @@ pub(super) fn index(
     count(transaction, scope_id, 1, tokens.len() as i64)
 }
 
-/// Takes the words of an observation out of the index and the statistics.
+/// Takes the words of an observation that stands out of the index and the statistics.
 pub(super) fn remove_from_index(
     transaction: &Transaction<'_>,
     scope_id: i64,
     id: i64,
-    new: &CheckedObservation,
 ) -> Result<(), MemoryError> {
+    let words: i64 = transaction
+        .prepare_cached("SELECT word_count FROM observation WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))?;
     transaction.prepare_cached("DELETE FROM word WHERE rowid = ?1")?.execute([id])?;
-    count(transaction, scope_id, -1, -(terms(new).count() as i64))
+    count(transaction, scope_id, -1, -words)
 }
 
 fn count(

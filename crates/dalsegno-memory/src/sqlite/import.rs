@@ -168,7 +168,7 @@ impl Import<'_> {
             return Ok(());
         }
         match (present.2, new.valid_to) {
-            (None, Some(_)) => create::remove_from_index(self.transaction, self.scope_id, id, new)?,
+            (None, Some(_)) => create::remove_from_index(self.transaction, self.scope_id, id)?,
             (Some(_), None) => create::index(self.transaction, self.scope_id, id, new)?,
             (None, None) | (Some(_), Some(_)) => {}
         }

@@ -1,5 +1,6 @@
 //! The memory in one SQLite file.
 
+mod amend;
 mod create;
 mod export;
 mod import;
@@ -25,9 +26,9 @@ use crate::relation::check_relations;
 use crate::seed::{Digesting, SeedCounts, SeedError, SeedLines};
 use crate::traverse::check_limit;
 use crate::{
-    Created, EntityList, EntityView, ExportCounts, ExportError, Hit, ImportCounts, ImportError, ImportMode,
-    Memory, MemoryError, NewObservation, OpenError, Relate, Related, RelationTo, ScopeSet, SearchQuery,
-    Traversal, Traverse, Unrelate, Unrelated,
+    Correct, Corrected, Created, Delete, Deleted, EntityList, EntityView, ExportCounts, ExportError, Found,
+    Hit, ImportCounts, ImportError, ImportMode, Memory, MemoryError, NewObservation, OpenError, Relate,
+    Related, RelationTo, ScopeSet, SearchQuery, Traversal, Traverse, Unrelate, Unrelated,
 };
 
 /// A [`Memory`] in one SQLite file, or in SQLite's own memory.
@@ -150,6 +151,31 @@ impl SqliteMemory {
         .await
     }
 
+    /// Runs `work` like [`write`](Self::write), without the check of references. What it deletes is gone from the log as well
+    /// when it returns, unless another process reads an earlier state at that moment.
+    async fn erase<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, MemoryError> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let writer = Arc::clone(&self.writer);
+        blocking(move || {
+            let mut connection = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            connection.pragma_update(None, "foreign_keys", false)?;
+            let done = transact(&mut connection, TransactionBehavior::Immediate, work);
+            connection.pragma_update(None, "foreign_keys", true)?;
+            let done = done?;
+            let folded =
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            if !matches!(folded, Ok(0)) {
+                tracing::warn!(
+                    "the log of the memory still holds what was deleted: another process reads it"
+                );
+            }
+            Ok(done)
+        })
+        .await
+    }
+
     /// Runs `work` on one state of the memory, while others may write.
     async fn read<T, E>(
         &self,
@@ -220,6 +246,26 @@ impl Memory for SqliteMemory {
     async fn unrelate(&self, scopes: &ScopeSet, unrelate: Unrelate) -> Result<Unrelated, MemoryError> {
         let (change, scope) = (unrelate.check()?, scopes.write_key().clone());
         self.write(move |transaction| relate::unrelate(transaction, &scope, &change)).await
+    }
+
+    async fn find(&self, scopes: &ScopeSet, beginning: &str) -> Result<Vec<Found>, MemoryError> {
+        let (scope, beginning) = (scopes.write_key().clone(), beginning.to_owned());
+        self.read(move |transaction| amend::find(transaction, &scope, &beginning)).await
+    }
+
+    async fn would_delete(&self, scopes: &ScopeSet, delete: &Delete) -> Result<Deleted, MemoryError> {
+        let (scope, delete) = (scopes.write_key().clone(), delete.clone());
+        self.read(move |transaction| amend::would_delete(transaction, &scope, &delete)).await
+    }
+
+    async fn delete(&self, scopes: &ScopeSet, delete: &Delete) -> Result<Deleted, MemoryError> {
+        let (scope, delete) = (scopes.write_key().clone(), delete.clone());
+        self.erase(move |transaction| amend::delete(transaction, &scope, &delete)).await
+    }
+
+    async fn correct(&self, scopes: &ScopeSet, correct: Correct) -> Result<Corrected, MemoryError> {
+        let scope = scopes.write_key().clone();
+        self.write(move |transaction| amend::correct(transaction, &scope, &correct)).await
     }
 
     async fn traverse(&self, scopes: &ScopeSet, traverse: &Traverse) -> Result<Traversal, MemoryError> {

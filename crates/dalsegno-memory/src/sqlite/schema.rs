@@ -36,6 +36,8 @@ pub(super) fn prepare(mut connection: Connection, path: &Path) -> Result<Connect
     // An answered write must survive a power cut: the run that made it will not repeat it.
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(sqlite)?;
+    // What is deleted is overwritten.
+    connection.pragma_update_and_check(None, "secure_delete", "ON", |_| Ok(())).map_err(sqlite)?;
     if found < MIGRATIONS.len() {
         migrate(&mut connection, path)?;
     }
