@@ -1,10 +1,10 @@
-//! The verdict on a call's arguments.
+//! The validation of a call's arguments.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use dalsegno_core::{Digest, ToolName, Toolbox, Verdict, Violation, digest_json};
+use dalsegno_core::{Digest, ToolName, Toolbox, Validation, Violation, digest_json};
 use serde_json::{Map, Value};
 
 use crate::schema::{MAX_DEPTH, Schema, SchemaError, depth};
@@ -17,17 +17,17 @@ pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 /// Missing text means `{}`. A call of a tool that is not in `tools` is valid when its text parses, since the core
 /// refuses it by name. A `truncated` call is never judged further: it may be the valid beginning of something else.
 /// A tool's schema is compiled at its first call in this process.
-pub fn judge_call(tools: &Toolbox, name: &str, arguments_text: &str, truncated: bool) -> Verdict {
+pub fn judge_call(tools: &Toolbox, name: &str, arguments_text: &str, truncated: bool) -> Validation {
     if truncated {
-        return Verdict::Truncated;
+        return Validation::Truncated;
     }
     let arguments = match parse(arguments_text) {
         Ok(arguments) => arguments,
-        Err(message) => return Verdict::Malformed { message },
+        Err(message) => return Validation::Malformed { message },
     };
     match tools.find(name) {
         Some((_, tool)) => judge(&compiled(&tool.input_schema), arguments),
-        None => Verdict::Valid { arguments },
+        None => Validation::Valid { arguments },
     }
 }
 
@@ -55,13 +55,13 @@ impl Schemas {
     ///
     /// Those of a tool that is not in the toolbox are valid when they are an object, since the core refuses the call by
     /// name.
-    pub fn judge_arguments(&self, tool: &ToolName, arguments: Value) -> Verdict {
+    pub fn judge_arguments(&self, tool: &ToolName, arguments: Value) -> Validation {
         if let Err(message) = check_bounds(&arguments) {
-            return Verdict::Malformed { message };
+            return Validation::Malformed { message };
         }
         match self.tools.get(tool) {
             Some(schema) => judge(schema, arguments),
-            None => Verdict::Valid { arguments },
+            None => Validation::Valid { arguments },
         }
     }
 
@@ -85,28 +85,28 @@ fn unusable(error: &SchemaError) -> String {
 }
 
 /// Judges a value of any type against a schema.
-pub(crate) fn judge_any(schema: &Value, value: Value) -> Verdict {
+pub(crate) fn judge_any(schema: &Value, value: Value) -> Validation {
     match &*compiled(schema) {
         Ok(schema) => match schema.coerce(value) {
-            Ok(arguments) => Verdict::Valid { arguments },
-            Err(violations) => Verdict::Invalid { violations },
+            Ok(arguments) => Validation::Valid { arguments },
+            Err(violations) => Validation::Invalid { violations },
         },
         Err(error) => {
             let message = format!("no answer can fit, whatever it is: {error}");
-            Verdict::Invalid { violations: vec![Violation { path: String::new(), message }] }
+            Validation::Invalid { violations: vec![Violation { path: String::new(), message }] }
         }
     }
 }
 
-fn judge(schema: &Result<Schema, SchemaError>, arguments: Value) -> Verdict {
+fn judge(schema: &Result<Schema, SchemaError>, arguments: Value) -> Validation {
     match schema {
         Ok(schema) => match schema.coerce(arguments) {
-            Ok(arguments) => Verdict::Valid { arguments },
-            Err(violations) => Verdict::Invalid { violations },
+            Ok(arguments) => Validation::Valid { arguments },
+            Err(violations) => Validation::Invalid { violations },
         },
-        Err(error) => {
-            Verdict::Invalid { violations: vec![Violation { path: String::new(), message: unusable(error) }] }
-        }
+        Err(error) => Validation::Invalid {
+            violations: vec![Violation { path: String::new(), message: unusable(error) }],
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-//! Verdicts on arguments, through one `check`.
+//! Validations of arguments, through one `check`.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 
 use std::thread;
 
-use dalsegno_core::{Tool, ToolName, Toolbox, Verdict};
+use dalsegno_core::{Tool, ToolName, Toolbox, Validation};
 use dalsegno_models::{
     MAX_ARGUMENT_BYTES, MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError, Schemas, judge_call,
 };
@@ -26,29 +26,29 @@ fn object(properties: Value) -> Value {
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// Judges a call of a tool with `schema`. Arguments that come as JSON must get the same verdict as their text.
-fn judge(schema: &Value, text: &str) -> Verdict {
+/// Judges a call of a tool with `schema`. Arguments that come as JSON must get the same validation as their text.
+fn judge(schema: &Value, text: &str) -> Validation {
     let tools = toolbox(schema.clone());
-    let verdict = judge_call(&tools, "risk.score", text, false);
+    let validation = judge_call(&tools, "risk.score", text, false);
     if let Ok(value) = serde_json::from_str(text) {
         let tool: ToolName = "risk.score".parse().unwrap();
-        assert_eq!(Schemas::compile(&tools).judge_arguments(&tool, value), verdict, "{text}");
+        assert_eq!(Schemas::compile(&tools).judge_arguments(&tool, value), validation, "{text}");
     }
-    verdict
+    validation
 }
 
-/// Compares a verdict, in one line for each violation, with what is expected.
+/// Compares a validation, in one line for each violation, with what is expected.
 #[track_caller]
 fn check(schema: &Value, text: &str, expected: &str) {
     let found = match judge(schema, text) {
-        Verdict::Valid { arguments } => format!("valid {arguments}"),
-        Verdict::Invalid { violations } => {
+        Validation::Valid { arguments } => format!("valid {arguments}"),
+        Validation::Invalid { violations } => {
             let lines =
                 violations.iter().map(|violation| format!("{}: {}", violation.path, violation.message));
             lines.collect::<Vec<_>>().join("\n")
         }
-        Verdict::Malformed { message } => format!("malformed: {message}"),
-        Verdict::Truncated => "truncated".to_owned(),
+        Validation::Malformed { message } => format!("malformed: {message}"),
+        Validation::Truncated => "truncated".to_owned(),
     };
     assert_eq!(found, expected, "for {text}");
 }
@@ -67,7 +67,7 @@ fn arguments_that_are_no_json_object_are_malformed() {
     check(&schema, "null", "malformed: the arguments are null, expected an object");
     check(&schema, r#""{}""#, "malformed: the arguments are a string, expected an object");
     for text in ["{", "{'a': 1}", "{} {}", "NaN", r#"{"a": 1e999}"#, "\u{feff}{}"] {
-        assert!(matches!(judge(&schema, text), Verdict::Malformed { .. }), "{text}");
+        assert!(matches!(judge(&schema, text), Validation::Malformed { .. }), "{text}");
     }
 }
 
@@ -136,8 +136,8 @@ fn nothing_else_is_coerced() {
         (json!({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 0}]}), json!("3")),
     ];
     for (schema, given) in cases {
-        let verdict = judge(&object(json!({ "a": schema })), &json!({ "a": given }).to_string());
-        assert!(matches!(verdict, Verdict::Invalid { .. }), "{schema} took {given}: {verdict:?}");
+        let validation = judge(&object(json!({ "a": schema })), &json!({ "a": given }).to_string());
+        assert!(matches!(validation, Validation::Invalid { .. }), "{schema} took {given}: {validation:?}");
     }
 }
 
@@ -177,7 +177,7 @@ fn every_violation_is_reported_at_once_with_its_place() {
 /tags: expected at most 1 items, found 2
 /extra: no such property: expected only `a/b`, `count`, `kind`, `mode`, `owner`, `tags`
 /text: required, but missing";
-    let Verdict::Invalid { violations } = judge(&schema, &text.to_string()) else { panic!("it is valid") };
+    let Validation::Invalid { violations } = judge(&schema, &text.to_string()) else { panic!("it is valid") };
     let sorted = |lines: &mut Vec<String>| lines.sort();
     let mut found = violations.iter().map(|v| format!("{}: {}", v.path, v.message)).collect();
     let mut expected = expected.lines().map(str::to_owned).collect();
@@ -199,27 +199,28 @@ fn the_one_alternative_of_the_right_type_is_explained() {
 #[test]
 fn violations_are_bounded() {
     let schema = object(json!({ "a": {"type": "array", "items": {"type": "string"}} }));
-    let Verdict::Invalid { violations } = judge(&schema, &json!({ "a": vec![1; 1000] }).to_string()) else {
+    let Validation::Invalid { violations } = judge(&schema, &json!({ "a": vec![1; 1000] }).to_string())
+    else {
         panic!("it is valid")
     };
     assert_eq!(violations.len(), MAX_VIOLATIONS);
     let schema = object(json!({ "a": {"enum": vec!["x".repeat(1000); 1]} }));
-    let Verdict::Invalid { violations } = judge(&schema, r#"{"a": 1}"#) else { panic!("it is valid") };
+    let Validation::Invalid { violations } = judge(&schema, r#"{"a": 1}"#) else { panic!("it is valid") };
     assert!(violations[0].message.chars().count() < 500);
 }
 
 #[test]
 fn an_unknown_tool_is_left_to_the_core() {
     let tools = toolbox(object(json!({})));
-    let verdict = judge_call(&tools, "no.such", r#"{"a": 1}"#, false);
-    assert_eq!(verdict, Verdict::Valid { arguments: json!({"a": 1}) });
-    assert!(matches!(judge_call(&tools, "no.such", "{", false), Verdict::Malformed { .. }));
-    assert!(matches!(judge_call(&tools, "risk__score", r#"{"a": 1}"#, false), Verdict::Invalid { .. }));
+    let validation = judge_call(&tools, "no.such", r#"{"a": 1}"#, false);
+    assert_eq!(validation, Validation::Valid { arguments: json!({"a": 1}) });
+    assert!(matches!(judge_call(&tools, "no.such", "{", false), Validation::Malformed { .. }));
+    assert!(matches!(judge_call(&tools, "risk__score", r#"{"a": 1}"#, false), Validation::Invalid { .. }));
 }
 
 #[test]
 fn a_truncated_call_is_not_judged_further() {
-    assert_eq!(judge_call(&toolbox(object(json!({}))), "risk.score", "{}", true), Verdict::Truncated);
+    assert_eq!(judge_call(&toolbox(object(json!({}))), "risk.score", "{}", true), Validation::Truncated);
 }
 
 #[test]
@@ -230,14 +231,14 @@ fn large_and_deep_arguments_are_malformed() {
     for text in [&large, &deep] {
         assert!(matches!(
             judge_call(&toolbox(schema.clone()), "risk.score", text, false),
-            Verdict::Malformed { .. }
+            Validation::Malformed { .. }
         ));
     }
     let tools = Schemas::compile(&toolbox(schema));
     let tool: ToolName = "risk.score".parse().unwrap();
     for text in [&large, &deep] {
         let value = serde_json::from_str(text).unwrap();
-        assert!(matches!(tools.judge_arguments(&tool, value), Verdict::Malformed { .. }));
+        assert!(matches!(tools.judge_arguments(&tool, value), Validation::Malformed { .. }));
     }
 }
 
@@ -249,8 +250,8 @@ fn a_reference_outside_the_schema_is_refused_and_not_fetched() {
         let schema = object(json!({ "a": {"$ref": reference} }));
         let error = Schema::compile(&schema).unwrap_err();
         assert_eq!(error, SchemaError::Reference { reference: reference.to_owned() });
-        let verdict = judge(&schema, "{}");
-        let Verdict::Invalid { violations } = verdict else { panic!("{verdict:?}") };
+        let validation = judge(&schema, "{}");
+        let Validation::Invalid { violations } = validation else { panic!("{validation:?}") };
         assert!(violations[0].message.contains(reference), "{violations:?}");
         assert_eq!(Schemas::compile(&toolbox(schema)).problems().count(), 1);
     }
@@ -306,7 +307,7 @@ fn a_catastrophic_pattern_runs_in_linear_time() {
     // A backtracking engine needs 2^50000 steps here; the test ends because this one does not.
     let schema = object(json!({ "a": {"pattern": "^(a+)+(b|a)*$"} }));
     let text = json!({ "a": format!("{}!", "a".repeat(50_000)) }).to_string();
-    assert!(matches!(judge(&schema, &text), Verdict::Invalid { .. }));
+    assert!(matches!(judge(&schema, &text), Validation::Invalid { .. }));
 }
 
 #[test]
@@ -339,7 +340,7 @@ fn recursive_alternatives_end_on_deep_arguments() {
     });
     let nest =
         |levels: usize, leaf: Value| (0..levels).fold(leaf, |value, _| json!({ "a": value })).to_string();
-    assert!(matches!(judge(&schema, &nest(60, json!(1))), Verdict::Valid { .. }));
+    assert!(matches!(judge(&schema, &nest(60, json!(1))), Validation::Valid { .. }));
     check(&schema, &nest(60, json!("x")), ": does not fit the schema, which is too intricate to say where");
     check(&schema, &nest(1, json!("x")), "/a: expected integer or object, found string");
 }

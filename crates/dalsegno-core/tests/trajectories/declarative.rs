@@ -1,6 +1,6 @@
 //! Tools that are documents: their parts, gates and writes, beside everything else that a step may ask for.
 
-use dalsegno_core::{Answer, Gate, Mind, Outcome, OutputSettings, Signal, Verdict};
+use dalsegno_core::{Answer, Gate, Mind, Outcome, OutputSettings, Signal, Validation};
 use dalsegno_tools::ApiResponse;
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ fn a_structured_answer_begins_with_what_the_tools_said() {
     let joins = [
         calls(vec![call("a", "save_meal", json!({"dish": "soup"}))]),
         vec![answers(1, 201, json!({"id": 7}))],
-        says_checked("{\"id\": 7}", Verdict::Valid { arguments: json!({"id": 7}) }),
+        says_checked("{\"id\": 7}", Validation::Valid { arguments: json!({"id": 7}) }),
     ];
     check("declarative_output", &config, "lunch", &joins);
     config.semantics = 1;

@@ -1,6 +1,8 @@
 //! Models that come to an answer.
 
-use dalsegno_core::{AgentConfig, FailureCode, Mind, OnFailure, ReplyPart, StopReason, Verdict, Violation};
+use dalsegno_core::{
+    AgentConfig, FailureCode, Mind, OnFailure, ReplyPart, StopReason, Validation, Violation,
+};
 use serde_json::json;
 
 use crate::door::*;
@@ -63,10 +65,15 @@ fn calls_that_must_not_leave_the_core_are_answered_by_it() {
                     "c3",
                     "log__read",
                     "{\"host\": ",
-                    Verdict::Malformed { message: "unexpected end".into() },
+                    Validation::Malformed { message: "unexpected end".into() },
                 ),
-                judged("c4", "log__read", "{\"host\": 3}", Verdict::Invalid { violations: vec![violation] }),
-                judged("c5", "log__read", "{}", Verdict::Truncated),
+                judged(
+                    "c4",
+                    "log__read",
+                    "{\"host\": 3}",
+                    Validation::Invalid { violations: vec![violation] },
+                ),
+                judged("c5", "log__read", "{}", Validation::Truncated),
             ]),
             says("I cannot look."),
         ],
@@ -161,7 +168,7 @@ fn an_edited_call_is_performed_as_edited() {
         "disk full",
         &[
             calls(vec![call("c1", "mail__send", json!({"to": "everyone"}))]),
-            vec![edits(0, Verdict::Valid { arguments: json!({"to": "ops"}) })],
+            vec![edits(0, Validation::Valid { arguments: json!({"to": "ops"}) })],
             vec![prints(0, "sent to ops", false)],
             says("I told them."),
         ],

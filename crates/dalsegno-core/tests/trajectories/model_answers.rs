@@ -2,7 +2,7 @@
 
 use dalsegno_core::{
     AgentConfig, FailureCode, Limits, Mind, ModelMind, ModelSettings, OnExceeded, OutputSettings, ReplyPart,
-    StopReason, Verdict, Violation,
+    StopReason, Validation, Violation,
 };
 use serde_json::{Value, json};
 
@@ -27,13 +27,13 @@ fn structured(retries: u32) -> AgentConfig {
     changed(|mind| mind.output = Some(OutputSettings { schema, retries }))
 }
 
-fn valid(arguments: Value) -> Verdict {
-    Verdict::Valid { arguments }
+fn valid(arguments: Value) -> Validation {
+    Validation::Valid { arguments }
 }
 
-fn missing_score() -> Verdict {
+fn missing_score() -> Validation {
     let violation = |path: &str, message: &str| Violation { path: path.into(), message: message.into() };
-    Verdict::Invalid {
+    Validation::Invalid {
         violations: vec![
             violation("", "`score` is missing"),
             violation("/level", "this property is not expected"),
@@ -126,7 +126,10 @@ fn an_answer_that_does_not_fit_is_asked_for_again() {
         "disk full",
         &[
             says_checked("{\"level\": 3}", missing_score()),
-            says_checked("none", Verdict::Malformed { message: "expected value at line 1 column 2".into() }),
+            says_checked(
+                "none",
+                Validation::Malformed { message: "expected value at line 1 column 2".into() },
+            ),
             says_checked("{\"score\": null}", valid(json!({"score": null}))),
         ],
     );

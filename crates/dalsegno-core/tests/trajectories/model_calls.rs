@@ -2,7 +2,7 @@
 
 use dalsegno_core::{
     AgentConfig, FailureCode, Limits, OnExceeded, OnFailure, ReplyPart, RunErrorCode, Status, StopReason,
-    Tool, ToolKind, Verdict,
+    Tool, ToolKind, Validation,
 };
 use serde_json::{Value, json};
 
@@ -198,7 +198,7 @@ fn a_tool_that_stands_in_has_its_own_gate_and_falls_back_no_further() {
         &[
             reads("c1", json!({"to": "all"})),
             vec![prints(0, "the log is locked", true)],
-            vec![edits(0, Verdict::Valid { arguments: json!({"to": "ops"}) })],
+            vec![edits(0, Validation::Valid { arguments: json!({"to": "ops"}) })],
             vec![fails(0, FailureCode::Timeout, "no answer within 30 s")],
             says("I cannot."),
         ],

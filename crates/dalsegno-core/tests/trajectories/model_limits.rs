@@ -1,6 +1,8 @@
 //! Models at a limit, stopped, or without a usable reply.
 
-use dalsegno_core::{AgentConfig, FailureCode, Limits, OnExceeded, ReplyPart, Signal, StopReason, Verdict};
+use dalsegno_core::{
+    AgentConfig, FailureCode, Limits, OnExceeded, ReplyPart, Signal, StopReason, Validation,
+};
 use serde_json::json;
 
 use crate::door::*;
@@ -124,7 +126,7 @@ fn a_call_that_was_cut_off_is_told_to_the_model() {
         &model(),
         "disk full",
         &[
-            replies(vec![judged("c1", "log__read", "{\"ho", Verdict::Truncated)], StopReason::Length),
+            replies(vec![judged("c1", "log__read", "{\"ho", Validation::Truncated)], StopReason::Length),
             says("I was too long."),
         ],
     );

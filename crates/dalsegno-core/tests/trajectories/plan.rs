@@ -1,6 +1,6 @@
 //! Plans that go through.
 
-use dalsegno_core::{Answer, Verdict};
+use dalsegno_core::{Answer, Validation};
 use serde_json::{Value, json};
 
 use crate::door::*;
@@ -68,7 +68,7 @@ fn a_person_edits_the_arguments() {
         &plan(steps),
         "disk full",
         &[
-            vec![edits(0, Verdict::Valid { arguments: json!({"to": "ops@example.org"}) })],
+            vec![edits(0, Validation::Valid { arguments: json!({"to": "ops@example.org"}) })],
             vec![returns(0, json!({"state": "sent"}))],
         ],
     );

@@ -1,7 +1,7 @@
 //! Plans that meet trouble.
 
 use dalsegno_core::{
-    AgentConfig, Answer, Failure, FailureCode, Limits, OnExceeded, Outcome, Signal, Verdict, Violation,
+    AgentConfig, Answer, Failure, FailureCode, Limits, OnExceeded, Outcome, Signal, Validation, Violation,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn an_edit_that_does_not_fit_fails_the_step() {
         "plan_edited_invalid",
         &mail(None),
         "disk full",
-        &[vec![edits(0, Verdict::Invalid { violations: vec![violation] })]],
+        &[vec![edits(0, Validation::Invalid { violations: vec![violation] })]],
     );
 }
 

@@ -1,6 +1,8 @@
 //! Plans of every kind of step: variables, child runs, models, questions, times, walks, handoffs.
 
-use dalsegno_core::{AgentConfig, FailureCode, Limits, RunErrorCode, Status, StopReason, Verdict, Violation};
+use dalsegno_core::{
+    AgentConfig, FailureCode, Limits, RunErrorCode, Status, StopReason, Validation, Violation,
+};
 use serde_json::{Value, json};
 
 use crate::door::*;
@@ -134,7 +136,7 @@ fn a_model_step_is_one_completion() {
 #[test]
 fn a_model_step_with_a_schema_gives_what_fits_it() {
     let schema = json!({"type": "object"});
-    let reply = says_checked(r#"{"why": "logs"}"#, Verdict::Valid { arguments: json!({"why": "logs"}) });
+    let reply = says_checked(r#"{"why": "logs"}"#, Validation::Valid { arguments: json!({"why": "logs"}) });
     check("plan_model_schema", &one(model_step(Some(schema))), "disk full", &[reply]);
 }
 
@@ -142,7 +144,7 @@ fn a_model_step_with_a_schema_gives_what_fits_it() {
 fn a_model_step_whose_reply_does_not_fit_ends_the_plan() {
     let schema = json!({"type": "object"});
     let violation = Violation { path: "/why".into(), message: "expected a string".into() };
-    let reply = says_checked(r#"{"why": 1}"#, Verdict::Invalid { violations: vec![violation] });
+    let reply = says_checked(r#"{"why": 1}"#, Validation::Invalid { violations: vec![violation] });
     check("plan_model_unfit", &one(model_step(Some(schema))), "disk full", &[reply]);
 }
 
