@@ -212,7 +212,7 @@ impl From<ToolboxError> for Error {
 }
 
 /// The consequences of an error.
-pub(crate) struct Class {
+pub(crate) struct ErrorClass {
     /// How the command ends.
     pub(crate) exit: Exit,
     /// The stable name of the error.
@@ -221,7 +221,7 @@ pub(crate) struct Class {
     pub(crate) help: Option<String>,
 }
 
-impl Class {
+impl ErrorClass {
     fn new(exit: Exit, code: &'static str) -> Self {
         Self { exit, code, help: None }
     }
@@ -233,9 +233,9 @@ impl Class {
 
 impl Error {
     /// The one place that decides how a command ends after an error.
-    pub(crate) fn class(&self) -> Class {
-        let bad_input = |code| Class::new(Exit::BadInput, code);
-        let failed = |code| Class::new(Exit::Failed, code);
+    pub(crate) fn class(&self) -> ErrorClass {
+        let bad_input = |code| ErrorClass::new(Exit::BadInput, code);
+        let failed = |code| ErrorClass::new(Exit::Failed, code);
         match self {
             Self::NoWorkspace { .. } => bad_input("no_workspace")
                 .with_help("make one with `dalsegno init`, or name one with `--workspace DIR`"),
@@ -263,7 +263,7 @@ impl Error {
                 bad_input("telemetry").with_help("correct `[telemetry]` in dalsegno.toml, or take it out")
             }
             Self::Secret(_) => bad_input("secret"),
-            Self::Consent(error) => Class { help: auth::help(error), ..consent(error) },
+            Self::Consent(error) => ErrorClass { help: auth::help(error), ..consent(error) },
             Self::Access(error) => access(error),
             Self::WhichAction { known, .. } => {
                 bad_input("unknown_tool").with_help(format!("name one with `--action`: {}", known.join(", ")))
@@ -344,7 +344,7 @@ impl Error {
                 bad_input("not_an_archive").with_help("give a file that `dalsegno export` has written")
             }
             Self::Stopped => {
-                Class::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
+                ErrorClass::new(Exit::Interrupted, "stopped").with_help("nothing was lost: try again")
             }
             Self::NotLetGo { .. } => failed("owned").with_help("try again in a moment"),
             Self::Configuration { .. } => bad_input("workspace"),
@@ -355,7 +355,7 @@ impl Error {
                 failed("bench").with_help("no journal was touched: correct the cause and try again")
             }
             Self::StoppedMeasuring => {
-                Class::new(Exit::Interrupted, "stopped").with_help("nothing was left behind: try again")
+                ErrorClass::new(Exit::Interrupted, "stopped").with_help("nothing was left behind: try again")
             }
             Self::LeftBehind { .. } => failed("unwritable").with_help("remove it by hand: nothing needs it"),
             Self::NoPlaceToFork { run } => bad_input("bad_fork")
@@ -424,121 +424,120 @@ impl Error {
     }
 }
 
-fn toolbox(error: &ToolboxError) -> Class {
+fn toolbox(error: &ToolboxError) -> ErrorClass {
     match error {
         ToolboxError::UnknownTool { tenants, .. } if !tenants.is_empty() => {
             let named: Vec<String> =
                 tenants.iter().take(5).map(|name| format!("`--tenant {name}`")).collect();
-            Class::new(Exit::BadInput, "unknown_tool")
+            ErrorClass::new(Exit::BadInput, "unknown_tool")
                 .with_help(format!("a tenant has it: add {}", named.join(" or ")))
         }
         ToolboxError::UnknownTool { name, known, .. } => {
-            let class = Class::new(Exit::BadInput, "unknown_tool");
+            let class = ErrorClass::new(Exit::BadInput, "unknown_tool");
             match nearest(name.as_str(), known) {
                 Some(near) => class.with_help(format!("did you mean `{near}`?")),
                 None => class.with_help("list the tools with `dalsegno tools list`"),
             }
         }
-        ToolboxError::Arguments { tool, .. } => Class::new(Exit::BadInput, "bad_arguments")
+        ToolboxError::Arguments { tool, .. } => ErrorClass::new(Exit::BadInput, "bad_arguments")
             .with_help(format!("nothing was called: see what it takes with `dalsegno tools inspect {tool}`")),
-        ToolboxError::IsAgent { agent, .. } => {
-            Class::new(Exit::BadInput, "is_agent").with_help(format!("start it with `dalsegno run {agent}`"))
-        }
+        ToolboxError::IsAgent { agent, .. } => ErrorClass::new(Exit::BadInput, "is_agent")
+            .with_help(format!("start it with `dalsegno run {agent}`")),
         ToolboxError::NoAnswer { received, .. } => {
-            let class = Class::new(Exit::Failed, "no_answer");
+            let class = ErrorClass::new(Exit::Failed, "no_answer");
             match received {
                 Received::No => class.with_help("it has not acted: correct the cause and call again"),
                 Received::Possibly => class.with_help("it may have acted: check before you call again"),
             }
         }
-        _ => Class::new(Exit::Failed, "tool"),
+        _ => ErrorClass::new(Exit::Failed, "tool"),
     }
 }
 
-fn memory(error: &MemoryError) -> Class {
+fn memory(error: &MemoryError) -> ErrorClass {
     match error {
         MemoryError::Busy { .. }
         | MemoryError::Damaged { .. }
         | MemoryError::Storage { .. }
-        | MemoryError::Stopped { .. } => Class::new(Exit::Failed, "memory"),
+        | MemoryError::Stopped { .. } => ErrorClass::new(Exit::Failed, "memory"),
         // What is left are values out of bounds, whose messages say what was expected.
-        _ => Class::new(Exit::BadInput, "bad_value"),
+        _ => ErrorClass::new(Exit::BadInput, "bad_value"),
     }
 }
 
-fn consent(error: &ConsentError) -> Class {
+fn consent(error: &ConsentError) -> ErrorClass {
     match error {
-        ConsentError::Denied { .. } => Class::new(Exit::Failed, "no_consent"),
-        ConsentError::NoTokens { .. } => Class::new(Exit::Failed, "no_tokens"),
-        ConsentError::UnknownToolkit { .. } => Class::new(Exit::BadInput, "unknown_tool"),
-        _ => Class::new(Exit::BadInput, "consent"),
+        ConsentError::Denied { .. } => ErrorClass::new(Exit::Failed, "no_consent"),
+        ConsentError::NoTokens { .. } => ErrorClass::new(Exit::Failed, "no_tokens"),
+        ConsentError::UnknownToolkit { .. } => ErrorClass::new(Exit::BadInput, "unknown_tool"),
+        _ => ErrorClass::new(Exit::BadInput, "consent"),
     }
 }
 
-fn access(error: &ServerAccessError) -> Class {
+fn access(error: &ServerAccessError) -> ErrorClass {
     match error {
-        ServerAccessError::Access { .. } => Class::new(Exit::Failed, "no_consent"),
-        _ => Class::new(Exit::BadInput, "consent"),
+        ServerAccessError::Access { .. } => ErrorClass::new(Exit::Failed, "no_consent"),
+        _ => ErrorClass::new(Exit::BadInput, "consent"),
     }
 }
 
-fn open(error: &OpenError) -> Class {
+fn open(error: &OpenError) -> ErrorClass {
     match error {
-        OpenError::Workspace { .. } => Class::new(Exit::BadInput, "workspace"),
-        OpenError::Folder { .. } => Class::new(Exit::Failed, "store")
+        OpenError::Workspace { .. } => ErrorClass::new(Exit::BadInput, "workspace"),
+        OpenError::Folder { .. } => ErrorClass::new(Exit::Failed, "store")
             .with_help("give this user the right to write there, or set `store.path` in dalsegno.toml"),
-        OpenError::Store(_) | OpenError::Owner(_) => Class::new(Exit::Failed, "store"),
-        OpenError::Memory(_) => Class::new(Exit::Failed, "memory"),
-        OpenError::Seeds { .. } => Class::new(Exit::BadInput, "memory"),
+        OpenError::Store(_) | OpenError::Owner(_) => ErrorClass::new(Exit::Failed, "store"),
+        OpenError::Memory(_) => ErrorClass::new(Exit::Failed, "memory"),
+        OpenError::Seeds { .. } => ErrorClass::new(Exit::BadInput, "memory"),
         OpenError::Server { .. }
         | OpenError::UnknownServer { .. }
         | OpenError::Program { .. }
-        | OpenError::Digest { .. } => Class::new(Exit::BadInput, "server"),
-        OpenError::Model { .. } => Class::new(Exit::BadInput, "model"),
-        OpenError::Secret { .. } => Class::new(Exit::BadInput, "secret"),
-        _ => Class::new(Exit::Failed, "open"),
+        | OpenError::Digest { .. } => ErrorClass::new(Exit::BadInput, "server"),
+        OpenError::Model { .. } => ErrorClass::new(Exit::BadInput, "model"),
+        OpenError::Secret { .. } => ErrorClass::new(Exit::BadInput, "secret"),
+        _ => ErrorClass::new(Exit::Failed, "open"),
     }
 }
 
-fn engine(error: &EngineError) -> Class {
+fn engine(error: &EngineError) -> ErrorClass {
     match error {
         EngineError::UnknownAgent { name, known } => {
-            let class = Class::new(Exit::BadInput, "unknown_agent");
+            let class = ErrorClass::new(Exit::BadInput, "unknown_agent");
             match nearest(name.as_str(), known) {
                 Some(near) => class.with_help(format!("did you mean `{near}`?")),
                 None => class.with_help("write the agent in `agents/*.toml`, then run `dalsegno check`"),
             }
         }
-        EngineError::ToolkitConfig { .. } => Class::new(Exit::BadInput, "agent"),
-        EngineError::Tenant(_) => Class::new(Exit::BadInput, "unknown_tenant"),
-        EngineError::Agent { .. } => Class::new(Exit::BadInput, "agent"),
+        EngineError::ToolkitConfig { .. } => ErrorClass::new(Exit::BadInput, "agent"),
+        EngineError::Tenant(_) => ErrorClass::new(Exit::BadInput, "unknown_tenant"),
+        EngineError::Agent { .. } => ErrorClass::new(Exit::BadInput, "agent"),
         EngineError::BrokenAgent { .. } => {
-            Class::new(Exit::BadInput, "agent").with_help("correct the file, then run `dalsegno check`")
+            ErrorClass::new(Exit::BadInput, "agent").with_help("correct the file, then run `dalsegno check`")
         }
         EngineError::Open(error) => open(error),
-        EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
-        EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),
-        EngineError::Create(CreateError::SessionBusy { .. }) => Class::new(Exit::BadInput, "session_busy"),
+        EngineError::Create(CreateError::KeyConflict { .. }) => ErrorClass::new(Exit::BadInput, "key_conflict"),
+        EngineError::Create(CreateError::RunConflict { .. }) => ErrorClass::new(Exit::BadInput, "run_conflict"),
+        EngineError::Create(CreateError::SessionBusy { .. }) => ErrorClass::new(Exit::BadInput, "session_busy"),
         EngineError::Acquire(AcquireError::UnknownRun { .. })
         | EngineError::Read(ReadError::UnknownRun { .. }) => {
-            Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+            ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
         }
-        EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
-        EngineError::AlreadyRunning { run } => Class::new(Exit::Failed, "under_way").with_help(format!(
+        EngineError::Acquire(AcquireError::Owned { .. }) => ErrorClass::new(Exit::Failed, "owned"),
+        EngineError::AlreadyRunning { run } => ErrorClass::new(Exit::Failed, "under_way").with_help(format!(
             "wait until it ends or suspends, then start it again with the same key: this returns the outcome \
              of run {} and performs nothing twice; or cancel it with `dalsegno cancel {}`",
             short(run),
             short(run)
         )),
         EngineError::Foreign { .. } | EngineError::Acquire(AcquireError::Foreign { .. }) => {
-            Class::new(Exit::BadInput, "foreign")
+            ErrorClass::new(Exit::BadInput, "foreign")
                 .with_help("adopt it: `dalsegno adopt RUN`, or fork it: `dalsegno fork RUN --at STEP`")
         }
-        EngineError::NotAdopted { .. } => Class::new(Exit::BadInput, "not_adopted")
+        EngineError::NotAdopted { .. } => ErrorClass::new(Exit::BadInput, "not_adopted")
             .with_help("allow what the run needs in this workspace, then adopt it; nothing was changed"),
-        EngineError::SigningKey(_) => Class::new(Exit::Failed, "signing_key")
+        EngineError::SigningKey(_) => ErrorClass::new(Exit::Failed, "signing_key")
             .with_help("check the file `archive.key` beside the journal: only its owner may have access"),
-        EngineError::Stranger { .. } => Class::new(Exit::Failed, "foreign"),
+        EngineError::Stranger { .. } => ErrorClass::new(Exit::Failed, "foreign"),
         EngineError::Read(ReadError::Damaged(damage))
         | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
             let help = match damage.intact {
@@ -549,69 +548,69 @@ fn engine(error: &EngineError) -> Class {
                     )
                 }
             };
-            Class::new(Exit::Failed, "damaged").with_help(help)
+            ErrorClass::new(Exit::Failed, "damaged").with_help(help)
         }
-        EngineError::Principal { .. } => Class::new(Exit::BadInput, "bad_name"),
-        EngineError::Answer { .. } => Class::new(Exit::BadInput, "bad_answer"),
-        EngineError::Edit { .. } => Class::new(Exit::BadInput, "bad_answer")
+        EngineError::Principal { .. } => ErrorClass::new(Exit::BadInput, "bad_name"),
+        EngineError::Answer { .. } => ErrorClass::new(Exit::BadInput, "bad_answer"),
+        EngineError::Edit { .. } => ErrorClass::new(Exit::BadInput, "bad_answer")
             .with_help("correct the file and approve again; nothing was recorded"),
-        EngineError::Fold(FoldError::Diverged { .. }) => Class::new(Exit::Diverged, "diverged")
+        EngineError::Fold(FoldError::Diverged { .. }) => ErrorClass::new(Exit::Diverged, "diverged")
             .with_help("use the release that recorded the run, and report this difference"),
-        EngineError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
-        EngineError::Model { .. } => Class::new(Exit::BadInput, "no_model"),
-        EngineError::Ended { .. } => Class::new(Exit::BadInput, "ended"),
-        EngineError::Cancellable { .. } => Class::new(Exit::BadInput, "cancellable"),
-        EngineError::Beginning { .. } => Class::new(Exit::Failed, "damaged"),
+        EngineError::Fork { .. } => ErrorClass::new(Exit::BadInput, "bad_fork"),
+        EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
+        EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
+        EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
+        EngineError::Beginning { .. } => ErrorClass::new(Exit::Failed, "damaged"),
         EngineError::Uncancellable { source, .. } => {
-            let Class { exit, code, .. } = engine(source);
-            Class::new(exit, code)
+            let ErrorClass { exit, code, .. } = engine(source);
+            ErrorClass::new(exit, code)
         }
         EngineError::Read(ReadError::Erased { .. })
         | EngineError::Acquire(AcquireError::Unreadable(ReadError::Erased { .. })) => {
-            Class::new(Exit::Failed, "erased")
+            ErrorClass::new(Exit::Failed, "erased")
         }
         EngineError::Erase(error) => match error {
             dalsegno_store::EraseError::UnknownRun { .. } => {
-                Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+                ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
             }
             dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
-                Class::new(Exit::BadInput, "not_ended")
+                ErrorClass::new(Exit::BadInput, "not_ended")
             }
             dalsegno_store::EraseError::UnknownOperation { .. } => {
-                Class::new(Exit::BadInput, "unknown_operation")
+                ErrorClass::new(Exit::BadInput, "unknown_operation")
             }
-            _ => Class::new(Exit::Failed, "store"),
+            _ => ErrorClass::new(Exit::Failed, "store"),
         },
         EngineError::Import(error) => match error {
             dalsegno_store::ImportError::RunConflict { .. }
-            | dalsegno_store::ImportError::Reaches { .. } => Class::new(Exit::BadInput, "import_conflict"),
+            | dalsegno_store::ImportError::Reaches { .. } => ErrorClass::new(Exit::BadInput, "import_conflict"),
             dalsegno_store::ImportError::Run { .. }
             | dalsegno_store::ImportError::Twice { .. }
             | dalsegno_store::ImportError::MissingConfig { .. }
-            | dalsegno_store::ImportError::Config { .. } => Class::new(Exit::BadInput, "not_an_archive"),
-            _ => Class::new(Exit::Failed, "store"),
+            | dalsegno_store::ImportError::Config { .. } => ErrorClass::new(Exit::BadInput, "not_an_archive"),
+            _ => ErrorClass::new(Exit::Failed, "store"),
         },
-        EngineError::Rebind { .. } => Class::new(Exit::Failed, "rebind"),
+        EngineError::Rebind { .. } => ErrorClass::new(Exit::Failed, "rebind"),
         EngineError::Run(error) => run_failure(error),
-        EngineError::ServerSecret { name, .. } => Class::new(Exit::Failed, "secret").with_help(format!(
+        EngineError::ServerSecret { name, .. } => ErrorClass::new(Exit::Failed, "secret").with_help(format!(
             "store it with `dalsegno secret put {}`; once `dalsegno check --connect` has pinned the tools, \
              runs wait for a secret",
             quoted(name)
         )),
-        EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
+        EngineError::Catalogue(_) => ErrorClass::new(Exit::Failed, "server").with_help(
             "start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone",
         ),
-        _ => Class::new(Exit::Failed, "engine"),
+        _ => ErrorClass::new(Exit::Failed, "engine"),
     }
 }
 
-fn run_failure(error: &RunFailure) -> Class {
+fn run_failure(error: &RunFailure) -> ErrorClass {
     match error {
-        RunFailure::Append { run, .. } => Class::new(Exit::Failed, "store").with_help(format!(
+        RunFailure::Append { run, .. } => ErrorClass::new(Exit::Failed, "store").with_help(format!(
             "nothing that was recorded is lost: correct the cause, then run `dalsegno resume {}`",
             short(run)
         )),
-        _ => Class::new(Exit::Failed, "defect"),
+        _ => ErrorClass::new(Exit::Failed, "defect"),
     }
 }
 

@@ -1,6 +1,9 @@
 //! The book says what is so: every code has a page, every link leads somewhere, every example loads.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+#[path = "../../dalsegno-workspace/tests/pages/mod.rs"]
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +11,8 @@ use std::process::Command;
 
 use dalsegno_core::{FailureCode, RunErrorCode};
 use dalsegno_workspace::{Catalogue, Code, Diagnostic, Lock, Workspace};
+
+use crate::pages::Case;
 
 /// The heading of a page about a run's end, where the code has another meaning beside it.
 const END: &str = "As the end of a run";
@@ -170,43 +175,51 @@ fn a_code_with_two_meanings_has_a_section_for_each() {
     }
 }
 
-/// `UPDATE=1 cargo test -p dalsegno-cli --test docs` writes them anew.
 #[test]
-fn each_example_of_a_problem_is_what_the_command_prints() {
-    let mut photographed = 0;
+fn every_page_shows_what_is_printed() {
     for (code, page) in error_pages() {
-        let shown: Vec<_> = blocks(&page).into_iter().filter(|block| block.marks[0] == "text").collect();
-        assert!(!shown.is_empty(), "{code}");
-        if workspace_codes().contains(&code) {
-            assert!(shown.iter().any(|block| block.text.contains(&format!("[{code}]"))), "{code}");
-        }
-        for block in shown {
-            let Some(sample) = block.marks.iter().find_map(|mark| mark.strip_prefix("sample=")) else {
-                continue;
-            };
-            let printed = check_sample(sample);
-            photographed += 1;
-            if std::env::var_os("UPDATE").is_some() {
-                let path = book().join(format!("errors/{code}.md"));
-                fs::write(path, page.replacen(block.text, &printed, 1)).unwrap();
-            } else {
-                assert_eq!(
-                    block.text, printed,
-                    "docs/src/errors/{code}.md is old: see the comment of this test"
-                );
-            }
-        }
+        let mut shown = blocks(&page).into_iter().filter(|block| block.marks[0] == "text");
+        let is_shown = match workspace_codes().contains(&code) {
+            true => shown.any(|block| block.text.contains(&format!("[{code}]"))),
+            false => shown.next().is_some(),
+        };
+        assert!(is_shown, "{code}");
     }
-    assert!(photographed > 30, "{photographed}");
 }
 
-/// What `dalsegno check` says about a sample of the room that reads workspaces.
-fn check_sample(sample: &str) -> String {
-    let folder = repository().join("crates/dalsegno-workspace/tests/samples").join(sample);
-    assert!(folder.is_dir(), "there is no sample `{sample}`");
+/// `UPDATE=1 cargo test --workspace --test docs` writes what is printed into the pages.
+#[test]
+fn every_wrong_workspace_of_a_page_gets_the_message_of_the_page() {
+    let is_update = std::env::var_os("UPDATE").is_some();
+    let mut checked = 0;
+    for (code, page) in error_pages() {
+        let mut updated = page.clone();
+        // From the last to the first, so that the places of those before stay right.
+        for case in pages::cases(&code, &page).into_iter().rev() {
+            let printed = check(&case);
+            checked += 1;
+            if is_update {
+                updated.replace_range(case.place.clone(), &printed);
+            } else {
+                assert_eq!(case.printed, printed, "{}: see the comment of this test", case.name());
+            }
+        }
+        if updated != page {
+            fs::write(pages::folder().join(format!("{code}.md")), updated).unwrap();
+        }
+    }
+    assert!(checked > 180, "{checked}");
+}
+
+/// What `dalsegno check` prints about a workspace of a page. Its exit code says whether there are errors.
+fn check(case: &Case) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    case.write(folder.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_dalsegno"));
-    let output = command.args(["check", "--workspace"]).arg(folder).env_clear().output().unwrap();
+    let output = command.args(["check", "--workspace"]).arg(folder.path()).env_clear().output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
+    let is_wrong = text.lines().any(|line| line.starts_with("error["));
+    assert_eq!(output.status.code(), Some(if is_wrong { 2 } else { 0 }), "{}: {text}", case.name());
     text.trim_end().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 

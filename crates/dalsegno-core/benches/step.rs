@@ -9,7 +9,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use dalsegno_core::{
     AgentAction, AgentConfig, AgentRequest, AgentState, CallRequest, Event, Limits, Mind, ModelMind,
     ModelReply, ModelSettings, Outcome, ReplyPart, Request, RunId, StopReason, Timestamp, Tool, ToolReturn,
-    Verdict, execute_agent_step,
+    Validation, execute_agent_step,
 };
 use serde_json::json;
 
@@ -41,7 +41,7 @@ fn outcome(request: &Request, turn: u64) -> Outcome {
                 call_id: format!("call_{turn}"),
                 name: "math__add".into(),
                 arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-                verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
+                validation: Some(Validation::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
             });
             let reply = ModelReply::new(vec![call], StopReason::ToolCalls);
             Outcome::ModelReplied(ModelReply { input_tokens: 10, output_tokens: 5, ..reply })

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::canonical::print_json;
 use crate::id::{OperationId, RunId, Timestamp};
 use crate::operation::Gate;
-use crate::reply::{ModelReply, ReplyPart, Verdict, Violation};
+use crate::reply::{ModelReply, ReplyPart, Validation, Violation};
 use crate::response::{RunError, RunErrorCode, Status, Usage};
 
 /// One piece of news, with its time.
@@ -120,7 +120,7 @@ impl Outcome {
                     ReplyPart::Opaque { data, .. } => Some(data),
                     ReplyPart::Text(_) => None,
                 });
-                too_deep(parts.chain(reply.output.as_ref().and_then(Verdict::arguments)))
+                too_deep(parts.chain(reply.output.as_ref().and_then(Validation::arguments)))
             }
             // JSON has no such numbers, and they differ from themselves.
             Self::MemoryFound(hits) if hits.iter().any(|hit| !hit.score.is_finite()) => {
@@ -195,11 +195,11 @@ impl Outcome {
                         PART + call.call_id.len()
                             + call.name.len()
                             + call.arguments.len()
-                            + call.verdict.as_ref().map_or(0, verdict_size)
+                            + call.validation.as_ref().map_or(0, validation_size)
                     }
                     ReplyPart::Opaque { provider, data } => PART + provider.len() + size(data),
                 });
-                parts.sum::<usize>() + reply.output.as_ref().map_or(0, verdict_size)
+                parts.sum::<usize>() + reply.output.as_ref().map_or(0, validation_size)
             }
             Self::MemoryFound(hits) => {
                 let hits = hits.iter().map(|hit| {
@@ -250,13 +250,13 @@ const NO_ROOM: &str = "the state has no room for what came of it";
 /// What one part of an outcome takes besides its text.
 const PART: usize = 64;
 
-/// About how large a verdict is, in bytes.
-fn verdict_size(verdict: &Verdict) -> usize {
-    match verdict {
-        Verdict::Valid { arguments } => size(arguments),
-        Verdict::Invalid { violations } => violations_size(violations),
-        Verdict::Malformed { message } => message.len(),
-        Verdict::Truncated => 0,
+/// About how large a validation is, in bytes.
+fn validation_size(validation: &Validation) -> usize {
+    match validation {
+        Validation::Valid { arguments } => size(arguments),
+        Validation::Invalid { violations } => violations_size(violations),
+        Validation::Malformed { message } => message.len(),
+        Validation::Truncated => 0,
     }
 }
 
@@ -589,9 +589,9 @@ impl FailureCode {
 pub enum Answer {
     /// Go on.
     Approved {
-        /// The verdict on edited arguments, which then replace the tool's own.
+        /// The validation of edited arguments, which then replace the tool's own.
         #[serde(default)]
-        edited: Option<Verdict>,
+        edited: Option<Validation>,
         /// Why.
         #[serde(default)]
         reason: Option<String>,

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dalsegno_tools::Session;
+use dalsegno_tools::SessionContext;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
@@ -24,7 +24,7 @@ const STORED_TIMES: u64 = 4;
 pub struct Inheritance {
     transcript: Transcript,
     asked: u64,
-    session: Session,
+    session: SessionContext,
     hops: u32,
     said: Vec<String>,
     /// About how many bytes the transcript takes; 0 in a state that was folded from the run before.
@@ -50,8 +50,8 @@ pub struct Inherited {
     tail: Vec<Entry>,
     #[serde(default)]
     asked: u64,
-    #[serde(default, skip_serializing_if = "Session::is_empty")]
-    session: Session,
+    #[serde(default, skip_serializing_if = "SessionContext::is_empty")]
+    session: SessionContext,
     #[serde(default)]
     hops: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

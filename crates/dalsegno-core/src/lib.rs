@@ -87,7 +87,7 @@ pub use operation::{
     ToolCall, ToolChoice, ToolInput,
 };
 pub use reading::Reading;
-pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Verdict, Violation};
+pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Validation, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, HandedOver, Handoff, Phase};
@@ -95,4 +95,4 @@ pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;
 pub use transcript::{Attachment, Compaction, Entry, Transcript};
 
-pub use dalsegno_tools::{Session, Write};
+pub use dalsegno_tools::{SessionContext, Write};

@@ -1,4 +1,4 @@
-//! What a model said, with the shell's verdict on each call.
+//! What a model said, with the shell's validation of each call.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ pub struct ModelReply {
     pub output_tokens: u64,
     /// What the shell found when it checked the text against the schema of a structured answer, where one is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Verdict>,
+    pub output: Option<Validation>,
     /// Attempts before this one that the provider possibly received and charged for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_attempts: u32,
@@ -73,7 +73,7 @@ impl ModelReply {
     pub(crate) fn settle(&mut self) {
         for part in &mut self.parts {
             if let ReplyPart::Call(call) = part {
-                call.verdict = None;
+                call.validation = None;
             }
         }
     }
@@ -120,21 +120,21 @@ pub struct CallRequest {
     pub arguments: String,
     /// What the shell found when it checked them. Absent in a transcript once the call has its result: it has served then,
     /// and takes more room than all else of a call. A call of a shell that is without one is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    #[serde(rename = "verdict", default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
 }
 
 impl CallRequest {
     /// The checked arguments, where they fit.
     pub(crate) fn checked(&self) -> Option<&Value> {
-        self.verdict.as_ref().and_then(Verdict::arguments)
+        self.validation.as_ref().and_then(Validation::arguments)
     }
 }
 
 /// What the shell found when it checked a call's arguments. Part of the outcome, so that a replay needs no validator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Validation {
     /// They fit, perhaps after a lossless coercion such as `"3"` to `3`.
     Valid {
         /// The arguments to call the tool with.
@@ -154,7 +154,7 @@ pub enum Verdict {
     Truncated,
 }
 
-impl Verdict {
+impl Validation {
     /// The arguments, where they fit.
     pub(crate) fn arguments(&self) -> Option<&Value> {
         match self {

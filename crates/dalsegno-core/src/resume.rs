@@ -11,7 +11,7 @@ use crate::event::{Answer, Event, Failure, FailureCode, MAX_DEPTH, News, Outcome
 use crate::id::OperationId;
 use crate::join::{Join, find};
 use crate::operation::{Gate, GateState, Operation, Request, ToolCall, ToolInput};
-use crate::reply::Verdict;
+use crate::reply::Validation;
 use crate::state::{AgentState, Phase};
 
 /// News that a state cannot take. The state is as it was.
@@ -154,7 +154,7 @@ impl AgentState {
         let outcome = match (gate, answer) {
             (Gate::Approval, Answer::Approved { edited, .. }) => match edited {
                 None => None,
-                Some(verdict) => edit(&mut pending.operation, verdict),
+                Some(validation) => edit(&mut pending.operation, validation),
             },
             (Gate::Secret { .. }, Answer::Approved { edited: None, .. }) => None,
             (Gate::Elicitation { requests, request_state }, Answer::Supplied { value, .. }) => {
@@ -230,13 +230,13 @@ impl AgentState {
 }
 
 /// Replaces a call's arguments by edited ones; edits that do not fit resolve the call.
-fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
-    let failure = match verdict {
-        Verdict::Valid { arguments } if depth(&arguments) > MAX_DEPTH => {
+fn edit(operation: &mut Operation, validation: Validation) -> Option<Outcome> {
+    let failure = match validation {
+        Validation::Valid { arguments } if depth(&arguments) > MAX_DEPTH => {
             let message = alloc::format!("the edited arguments are nested more than {MAX_DEPTH} deep");
             Failure::new(FailureCode::InvalidArguments, message)
         }
-        Verdict::Valid { arguments } => match &operation.request {
+        Validation::Valid { arguments } => match &operation.request {
             Request::ToolCall(call) => {
                 let tool_name = call.tool_name.clone();
                 let call = ToolCall { tool_name, parameters: arguments, input: None };
@@ -255,12 +255,12 @@ fn edit(operation: &mut Operation, verdict: Verdict) -> Option<Outcome> {
                 Failure::new(FailureCode::InvalidArguments, "only the arguments of a tool can be edited")
             }
         },
-        Verdict::Invalid { violations } => Failure {
+        Validation::Invalid { violations } => Failure {
             violations,
             ..Failure::new(FailureCode::InvalidArguments, "the edited arguments do not fit the tool's schema")
         },
-        Verdict::Malformed { message } => Failure::new(FailureCode::InvalidArguments, message),
-        Verdict::Truncated => {
+        Validation::Malformed { message } => Failure::new(FailureCode::InvalidArguments, message),
+        Validation::Truncated => {
             Failure::new(FailureCode::InvalidArguments, "the edited arguments are incomplete")
         }
     };

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use dalsegno_tools::Session;
+use dalsegno_tools::SessionContext;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -128,8 +128,8 @@ pub struct AgentState {
     #[serde(default)]
     pub(crate) calls: Vec<CallRecord>,
     /// What the agents of the session share and keep through declarative tools: `workflow`, `agents` and `flags`.
-    #[serde(default, skip_serializing_if = "Session::is_empty")]
-    pub(crate) session: Session,
+    #[serde(default, skip_serializing_if = "SessionContext::is_empty")]
+    pub(crate) session: SessionContext,
     /// How many handoffs led to this run.
     #[serde(default)]
     pub(crate) hops: u32,
@@ -180,7 +180,7 @@ impl AgentState {
             model: 0,
             asked_again: 0,
             calls: Vec::new(),
-            session: Session::default(),
+            session: SessionContext::default(),
             hops: 0,
             inherited: 0,
             inherited_bytes: 0,
@@ -205,7 +205,7 @@ impl AgentState {
     /// The same new run as a child, in the session of its parent as it was when the parent's step asked for it. What the
     /// child writes there is in its response, for [`AgentReturn::writes`](crate::AgentReturn::writes).
     #[must_use]
-    pub fn sharing(mut self, session: &Session) -> Self {
+    pub fn sharing(mut self, session: &SessionContext) -> Self {
         self.session = session.lend();
         self
     }
@@ -273,7 +273,7 @@ impl AgentState {
     }
 
     /// What the agents of the session share and keep.
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &SessionContext {
         &self.session
     }
 

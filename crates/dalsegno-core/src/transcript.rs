@@ -225,7 +225,7 @@ impl Transcript {
             Some(last) => Some(last),
             None => self.sealed.last_mut().and_then(|chunk| Arc::make_mut(chunk).last_mut()),
         };
-        if let Some(last) = last.filter(|last| last.calls().any(|call| call.verdict.is_some()))
+        if let Some(last) = last.filter(|last| last.calls().any(|call| call.validation.is_some()))
             && let Entry::Assistant(reply) = Arc::make_mut(last)
         {
             reply.settle();

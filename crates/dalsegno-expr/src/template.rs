@@ -23,7 +23,7 @@ pub struct Template(Arc<Inner>);
 
 struct Inner {
     source: String,
-    parts: Vec<Part>,
+    parts: Vec<Piece>,
 }
 
 /// A part of a template, in the order of its source.
@@ -35,7 +35,7 @@ pub enum TemplatePart<'t> {
     Expression(&'t Expression),
 }
 
-enum Part {
+enum Piece {
     Text(String),
     /// An expression, with where it starts in the source of the template, in bytes.
     Expression(Expression, usize),
@@ -66,7 +66,7 @@ impl Template {
     /// As [`render`](Self::render), within a budget.
     pub(crate) fn value(&self, scope: &dyn Scope, meter: &mut Meter) -> Result<Value, EvalError> {
         match self.0.parts.as_slice() {
-            [Part::Expression(expression, offset)] => meter
+            [Piece::Expression(expression, offset)] => meter
                 .lend(|meter| expression.value(scope, meter))
                 .map_err(|error| error.moved(self.source(), *offset)),
             _ => self.text(scope, meter).map(Value::String),
@@ -88,8 +88,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.0.parts {
             match part {
-                Part::Text(literal) => text.push_str(literal),
-                Part::Expression(expression, offset) => meter
+                Piece::Text(literal) => text.push_str(literal),
+                Piece::Expression(expression, offset) => meter
                     .lend(|meter| expression.append_text(scope, &mut text, meter))
                     .map_err(|error| error.moved(self.source(), *offset))?,
             }
@@ -100,8 +100,8 @@ impl Template {
     /// Returns the parts, for those who treat what is inserted differently from what is written.
     pub fn parts(&self) -> impl Iterator<Item = TemplatePart<'_>> {
         self.0.parts.iter().map(|part| match part {
-            Part::Text(text) => TemplatePart::Text(text),
-            Part::Expression(expression, _) => TemplatePart::Expression(expression),
+            Piece::Text(text) => TemplatePart::Text(text),
+            Piece::Expression(expression, _) => TemplatePart::Expression(expression),
         })
     }
 
@@ -109,7 +109,7 @@ impl Template {
     pub fn paths(&self) -> Vec<Reference> {
         let mut paths = Vec::new();
         for part in &self.0.parts {
-            let Part::Expression(expression, offset) = part else { continue };
+            let Piece::Expression(expression, offset) = part else { continue };
             paths.extend(expression.references().iter().cloned().map(|mut reference| {
                 reference.span = reference.span.start + offset..reference.span.end + offset;
                 reference
@@ -119,7 +119,7 @@ impl Template {
     }
 }
 
-fn parse_parts(source: &str) -> Result<Vec<Part>, ParseError> {
+fn parse_parts(source: &str) -> Result<Vec<Piece>, ParseError> {
     let mut parts = Vec::new();
     let mut text = String::new();
     let mut position = 0;
@@ -133,18 +133,18 @@ fn parse_parts(source: &str) -> Result<Vec<Part>, ParseError> {
         }
         text.push_str(&source[position..open]);
         if !text.is_empty() {
-            parts.push(Part::Text(core::mem::take(&mut text)));
+            parts.push(Piece::Text(core::mem::take(&mut text)));
         }
         let start = open + 2;
         let end = expression_end(source, open)?;
         let expression =
             Expression::parse(&source[start..end]).map_err(|error| error.moved(source, start))?;
-        parts.push(Part::Expression(expression, start));
+        parts.push(Piece::Expression(expression, start));
         position = end + 2;
     }
     text.push_str(&source[position..]);
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(Piece::Text(text));
     }
     Ok(parts)
 }

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_mcp::{Answer, CallContext, Command, Endpoint, Server, ServerConfig, Session};
+use dalsegno_mcp::{Answer, CallContext, Command, Endpoint, Server, ServerConfig, ServerSession};
 use dalsegno_net::{Client, Egress, Origin, Url};
 use serde_json::Map;
 
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// How many entries a list of the server has; none where it has no such list.
-async fn count(session: &Session, list: &str) -> usize {
+async fn count(session: &ServerSession, list: &str) -> usize {
     let call = CallContext::new("op_reference", Duration::from_secs(20));
     match session.call(&format!("{list}.list"), Map::new(), call).await {
         Ok(Answer::Done(output)) => {

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use crate::config::Limits;
 use crate::connection::Connection;
-use crate::server::Session;
+use crate::server::ServerSession;
 
 /// A task that is being followed. Dropped before its end, it is cancelled at the server unless its owner keeps it.
 struct Followed<'a> {
-    session: &'a Session,
+    session: &'a ServerSession,
     call: &'a CallContext,
     id: &'a str,
     /// It has ended, or nobody is to be told.
@@ -58,7 +58,7 @@ pub(crate) enum Begun<'a> {
 
 /// Follows a task to its end, or to its next question.
 pub(crate) async fn follow(
-    session: &Session,
+    session: &ServerSession,
     begun: Begun<'_>,
     call: &CallContext,
     deadline: Instant,
@@ -186,13 +186,13 @@ async fn unwanted(call: &CallContext) {
     }
 }
 
-async fn asked(session: &Session, call: &CallContext, id: &str) -> Result<TaskState, CallError> {
+async fn asked(session: &ServerSession, call: &CallContext, id: &str) -> Result<TaskState, CallError> {
     let connection = session.had(session.connection(call.timeout)).await?.0;
     session.settled(connection.task(id, call).await)
 }
 
 /// Asks the server to end a task. It may have ended, and it may not obey; what it says of the task then shows it.
-async fn cancel(session: &Session, call: &CallContext, id: &str) {
+async fn cancel(session: &ServerSession, call: &CallContext, id: &str) {
     let told: Result<(), CallError> = async {
         let connection: Arc<Connection> = session.had(session.connection(call.timeout)).await?.0;
         session.settled(connection.cancel_task(id, call).await)

@@ -101,13 +101,13 @@ impl Guarded {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            match Verdict::of(&error) {
-                Some(Verdict::Unknown(challenge)) if !is_second => {
+            match AccessRefusal::of(&error) {
+                Some(AccessRefusal::Unknown(challenge)) if !is_second => {
                     token = Some(oauth.refused(token, challenge).await?);
                     is_second = true;
                 }
-                Some(Verdict::Narrow(scope)) => return Err(oauth.wants(scope).await.into()),
-                Some(Verdict::Unknown(_)) | None => return Err(error.into()),
+                Some(AccessRefusal::Narrow(scope)) => return Err(oauth.wants(scope).await.into()),
+                Some(AccessRefusal::Unknown(_)) | None => return Err(error.into()),
             }
         }
     }
@@ -199,14 +199,14 @@ impl From<OAuthError> for Refusal {
 }
 
 /// What a server says of the access that was shown to it.
-enum Verdict<'e> {
+enum AccessRefusal<'e> {
     /// It takes none of it, and says what it wants.
     Unknown(&'e str),
     /// It is not enough.
     Narrow(Option<&'e str>),
 }
 
-impl<'e> Verdict<'e> {
+impl<'e> AccessRefusal<'e> {
     fn of(error: &'e HttpError) -> Option<Self> {
         match error {
             StreamableHttpError::AuthRequired(asked) => Some(Self::Unknown(&asked.www_authenticate_header)),

@@ -8,7 +8,7 @@
 //! 1. [`Server::new`] takes a [`ServerConfig`]. Nothing is started.
 //! 2. [`Server::catalogue`] starts or reaches the server and asks which tools there are. Its resources and prompts are
 //!    read by tools as well, the [`Builtin`] ones.
-//! 3. [`Server::session`] gives the [`Session`] of one tenant, whose connection stands from its first call to the end.
+//! 3. [`Server::session`] gives the [`ServerSession`] of one tenant, whose connection stands from its first call to the end.
 //!    What ends meanwhile is started again, after pauses that grow.
 //!
 //! ```no_run
@@ -65,4 +65,4 @@ pub use dalsegno_protocol::{
 #[cfg(feature = "oauth")]
 pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuthConfig, Tokens};
 pub use oauth::{OAuth, OAuthError};
-pub use server::{Server, Session};
+pub use server::{Server, ServerSession};

@@ -49,7 +49,7 @@ struct State {
 
 /// Calls for one tenant, by several callers at once.
 #[derive(Clone)]
-pub struct Session {
+pub struct ServerSession {
     inner: Arc<Inner>,
     line: Arc<Line>,
 }
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// The session of a tenant.
-    pub fn session(&self, tenant: &str) -> Session {
+    pub fn session(&self, tenant: &str) -> ServerSession {
         let mut lines = self.inner.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let line = lines.entry(tenant.to_owned()).or_insert_with(|| {
             Arc::new(Line {
@@ -109,7 +109,7 @@ impl Server {
                 failures: AtomicU32::new(0),
             })
         });
-        Session { inner: Arc::clone(&self.inner), line: Arc::clone(line) }
+        ServerSession { inner: Arc::clone(&self.inner), line: Arc::clone(line) }
     }
 
     /// Ends all connections. Child processes have a moment to come to their own end.
@@ -131,7 +131,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-impl Session {
+impl ServerSession {
     /// Calls a tool and waits for its answer. A tool that reports its own failure has answered.
     ///
     /// A server of the new era may make a task of the call, which is followed to its end, or to its next question. With
@@ -301,9 +301,12 @@ impl Session {
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for ServerSession {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Session").field("server", &self.inner.config.name).finish_non_exhaustive()
+        formatter
+            .debug_struct("ServerSession")
+            .field("server", &self.inner.config.name)
+            .finish_non_exhaustive()
     }
 }
 

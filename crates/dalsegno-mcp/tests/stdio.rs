@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dalsegno_mcp::{
     Answer, Builtin, CallContext, CallError, CallErrorKind, Command, Input, Limits, Received, Server,
-    ServerConfig, Session, ToolOutput,
+    ServerConfig, ServerSession, ToolOutput,
 };
 use serde_json::{Map, Value, json};
 
@@ -36,7 +36,7 @@ fn arguments(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-async fn say(session: &Session, tool: &str) -> Result<String, CallError> {
+async fn say(session: &ServerSession, tool: &str) -> Result<String, CallError> {
     match session.call(tool, Map::new(), context()).await? {
         Answer::Done(output) => Ok(output.text),
         Answer::InputRequired(input) => panic!("{input:?}"),
@@ -64,7 +64,7 @@ async fn both_eras_are_spoken_and_told_apart() {
     }
 }
 
-async fn builtin(session: &Session, tool: &str, given: &Value) -> Result<ToolOutput, CallError> {
+async fn builtin(session: &ServerSession, tool: &str, given: &Value) -> Result<ToolOutput, CallError> {
     match session.call(tool, arguments(given), context()).await? {
         Answer::Done(output) => Ok(output),
         Answer::InputRequired(input) => panic!("{input:?}"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use dalsegno_mcp::{
     Answer, CallContext, CallError, CallErrorKind, Command, Input, Limits, Received, Server, ServerConfig,
-    Session, Task, TaskOwner,
+    ServerSession, Task, TaskOwner,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ impl Child {
         Self { folder, server }
     }
 
-    fn session(&self) -> Session {
+    fn session(&self) -> ServerSession {
         self.server.session("default")
     }
 
@@ -57,7 +57,7 @@ impl Child {
 
 /// An owner that remembers, and says what it is told to say.
 #[derive(Debug)]
-struct Owner {
+struct RememberingOwner {
     begun: Mutex<Vec<Task>>,
     /// What the server had been asked when the owner was told.
     asked: Mutex<Vec<String>>,
@@ -67,7 +67,7 @@ struct Owner {
     keeps: AtomicBool,
 }
 
-impl Owner {
+impl RememberingOwner {
     fn of(child: &Child) -> Arc<Self> {
         Arc::new(Self {
             begun: Mutex::default(),
@@ -85,7 +85,7 @@ impl Owner {
 }
 
 #[async_trait]
-impl TaskOwner for Owner {
+impl TaskOwner for RememberingOwner {
     async fn begun(&self, task: &Task) {
         let asked = std::fs::read_to_string(&self.file).unwrap();
         self.asked.lock().unwrap().extend(asked.lines().map(str::to_owned));
@@ -106,12 +106,12 @@ fn context() -> CallContext {
     CallContext::new("op_1", Duration::from_secs(20))
 }
 
-fn owned(owner: &Arc<Owner>) -> CallContext {
+fn owned(owner: &Arc<RememberingOwner>) -> CallContext {
     CallContext { owner: Some(Arc::clone(owner) as Arc<dyn TaskOwner>), ..context() }
 }
 
 /// The same call again, when its task is known.
-fn again(owner: &Arc<Owner>, id: &str) -> CallContext {
+fn again(owner: &Arc<RememberingOwner>, id: &str) -> CallContext {
     CallContext { task: Some(id.to_owned()), ..owned(owner) }
 }
 
@@ -135,7 +135,7 @@ async fn until(mut done: impl FnMut() -> bool) {
 #[tokio::test]
 async fn a_task_is_told_of_before_it_is_asked_about_and_followed_to_its_result() {
     let child = Child::new(Limits::default());
-    let owner = Owner::of(&child);
+    let owner = RememberingOwner::of(&child);
     let how = json!({ "polls": 2, "poll": 100, "ttl": 60_000 });
     assert_eq!(text(child.call(&how, owned(&owner)).await), "done with []");
     let begun = owner.begun.lock().unwrap().clone();
@@ -163,7 +163,7 @@ async fn a_task_that_failed_or_was_cancelled_says_so() {
 #[tokio::test]
 async fn a_task_that_asks_goes_on_with_the_answer_in_a_later_call() {
     let child = Child::new(Limits::default());
-    let owner = Owner::of(&child);
+    let owner = RememberingOwner::of(&child);
     let how = json!({ "end": "asks", "poll": 100 });
     let asked = match child.call(&how, owned(&owner)).await.unwrap() {
         Answer::InputRequired(asked) => asked,
@@ -184,7 +184,7 @@ async fn a_task_that_asks_goes_on_with_the_answer_in_a_later_call() {
 #[tokio::test]
 async fn a_task_that_is_known_is_found_again_without_another_call() {
     let child = Child::new(Limits::default());
-    let owner = Owner::of(&child);
+    let owner = RememberingOwner::of(&child);
     owner.keeps.store(true, Ordering::Relaxed);
     let how = json!({ "polls": 3, "poll": 10_000 });
     tokio::select! {
@@ -203,7 +203,7 @@ async fn a_task_that_is_known_is_found_again_without_another_call() {
 #[tokio::test]
 async fn a_task_that_the_server_does_not_know_may_have_been_acted_on() {
     let child = Child::new(Limits::default());
-    let owner = Owner::of(&child);
+    let owner = RememberingOwner::of(&child);
     let error = child.call(&json!({}), again(&owner, "gone")).await.unwrap_err();
     assert_eq!((error.kind, error.received), (CallErrorKind::TaskLost, Received::Possibly));
     assert!(error.message.contains("does not know the task `gone`"), "{error}");
@@ -225,7 +225,7 @@ async fn a_server_that_ends_loses_its_tasks_and_the_next_call_works() {
 async fn a_caller_that_goes_away_has_its_task_cancelled_unless_it_keeps_it() {
     for keeps in [false, true] {
         let child = Child::new(Limits::default());
-        let owner = Owner::of(&child);
+        let owner = RememberingOwner::of(&child);
         owner.keeps.store(keeps, Ordering::Relaxed);
         let how = json!({ "end": "never", "poll": 10_000 });
         tokio::select! {
@@ -246,7 +246,7 @@ async fn a_caller_that_goes_away_has_its_task_cancelled_unless_it_keeps_it() {
 #[tokio::test]
 async fn a_task_that_is_not_wanted_is_cancelled_and_its_end_is_waited_for() {
     let child = Child::new(Limits::default());
-    let owner = Owner::of(&child);
+    let owner = RememberingOwner::of(&child);
     owner.unwanted.send_replace(true);
     let how = json!({ "end": "never", "poll": 10_000 });
     let error = child.call(&how, owned(&owner)).await.unwrap_err();
@@ -292,7 +292,7 @@ async fn silly_pauses_neither_flood_the_server_nor_outlive_the_call() {
 #[tokio::test]
 async fn an_id_without_bounds_is_not_taken() {
     let child = Child::new(Limits::default());
-    let owner = Owner::of(&child);
+    let owner = RememberingOwner::of(&child);
     let error = child.call(&json!({ "id": "x".repeat(100_000) }), owned(&owner)).await.unwrap_err();
     assert_eq!((error.kind, error.received), (CallErrorKind::Protocol, Received::Possibly));
     assert!(error.message.contains("100000 bytes") && error.message.len() < 200, "{error}");

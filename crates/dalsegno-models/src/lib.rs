@@ -1,8 +1,8 @@
-//! The model trait, three wires of providers, scripted and recorded replies, and the verdict on each tool call.
+//! The model trait, three wires of providers, scripted and recorded replies, and the validation of each tool call.
 //!
 //! A [`Model`] turns a [`CompletionRequest`] into a reply of `dalsegno-core`. It translates between a provider's wire
 //! format and the core's types, and it judges each call in the reply: the core holds no JSON Schema engine, so a
-//! [`Verdict`](dalsegno_core::Verdict) is part of what the shell records and a replay needs no validator.
+//! [`Validation`](dalsegno_core::Validation) is part of what the shell records and a replay needs no validator.
 //!
 //! - [`judge_call`] judges a call as a model wrote it; [`Schemas::judge_arguments`] judges arguments that come from a
 //!   plan or a person. Both coerce only where nothing is lost, and report every violation at once.
@@ -21,7 +21,7 @@ mod model;
 mod output;
 mod schema;
 mod script;
-mod verdict;
+mod validation;
 
 pub use cassette::{Cassette, CassetteError, Recorder, Recording};
 pub use http::{ApiKey, HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire};
@@ -29,4 +29,4 @@ pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind,
 pub use output::{judge_output, judge_result};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
 pub use script::{ScriptError, ScriptModel};
-pub use verdict::{MAX_ARGUMENT_BYTES, Schemas, judge_call};
+pub use validation::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

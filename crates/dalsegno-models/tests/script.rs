@@ -12,7 +12,7 @@ use std::time::Duration;
 use dalsegno_core::{
     AgentAction, AgentConfig, AgentRequest, AgentState, Event, Mind, ModelMind, ModelReply, ModelSettings,
     OperationId, Outcome, ReplyPart, Request, RunId, StopReason, Timestamp, Tool, ToolChoice, ToolReturn,
-    Toolbox, Transcript, Verdict, execute_agent_step,
+    Toolbox, Transcript, Validation, execute_agent_step,
 };
 use dalsegno_expr::Template;
 use dalsegno_models::{
@@ -54,10 +54,10 @@ async fn complete(script: &str, entries: Value) -> Result<ModelReply, ModelError
     ScriptModel::parse(script).unwrap().complete(&request(entries), &()).await
 }
 
-fn calls(reply: &ModelReply) -> Vec<(&str, &str, &Verdict)> {
+fn calls(reply: &ModelReply) -> Vec<(&str, &str, &Validation)> {
     let calls = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Call(call) => {
-            Some((call.call_id.as_str(), call.arguments.as_str(), call.verdict.as_ref().unwrap()))
+            Some((call.call_id.as_str(), call.arguments.as_str(), call.validation.as_ref().unwrap()))
         }
         ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
     });
@@ -103,10 +103,10 @@ async fn calls_carry_ids_arguments_and_verdicts() {
     assert_eq!(reply.stop, StopReason::ToolCalls);
     assert_eq!((reply.input_tokens, reply.output_tokens), (10, 5));
     let calls = calls(&reply);
-    assert_eq!(calls[0], ("call_0_0", r#"{"n":"3"}"#, &Verdict::Valid { arguments: json!({"n": 3}) }));
-    assert!(matches!(calls[1], ("call_0_1", r#"{"n"#, Verdict::Malformed { .. })));
-    assert!(matches!(calls[2], ("call_0_2", _, Verdict::Invalid { .. })));
-    assert_eq!(calls[3], ("call_0_3", "", &Verdict::Valid { arguments: json!({}) }));
+    assert_eq!(calls[0], ("call_0_0", r#"{"n":"3"}"#, &Validation::Valid { arguments: json!({"n": 3}) }));
+    assert!(matches!(calls[1], ("call_0_1", r#"{"n"#, Validation::Malformed { .. })));
+    assert!(matches!(calls[2], ("call_0_2", _, Validation::Invalid { .. })));
+    assert_eq!(calls[3], ("call_0_3", "", &Validation::Valid { arguments: json!({}) }));
 }
 
 #[tokio::test]
@@ -119,8 +119,8 @@ async fn at_the_length_limit_only_the_last_call_is_truncated() {
     let reply = complete(script, json!([])).await.unwrap();
     assert_eq!(reply.stop, StopReason::Length);
     let calls = calls(&reply);
-    assert!(matches!(calls[0].2, Verdict::Valid { .. }));
-    assert_eq!(calls[1].2, &Verdict::Truncated);
+    assert!(matches!(calls[0].2, Validation::Valid { .. }));
+    assert_eq!(calls[1].2, &Validation::Truncated);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What people answer, checked before anything is recorded.
 
-use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, Verdict, Violation};
+use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, Validation, Violation};
 use dalsegno_models::{Schema, Schemas};
 use serde_json::Value;
 
@@ -187,7 +187,7 @@ fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
 }
 
 /// Checks edited arguments against the tool's schema.
-fn judge(config: &AgentConfig, waiting: &WaitingOperation, edited: Value) -> Result<Verdict, EngineError> {
+fn judge(config: &AgentConfig, waiting: &WaitingOperation, edited: Value) -> Result<Validation, EngineError> {
     let refuse = |violations, tool: &str| EngineError::Edit {
         operation: waiting.operation,
         tool: tool.to_owned(),
@@ -204,9 +204,9 @@ fn judge(config: &AgentConfig, waiting: &WaitingOperation, edited: Value) -> Res
     };
     let problem = |message: String| vec![Violation { path: String::new(), message }];
     match Schemas::compile(&config.tools).judge_arguments(tool, edited) {
-        verdict @ Verdict::Valid { .. } => Ok(verdict),
-        Verdict::Invalid { violations } => Err(refuse(violations, tool.as_str())),
-        Verdict::Malformed { message } => Err(refuse(problem(message), tool.as_str())),
-        Verdict::Truncated => Err(refuse(problem("is incomplete".to_owned()), tool.as_str())),
+        validation @ Validation::Valid { .. } => Ok(validation),
+        Validation::Invalid { violations } => Err(refuse(violations, tool.as_str())),
+        Validation::Malformed { message } => Err(refuse(problem(message), tool.as_str())),
+        Validation::Truncated => Err(refuse(problem("is incomplete".to_owned()), tool.as_str())),
     }
 }

@@ -35,7 +35,7 @@ use crate::policy::is_free;
 use crate::secret::StreamScrubber;
 use crate::tasks::{Announcements, Line, Tasking};
 use crate::tool::{Invocation, Tool};
-use crate::tool_server::{Session, returned};
+use crate::tool_server::{ServerSession, returned};
 
 /// The longest that opening a server may take: reading, verifying and compiling its module.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -198,7 +198,7 @@ impl Attempt {
     }
 
     /// The session of the tool's server, and the tool's name there; nothing is sent yet.
-    async fn session<'a>(&self, call: &'a ToolCall) -> Result<(Arc<Session>, &'a str), AttemptError> {
+    async fn session<'a>(&self, call: &'a ToolCall) -> Result<(Arc<ServerSession>, &'a str), AttemptError> {
         let Some((server, tool)) = call.tool_name.as_str().split_once('.') else {
             return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
         };
@@ -393,7 +393,7 @@ impl Attempt {
 
     async fn call_server(
         &self,
-        session: &Session,
+        session: &ServerSession,
         tool: &str,
         call: &ToolCall,
         timeout: Duration,

@@ -33,7 +33,7 @@ use crate::revealed::{Revealed, place};
 use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable, of_tenant};
 use crate::tool::{Tool, ToolDescription};
-use crate::tool_server::{self, Session, ToolServer};
+use crate::tool_server::{self, ServerSession, ToolServer};
 
 /// Everything that a name in a configuration can stand for.
 pub(crate) struct Bindings {
@@ -404,7 +404,7 @@ impl<K: Ord, T> Cells<K, T> {
 /// ends its instance, and must not leave an effect in doubt beside it.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: Cells<(String, bool), Arc<Session>>,
+    open: Cells<(String, bool), Arc<ServerSession>>,
 }
 
 impl Sessions {
@@ -414,7 +414,7 @@ impl Sessions {
         server: &str,
         tenant: &str,
         free: bool,
-    ) -> Result<Arc<Session>, AttemptError> {
+    ) -> Result<Arc<ServerSession>, AttemptError> {
         let cell = self.open.get((server.to_owned(), free));
         let open = || async {
             let loaded = bindings.server(server).await;

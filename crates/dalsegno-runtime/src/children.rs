@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use dalsegno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, Session, Timestamp, Usage};
+use dalsegno_core::{
+    AgentCall, AgentReturn, FailureCode, OperationId, Outcome, SessionContext, Timestamp, Usage,
+};
 
 use dalsegno_store::AcquireError;
 
@@ -38,7 +40,7 @@ pub(crate) struct Within {
     /// Whether effects that cannot be repeated ask first.
     pub(crate) ask_effects: bool,
     /// The context of the session, as the parent's step found it.
-    pub(crate) context: Session,
+    pub(crate) context: SessionContext,
 }
 
 /// The pause before a child run is started again because the store could not be read or written.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dalsegno_core::Received;
-use dalsegno_core::{EffectClass, Failure, FailureCode, Outcome, Terms, Timestamp, Verdict};
+use dalsegno_core::{EffectClass, Failure, FailureCode, Outcome, Terms, Timestamp, Validation};
 use dalsegno_net::{Client, NetError, Request};
 use dalsegno_tools::{ApiCall, ApiResponse, Path, Violation, can_hold};
 use serde_json::Value;
@@ -199,16 +199,16 @@ fn pause(wish: &str, now: Timestamp) -> Option<Duration> {
 
 fn violations(schema: &Value, body: &Value) -> Vec<Violation> {
     match dalsegno_models::judge_output(schema, &body.to_string()) {
-        Verdict::Valid { .. } => Vec::new(),
-        Verdict::Invalid { violations } => {
+        Validation::Valid { .. } => Vec::new(),
+        Validation::Invalid { violations } => {
             let of = |violation: dalsegno_core::Violation| Violation {
                 pointer: violation.path,
                 message: violation.message,
             };
             violations.into_iter().map(of).collect()
         }
-        Verdict::Malformed { message } => vec![Violation { pointer: String::new(), message }],
-        Verdict::Truncated => Vec::new(),
+        Validation::Malformed { message } => vec![Violation { pointer: String::new(), message }],
+        Validation::Truncated => Vec::new(),
     }
 }
 

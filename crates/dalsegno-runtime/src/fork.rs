@@ -257,7 +257,7 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// A model's reply, with the verdicts that the shell gives on a real one.
+/// A model's reply, with the validations that the shell gives on a real one.
 fn reply(config: &AgentConfig, value: Value) -> Result<ModelReply, String> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -285,12 +285,12 @@ fn reply(config: &AgentConfig, value: Value) -> Result<ModelReply, String> {
     let stop = if calls.is_empty() { StopReason::End } else { StopReason::ToolCalls };
     for (index, WrittenCall { name, arguments }) in calls.into_iter().enumerate() {
         let arguments = if arguments.is_null() { String::new() } else { arguments.to_string() };
-        let verdict = dalsegno_models::judge_call(&config.tools, &name, &arguments, false);
+        let validation = dalsegno_models::judge_call(&config.tools, &name, &arguments, false);
         parts.push(ReplyPart::Call(CallRequest {
             call_id: format!("set-{index}"),
             name,
             arguments,
-            verdict: Some(verdict),
+            validation: Some(validation),
         }));
     }
     let mut reply = ModelReply::new(parts, stop);

@@ -28,7 +28,7 @@ const RECOVERIES: u32 = 3;
 
 /// What to do after an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum RetryDecision {
     /// Try again.
     Again {
         /// How long to wait first.
@@ -105,9 +105,13 @@ enum Proof {
 ///
 /// A later attempt settles the doubt that an earlier one left only by having been performed: a refusal says nothing of
 /// the attempt before it.
-pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, AttemptError>) -> Verdict {
+pub(crate) fn judge(
+    effect: Effect<'_>,
+    now: Situation,
+    result: Result<Outcome, AttemptError>,
+) -> RetryDecision {
     let Unproven { reason, error, answer } = match weigh(effect, now.at, result) {
-        Ok(outcome) => return Verdict::Take(outcome),
+        Ok(outcome) => return RetryDecision::Take(outcome),
         Err(unproven) => unproven,
     };
     let terms = effect.terms;
@@ -116,7 +120,7 @@ pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, 
     if let Some(gate) = error.gate
         && (!now.doubtful || (terms.class.may_repeat() && matches!(*gate, Gate::Elicitation { .. })))
     {
-        return Verdict::Gate(*gate);
+        return RetryDecision::Gate(*gate);
     }
     let in_time = terms.pace.is_none_or(|pace| now.age < Duration::from_millis(pace.most_ms));
     let left = now.attempt <= terms.retries && in_time;
@@ -125,16 +129,16 @@ pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, 
     let again = || {
         let first = terms.pace.map_or(FIRST_BACKOFF, |pace| Duration::from_millis(pace.first_pause_ms));
         let pause = backoff(effect.id, now.attempt, first, error.after);
-        Verdict::Again { pause, code: error.failure.code, possibly_received: received }
+        RetryDecision::Again { pause, code: error.failure.code, possibly_received: received }
     };
     let is_certain = !received && !now.doubtful;
     match effect.class(now.key_age) {
         _ if is_certain && left && error.transient => again(),
-        _ if is_certain => Verdict::Take(outcome),
+        _ if is_certain => RetryDecision::Take(outcome),
         EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite if left && error.transient => {
             again()
         }
-        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => Verdict::Take(outcome),
+        EffectClass::Read | EffectClass::Idempotent | EffectClass::Composite => RetryDecision::Take(outcome),
         EffectClass::Keyed if left && (error.transient || received) => again(),
         EffectClass::Keyed | EffectClass::Unsafe => {
             let mut reason = format!("attempt {} {reason}", now.attempt);
@@ -142,10 +146,10 @@ pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, 
                 reason.push_str(", and an attempt before it may have taken place");
             }
             match terms.on_indeterminate {
-                OnIndeterminate::Ask => Verdict::Ask(reason),
-                OnIndeterminate::Report => Verdict::Take(Outcome::Failed(indeterminate(&reason))),
+                OnIndeterminate::Ask => RetryDecision::Ask(reason),
+                OnIndeterminate::Report => RetryDecision::Take(Outcome::Failed(indeterminate(&reason))),
                 OnIndeterminate::Retry if left && (error.transient || received) => again(),
-                OnIndeterminate::Retry => Verdict::Ask(reason),
+                OnIndeterminate::Retry => RetryDecision::Ask(reason),
             }
         }
     }
@@ -155,13 +159,13 @@ pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, 
 ///
 /// Retries do not begin anew after a crash; but what may be repeated is repeated at least once, since the process, not the
 /// receiver, failed. After `retries` + [`RECOVERIES`] such starts there is no other.
-pub(crate) fn recover(effect: Effect<'_>, now: Situation) -> Verdict {
+pub(crate) fn recover(effect: Effect<'_>, now: Situation) -> RetryDecision {
     let terms = effect.terms;
     let most = terms.retries.saturating_add(RECOVERIES);
     let is_loop = now.recoveries >= most;
     let class = effect.class(now.key_age);
     if class.may_repeat() && !is_loop {
-        return Verdict::Again {
+        return RetryDecision::Again {
             pause: Duration::ZERO,
             code: FailureCode::Unavailable,
             possibly_received: true,
@@ -176,21 +180,21 @@ pub(crate) fn recover(effect: Effect<'_>, now: Situation) -> Verdict {
     match (class, terms.on_indeterminate) {
         (EffectClass::Read | EffectClass::Composite, _) => {
             let message = format!("{reason}, so it is not started again");
-            Verdict::Take(Outcome::Failed(Failure::new(FailureCode::CrashLoop, message)))
+            RetryDecision::Take(Outcome::Failed(Failure::new(FailureCode::CrashLoop, message)))
         }
-        (_, OnIndeterminate::Report) => Verdict::Take(Outcome::Failed(indeterminate(&reason))),
+        (_, OnIndeterminate::Report) => RetryDecision::Take(Outcome::Failed(indeterminate(&reason))),
         (_, OnIndeterminate::Retry) if now.attempt <= terms.retries && !is_loop => {
             let first = terms.pace.map_or(FIRST_BACKOFF, |pace| Duration::from_millis(pace.first_pause_ms));
             let pause = backoff(effect.id, now.attempt, first, None);
-            Verdict::Again { pause, code: FailureCode::Unavailable, possibly_received: true }
+            RetryDecision::Again { pause, code: FailureCode::Unavailable, possibly_received: true }
         }
-        (_, OnIndeterminate::Ask | OnIndeterminate::Retry) => Verdict::Ask(reason),
+        (_, OnIndeterminate::Ask | OnIndeterminate::Retry) => RetryDecision::Ask(reason),
     }
 }
 
 /// Decides, right before a further attempt starts, whether it still may: it can have waited so long that its receiver has
 /// forgotten the key of an attempt in doubt. `None` where it may.
-pub(crate) fn start(effect: Effect<'_>, now: Situation) -> Option<Verdict> {
+pub(crate) fn start(effect: Effect<'_>, now: Situation) -> Option<RetryDecision> {
     let forgotten = effect.terms.class == EffectClass::Keyed
         && now.doubtful
         && effect.class(now.key_age) == EffectClass::Unsafe;
@@ -202,8 +206,8 @@ pub(crate) fn start(effect: Effect<'_>, now: Situation) -> Option<Verdict> {
         "an attempt may have taken place, and its key is older than the {hours} h for which it counts"
     );
     match effect.terms.on_indeterminate {
-        OnIndeterminate::Ask => Some(Verdict::Ask(reason)),
-        OnIndeterminate::Report => Some(Verdict::Take(Outcome::Failed(indeterminate(&reason)))),
+        OnIndeterminate::Ask => Some(RetryDecision::Ask(reason)),
+        OnIndeterminate::Report => Some(RetryDecision::Take(Outcome::Failed(indeterminate(&reason)))),
         OnIndeterminate::Retry => None,
     }
 }

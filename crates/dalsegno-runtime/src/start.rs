@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, Attachment, Budget, Digest, Handoff, OperationId, RunId,
-    Session, Usage, digest_json,
+    SessionContext, Usage, digest_json,
 };
 use dalsegno_store::{
     AcquireError, Body, CreateError, Created, Follows, Lease, NewRecord, NewRun, Parent, RunFilter, Started,
@@ -73,7 +73,7 @@ pub(crate) struct Beginning {
     pub(crate) depth: u32,
     pub(crate) budget: Option<Budget>,
     /// The context of the session, for a child run.
-    pub(crate) context: Option<Session>,
+    pub(crate) context: Option<SessionContext>,
     pub(crate) ask_effects: bool,
     pub(crate) blobs: Vec<(Digest, Vec<u8>)>,
     /// What the caller asked for besides the request.

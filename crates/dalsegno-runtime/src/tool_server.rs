@@ -24,10 +24,10 @@ pub(crate) enum ToolServer {
 }
 
 /// Calls for one tenant, or for one run of it.
-pub(crate) enum Session {
+pub(crate) enum ServerSession {
     #[cfg(feature = "wasm")]
-    Module(dalsegno_sandbox::Session),
-    Remote(dalsegno_mcp::Session),
+    Module(dalsegno_sandbox::ServerSession),
+    Remote(dalsegno_mcp::ServerSession),
 }
 
 impl ToolServer {
@@ -91,19 +91,19 @@ impl ToolServer {
     /// Opens a session. Nothing is started before its first call. `free` says that its calls may be given up and repeated;
     /// they share no instance with those that may not.
     #[cfg_attr(not(feature = "wasm"), expect(unused_variables, reason = "one connection serves every call"))]
-    pub(crate) fn open(&self, tenant: &str, free: bool) -> Session {
+    pub(crate) fn open(&self, tenant: &str, free: bool) -> ServerSession {
         match self {
             // No tenant's name holds a line break.
             #[cfg(feature = "wasm")]
-            Self::Module(server) if !free => Session::Module(server.open(&format!("{tenant}\nbound"))),
+            Self::Module(server) if !free => ServerSession::Module(server.open(&format!("{tenant}\nbound"))),
             #[cfg(feature = "wasm")]
-            Self::Module(server) => Session::Module(server.open(tenant)),
-            Self::Remote(server) => Session::Remote(server.session(tenant)),
+            Self::Module(server) => ServerSession::Module(server.open(tenant)),
+            Self::Remote(server) => ServerSession::Remote(server.session(tenant)),
         }
     }
 }
 
-impl Session {
+impl ServerSession {
     /// Calls a tool. Each module in the sandbox is thrown away at any time, and its tasks with it: it has no tasks.
     pub(crate) async fn call(
         &self,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dalsegno_core::Received;
 use dalsegno_core::{
     AgentName, AgentRequest, EffectClass, MemoryScope, OperationId, Outcome, RunId, Tool, ToolKind, ToolName,
-    ToolReturn, Toolbox, Verdict, Violation,
+    ToolReturn, Toolbox, Validation, Violation,
 };
 use dalsegno_memory::{
     DEPTH_DEFAULT, LIMIT_DEFAULT, Memory, MemoryError, NewObservation, Principal, RelationTo, Scope,
@@ -197,10 +197,10 @@ impl ToolInfo {
         let toolbox = Toolbox { tools, ..Toolbox::default() };
         let problem = |message: String| vec![Violation { path: String::new(), message }];
         let violations = match Schemas::compile(&toolbox).judge_arguments(&self.name, arguments) {
-            Verdict::Valid { arguments } => return Ok(arguments),
-            Verdict::Invalid { violations } => violations,
-            Verdict::Malformed { message } => problem(message),
-            Verdict::Truncated => problem("is incomplete".to_owned()),
+            Validation::Valid { arguments } => return Ok(arguments),
+            Validation::Invalid { violations } => violations,
+            Validation::Malformed { message } => problem(message),
+            Validation::Truncated => problem("is incomplete".to_owned()),
         };
         Err(ToolboxError::Arguments { tool: self.name.clone(), violations })
     }

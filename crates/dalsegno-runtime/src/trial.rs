@@ -15,7 +15,7 @@ use dalsegno_core::{
 };
 use dalsegno_tools::{
     Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
-    Session, Toolkit,
+    SessionContext, Toolkit,
 };
 
 use dalsegno_workspace::NoTenant;
@@ -26,7 +26,7 @@ use crate::engine::Engine;
 use crate::failure::AttemptError;
 use crate::failure::certain;
 use crate::names::DEFAULT_TENANT;
-use crate::policy::{self, Situation, Verdict};
+use crate::policy::{self, RetryDecision, Situation};
 use crate::toolbox::{MemoryPlace, ToolCallOptions};
 
 /// How deep tools may call tools, as in a run.
@@ -239,7 +239,7 @@ impl Engine {
             user: behalf.user,
             tenant: &json!({ "name": behalf.tenant, "settings": settings }),
             config: &config,
-            session: &Session::default(),
+            session: &SessionContext::default(),
             agent: behalf.agent.map_or(TRIAL, AgentName::as_str),
             call: &info,
             now_ms: recording.now_ms,
@@ -329,15 +329,15 @@ impl Engine {
             };
             let asked = policy::Effect { id: operation, terms: &terms, request: &request };
             let mut outcome = match policy::judge(asked, now, answer) {
-                Verdict::Again { pause, possibly_received, .. } => {
+                RetryDecision::Again { pause, possibly_received, .. } => {
                     doubtful |= possibly_received;
                     tokio::time::sleep(pause).await;
                     attempt += 1;
                     continue;
                 }
-                Verdict::Take(outcome) => outcome,
-                Verdict::Gate(gate) => Outcome::Failed(unsettled(&gate)),
-                Verdict::Ask(reason) => Outcome::Failed(policy::indeterminate(&reason)),
+                RetryDecision::Take(outcome) => outcome,
+                RetryDecision::Gate(gate) => Outcome::Failed(unsettled(&gate)),
+                RetryDecision::Ask(reason) => Outcome::Failed(policy::indeterminate(&reason)),
             };
             self.bindings().secrets().scrub(&mut outcome);
             return told(outcome);

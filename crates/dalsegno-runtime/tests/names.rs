@@ -123,8 +123,8 @@ impl Model for Obedient {
             return Ok(ModelReply::new(parts, StopReason::End));
         }
         let arguments = json!({ "text": format!("note {turn}") }).to_string();
-        let verdict = Some(judge_call(tools, &name, &arguments, false));
-        let call = CallRequest { call_id: format!("c{turn}"), name, arguments, verdict };
+        let validation = Some(judge_call(tools, &name, &arguments, false));
+        let call = CallRequest { call_id: format!("c{turn}"), name, arguments, validation };
         Ok(ModelReply::new(vec![ReplyPart::Call(call)], StopReason::ToolCalls))
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use dalsegno_sandbox::{
-    Allocation, CachePlace, CallContext, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer,
+    Allocation, CachePlace, CallContext, Sandbox, SandboxOptions, ServerConfig, ServerSession, ToolServer,
 };
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
@@ -42,7 +42,7 @@ fn arguments() -> Map<String, Value> {
     }
 }
 
-async fn call(session: &Session) {
+async fn call(session: &ServerSession) {
     let context = CallContext::new("op", Duration::from_secs(5));
     session.call("score", arguments(), context).await.unwrap();
 }
@@ -118,7 +118,7 @@ fn memory(_: &mut Criterion) {
         let bench = Bench::new(allocation);
         bench.runtime.block_on(call(&bench.server.open("tenant")));
         let Some(before) = memory_of("self") else { return };
-        let sessions: Vec<Session> = (0..INSTANCES).map(|_| bench.server.open("tenant")).collect();
+        let sessions: Vec<ServerSession> = (0..INSTANCES).map(|_| bench.server.open("tenant")).collect();
         bench.runtime.block_on(async {
             for session in &sessions {
                 call(session).await;

@@ -12,7 +12,7 @@
 //! 2. [`Sandbox::load`] reads, verifies and compiles a module, or takes it from the cache: a [`ToolServer`].
 //! 3. [`ToolServer::catalogue`] starts an instance and asks which tools there are. Its resources and prompts are read by
 //!    tools as well, the [`Builtin`] ones.
-//! 4. [`ToolServer::open`] gives a [`Session`], whose instance starts with the first [`Session::call`].
+//! 4. [`ToolServer::open`] gives a [`ServerSession`], whose instance starts with the first [`ServerSession::call`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,4 +68,4 @@ pub use error::LoadError;
 pub use permissions::{Access, EnvValue, Injection, Permissions, Preopen, SecretValue};
 pub use place::CachePlace;
 pub use server::ToolServer;
-pub use session::Session;
+pub use session::ServerSession;

@@ -21,7 +21,7 @@ use crate::http::Rules;
 use crate::instance::Instance;
 use crate::permissions::EnvValue;
 use crate::pool::Pool;
-use crate::session::Session;
+use crate::session::ServerSession;
 use crate::stats::Counters;
 
 /// A server that can be started. Clones share the compiled code.
@@ -78,8 +78,8 @@ impl ToolServer {
 
     /// Opens a session of a tenant. Its instance starts with the first call; how long it lives is a matter of
     /// configuration. Two tenants never share one.
-    pub fn open(&self, tenant: &str) -> Session {
-        Session::new(Arc::clone(&self.loaded), tenant)
+    pub fn open(&self, tenant: &str) -> ServerSession {
+        ServerSession::new(Arc::clone(&self.loaded), tenant)
     }
 
     /// The server as it is now.

@@ -17,7 +17,7 @@ use crate::stats::Counters;
 /// call that waits for it gets a typed error and the next call a fresh instance. A guest's memory is only a cache: an
 /// instance that is idle may be ended to make room for another.
 /// A call that is dropped before its answer ends the instance, since nobody would time the guest any more.
-pub struct Session {
+pub struct ServerSession {
     loaded: Arc<Loaded>,
     home: Home,
 }
@@ -32,7 +32,7 @@ enum Home {
     Tenant(Arc<Cell>),
 }
 
-impl Session {
+impl ServerSession {
     pub(crate) fn new(loaded: Arc<Loaded>, tenant: &str) -> Self {
         let home = match loaded.config.lifetime {
             Lifetime::PerCall => Home::Nowhere,
@@ -126,9 +126,12 @@ impl Session {
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for ServerSession {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Session").field("server", &self.loaded.config.name).finish_non_exhaustive()
+        formatter
+            .debug_struct("ServerSession")
+            .field("server", &self.loaded.config.name)
+            .finish_non_exhaustive()
     }
 }
 

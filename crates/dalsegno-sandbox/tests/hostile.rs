@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use dalsegno_sandbox::{
-    Access, CallContext, CallError, CallErrorKind, LoadError, Preopen, Received, ServerConfig, Session,
+    Access, CallContext, CallError, CallErrorKind, LoadError, Preopen, Received, ServerConfig, ServerSession,
 };
 use serde_json::json;
 
@@ -15,12 +15,12 @@ use support::{
 };
 
 /// Calls a tool in the polite way.
-async fn fine(session: &Session) -> String {
+async fn fine(session: &ServerSession) -> String {
     session.call("any", arguments(json!({})), call()).await.unwrap().text
 }
 
 /// Calls a tool in the way that brings out the worst.
-async fn marked(session: &Session) -> CallError {
+async fn marked(session: &ServerSession) -> CallError {
     session.call("any", arguments(json!({"do": "~"})), call()).await.unwrap_err()
 }
 

@@ -5,12 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use dalsegno_sandbox::{Builtin, CallErrorKind, Received, Session};
+use dalsegno_sandbox::{Builtin, CallErrorKind, Received, ServerSession};
 use serde_json::{Value, json};
 
 use support::{arguments, call, library_server, load, method_key};
 
-async fn done(session: &Session, tool: &str, given: Value) -> dalsegno_sandbox::ToolOutput {
+async fn done(session: &ServerSession, tool: &str, given: Value) -> dalsegno_sandbox::ToolOutput {
     session.call(tool, arguments(given), call()).await.unwrap()
 }
 

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_sandbox::{
-    Allocation, CallErrorKind, Lifetime, Received, Sandbox, SandboxOptions, ServerConfig, Session, ToolServer,
+    Allocation, CallErrorKind, Lifetime, Received, Sandbox, SandboxOptions, ServerConfig, ServerSession,
+    ToolServer,
 };
 use serde_json::json;
 
 use support::{arguments, call, load, server};
 
-async fn fine(session: &Session) {
+async fn fine(session: &ServerSession) {
     let answer = session.call("any", arguments(json!({})), call()).await.unwrap();
     assert_eq!(answer.text, "fine");
 }
@@ -72,7 +73,7 @@ async fn a_shared_instance_that_broke_is_replaced_for_everybody() {
 #[tokio::test]
 async fn the_instance_that_was_idle_the_longest_makes_room() {
     let server = guest(|config| config.limits.instances = 2).await;
-    let sessions: Vec<Session> = (0..3).map(|_| server.open("tenant")).collect();
+    let sessions: Vec<ServerSession> = (0..3).map(|_| server.open("tenant")).collect();
     for session in &sessions {
         fine(session).await;
     }
@@ -157,7 +158,7 @@ async fn thousands_of_calls_at_once_are_all_answered_by_a_few_instances() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_instances_live_at_once() {
     let server = guest(|_| {}).await;
-    let sessions: Vec<Session> = (0..1_000).map(|_| server.open("tenant")).collect();
+    let sessions: Vec<ServerSession> = (0..1_000).map(|_| server.open("tenant")).collect();
     for session in &sessions {
         fine(session).await;
     }

@@ -13,7 +13,7 @@ const TENANTS: [&str; 4] = ["a", "a%", "A", "a b"];
 const NAMES: [&str; 4] = ["x", "x.y", "X", "x_y"];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Change {
     Put { of: usize, called: usize, expires_in: Option<u64>, expect: Option<u64> },
     Remove { of: usize, called: usize },
     RemoveTenant { of: usize },
@@ -23,17 +23,17 @@ enum Step {
     Wait(u64),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Change>> {
     let (of, called) = (0..TENANTS.len(), 0..NAMES.len());
     let step = prop_oneof![
         8 => (of.clone(), called.clone(), proptest::option::weighted(0.3, 0..4_u64), proptest::option::weighted(0.3, 0..4_u64))
-            .prop_map(|(of, called, expires_in, expect)| Step::Put { of, called, expires_in, expect }),
-        2 => (of.clone(), called).prop_map(|(of, called)| Step::Remove { of, called }),
-        1 => of.prop_map(|of| Step::RemoveTenant { of }),
-        1 => Just(Step::RemoveExpired),
-        1 => prop_oneof![Just(Rotation::Wrapping), Just(Rotation::Everything)].prop_map(Step::Rotate),
-        1 => Just(Step::Reopen),
-        2 => (0..3_u64).prop_map(Step::Wait),
+            .prop_map(|(of, called, expires_in, expect)| Change::Put { of, called, expires_in, expect }),
+        2 => (of.clone(), called).prop_map(|(of, called)| Change::Remove { of, called }),
+        1 => of.prop_map(|of| Change::RemoveTenant { of }),
+        1 => Just(Change::RemoveExpired),
+        1 => prop_oneof![Just(Rotation::Wrapping), Just(Rotation::Everything)].prop_map(Change::Rotate),
+        1 => Just(Change::Reopen),
+        2 => (0..3_u64).prop_map(Change::Wait),
     ];
     proptest::collection::vec(step, 1..24)
 }
@@ -75,8 +75,8 @@ proptest! {
             let (mut file, memory) = (folder.open(), in_memory());
             for (number, step) in steps.into_iter().enumerate() {
                 let changed = match &step {
-                    Step::Put { of, .. } | Step::Remove { of, .. } | Step::RemoveTenant { of } => Some(*of),
-                    Step::RemoveExpired | Step::Rotate(_) | Step::Reopen | Step::Wait(_) => None,
+                    Change::Put { of, .. } | Change::Remove { of, .. } | Change::RemoveTenant { of } => Some(*of),
+                    Change::RemoveExpired | Change::Rotate(_) | Change::Reopen | Change::Wait(_) => None,
                 };
                 let others: Vec<_> = (0..TENANTS.len()).filter(|of| changed.is_some_and(|changed| changed != *of)).collect();
                 let mut before = Vec::new();
@@ -84,7 +84,7 @@ proptest! {
                     before.push(seen(&file, &tenant(TENANTS[*of]), now).await);
                 }
                 let both = match step {
-                    Step::Put { of, called, expires_in, expect } => {
+                    Change::Put { of, called, expires_in, expect } => {
                         let (of, called) = (tenant(TENANTS[of]), name(NAMES[called]));
                         let put = Put {
                             value: Secret::new(&format!("{of}/{called}/{number}")),
@@ -98,16 +98,16 @@ proptest! {
                         };
                         [told(file.put(&of, &called, put.clone()).await), told(memory.put(&of, &called, put).await)]
                     }
-                    Step::Remove { of, called } => {
+                    Change::Remove { of, called } => {
                         let (of, called) = (tenant(TENANTS[of]), name(NAMES[called]));
                         [told(file.remove(&of, &called).await), told(memory.remove(&of, &called).await)]
                     }
-                    Step::RemoveTenant { of } => {
+                    Change::RemoveTenant { of } => {
                         let of = tenant(TENANTS[of]);
                         [told(file.remove_tenant(&of).await), told(memory.remove_tenant(&of).await)]
                     }
-                    Step::RemoveExpired => [told(file.remove_expired(now).await), told(memory.remove_expired(now).await)],
-                    Step::Rotate(rotation) => {
+                    Change::RemoveExpired => [told(file.remove_expired(now).await), told(memory.remove_expired(now).await)],
+                    Change::Rotate(rotation) => {
                         folder.key = MasterKey::generate().unwrap();
                         let rotated = |result: Result<dalsegno_secrets::Rotated, _>| told(result.map(|rotated| (rotated.to, rotated.resealed)));
                         [
@@ -115,12 +115,12 @@ proptest! {
                             rotated(memory.rotate_key(&folder.key, rotation).await),
                         ]
                     }
-                    Step::Reopen => {
+                    Change::Reopen => {
                         drop(file);
                         file = folder.open();
                         [String::new(), String::new()]
                     }
-                    Step::Wait(time) => {
+                    Change::Wait(time) => {
                         now += time;
                         [String::new(), String::new()]
                     }

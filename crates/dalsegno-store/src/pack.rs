@@ -48,12 +48,12 @@ pub(crate) struct Packed {
     pub(crate) form: Form,
     pub(crate) bytes: Vec<u8>,
     /// Parts that were cut out, which are kept once under their digests.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<BodyPart>,
 }
 
 /// A part of a body.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct BodyPart {
     /// Where it stands in the plain body.
     pub(crate) place: usize,
     pub(crate) digest: Digest,
@@ -79,7 +79,7 @@ pub(crate) fn pack_body(plain: Vec<u8>) -> Packed {
     let part = |cut: &Cut| {
         let bytes = &plain[cut.place..cut.place + cut.length];
         let (form, packed) = pack_file(bytes);
-        Part { place: cut.place, digest: digest_bytes(bytes), form, bytes: packed.into_owned() }
+        BodyPart { place: cut.place, digest: digest_bytes(bytes), form, bytes: packed.into_owned() }
     };
     Packed { form: Form::Parts1, bytes, parts: cuts.iter().map(part).collect() }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dalsegno_core::{
     AgentName, AgentRequest, AgentResponse, Answer, Budget, Digest, EffectClass, FailureCode, Gate,
-    Inherited, OperationId, Outcome, RunId, Session, Signal, Timestamp, ToolName,
+    Inherited, OperationId, Outcome, RunId, SessionContext, Signal, Timestamp, ToolName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -355,7 +355,7 @@ pub struct Started {
     pub budget: Option<Budget>,
     /// The context of its parent's session, in which a child run works; none for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context: Option<Box<Session>>,
+    pub context: Option<Box<SessionContext>>,
     /// Whether the predecessor handed over to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_handoff: bool,

@@ -3,7 +3,7 @@
 
 use dalsegno_core::{
     CallRequest, Digest, EffectClass, ModelReply, OperationId, Outcome, ReplyPart, StopReason, Timestamp,
-    ToolReturn, Verdict,
+    ToolReturn, Validation,
 };
 use dalsegno_store::conformance::{create, new_run};
 use dalsegno_store::{Body, Lease, NewRecord, Owner, SqliteStore, Start, Store};
@@ -35,7 +35,7 @@ fn turn(run: &[u8], turn: u64, filling: &str) -> [Vec<NewRecord>; 2] {
         call_id: format!("call_{turn}"),
         name: "math.add".to_owned(),
         arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-        verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
+        validation: Some(Validation::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
     };
     let reply = ModelReply::new(vec![ReplyPart::Call(call)], StopReason::ToolCalls);
     let reply = ModelReply { input_tokens: 10, output_tokens: 5, ..reply };

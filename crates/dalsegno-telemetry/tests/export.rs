@@ -16,7 +16,7 @@ use dalsegno_telemetry::{
 };
 
 use support::collector::{Answer, Collector};
-use support::journal::{CANARY, Journal, generate, operation, run, started};
+use support::journal::{CANARY, TestJournal, generate, operation, run, started};
 use support::oracle;
 
 /// Longer than any test takes.
@@ -135,7 +135,7 @@ async fn runs_below_a_run_are_in_its_trace() {
     let mut above = Vec::new();
     for depth in 0_u8..4 {
         let parent = depth.checked_sub(1).map(|above| Parent { run: run(above), operation: operation(1) });
-        let mut journal = Journal::new(started(parent, u32::from(depth)));
+        let mut journal = TestJournal::new(started(parent, u32::from(depth)));
         journal.completed();
         let mut told = telemetry.run(run(depth), run(0), None);
         told.record(0, &journal.records[0], None);
@@ -166,7 +166,7 @@ async fn content_is_exported_only_where_it_is_switched_on() {
 async fn an_overloaded_collector_is_asked_again() {
     let collector = Collector::start(&[Answer::Status(503), Answer::Takes]).await;
     let telemetry = exporting(ExportConfig::new(&collector.endpoint));
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     tell(&telemetry, run(1), &journal.completed().records);
     assert!(telemetry.flush(LIMIT).await);
     let stats = telemetry.export_stats();
@@ -182,7 +182,7 @@ async fn what_a_collector_refuses_is_counted_and_runs_go_on() {
     {
         let collector = Collector::start(&[answer]).await;
         let telemetry = exporting(ExportConfig::new(&collector.endpoint));
-        tell(&telemetry, run(1), &Journal::root().completed().records);
+        tell(&telemetry, run(1), &TestJournal::root().completed().records);
         assert!(telemetry.flush(LIMIT).await);
         let stats = telemetry.export_stats();
         assert_eq!((stats.exported, stats.dropped, stats.failures), (exported, 1, failures), "{answer:?}");
@@ -199,13 +199,13 @@ async fn a_collector_that_hangs_blocks_nobody_and_every_span_is_accounted_for() 
     let telemetry = exporting(config);
     for number in 0..200 {
         // On this one thread: if telling it waited for the collector, the test would never end.
-        tell(&telemetry, run(number), &Journal::root().completed().records);
+        tell(&telemetry, run(number), &TestJournal::root().completed().records);
         tokio::task::yield_now().await;
     }
     let stats = telemetry.shutdown(Duration::from_millis(50)).await;
     assert_eq!((stats.exported, stats.dropped), (0, 200));
     // What comes afterwards is counted too.
-    tell(&telemetry, run(1), &Journal::root().completed().records);
+    tell(&telemetry, run(1), &TestJournal::root().completed().records);
     assert_eq!(telemetry.export_stats().dropped, 201);
 }
 
@@ -219,7 +219,7 @@ async fn a_collector_that_is_away_is_complained_about_once() {
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let telemetry = exporting(config);
     for number in 0..5 {
-        tell(&telemetry, run(number), &Journal::root().completed().records);
+        tell(&telemetry, run(number), &TestJournal::root().completed().records);
         assert!(telemetry.flush(LIMIT).await);
     }
     let stats = telemetry.shutdown(LIMIT).await;
@@ -297,6 +297,6 @@ async fn the_environment_changes_nothing() {
 async fn a_process_that_exports_once() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
     let telemetry = exporting(ExportConfig::new(endpoint));
-    tell(&telemetry, run(1), &Journal::root().completed().records);
+    tell(&telemetry, run(1), &TestJournal::root().completed().records);
     assert_eq!(telemetry.shutdown(LIMIT).await.exported, 1);
 }

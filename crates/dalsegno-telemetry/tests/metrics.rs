@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dalsegno_core::{
-    AgentConfig, CallRequest, Mind, ModelReply, Outcome, ReplyPart, RunId, StopReason, Tool, Verdict,
+    AgentConfig, CallRequest, Mind, ModelReply, Outcome, ReplyPart, RunId, StopReason, Tool, Validation,
 };
 use dalsegno_runtime::Load;
 use dalsegno_store::{Body, Denial, NewRecord, Start};
 use dalsegno_telemetry::{Metrics, Telemetry, TelemetryConfig};
 use serde_json::json;
 
-use support::journal::{CANARY, Journal, generate, operation, outcome, requested, resolved, run};
+use support::journal::{CANARY, TestJournal, generate, operation, outcome, requested, resolved, run};
 
 /// All samples, by name and labels; a line that is none fails the test.
 fn samples(text: &str) -> BTreeMap<String, f64> {
@@ -148,7 +148,7 @@ fn what_a_tool_was_refused_is_counted_by_kind_and_says_nothing_of_what_it_wanted
         count,
     };
     let denials = vec![denial("network", 3), denial("file", 1), denial("of a later release", 2)];
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "tool `risk.score`", Start::Now))
         .of(operation(1), Body::Denied { server: "risk".into(), denials })
@@ -166,7 +166,7 @@ fn what_a_tool_was_refused_is_counted_by_kind_and_says_nothing_of_what_it_wanted
 #[test]
 fn labels_are_bounded_whatever_tools_are_called() {
     let telemetry = Telemetry::start(TelemetryConfig::default()).unwrap();
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     for number in 0..1000 {
         let label = format!("tool `t{number}`");
         journal
@@ -191,19 +191,19 @@ fn failures_count_under_their_own_code_and_refused_calls_count() {
             serde_json::from_value(json!({"status": status, "body": CANARY, "attempts": 1})).unwrap(),
         )
     };
-    let call = |name: &str, verdict: Verdict| {
+    let call = |name: &str, validation: Validation| {
         let (call_id, name, arguments) = (name.to_owned(), name.to_owned(), "{}".to_owned());
-        ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
+        ReplyPart::Call(CallRequest { call_id, name, arguments, validation: Some(validation) })
     };
-    let valid = || Verdict::Valid { arguments: json!({}) };
+    let valid = || Validation::Valid { arguments: json!({}) };
     let reply = vec![
         call("risk__score", valid()),
-        call("risk__score", Verdict::Malformed { message: CANARY.into() }),
+        call("risk__score", Validation::Malformed { message: CANARY.into() }),
         call("host__kill", valid()),
         call("no_such_tool", valid()),
     ];
     let reply = Outcome::ModelReplied(ModelReply::new(reply, StopReason::ToolCalls));
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "model completion", Start::Now))
         .of(operation(1), resolved(reply, 1))

@@ -19,8 +19,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use support::journal::{
-    CANARY, Journal, LABELS, attempted, failed, generate, lost, operation, outcome, requested, resolved, run,
-    started,
+    CANARY, LABELS, TestJournal, attempted, failed, generate, lost, operation, outcome, requested, resolved,
+    run, started,
 };
 use support::{feed, oracle, project};
 
@@ -41,7 +41,7 @@ fn events(span: &Span) -> Vec<&str> {
 
 #[test]
 fn a_run_with_a_model_and_a_tool_that_is_tried_twice_has_these_spans() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "model completion", Start::Now))
         .of(operation(1), resolved(outcome("model completion"), 1))
@@ -80,7 +80,7 @@ fn a_run_with_a_model_and_a_tool_that_is_tried_twice_has_these_spans() {
 #[test]
 fn a_call_that_its_server_interrupts_with_a_question_is_one_span_with_two_attempts() {
     let gate = Gate::Elicitation { requests: [("which".into(), json!(CANARY))].into(), request_state: None };
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "tool `risk.record`", Start::Now))
         .of(operation(1), Body::Waiting { gate })
@@ -99,7 +99,7 @@ fn a_call_that_its_server_interrupts_with_a_question_is_one_span_with_two_attemp
 
 #[test]
 fn a_gate_is_an_event_and_waiting_for_it_is_no_attempt() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "tool `risk.record`", Start::Deferred))
         .of(operation(1), Body::Waiting { gate: Gate::Approval })
@@ -126,7 +126,7 @@ fn a_gate_is_an_event_and_waiting_for_it_is_no_attempt() {
 
 #[test]
 fn what_its_run_ended_without_is_abandoned_and_its_late_outcome_has_a_span() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "tool `risk.record`", Start::Now))
         .of_run(Body::signalled(dalsegno_core::Signal::Cancel))
@@ -210,7 +210,7 @@ fn every_kind_of_request_is_known_by_its_label() {
             | Request::Input(_)
             | Request::Timer(_) => {}
         }
-        let mut journal = Journal::root();
+        let mut journal = TestJournal::root();
         journal.of(operation(1), requested(1, 0, &request.label(), Start::Now)).completed();
         let spans = project(run(1), &journal.records);
         let Subject::Operation(facts) = &spans[0].subject else { panic!("{spans:?}") };
@@ -259,7 +259,7 @@ fn template<T: serde::de::DeserializeOwned>() -> T {
 
 #[test]
 fn a_model_call_names_the_model_that_was_asked_and_what_it_cost() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "model completion", Start::Now))
         .of(operation(1), resolved(failed(FailureCode::Unavailable), 1))
@@ -299,7 +299,7 @@ fn a_model_call_names_the_model_that_was_asked_and_what_it_cost() {
 #[test]
 fn child_runs_hang_below_the_operations_that_they_are() {
     let below = |run, number| Some(Parent { run, operation: operation(number) });
-    let mut journal = Journal::new(started(below(run(1), 5), 1));
+    let mut journal = TestJournal::new(started(below(run(1), 5), 1));
     journal.completed();
     let child = &project(run(2), &journal.records)[0];
     assert_eq!(
@@ -307,7 +307,7 @@ fn child_runs_hang_below_the_operations_that_they_are() {
         (TraceId::of(run(1)), Some(SpanId::of_operation(run(1), operation(5))))
     );
 
-    let mut journal = Journal::new(started(below(run(2), 6), 2));
+    let mut journal = TestJournal::new(started(below(run(2), 6), 2));
     journal.completed();
     let projector = Projector::new(run(3), Arc::default(), None).below(run(1));
     let deeper = &feed(projector, &journal.records)[0];
@@ -326,7 +326,7 @@ fn child_runs_hang_below_the_operations_that_they_are() {
 fn a_run_of_a_session_is_linked_to_the_one_before() {
     let mut started = started(None, 0);
     started.predecessor = Some(run(7));
-    let mut journal = Journal::new(started);
+    let mut journal = TestJournal::new(started);
     journal.completed();
     let spans = project(run(1), &journal.records);
     let links: Vec<_> = spans[0].links.iter().map(|link| (link.trace, link.span)).collect();
@@ -335,7 +335,7 @@ fn a_run_of_a_session_is_linked_to_the_one_before() {
 
 #[test]
 fn the_events_of_a_span_are_bounded() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     for _ in 0..200 {
         journal.of_run(Body::Rebound { server: "risk".into(), digest: "d".into() });
     }
@@ -346,7 +346,7 @@ fn the_events_of_a_span_are_bounded() {
 
 #[test]
 fn records_that_fit_nothing_harm_nothing() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), resolved(Outcome::TimerFired, 1))
         .of(operation(1), attempted(2, AttemptCause::Recovered))
@@ -440,7 +440,7 @@ proptest! {
 
 #[test]
 fn content_that_is_on_is_there() {
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     journal
         .of(operation(1), requested(1, 0, "model completion", Start::Now))
         .of(operation(1), resolved(outcome("model completion"), 1))

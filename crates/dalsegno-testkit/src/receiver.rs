@@ -285,13 +285,13 @@ impl SimulatedModel {
                 _ => json!({ "n": number }),
             };
             let arguments = arguments.to_string();
-            let verdict = judge_call(&request.tools, tool, &arguments, false);
+            let validation = judge_call(&request.tools, tool, &arguments, false);
             let call_id = format!("c{number}");
             parts.push(ReplyPart::Call(CallRequest {
                 call_id,
                 name: tool.into(),
                 arguments,
-                verdict: Some(verdict),
+                validation: Some(validation),
             }));
         }
         let stop = if parts.len() > 1 { StopReason::ToolCalls } else { StopReason::End };

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use dalsegno_tools::{
-    ApiResponse, Call, CallInfo, Context, EffectOutcome, EffectRequest, Next, Session, Toolkit, compile,
+    ApiResponse, Call, CallInfo, Context, EffectOutcome, EffectRequest, Next, SessionContext, Toolkit,
+    compile,
 };
 use serde_json::{Value, json};
 
@@ -86,7 +87,7 @@ fn call(toolkit: &Toolkit, context: &Context<'_>, arguments: &Value) {
 fn planner(criterion: &mut Criterion) {
     let user = json!({"id": "u1", "name": "Ada", "email": "ada@example.com", "auth_token": "x"});
     let tenant = json!({"settings": {"endpoints": {"meals": "https://meals.example/v1"}}});
-    let (config, session) = (json!({}), Session::default());
+    let (config, session) = (json!({}), SessionContext::default());
     let info = CallInfo { id: "c1".into(), session: "s1".into(), operation: "0a".repeat(16), turn: None };
     let context = Context {
         user: &user,

@@ -5,7 +5,7 @@
 
 use dalsegno_tools::{
     ApiResponse, Call, CallInfo, Context, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished,
-    MAX_ACTIONS, Next, Session, Tool, Toolkit, compile,
+    MAX_ACTIONS, Next, SessionContext, Tool, Toolkit, compile,
 };
 use serde_json::{Value, json};
 
@@ -58,9 +58,9 @@ fn user() -> Value {
     json!({"id": "u1", "name": "Ada", "auth_token": CANARY, "list": [1, "two", {"three": 3}]})
 }
 
-fn session() -> Session {
+fn session() -> SessionContext {
     let workflow = json!({"total": 3, "list": [1, 2, 3], "text": "abc", "a": {"b": {"c": null}}});
-    Session::with_workflow(workflow.as_object().expect("an object").clone())
+    SessionContext::with_workflow(workflow.as_object().expect("an object").clone())
 }
 
 fn run(tool: &Tool, config: &Value, arguments: &Value, mut seed: u64, cut: bool) -> Finished {

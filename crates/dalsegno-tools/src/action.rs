@@ -14,7 +14,7 @@ use crate::source::{Expr, JsonSource, Parts, ValueSource, Words};
 
 /// One action.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Action {
+pub(crate) struct ToolAction {
     pub(crate) id: Option<String>,
     pub(crate) kind: ActionKind,
 }
@@ -29,7 +29,7 @@ pub(crate) enum ActionKind {
     Respond { message: Words },
     Handoff { target: String, message: Option<Words> },
     ApiCall(Box<ApiCallSource>),
-    Conditional { condition: Expr, then_actions: Vec<Action>, else_actions: Vec<Action> },
+    Conditional { condition: Expr, then_actions: Vec<ToolAction>, else_actions: Vec<ToolAction> },
     Validate { rules: Vec<Rule> },
     Transform(Box<Transform>),
     Log { level: Level, message: Words },
@@ -179,7 +179,7 @@ impl Level {
     }
 }
 
-impl Action {
+impl ToolAction {
     /// The `type` of the action.
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.kind {

@@ -25,7 +25,7 @@ pub struct Context<'c> {
     /// The toolkit's public configuration, with defaults; see [`Toolkit::config_with`](crate::Toolkit::config_with).
     pub config: &'c Value,
     /// What the agents of the session share and keep.
-    pub session: &'c Session,
+    pub session: &'c SessionContext,
     /// The name of the agent that calls.
     pub agent: &'c str,
     /// Which call this is.
@@ -57,7 +57,7 @@ pub struct CallInfo {
 /// over the caller's context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Session {
+pub struct SessionContext {
     /// State that all agents share, an object.
     workflow: Value,
     /// State of each agent by its name (with `_` for `-`), an object of objects.
@@ -80,7 +80,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl Default for Session {
+impl Default for SessionContext {
     fn default() -> Self {
         let empty = || Value::Object(Map::new());
         Self { workflow: empty(), agents: empty(), flags: empty(), user: Vec::new(), lent: None, turn: 0 }
@@ -191,7 +191,7 @@ impl Write {
     }
 }
 
-impl Session {
+impl SessionContext {
     /// Begins with the state of a workflow, for instance that of a session that this one goes on from.
     pub fn with_workflow(workflow: Map<String, Value>) -> Self {
         Self { workflow: Value::Object(workflow), ..Self::default() }
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn writes_are_applied_whole_or_not_at_all() {
-        let mut session = Session::default();
+        let mut session = SessionContext::default();
         session.apply(&json!({}), &[set("total", json!(3)), append("list", json!(1))]).unwrap();
         let before = session.clone();
         let error =
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn writes_to_the_user_lie_over_what_the_caller_gives_each_time() {
-        let mut session = Session::default();
+        let mut session = SessionContext::default();
         let user = json!({"id": "u1", "preferences": {"theme": "light", "language": "en"}, "log": ["a"]});
         let writes = [
             set("user.preferences.theme", json!("dark")),
@@ -414,13 +414,14 @@ mod tests {
             session.user(&later),
             json!({"id": "u1", "preferences": {"theme": "dark", "language": "fr"}, "log": ["a", "b", "c"]})
         );
-        let restored: Session = serde_json::from_str(&serde_json::to_string(&session).unwrap()).unwrap();
+        let restored: SessionContext =
+            serde_json::from_str(&serde_json::to_string(&session).unwrap()).unwrap();
         assert_eq!(restored, session);
     }
 
     #[test]
     fn an_item_that_was_deleted_stays_deleted_whatever_is_written_to_its_place() {
-        let mut session = Session::default();
+        let mut session = SessionContext::default();
         let user = json!({"log": ["a", "b", "c"]});
         let delete = |path: &str| Write::Delete { path: path.parse().unwrap() };
         session.apply(&user, &[set("user.log[0]", json!("A")), delete("user.log[0]")]).unwrap();
@@ -435,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_session_that_grows_past_its_limit_is_refused_whole() {
-        let mut session = Session::default();
+        let mut session = SessionContext::default();
         let large = json!("x".repeat(MAX_SESSION_BYTES));
         let error = session.apply(&json!({}), &[set("a", json!(1)), set("b", large)]).unwrap_err();
         assert_eq!(error.reason(), "too_large");
@@ -447,7 +448,7 @@ mod tests {
         let user = json!({"id": "u1"});
         let flag = |value| Write::Flag { flag: "done".into(), value };
         let delete = |path: &str| Write::Delete { path: path.parse().unwrap() };
-        let mut owned = Session::default();
+        let mut owned = SessionContext::default();
         owned.apply(&user, &[append("workflow.log", json!(0)), flag(true)]).unwrap();
         let mut lent = owned.lend();
         assert!(lent.writes().is_empty());
@@ -467,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_sibling_that_wrote_meanwhile_keeps_what_it_appended() {
-        let mut owned = Session::default();
+        let mut owned = SessionContext::default();
         let lent = [1, 2].map(|item| {
             let mut lent = owned.lend();
             lent.apply(&json!({}), &[append("workflow.found", json!(item))]).unwrap();
@@ -479,7 +480,7 @@ mod tests {
 
     #[test]
     fn what_an_owner_cannot_be_told_is_not_written() {
-        let mut lent = Session::default().lend();
+        let mut lent = SessionContext::default().lend();
         let delete = Write::Delete { path: "workflow.list[0]".parse().unwrap() };
         let item = append("workflow.list", json!("x".repeat(MAX_SESSION_BYTES / 3)));
         for _ in 0..2 {
@@ -492,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_flag_is_there_or_not() {
-        let mut session = Session::default();
+        let mut session = SessionContext::default();
         let flag = |value| Write::Flag { flag: "done".into(), value };
         session.apply(&json!({}), &[flag(true)]).unwrap();
         assert_eq!(session.flags(), &json!({"done": true}));

@@ -9,7 +9,7 @@
 //!
 //! A [`Context`] is borrowed from the caller and holds no value of a secret: where a document puts one into a request, the
 //! request holds a reference ([`Text`], [`Payload`]), which the shell resolves when it sends it. Writes are buffered in the
-//! call and come out as a list of [`Write`]s when it ends; [`Session::apply`] applies them as a whole.
+//! call and come out as a list of [`Write`]s when it ends; [`SessionContext::apply`] applies them as a whole.
 //!
 //! # Limits
 //!
@@ -42,7 +42,7 @@ mod path_error;
 mod problem;
 mod text;
 
-pub use context::{CallInfo, Context, Session, Write};
+pub use context::{CallInfo, Context, SessionContext, Write};
 pub use document::{Compiled, Settings, compile, compile_with};
 pub use effect::{
     ApiCall, ApiResponse, Effect, EffectClass, EffectFailure, EffectOutcome, EffectRequest, Email, Method,

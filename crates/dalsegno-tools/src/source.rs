@@ -52,11 +52,11 @@ pub(crate) struct Words {
 
 /// A template some of whose parts may be secrets.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Parts(pub(crate) Vec<Part>);
+pub(crate) struct Parts(pub(crate) Vec<Piece>);
 
 /// A part of a template.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum Piece {
     Text(String),
     Words {
         /// A template of this one expression.
@@ -123,9 +123,9 @@ impl Parts {
                 return Err(too_large());
             }
             match part {
-                Part::Text(literal) => text.push_literal(literal),
-                Part::Words { words, .. } => text.push_literal(&words.text(names, missing)?),
-                Part::Secret(path) => text.push_secret(path.clone(), Encoding::Plain),
+                Piece::Text(literal) => text.push_literal(literal),
+                Piece::Words { words, .. } => text.push_literal(&words.text(names, missing)?),
+                Piece::Secret(path) => text.push_secret(path.clone(), Encoding::Plain),
             }
         }
         Ok(text)
@@ -134,13 +134,13 @@ impl Parts {
     /// Returns the one expression that the whole is, if it is one.
     pub(crate) fn as_whole(&self) -> Option<&Words> {
         match self.0.as_slice() {
-            [Part::Words { words, .. }] => Some(words),
+            [Piece::Words { words, .. }] => Some(words),
             _ => None,
         }
     }
 
     pub(crate) fn secrets(&self) -> usize {
-        self.0.iter().filter(|part| matches!(part, Part::Secret(_))).count()
+        self.0.iter().filter(|part| matches!(part, Piece::Secret(_))).count()
     }
 }
 

@@ -10,7 +10,7 @@ use dalsegno_expr::{Expression, ValueTemplate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::action::Action;
+use crate::action::ToolAction;
 use crate::document::{self, Settings};
 use crate::effect::EffectClass;
 use crate::parameters::Parameter;
@@ -125,9 +125,9 @@ pub struct Tool {
     pub(crate) schema: Value,
     pub(crate) returns: Option<String>,
     pub(crate) is_enabled: bool,
-    pub(crate) actions: Vec<Action>,
-    pub(crate) on_success: Vec<Action>,
-    pub(crate) on_failure: Vec<Action>,
+    pub(crate) actions: Vec<ToolAction>,
+    pub(crate) on_success: Vec<ToolAction>,
+    pub(crate) on_failure: Vec<ToolAction>,
     pub(crate) output: Option<ValueSource>,
     pub(crate) verify: Option<Verify>,
     pub(crate) auth: Auth,
@@ -264,7 +264,7 @@ impl Tool {
 }
 
 /// Says whether actions change nothing beyond the call that performs them.
-fn all_read(actions: &[Action]) -> bool {
+fn all_read(actions: &[ToolAction]) -> bool {
     use crate::action::ActionKind;
     actions.iter().all(|action| match &action.kind {
         ActionKind::ApiCall(call) => {
@@ -300,7 +300,7 @@ pub struct Mentions<'t> {
 }
 
 impl<'t> Mentions<'t> {
-    fn gather(&mut self, actions: &'t [Action]) {
+    fn gather(&mut self, actions: &'t [ToolAction]) {
         use crate::action::ActionKind;
         for action in actions {
             match &action.kind {

@@ -12,7 +12,7 @@ use crate::limits::MAX_URL_BYTES;
 use crate::outcome::{ErrorCode, ToolError};
 use crate::path::Path;
 use crate::scope::Names;
-use crate::source::{Part, Parts};
+use crate::source::{Parts, Piece};
 use crate::text::{Encoding, Text, percent_encode};
 
 /// Where the next character of a URL stands.
@@ -45,13 +45,13 @@ pub(crate) fn check(parts: &Parts) -> Result<(), (String, String)> {
     for (index, part) in parts.0.iter().enumerate() {
         let is_origin = known.as_deref().is_some_and(|known| position(known) == Position::Origin);
         match part {
-            Part::Text(text) if text.contains(is_unclean) => {
+            Piece::Text(text) if text.contains(is_unclean) => {
                 return fail(
                     "the URL holds a character that no URL has",
                     "write it percent-encoded, such as `%20`",
                 );
             }
-            Part::Text(text) => {
+            Piece::Text(text) => {
                 if index == 0 && !is_http(text) {
                     return fail("the URL has no scheme that is known", "expected `https://` or `http://`");
                 }
@@ -59,16 +59,16 @@ pub(crate) fn check(parts: &Parts) -> Result<(), (String, String)> {
                     known.push_str(text);
                 }
             }
-            Part::Words { trusted: true, .. } => {
+            Piece::Words { trusted: true, .. } => {
                 if is_origin {
                     known = None;
                 }
             }
-            Part::Words { trusted: false, .. } if is_origin => {
+            Piece::Words { trusted: false, .. } if is_origin => {
                 return fail("a value could choose where the request goes", WHO);
             }
-            Part::Secret(_) if is_origin => return fail("a secret cannot be a part of the host", WHO),
-            Part::Words { .. } | Part::Secret(_) => {}
+            Piece::Secret(_) if is_origin => return fail("a secret cannot be a part of the host", WHO),
+            Piece::Words { .. } | Piece::Secret(_) => {}
         }
     }
     match known {
@@ -96,11 +96,11 @@ pub(crate) fn render(
     let mut method = None;
     for part in &parts.0 {
         match part {
-            Part::Text(text) => {
+            Piece::Text(text) => {
                 url.push_literal(text);
                 whole.push_str(text);
             }
-            Part::Words { words, trusted: true } => {
+            Piece::Words { words, trusted: true } => {
                 let value = match words.bare.first() {
                     Some(path) => names.find(path).map_or(Value::Null, alloc::borrow::Cow::into_owned),
                     None => words.value(names, missing)?,
@@ -132,7 +132,7 @@ pub(crate) fn render(
                 url.push_literal(&written);
                 whole.push_str(&written);
             }
-            Part::Words { words, trusted: false } => {
+            Piece::Words { words, trusted: false } => {
                 let text = words.text(names, missing)?;
                 refuse_origin(&whole)?;
                 let mut written = String::new();
@@ -140,7 +140,7 @@ pub(crate) fn render(
                 url.push_literal(&written);
                 whole.push_str(&written);
             }
-            Part::Secret(path) => {
+            Piece::Secret(path) => {
                 refuse_origin(&whole)?;
                 url.push_secret(path.clone(), Encoding::Percent);
                 whole.push('x');

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs;
 
 use dalsegno_tools::{
-    ApiCall, ApiResponse, Call, CallInfo, Context, EffectOutcome, EffectRequest, Email, Next, Session,
+    ApiCall, ApiResponse, Call, CallInfo, Context, EffectOutcome, EffectRequest, Email, Next, SessionContext,
     ToolOutcome, Toolkit,
 };
 use dalsegno_workspace::{Workspace, batteries};
@@ -16,7 +16,7 @@ struct Conversation {
     toolkit: Toolkit,
     config: Value,
     user: Value,
-    session: Session,
+    session: SessionContext,
     calls: u32,
     asked: Vec<EffectRequest>,
 }
@@ -25,7 +25,7 @@ impl Conversation {
     fn new(toolkit: Toolkit, config: &Map<String, Value>) -> Self {
         let config = Value::Object(toolkit.config_with(config));
         let user = json!({ "call_id": "rtc_1" });
-        Self { toolkit, config, user, session: Session::default(), calls: 0, asked: Vec::new() }
+        Self { toolkit, config, user, session: SessionContext::default(), calls: 0, asked: Vec::new() }
     }
 
     fn battery(name: &str) -> Self {

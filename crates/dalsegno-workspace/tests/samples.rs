@@ -1,101 +1,80 @@
-//! Whole workspaces, right and wrong. Each wrong one has one fault, which its folder's name tells.
+//! Whole workspaces, right and wrong. The right ones are folders; the wrong ones are on the pages of the book, and the tests
+//! of the command compare what it prints about each of them.
 #![expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+mod pages;
 
-use dalsegno_workspace::{Catalogue, Code, Diagnostic, Loaded, SourceFile, Workspace};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-/// A workspace and its lock file, and what is wrong with either or with both together.
+use dalsegno_workspace::{Catalogue, Code, Diagnostic, Workspace};
+
+use crate::pages::Case;
+
+/// What reading a workspace and its lock file comes to.
 struct Checked {
-    loaded: Loaded,
+    workspace: Option<Workspace>,
+    /// What is wrong with the workspace, with the lock file, or with both together.
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Checked {
     fn new(root: &Path) -> Self {
         let loaded = Workspace::load(root);
-        let mut diagnostics = loaded.diagnostics.clone();
-        diagnostics.extend(loaded.lock.diagnostics.clone());
+        let mut diagnostics = loaded.diagnostics;
+        diagnostics.extend(loaded.lock.diagnostics);
         if let (Some(workspace), Some(lock)) = (&loaded.workspace, &loaded.lock.lock) {
             diagnostics.extend(workspace.check(lock, &Catalogue::new()));
         }
-        Self { loaded, diagnostics }
+        Self { workspace: loaded.workspace, diagnostics }
     }
 
-    fn source(&self, file: &Path) -> &SourceFile {
-        self.loaded.source(file).unwrap()
-    }
-
-    fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(Diagnostic::is_error)
-    }
-}
-
-/// Draws diagnostics as text: what is wrong, where, the line underlined, what was expected, what to do.
-fn render(checked: &Checked) -> String {
-    let mut text = String::new();
-    for diagnostic in &checked.diagnostics {
-        writeln!(text, "{diagnostic}").unwrap();
-        if let (Some(start), Some(span)) = (diagnostic.start, &diagnostic.span) {
-            let source = checked.source(&diagnostic.file);
-            let line = source.line(start.line).unwrap_or_default();
-            let width = source.text()[span.clone()].lines().next().unwrap_or_default().chars().count().max(1);
-            let underline = format!("{}{}", " ".repeat(start.column - 1), "^".repeat(width));
-            writeln!(text, "  | {line}").unwrap();
-            writeln!(text, "  | {underline} {}", diagnostic.label.as_deref().unwrap_or_default()).unwrap();
-        }
-        if let Some(help) = &diagnostic.help {
-            writeln!(text, "  help: {help}").unwrap();
-        }
-    }
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
-}
-
-fn samples(kind: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(kind);
-    let mut samples: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    samples.sort();
-    assert!(!samples.is_empty(), "{}", folder.display());
-    samples
-}
-
-fn name(sample: &Path) -> String {
-    sample.file_name().unwrap().to_string_lossy().into_owned()
-}
-
-/// Compares the diagnostics of every sample of a kind with what they should be.
-fn check(kind: &str, expected: fn(&Checked) -> bool) {
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(format!("snapshots/{kind}"));
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    for sample in samples(kind) {
-        let checked = Checked::new(&sample);
-        let text = render(&checked);
-        assert!(expected(&checked), "{}: {text}", name(&sample));
-        settings.bind(|| insta::assert_snapshot!(name(&sample), text));
+    fn of(case: &Case) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        case.write(folder.path());
+        Self::new(folder.path())
     }
 }
 
 #[test]
-fn a_wrong_workspace_is_refused_with_words_for_its_fault() {
-    check("invalid", |checked| checked.has_errors());
+fn a_page_shows_workspaces_with_its_own_code_and_no_other_error() {
+    let cases = pages::all();
+    assert!(cases.len() > 180, "{}", cases.len());
+    for case in &cases {
+        let checked = Checked::of(case);
+        let is_named = |found: &&Diagnostic| found.code.as_str() == case.code;
+        let name = case.name();
+        assert!(
+            checked.diagnostics.iter().any(|found| is_named(&found)),
+            "{name}: {:?}",
+            checked.diagnostics
+        );
+        let others: Vec<_> =
+            checked.diagnostics.iter().filter(|found| found.is_error() && !is_named(found)).collect();
+        assert!(others.is_empty(), "{name}: {others:?}");
+    }
 }
 
 #[test]
 fn a_doubtful_workspace_loads_with_warnings() {
-    check("doubtful", |checked| {
-        checked.loaded.workspace.is_some() && !checked.has_errors() && !checked.diagnostics.is_empty()
-    });
+    let checked: Vec<_> = pages::all().iter().map(|case| (case.name(), Checked::of(case))).collect();
+    let has_errors = |checked: &Checked| checked.diagnostics.iter().any(Diagnostic::is_error);
+    let doubtful: Vec<_> = checked.iter().filter(|(_, checked)| !has_errors(checked)).collect();
+    assert!(doubtful.len() > 10, "{}", doubtful.len());
+    for (name, checked) in doubtful {
+        assert!(checked.workspace.is_some(), "{name}");
+    }
 }
 
 #[test]
 fn a_right_workspace_loads_without_a_word() {
-    for sample in samples("valid") {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples/valid");
+    let samples: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(samples.len() > 5, "{samples:?}");
+    for sample in samples {
         let checked = Checked::new(&sample);
-        assert_eq!(render(&checked), "", "{}", name(&sample));
-        assert!(checked.loaded.workspace.is_some(), "{}", name(&sample));
+        assert!(checked.diagnostics.is_empty(), "{}: {:?}", sample.display(), checked.diagnostics);
+        assert!(checked.workspace.is_some(), "{}", sample.display());
     }
 }
 
@@ -103,26 +82,17 @@ fn a_right_workspace_loads_without_a_word() {
 const ELSEWHERE: &[Code] = &[Code::UnreadableFile];
 
 #[test]
-fn every_code_has_a_sample() {
-    let mut missing: Vec<_> = Code::ALL.iter().filter(|code| !ELSEWHERE.contains(code)).collect();
-    for sample in samples("invalid").into_iter().chain(samples("doubtful")) {
-        let checked = Checked::new(&sample);
-        missing.retain(|code| checked.diagnostics.iter().all(|diagnostic| diagnostic.code != **code));
-    }
-    assert!(missing.is_empty(), "{missing:?}");
+fn every_code_has_a_workspace_that_shows_it() {
+    let shown: BTreeSet<_> = pages::all().into_iter().map(|case| case.code).collect();
+    let codes = Code::ALL.iter().filter(|code| !ELSEWHERE.contains(code));
+    assert_eq!(shown, codes.map(|code| code.as_str().to_owned()).collect());
 }
 
 #[test]
-fn the_code_of_a_fault_stands_in_its_folder_name() {
-    for sample in samples("invalid") {
-        let checked = Checked::new(&sample);
-        let is_named = |diagnostic: &Diagnostic| name(&sample).starts_with(diagnostic.code.as_str());
-        assert!(
-            checked.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).all(is_named),
-            "{}: {:?}",
-            name(&sample),
-            checked.diagnostics
-        );
+fn two_workspaces_of_a_page_have_headings_of_their_own() {
+    let mut names = BTreeSet::new();
+    for case in pages::all() {
+        assert!(names.insert(case.name()), "{} is there twice", case.name());
     }
 }
 

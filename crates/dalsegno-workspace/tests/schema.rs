@@ -1,6 +1,8 @@
 //! The JSON Schemas and the readers know the same keys, in the same places, with the same types.
 #![expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+mod pages;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +10,25 @@ use std::path::{Path, PathBuf};
 use dalsegno_workspace::{Code, Diagnostic, FileKind, Lock, Workspace, schema};
 use serde_json::{Value, json};
 
-/// Every file of the samples of a kind, with the kind of file that it is, the sample and its place in there.
-fn files(kind: &str) -> Vec<(FileKind, PathBuf, PathBuf)> {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(kind);
+/// Every file of the right workspaces.
+fn right() -> Vec<(FileKind, PathBuf, PathBuf)> {
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples/valid"))
+}
+
+/// The wrong workspaces of the book in a folder: each below its code and heading:
+/// those with errors in `wrong`, those with warnings in `doubtful`.
+fn book() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for case in pages::all() {
+        let is_wrong = case.printed.lines().any(|line| line.starts_with("error["));
+        let kind = if is_wrong { "wrong" } else { "doubtful" };
+        case.write(&folder.path().join(kind).join(format!("{}, {}", case.code, case.title)));
+    }
+    folder
+}
+
+/// Every file of the workspaces in a folder, with the kind of file that it is, the workspace and its place in there.
+fn files(samples: &Path) -> Vec<(FileKind, PathBuf, PathBuf)> {
     let mut files = Vec::new();
     for sample in samples.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
         let mut add = |kind: FileKind, file: &str| {
@@ -83,7 +101,8 @@ fn every_schema_is_a_schema_and_explains_every_key() {
 
 #[test]
 fn every_right_file_fits_its_schema() {
-    for (kind, sample, file) in files("valid").into_iter().chain(files("doubtful")) {
+    let book = book();
+    for (kind, sample, file) in right().into_iter().chain(files(&book.path().join("doubtful"))) {
         let document = document(&sample.join(&file)).unwrap();
         let errors: Vec<_> = validator(kind).iter_errors(&document).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{} {}: {errors:?}", sample.display(), file.display());
@@ -105,16 +124,17 @@ fn a_file_with_an_unknown_key_or_a_wrong_type_does_not_fit() {
     let shown =
         [Code::UnknownKey, Code::KeyBelowTable, Code::WrongType, Code::MissingKey, Code::UnknownProvider];
     let mut seen = BTreeSet::new();
-    for (kind, sample, file) in files("invalid") {
+    let book = book();
+    for (kind, sample, file) in files(&book.path().join("wrong")) {
         let found = problems(&sample);
         let codes: BTreeSet<_> =
             found.iter().filter(|found| found.file == file).map(|found| found.code).collect();
         let Some(document) = document(&sample.join(&file)) else { continue };
         // That a public endpoint needs a key depends on the address; what a toolkit takes, only the toolkit tells; and
         // settings of a tenant may have any name.
-        if sample.ends_with("missing-key-api-key")
-            || sample.ends_with("unknown-key-in-a-configuration")
-            || sample.ends_with("key-below-table-tenant")
+        if sample.ends_with("missing-key, The API key of a provider")
+            || sample.ends_with("unknown-key, A tenant's configuration of a tool")
+            || sample.ends_with("key-below-table, In a tenant's file")
         {
             continue;
         }
@@ -180,12 +200,13 @@ fn plain(place: &str) -> String {
 /// With [`every_right_file_fits_its_schema`]: a key that only one side knows is found, whichever side it is.
 #[test]
 fn every_key_of_every_schema_is_read_from_some_right_file() {
+    let book = book();
     // The schema of tools refers to parts of itself, which this does not follow; the changes below do.
     for kind in FileKind::ALL.into_iter().filter(|kind| *kind != FileKind::Tool) {
         let mut missing = BTreeSet::new();
         known(&schema(kind), "", &mut missing);
         // What is right and draws a warning stands among the doubtful ones.
-        let samples = files("valid").into_iter().chain(files("doubtful"));
+        let samples = right().into_iter().chain(files(&book.path().join("doubtful")));
         for (_, sample, file) in samples.filter(|(of, ..)| *of == kind) {
             let mut found = BTreeSet::new();
             places(&schema(kind), &document(&sample.join(file)).unwrap(), "", &mut found);
@@ -246,7 +267,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn the_reader_and_the_schema_agree_on_every_small_change() {
     let mut count = 0;
-    for (kind, sample, file) in files("valid") {
+    for (kind, sample, file) in right() {
         if kind == FileKind::Script {
             continue; // its reader is the scripted model's
         }

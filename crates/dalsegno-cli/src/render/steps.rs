@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dalsegno_core::{
-    Answer, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Verdict,
+    Answer, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Validation,
 };
 use dalsegno_runtime::{Inspection, OperationView, StepView};
 use dalsegno_store::{AttemptCause, Body, Record};
@@ -359,7 +359,9 @@ fn answer_line(answer: &Answer) -> String {
     let (word, by, more) = match answer {
         Answer::Approved { edited, reason, by } => {
             let edited = match edited {
-                Some(Verdict::Valid { arguments }) => format!(" with other arguments: {}", gist(arguments)),
+                Some(Validation::Valid { arguments }) => {
+                    format!(" with other arguments: {}", gist(arguments))
+                }
                 _ => String::new(),
             };
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::event::Failure;
 use crate::id::{AgentName, ToolName};
 use crate::join::Settled;
 use crate::operation::{MemoryCreate, MemorySearch, MemoryTraverse, RelationTo, Request, ToolCall};
-use crate::reply::{CallRequest, Verdict, Violation};
+use crate::reply::{CallRequest, Validation, Violation};
 
 /// Hits of a `memory.search` that names no limit.
 const DEFAULT_HITS: u32 = 5;
@@ -89,18 +89,18 @@ pub(crate) fn admit<'a>(
         let message = alloc::format!("there is no tool `{}`; the tools are: {}", call.name, known.join(", "));
         return Err(Refusal::new("tool_not_found", message));
     };
-    let arguments = match &call.verdict {
-        Some(Verdict::Valid { arguments }) => arguments,
-        Some(Verdict::Invalid { violations }) => {
+    let arguments = match &call.validation {
+        Some(Validation::Valid { arguments }) => arguments,
+        Some(Validation::Invalid { violations }) => {
             let message = "the arguments do not fit the tool's schema; correct them and call again";
             let violations = violations.clone();
             return Err(Refusal { violations, ..Refusal::new("invalid_arguments", message) });
         }
-        Some(Verdict::Malformed { message }) => {
+        Some(Validation::Malformed { message }) => {
             let message = alloc::format!("the arguments are not a JSON object: {message}");
             return Err(Refusal::new("invalid_arguments", message));
         }
-        Some(Verdict::Truncated) => {
+        Some(Validation::Truncated) => {
             let message = "the call was cut off at the reply's length limit and was not executed";
             return Err(Refusal::new("invalid_arguments", message));
         }

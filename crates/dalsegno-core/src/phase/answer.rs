@@ -6,29 +6,29 @@ use alloc::vec::Vec;
 
 use super::{Stop, end, think};
 use crate::config::{AgentConfig, ModelMind, OutputSettings};
-use crate::reply::Verdict;
+use crate::reply::Validation;
 use crate::response::RunErrorCode;
 use crate::state::{AgentState, Decision};
 use crate::transcript::Entry;
 
-/// Takes the shell's verdict on the model's answer, which stands at the end of the transcript.
+/// Takes the shell's validation of the model's answer, which stands at the end of the transcript.
 pub(super) fn judge(
     config: &AgentConfig,
     mind: &ModelMind,
     output: &OutputSettings,
     last: bool,
-    verdict: Option<Verdict>,
+    validation: Option<Validation>,
     text: String,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
-    let wrong = match verdict {
-        Some(Verdict::Valid { arguments }) => {
+    let wrong = match validation {
+        Some(Validation::Valid { arguments }) => {
             state.output = Some(arguments);
             let text = if config.has_second_rules() { end::spoken(state, text) } else { text };
             end::completed(state, Some(text), "the model answered");
             return Ok(());
         }
-        Some(Verdict::Invalid { violations }) => {
+        Some(Validation::Invalid { violations }) => {
             let more = violations.len().saturating_sub(MOST_VIOLATIONS);
             let mut wrong: Vec<String> = violations
                 .iter()
@@ -41,8 +41,8 @@ pub(super) fn judge(
             wrong.extend((more > 0).then(|| alloc::format!("and {more} more")));
             wrong
         }
-        Some(Verdict::Malformed { message }) => vec![alloc::format!("it is not JSON: {}", cut(&message))],
-        Some(Verdict::Truncated) => vec!["it was cut off at its length limit; answer more briefly".into()],
+        Some(Validation::Malformed { message }) => vec![alloc::format!("it is not JSON: {}", cut(&message))],
+        Some(Validation::Truncated) => vec!["it was cut off at its length limit; answer more briefly".into()],
         None => vec!["it was not checked".into()],
     };
     let reason = alloc::format!("the structured answer does not fit its schema: {}", wrong.join("; "));

@@ -193,7 +193,7 @@ pub(crate) fn replied(
     let calls = reply.calls().next().is_some();
     let stop = reply.stop;
     // What the shell found has served once it is decided upon; the transcript is for the model.
-    let verdict = reply.output.take();
+    let validation = reply.output.take();
     if let Some(limit) = budget::overrun(config, state) {
         keep(reply, state);
         let limit = budget::beyond(config, state, limit);
@@ -226,7 +226,7 @@ pub(crate) fn replied(
     if let Some(output) = &mind.output
         && !text.is_empty()
     {
-        return answer::judge(config, mind, output, last, verdict, text, state);
+        return answer::judge(config, mind, output, last, validation, text, state);
     }
     if stop == StopReason::Length {
         return Err(Stop::failed(

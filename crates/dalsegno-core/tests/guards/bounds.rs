@@ -109,9 +109,9 @@ fn children_that_a_model_starts_have_a_fair_share() {
     config.limits.max_tool_calls = 11;
     let arguments = json!({"text": "look"});
     let call = |call_id: &str| {
-        let verdict = Verdict::Valid { arguments: arguments.clone() };
+        let validation = Validation::Valid { arguments: arguments.clone() };
         let (call_id, name, arguments) = (call_id.into(), "agents.scout".into(), arguments.to_string());
-        ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
+        ReplyPart::Call(CallRequest { call_id, name, arguments, validation: Some(validation) })
     };
     let state = through(&config, reply(vec![call("a"), call("b")], StopReason::ToolCalls));
     let calls: Vec<u64> = budgets(&state).iter().map(|budget| budget.max_tool_calls).collect();
@@ -238,7 +238,7 @@ fn files_of_a_session_are_not_forgotten_by_a_compaction() {
                 call_id: format!("call_{turn}"),
                 name: "risk__score".into(),
                 arguments: arguments.to_string(),
-                verdict: Some(Verdict::Valid { arguments }),
+                validation: Some(Validation::Valid { arguments }),
             };
             state = answered(&config, state, reply(vec![ReplyPart::Call(call)], StopReason::ToolCalls));
             let text = format!("{name} {turn} {}", "x".repeat(400));
@@ -499,7 +499,7 @@ fn a_child_run_that_waits_for_a_person_has_used_nothing() {
         call_id: "a".into(),
         name: "agents.scout".into(),
         arguments: arguments.to_string(),
-        verdict: Some(Verdict::Valid { arguments }),
+        validation: Some(Validation::Valid { arguments }),
     };
     let state = through(&config, reply(vec![ReplyPart::Call(call)], StopReason::ToolCalls));
     let id = state.pending()[0].operation.id;

@@ -18,9 +18,9 @@ fn a_secret_that_is_missing_takes_no_other_answer_than_that_it_is_there_or_a_no(
     let id = waiting.pending()[0].operation.id;
     waiting.resume(Event::gated(AT, id, Gate::Secret { name: "crm.token".into() })).unwrap();
     assert!(waiting.pending()[0].operation.question().unwrap().contains("`crm.token`"));
-    let verdict = Verdict::Valid { arguments: json!({}) };
+    let validation = Validation::Valid { arguments: json!({}) };
     for answer in [
-        Answer::Approved { edited: Some(verdict), reason: None, by: None },
+        Answer::Approved { edited: Some(validation), reason: None, by: None },
         Answer::Given { value: json!("hunter2"), by: None },
         Answer::Done { result: None, error: None, by: None },
         Answer::NotDone { by: None },

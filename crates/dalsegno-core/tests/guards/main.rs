@@ -80,7 +80,7 @@ fn call(name: &str) -> ReplyPart {
         call_id: "call_1".into(),
         name: name.into(),
         arguments: "{}".into(),
-        verdict: Some(Verdict::Valid { arguments: json!({}) }),
+        validation: Some(Validation::Valid { arguments: json!({}) }),
     })
 }
 
@@ -422,7 +422,7 @@ fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
             call_id: format!("call_{turn}"),
             name: "risk__score".into(),
             arguments: arguments.to_string(),
-            verdict: Some(Verdict::Valid { arguments }),
+            validation: Some(Validation::Valid { arguments }),
         };
         state = answered(&config, state, reply(vec![ReplyPart::Call(asks)], StopReason::ToolCalls));
         let text = format!("{turn} {}", "x".repeat(300));
@@ -438,7 +438,7 @@ fn a_question_of_a_session_is_not_forgotten_by_a_compaction() {
 fn a_call_that_no_shell_checked_is_refused() {
     let config = instructed("be brief");
     let ReplyPart::Call(checked) = call("risk__score") else { panic!("a call") };
-    let unchecked = ReplyPart::Call(CallRequest { verdict: None, ..checked });
+    let unchecked = ReplyPart::Call(CallRequest { validation: None, ..checked });
     let state = through(&config, reply(vec![unchecked], StopReason::ToolCalls));
     assert!(sent(&config, &state).iter().any(|entry| entry.contains("the arguments were not checked")));
     assert!(
@@ -465,7 +465,7 @@ fn a_transcript_keeps_no_checked_arguments_of_calls_that_have_their_results() {
             });
             let calls = replies
                 .flatten()
-                .filter(|part| matches!(part, ReplyPart::Call(call) if call.verdict.is_some()));
+                .filter(|part| matches!(part, ReplyPart::Call(call) if call.validation.is_some()));
             calls.count()
         };
         assert_eq!(checked(&state), state.pending().len(), "while they are performed, and no others");
@@ -552,8 +552,8 @@ fn the_next_agent_reads_the_users_own_request_and_the_message_beside_it() {
     config.tools.tools.insert("handoff.clerk".parse().unwrap(), tool);
     let arguments = json!({"message": "please file this"});
     let (call_id, name, written) = ("c".into(), "handoff__clerk".into(), arguments.to_string());
-    let verdict = Some(Verdict::Valid { arguments });
-    let call = ReplyPart::Call(CallRequest { call_id, name, arguments: written, verdict });
+    let validation = Some(Validation::Valid { arguments });
+    let call = ReplyPart::Call(CallRequest { call_id, name, arguments: written, validation });
     let state = answered(&config, step(&config, start()), reply(vec![call], StopReason::ToolCalls));
     let Phase::HandedOff(handoff) = state.phase() else { panic!("{:?}", state.phase()) };
     assert_eq!(handoff.request.text, start().request().text);

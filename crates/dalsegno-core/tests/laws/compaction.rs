@@ -31,7 +31,7 @@ fn reply(turn: u64) -> ModelReply {
             call_id: format!("call_{turn}_{index}"),
             name: "log_read".into(),
             arguments: format!("{{\"part\":{turn}}}"),
-            verdict: Some(Verdict::Valid { arguments: json!({ "part": turn }) }),
+            validation: Some(Validation::Valid { arguments: json!({ "part": turn }) }),
         })
     });
     ModelReply::new(text.into_iter().chain(calls).collect(), StopReason::ToolCalls)

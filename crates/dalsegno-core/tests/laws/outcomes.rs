@@ -141,7 +141,7 @@ fn write() -> BoxedStrategy<Write> {
 }
 
 fn approval() -> BoxedStrategy<Answer> {
-    let edited = prop_oneof![3 => Just(None), 2 => verdict().prop_map(Some)];
+    let edited = prop_oneof![3 => Just(None), 2 => validation().prop_map(Some)];
     prop_oneof![
         3 => edited.prop_map(|edited| Answer::Approved { edited, reason: None, by: Some("ada".into()) }),
         1 => prop::option::of(text()).prop_map(|reason| Answer::Denied { reason, by: None }),
@@ -163,7 +163,7 @@ pub(crate) fn reply() -> BoxedStrategy<ModelReply> {
         1 => Just(StopReason::Refusal),
     ];
     let tokens = prop_oneof![8 => 0..1000_u64, 1 => Just(u64::MAX)];
-    let output = prop::option::of(verdict());
+    let output = prop::option::of(validation());
     let lost = prop_oneof![8 => Just(0), 1 => 1..3_u32];
     (prop::collection::vec(part, 0..5), stop, tokens.clone(), tokens, output, lost)
         .prop_map(|(parts, stop, input_tokens, output_tokens, output, lost_attempts)| ModelReply {
@@ -199,17 +199,17 @@ fn call() -> BoxedStrategy<CallRequest> {
         "",
         "😀",
     ];
-    (select(names.to_vec()), verdict(), 0..100_u32)
-        .prop_map(|(name, verdict, number)| CallRequest {
+    (select(names.to_vec()), validation(), 0..100_u32)
+        .prop_map(|(name, validation, number)| CallRequest {
             call_id: format!("call_{number}"),
             name: name.into(),
             arguments: "{}".into(),
-            verdict: Some(verdict),
+            validation: Some(validation),
         })
         .boxed()
 }
 
-fn verdict() -> BoxedStrategy<Verdict> {
+fn validation() -> BoxedStrategy<Validation> {
     let sound = select(vec![
         json!({"query": "disk", "entity": "disk", "content": "is full", "limit": 2}),
         json!({"query": "disk", "entity": "disk", "content": "is full", "type": "incident", "limit": -1}),
@@ -219,11 +219,11 @@ fn verdict() -> BoxedStrategy<Verdict> {
     ]);
     let violation = Violation { path: "/value".into(), message: "expected a number".into() };
     prop_oneof![
-        8 => sound.prop_map(|arguments| Verdict::Valid { arguments }),
-        1 => json_value().prop_map(|arguments| Verdict::Valid { arguments }),
-        1 => Just(Verdict::Invalid { violations: vec![violation] }),
-        1 => text().prop_map(|message| Verdict::Malformed { message }),
-        1 => Just(Verdict::Truncated),
+        8 => sound.prop_map(|arguments| Validation::Valid { arguments }),
+        1 => json_value().prop_map(|arguments| Validation::Valid { arguments }),
+        1 => Just(Validation::Invalid { violations: vec![violation] }),
+        1 => text().prop_map(|message| Validation::Malformed { message }),
+        1 => Just(Validation::Truncated),
     ]
     .boxed()
 }

@@ -140,7 +140,7 @@ fn long_run(replies: u64) -> AgentState {
                         call_id: format!("call_{done}"),
                         name: "log_read".into(),
                         arguments: "{}".into(),
-                        verdict: Some(Verdict::Valid { arguments: json!({}) }),
+                        validation: Some(Validation::Valid { arguments: json!({}) }),
                     })],
                     StopReason::ToolCalls,
                 )),

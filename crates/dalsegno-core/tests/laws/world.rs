@@ -154,7 +154,7 @@ fn keep_within(budget: Budget, usage: &mut Usage) {
 fn resolves(answer: &Answer, operation: &Operation) -> bool {
     match answer {
         Answer::Approved { edited: None, .. } => false,
-        Answer::Approved { edited: Some(Verdict::Valid { arguments }), .. } => {
+        Answer::Approved { edited: Some(Validation::Valid { arguments }), .. } => {
             !matches!(operation.request, Request::ToolCall(_)) || depth(arguments) > MAX_DEPTH
         }
         Answer::Approved { .. }

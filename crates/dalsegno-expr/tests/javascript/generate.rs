@@ -9,7 +9,7 @@ pub(crate) struct Generator {
 }
 
 /// A piece of a template, as it is meant: the text is not escaped.
-pub(crate) enum Part {
+pub(crate) enum Piece {
     Text(&'static str),
     Expression(String),
 }
@@ -25,21 +25,21 @@ impl Generator {
         any.filter(|expression| expression.chars().count() <= longest).take(count).collect()
     }
 
-    pub(crate) fn templates(&mut self, count: usize) -> Vec<Vec<Part>> {
+    pub(crate) fn templates(&mut self, count: usize) -> Vec<Vec<Piece>> {
         (0..count).map(|_| self.template()).collect()
     }
 
-    fn template(&mut self) -> Vec<Part> {
+    fn template(&mut self) -> Vec<Piece> {
         let count = 1 + self.below(4);
         let mut parts = Vec::new();
         for _ in 0..count {
             // Two texts in a row would be one.
-            if self.one_in(2) && !matches!(parts.last(), Some(Part::Text(_))) {
-                parts.push(Part::Text(LITERALS[self.below(LITERALS.len() as u64) as usize]));
+            if self.one_in(2) && !matches!(parts.last(), Some(Piece::Text(_))) {
+                parts.push(Piece::Text(LITERALS[self.below(LITERALS.len() as u64) as usize]));
             } else {
                 let expression = if self.one_in(2) { self.any(1) } else { self.probe() };
                 let space = self.pick(&["", "", " ", "\n "]);
-                parts.push(Part::Expression(format!("{space}{expression}{space}")));
+                parts.push(Piece::Expression(format!("{space}{expression}{space}")));
             }
         }
         parts

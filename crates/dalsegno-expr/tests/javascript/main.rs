@@ -17,7 +17,7 @@ mod values;
 mod written;
 
 use dalsegno_expr::{EvalError, EvalErrorKind, Expression, Template};
-use generate::{Generator, Part};
+use generate::{Generator, Piece};
 use node::{Answer, ask_expressions, ask_templates};
 use serde_json::{Value, json};
 use std::hash::{BuildHasher, RandomState};
@@ -143,10 +143,10 @@ fn render(source: &str) -> Result<String, EvalError> {
 }
 
 /// Writes a template from its parts.
-fn source_of(parts: &[Part]) -> String {
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.replace("{{", "\\{{"),
-        Part::Expression(expression) => format!("{{{{{expression}}}}}"),
+fn source_of(parts: &[Piece]) -> String {
+    let part = |part: &Piece| match part {
+        Piece::Text(text) => text.replace("{{", "\\{{"),
+        Piece::Expression(expression) => format!("{{{{{expression}}}}}"),
     };
     parts.iter().map(part).collect()
 }
@@ -156,7 +156,7 @@ fn recorded_expressions() -> Vec<String> {
     written.chain(Generator::new(RECORDED_SEED).expressions(RECORDED_EXPRESSIONS, RECORDED_LONGEST)).collect()
 }
 
-fn recorded_templates() -> Vec<Vec<Part>> {
+fn recorded_templates() -> Vec<Vec<Piece>> {
     Generator::new(RECORDED_SEED).templates(RECORDED_TEMPLATES)
 }
 

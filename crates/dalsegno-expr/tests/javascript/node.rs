@@ -1,6 +1,6 @@
 //! The real engine.
 
-use crate::generate::Part;
+use crate::generate::Piece;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -42,10 +42,10 @@ pub(crate) fn ask_expressions(expressions: &[String], scope: &Value) -> Option<V
 }
 
 /// Renders all templates from their parts, by what the documentation says of values in text.
-pub(crate) fn ask_templates(templates: &[Vec<Part>], scope: &Value) -> Option<Vec<Answer>> {
-    let part = |part: &Part| match part {
-        Part::Text(text) => json!({ "text": text }),
-        Part::Expression(expression) => json!({ "expression": expression }),
+pub(crate) fn ask_templates(templates: &[Vec<Piece>], scope: &Value) -> Option<Vec<Answer>> {
+    let part = |part: &Piece| match part {
+        Piece::Text(text) => json!({ "text": text }),
+        Piece::Expression(expression) => json!({ "expression": expression }),
     };
     let templates: Vec<Vec<_>> = templates.iter().map(|parts| parts.iter().map(part).collect()).collect();
     ask(&json!({ "scope": scope, "templates": templates }))

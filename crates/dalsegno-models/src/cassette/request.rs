@@ -82,7 +82,7 @@ impl Request {
     }
 }
 
-/// An entry as the model reads it: without verdicts and counts. Keys are in the order in which every map prints them.
+/// An entry as the model reads it: without validations and counts. Keys are in the order in which every map prints them.
 fn view(entry: &Entry) -> Option<Value> {
     Some(match entry {
         Entry::Instructions(text) => json!({ "instructions": text }),

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::body::{self, Media, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
-use super::reply::{Draft, Output, Part, Reader, Tokens, count};
+use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -353,11 +353,11 @@ impl AnthropicReader {
 
 impl Block {
     /// The part that it is, or none where the provider would refuse it: thinking that was cut off is not signed.
-    fn into_part(self, cut: bool) -> Result<Option<Part>, ModelError> {
+    fn into_part(self, cut: bool) -> Result<Option<RawPart>, ModelError> {
         let Self { mut start, text, json, thinking, signature } = self;
         let of = |name: &str| start.get(name).and_then(Value::as_str).map(str::to_owned);
         Ok(Some(match start.get("type").and_then(Value::as_str) {
-            Some("text") => Part::Text(text),
+            Some("text") => RawPart::Text(text),
             Some("tool_use") => {
                 let (Some(id), Some(name)) = (of("id"), of("name")) else {
                     return Err(protocol("the reply has a call without a name or an id"));
@@ -368,7 +368,7 @@ impl Block {
                     Some(input) if json.is_empty() => input.to_string(),
                     _ => json,
                 };
-                Part::Call { id, name, arguments }
+                RawPart::Call { id, name, arguments }
             }
             Some("thinking") if cut && signature.is_empty() => return Ok(None),
             Some("thinking") => {
@@ -376,13 +376,13 @@ impl Block {
                 if !signature.is_empty() {
                     start.insert("signature".to_owned(), signature.into());
                 }
-                Part::Opaque(start.into())
+                RawPart::Opaque(start.into())
             }
             _ => {
                 if let Ok(input) = serde_json::from_str::<Value>(&json) {
                     start.insert("input".to_owned(), input);
                 }
-                Part::Opaque(start.into())
+                RawPart::Opaque(start.into())
             }
         }))
     }

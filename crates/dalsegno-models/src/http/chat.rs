@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::body::{self, Media, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
-use super::reply::{Draft, Output, Part, Reader, Tokens, count};
+use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -290,13 +290,13 @@ impl Reader for ChatReader {
         }
         let mut parts = Vec::with_capacity(self.calls.len() + 2);
         if !opaque.is_empty() {
-            parts.push(Part::Opaque(opaque.into()));
+            parts.push(RawPart::Opaque(opaque.into()));
         }
-        parts.push(Part::Text(self.text));
+        parts.push(RawPart::Text(self.text));
         if self.calls.iter().any(|call| call.name.is_empty()) {
             return Err(protocol("the reply has a call without a name"));
         }
-        parts.extend(self.calls.into_iter().map(|call| Part::Call {
+        parts.extend(self.calls.into_iter().map(|call| RawPart::Call {
             id: call.id,
             name: call.name,
             arguments: call.arguments,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::key::Hidden;
 use crate::model::{CompletionRequest, DeltaSink, ModelError, ModelErrorKind};
 use crate::output::judge_reply;
-use crate::verdict::judge_call;
+use crate::validation::judge_call;
 
 /// Reads the events of one stream.
 pub(super) trait Reader: Send {
@@ -99,7 +99,7 @@ pub(super) fn count(usage: &Value, pointer: &str) -> u64 {
 
 /// One part of a reply, not judged yet.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum RawPart {
     Text(String),
     Call { id: String, name: String, arguments: String },
     Opaque(Value),
@@ -108,7 +108,7 @@ pub(super) enum Part {
 /// A reply, not judged yet.
 #[derive(Debug)]
 pub(super) struct Draft {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<RawPart>,
     pub(super) stop: StopReason,
     pub(super) tokens: Tokens,
 }
@@ -122,16 +122,16 @@ impl Draft {
         max: usize,
     ) -> Result<ModelReply, ModelError> {
         let Self { mut parts, stop, tokens } = self;
-        parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+        parts.retain(|part| !matches!(part, RawPart::Text(text) if text.is_empty()));
         let sizes = parts.iter().map(|part| match part {
-            Part::Text(text) => text.len(),
-            Part::Call { id, name, arguments } => id.len() + name.len() + arguments.len(),
-            Part::Opaque(data) => json_bytes(data),
+            RawPart::Text(text) => text.len(),
+            RawPart::Call { id, name, arguments } => id.len() + name.len() + arguments.len(),
+            RawPart::Opaque(data) => json_bytes(data),
         });
         if sizes.sum::<usize>() > max {
             return Err(too_long(max));
         }
-        let calls = parts.iter().any(|part| matches!(part, Part::Call { .. }));
+        let calls = parts.iter().any(|part| matches!(part, RawPart::Call { .. }));
         let stop = match stop {
             // Compatible servers disagree about the stop of a reply with calls; the calls themselves decide.
             StopReason::End | StopReason::ToolCalls if calls => StopReason::ToolCalls,
@@ -141,14 +141,14 @@ impl Draft {
         let last = parts.len().saturating_sub(1);
         let replies = request.transcript.replies();
         let judged = parts.into_iter().enumerate().map(|(index, part)| match part {
-            Part::Text(text) => ReplyPart::Text(text),
-            Part::Opaque(data) => ReplyPart::Opaque { provider: provider.to_owned(), data },
-            Part::Call { id, name, arguments } => {
+            RawPart::Text(text) => ReplyPart::Text(text),
+            RawPart::Opaque(data) => ReplyPart::Opaque { provider: provider.to_owned(), data },
+            RawPart::Call { id, name, arguments } => {
                 let truncated = stop == StopReason::Length && index == last;
-                let verdict = judge_call(&request.tools, &name, &arguments, truncated);
+                let validation = judge_call(&request.tools, &name, &arguments, truncated);
                 // Results find their calls by the id, so a server that leaves it out gets one.
                 let call_id = if id.is_empty() { format!("call_{replies}_{index}") } else { id };
-                ReplyPart::Call(CallRequest { call_id, name, arguments, verdict: Some(verdict) })
+                ReplyPart::Call(CallRequest { call_id, name, arguments, validation: Some(validation) })
             }
         });
         let mut reply = ModelReply::new(judged.collect(), stop);

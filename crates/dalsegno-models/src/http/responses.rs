@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::body::{self, Media, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
-use super::reply::{Draft, Output, Part, Reader, Tokens, count};
+use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -300,7 +300,7 @@ struct Call {
 }
 
 /// Takes one output item, and says whether it is a refusal.
-fn read_item(item: Value, parts: &mut Vec<Part>, hidden: Hidden<'_>) -> Result<bool, ModelError> {
+fn read_item(item: Value, parts: &mut Vec<RawPart>, hidden: Hidden<'_>) -> Result<bool, ModelError> {
     let unusable = |error: &serde_json::Error, item: &Value| {
         failure::garbage(PROVIDER, &item.to_string(), error, hidden)
     };
@@ -320,19 +320,19 @@ fn read_item(item: Value, parts: &mut Vec<Part>, hidden: Hidden<'_>) -> Result<b
                 }
             }
             if let Some(phase) = message.phase.filter(|phase| phase.is_string() && !text.is_empty()) {
-                parts.push(Part::Opaque(json!({ "type": PHASE, "phase": phase })));
+                parts.push(RawPart::Opaque(json!({ "type": PHASE, "phase": phase })));
             }
-            parts.push(Part::Text(text));
+            parts.push(RawPart::Text(text));
             Ok(refused)
         }
         Some("function_call") => {
             let Call { call_id, name, arguments } =
                 Call::deserialize(&item).map_err(|error| unusable(&error, &item))?;
-            parts.push(Part::Call { id: call_id, name, arguments });
+            parts.push(RawPart::Call { id: call_id, name, arguments });
             Ok(false)
         }
         _ => {
-            parts.push(Part::Opaque(item));
+            parts.push(RawPart::Opaque(item));
             Ok(false)
         }
     }

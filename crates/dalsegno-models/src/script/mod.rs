@@ -46,7 +46,7 @@ use self::file::{Arguments, Reply};
 use self::scope::ScriptScope;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
 use crate::output::judge_reply;
-use crate::verdict::judge_call;
+use crate::validation::judge_call;
 
 /// Most bytes of a script.
 const MAX_SCRIPT_BYTES: u64 = 4 << 20;
@@ -230,13 +230,13 @@ impl ScriptModel {
                 }
             };
             let truncated = reply.stop == StopReason::Length && index + 1 == reply.calls.len();
-            let verdict = judge_call(&request.tools, &call.name, &arguments, truncated);
+            let validation = judge_call(&request.tools, &call.name, &arguments, truncated);
             let call_id = format!("call_{number}_{index}");
             parts.push(ReplyPart::Call(CallRequest {
                 call_id,
                 name: call.name.clone(),
                 arguments,
-                verdict: Some(verdict),
+                validation: Some(validation),
             }));
         }
         let (input_tokens, output_tokens) = reply.usage;

@@ -153,8 +153,8 @@ async fn calls_come_and_results_go() {
         assert_eq!((reply.text().as_str(), reply.stop), ("Let me look.", StopReason::ToolCalls));
         let calls = calls(&reply);
         assert_eq!((&*calls[0].call_id, &*calls[0].name), ("call_disk", "disk__free"));
-        assert_eq!(calls[0].verdict, valid(json!({"n": 3})));
-        assert_eq!((&*calls[1].call_id, &calls[1].verdict), ("call_risk", &valid(json!({"n": 4}))));
+        assert_eq!(calls[0].validation, valid(json!({"n": 3})));
+        assert_eq!((&*calls[1].call_id, &calls[1].validation), ("call_risk", &valid(json!({"n": 4}))));
         let results = json!([
             {"tool_result": {"call_id": "call_disk", "name": "disk__free", "content": "full", "is_error": false}},
             {"tool_result": {"call_id": "call_risk", "name": "risk__score", "content": "three percent", "is_error": true}},

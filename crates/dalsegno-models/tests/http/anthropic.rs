@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Verdict};
+use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Validation};
 use dalsegno_models::Wire;
 use serde_json::{Value, json};
 
@@ -137,8 +137,8 @@ async fn a_reply_is_the_same_wherever_the_stream_is_cut() {
         assert_eq!((reply.input_tokens, reply.output_tokens), (120, 17));
         assert_eq!(reply.stop, StopReason::ToolCalls);
         let calls = calls(&reply);
-        assert_eq!((&*calls[0].call_id, &calls[0].verdict), ("toolu_a", &valid(json!({"n": 3}))));
-        assert_eq!((&*calls[1].call_id, &calls[1].verdict), ("toolu_b", &valid(json!({"n": 4}))));
+        assert_eq!((&*calls[0].call_id, &calls[0].validation), ("toolu_a", &valid(json!({"n": 3}))));
+        assert_eq!((&*calls[1].call_id, &calls[1].validation), ("toolu_b", &valid(json!({"n": 4}))));
     }
 }
 
@@ -182,7 +182,10 @@ async fn files_stand_after_the_text_that_they_belong_to() {
 async fn at_the_length_limit_unsigned_thinking_is_dropped_and_a_call_unjudged() {
     let stream = calls_stream("max_tokens");
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
-    assert_eq!((reply.stop, &calls(&reply)[1].verdict), (StopReason::Length, &Some(Verdict::Truncated)));
+    assert_eq!(
+        (reply.stop, &calls(&reply)[1].validation),
+        (StopReason::Length, &Some(Validation::Truncated))
+    );
     let block = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": "hm"}});
     let stream = crate::requests::hello(WIRE)
         .replace(

@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions, field by field.
 
-use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Verdict};
+use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Validation};
 use dalsegno_models::Wire;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -116,8 +116,8 @@ async fn a_reply_is_the_same_wherever_the_stream_is_cut() {
         assert_eq!(reply.stop, StopReason::ToolCalls);
         let calls = calls(&reply);
         assert_eq!((&*calls[0].call_id, &*calls[0].name), ("call_a", "risk__score"));
-        assert_eq!((&*calls[0].arguments, &calls[0].verdict), ("{\"n\": 3}", &valid(json!({"n": 3}))));
-        assert_eq!((&*calls[1].call_id, &calls[1].verdict), ("call_b", &valid(json!({"n": 4}))));
+        assert_eq!((&*calls[0].arguments, &calls[0].validation), ("{\"n\": 3}", &valid(json!({"n": 3}))));
+        assert_eq!((&*calls[1].call_id, &calls[1].validation), ("call_b", &valid(json!({"n": 4}))));
     }
 }
 
@@ -173,8 +173,8 @@ async fn a_length_stop_leaves_the_last_call_unjudged() {
     let stream = CALLS.replace("\"finish_reason\":\"tool_calls\"", "\"finish_reason\":\"length\"");
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
     assert_eq!(reply.stop, StopReason::Length);
-    assert_eq!(calls(&reply)[0].verdict, valid(json!({"n": 3})));
-    assert_eq!(calls(&reply)[1].verdict, Some(Verdict::Truncated));
+    assert_eq!(calls(&reply)[0].validation, valid(json!({"n": 3})));
+    assert_eq!(calls(&reply)[1].validation, Some(Validation::Truncated));
 }
 
 #[tokio::test]

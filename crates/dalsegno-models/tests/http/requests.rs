@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use dalsegno_core::{
     CallRequest, Digest, Entry, ModelReply, ModelSettings, OperationId, ReplyPart, Tool, ToolChoice, Toolbox,
-    Transcript, Verdict,
+    Transcript, Validation,
 };
 use dalsegno_models::{
     ApiKey, CompletionRequest, DeltaSink, HttpModel, HttpModelSettings, Model, ModelError, Wire,
@@ -138,8 +138,8 @@ pub(crate) fn with_tools(entries: Value) -> CompletionRequest {
 /// The entries of a conversation with a call, a failed call and an answer.
 pub(crate) fn conversation(opaque: Value) -> Value {
     let call = |id: &str, name: &str, arguments: &str| {
-        let verdict = json!({"valid": {"arguments": {}}});
-        json!({"call": {"call_id": id, "name": name, "arguments": arguments, "verdict": verdict}})
+        let validation = json!({"valid": {"arguments": {}}});
+        json!({"call": {"call_id": id, "name": name, "arguments": arguments, "verdict": validation}})
     };
     let foreign = json!({"opaque": {"provider": "another", "data": {"type": "thinking", "thinking": "no"}}});
     let mut first = vec![foreign];
@@ -195,8 +195,8 @@ pub(crate) fn calls(reply: &ModelReply) -> Vec<&CallRequest> {
     calls.collect()
 }
 
-pub(crate) fn valid(arguments: Value) -> Option<Verdict> {
-    Some(Verdict::Valid { arguments })
+pub(crate) fn valid(arguments: Value) -> Option<Validation> {
+    Some(Validation::Valid { arguments })
 }
 
 /// The request that follows a reply: its transcript, the reply, and what comes next.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Verdict};
+use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Validation};
 use dalsegno_models::Wire;
 use serde_json::{Value, json};
 
@@ -141,8 +141,8 @@ async fn a_reply_is_the_same_wherever_the_stream_is_cut() {
         assert_eq!((reply.input_tokens, reply.output_tokens), (120, 17));
         assert_eq!(reply.stop, StopReason::ToolCalls);
         let calls = calls(&reply);
-        assert_eq!((&*calls[0].call_id, &calls[0].verdict), ("call_a", &valid(json!({"n": 3}))));
-        assert_eq!((&*calls[1].call_id, &calls[1].verdict), ("call_b", &valid(json!({"n": 4}))));
+        assert_eq!((&*calls[0].call_id, &calls[0].validation), ("call_a", &valid(json!({"n": 3}))));
+        assert_eq!((&*calls[1].call_id, &calls[1].validation), ("call_b", &valid(json!({"n": 4}))));
     }
 }
 
@@ -194,7 +194,7 @@ async fn an_incomplete_response_says_why() {
     let stream = calls_stream(end("max_output_tokens"));
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
     assert_eq!(reply.stop, StopReason::Length);
-    assert_eq!(calls(&reply)[1].verdict, Some(Verdict::Truncated));
+    assert_eq!(calls(&reply)[1].validation, Some(Validation::Truncated));
     let stream = calls_stream(end("content_filter"));
     let reply = ask(WIRE, &with_tools(json!([])), Answer::events(&stream, 64)).await.1.unwrap();
     assert_eq!(reply.stop, StopReason::Refusal);

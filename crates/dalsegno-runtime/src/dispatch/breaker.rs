@@ -18,7 +18,7 @@ pub(crate) struct BreakerSettings {
 
 /// What a breaker says to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum BreakerDecision {
     /// It may go through.
     Pass,
     /// It may go through, alone: how it ends decides.
@@ -51,15 +51,15 @@ impl Breaker {
     }
 
     /// Asks for a call.
-    pub(crate) fn admit(&mut self, now: Instant) -> Verdict {
-        let Some(until) = self.until else { return Verdict::Pass };
+    pub(crate) fn admit(&mut self, now: Instant) -> BreakerDecision {
+        let Some(until) = self.until else { return BreakerDecision::Pass };
         if now >= until && !self.probing {
             self.probing = true;
-            return Verdict::Probe;
+            return BreakerDecision::Probe;
         }
         // Whoever comes while a probe is under way waits a little for how it ends.
         let left = until.saturating_duration_since(now).max(self.settings.cool_down / 10);
-        Verdict::Wait { left, failures: self.failures }
+        BreakerDecision::Wait { left, failures: self.failures }
     }
 
     /// How long it lets nothing through, and after how many failures; none when the next call may go through.
@@ -156,8 +156,8 @@ mod tests {
             breaker.ended(now, false, CallEnd::Failed);
             breaker.ended(now, false, CallEnd::Worked);
         }
-        assert_eq!(breaker.admit(now), Verdict::Pass);
-        assert!(matches!(opened(now).admit(now), Verdict::Wait { failures: 3, .. }));
+        assert_eq!(breaker.admit(now), BreakerDecision::Pass);
+        assert!(matches!(opened(now).admit(now), BreakerDecision::Wait { failures: 3, .. }));
     }
 
     #[test]
@@ -165,10 +165,10 @@ mod tests {
         let now = Instant::now();
         let mut breaker = opened(now);
         let later = now + SETTINGS.cool_down;
-        assert_eq!(breaker.admit(later), Verdict::Probe);
-        assert!(matches!(breaker.admit(later), Verdict::Wait { .. }));
+        assert_eq!(breaker.admit(later), BreakerDecision::Probe);
+        assert!(matches!(breaker.admit(later), BreakerDecision::Wait { .. }));
         assert_eq!(breaker.ended(later, true, CallEnd::Worked), Some(Turn::Closed));
-        assert_eq!(breaker.admit(later), Verdict::Pass);
+        assert_eq!(breaker.admit(later), BreakerDecision::Pass);
     }
 
     #[test]
@@ -177,9 +177,9 @@ mod tests {
         let mut breaker = opened(now);
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            let Verdict::Wait { left, .. } = breaker.admit(now) else { panic!("it is open") };
+            let BreakerDecision::Wait { left, .. } = breaker.admit(now) else { panic!("it is open") };
             now += left;
-            assert_eq!(breaker.admit(now), Verdict::Probe);
+            assert_eq!(breaker.admit(now), BreakerDecision::Probe);
             let Some(Turn::Opened { pause, .. }) = breaker.ended(now, true, CallEnd::Failed) else {
                 panic!("it opens again")
             };
@@ -193,9 +193,9 @@ mod tests {
         let now = Instant::now();
         let mut breaker = opened(now);
         let later = now + SETTINGS.cool_down;
-        assert_eq!(breaker.admit(later), Verdict::Probe);
+        assert_eq!(breaker.admit(later), BreakerDecision::Probe);
         assert_eq!(breaker.ended(later, true, CallEnd::Unknown), None);
-        assert_eq!(breaker.admit(later), Verdict::Probe);
+        assert_eq!(breaker.admit(later), BreakerDecision::Probe);
     }
 
     #[test]

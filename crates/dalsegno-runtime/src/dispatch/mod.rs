@@ -19,7 +19,7 @@ use dalsegno_workspace::DispatchSettings;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use self::breaker::{Breaker, BreakerSettings, CallEnd, Turn, Verdict};
+use self::breaker::{Breaker, BreakerDecision, BreakerSettings, CallEnd, Turn};
 pub(crate) use self::cache::{CacheKey, ResultCache};
 use self::room::{Held, Receiver, Room};
 use crate::failure::AttemptError;
@@ -106,11 +106,11 @@ impl Lane {
 
     /// Asks the tenant's breaker; returns whether the call is its probe.
     fn pass(&self, tenant: &str) -> Result<bool, AttemptError> {
-        let verdict = self.breakers().get_mut(tenant).map(|breaker| breaker.admit(Instant::now()));
-        match verdict {
-            None | Some(Verdict::Pass) => Ok(false),
-            Some(Verdict::Probe) => Ok(true),
-            Some(Verdict::Wait { left, failures }) => Err(self.refusal(left, failures)),
+        let decision = self.breakers().get_mut(tenant).map(|breaker| breaker.admit(Instant::now()));
+        match decision {
+            None | Some(BreakerDecision::Pass) => Ok(false),
+            Some(BreakerDecision::Probe) => Ok(true),
+            Some(BreakerDecision::Wait { left, failures }) => Err(self.refusal(left, failures)),
         }
     }
 

@@ -348,11 +348,15 @@ impl Driver {
                 continue;
             }
             match policy::recover(Effect::from(&operation), self.situation(&progress, begun)) {
-                policy::Verdict::Again { .. } => self.admit(operation.id, next, AttemptCause::Recovered)?,
-                policy::Verdict::Take(Outcome::Failed(failure)) => self.record_lost(&operation, failure)?,
-                policy::Verdict::Take(outcome) => self.record_outcome(operation.id, outcome)?,
-                policy::Verdict::Gate(gate) => self.open_gate(operation.id, gate)?,
-                policy::Verdict::Ask(reason) => self.open_doubt(operation.id, reason)?,
+                policy::RetryDecision::Again { .. } => {
+                    self.admit(operation.id, next, AttemptCause::Recovered)?
+                }
+                policy::RetryDecision::Take(Outcome::Failed(failure)) => {
+                    self.record_lost(&operation, failure)?
+                }
+                policy::RetryDecision::Take(outcome) => self.record_outcome(operation.id, outcome)?,
+                policy::RetryDecision::Gate(gate) => self.open_gate(operation.id, gate)?,
+                policy::RetryDecision::Ask(reason) => self.open_doubt(operation.id, reason)?,
             }
         }
         self.fill()?;

@@ -10,7 +10,7 @@ use crate::error::RunFailure;
 use crate::failure::AttemptError;
 use crate::grant::Leave;
 use crate::policy;
-use crate::policy::{Effect, Situation, Verdict};
+use crate::policy::{Effect, RetryDecision, Situation};
 use crate::progress::Progress;
 
 /// How an operation begins.
@@ -105,7 +105,7 @@ impl Driver {
     }
 
     /// Arguments that do not fit the tool: the call fails before anybody is asked or called. Those of a plan, and of a
-    /// tool that stands in for another, have no verdict yet.
+    /// tool that stands in for another, have no decision yet.
     pub(super) fn refuse(&self, operation: &Operation) -> Option<Failure> {
         let Request::ToolCall(call) = &operation.request else { return None };
         let violations = self.schemas.violations(&call.tool_name, &call.parameters);
@@ -250,7 +250,7 @@ impl Driver {
             Some(cause) => self.unsent(&progress, cause),
         };
         match policy::judge(Effect::from(operation), now, result) {
-            Verdict::Again { pause, code, possibly_received } => {
+            RetryDecision::Again { pause, code, possibly_received } => {
                 // An attempt that was refused before it was sent has its number still, and its cause.
                 let (attempt, cause) = match unsent {
                     Some(cause) => (attempt, cause),
@@ -271,7 +271,7 @@ impl Driver {
                 });
                 Ok(())
             }
-            Verdict::Take(mut outcome) => {
+            RetryDecision::Take(mut outcome) => {
                 if let Outcome::Failed(failure) = &mut outcome
                     && matches!(operation.request, Request::ModelCompletion(_))
                 {
@@ -279,8 +279,8 @@ impl Driver {
                 }
                 self.record_outcome(id, outcome)
             }
-            Verdict::Gate(gate) => self.open_gate(id, gate),
-            Verdict::Ask(reason) => self.open_doubt(id, reason),
+            RetryDecision::Gate(gate) => self.open_gate(id, gate),
+            RetryDecision::Ask(reason) => self.open_doubt(id, reason),
         }
     }
 
@@ -299,10 +299,10 @@ impl Driver {
         let now = self.unsent(&progress, cause);
         match policy::start(Effect::from(operation), now) {
             None => return Ok(true),
-            Some(Verdict::Take(outcome)) => self.record_outcome(id, outcome)?,
-            Some(Verdict::Gate(gate)) => self.open_gate(id, gate)?,
-            Some(Verdict::Ask(reason)) => self.open_doubt(id, reason)?,
-            Some(Verdict::Again { .. }) => return Ok(true),
+            Some(RetryDecision::Take(outcome)) => self.record_outcome(id, outcome)?,
+            Some(RetryDecision::Gate(gate)) => self.open_gate(id, gate)?,
+            Some(RetryDecision::Ask(reason)) => self.open_doubt(id, reason)?,
+            Some(RetryDecision::Again { .. }) => return Ok(true),
         }
         Ok(false)
     }

@@ -9,7 +9,7 @@ use super::*;
 const RUN: RunId = RunId::from_bytes([7; 16]);
 
 /// A journal as it is written, and its fold.
-struct Journal {
+struct TestJournal {
     fold: Fold,
     seq: u64,
     asked: Vec<Operation>,
@@ -32,7 +32,7 @@ fn config() -> Arc<AgentConfig> {
     Arc::new(config)
 }
 
-impl Journal {
+impl TestJournal {
     /// The journal of a run whose two calls are under way.
     fn begun() -> Self {
         let (config, state) = (config(), AgentState::start(RUN, AgentRequest::text("go"), time(0)));
@@ -73,7 +73,7 @@ const fn time(at: u64) -> Timestamp {
 
 #[test]
 fn the_active_time_of_a_step_is_that_of_its_longest_operation() {
-    let mut journal = Journal::begun();
+    let mut journal = TestJournal::begun();
     assert_eq!(journal.fold.active_ms(), 0);
     journal.returned(1, 1_700, 700);
     assert_eq!(journal.fold.active_ms(), 700);
@@ -83,12 +83,12 @@ fn the_active_time_of_a_step_is_that_of_its_longest_operation() {
 
 #[test]
 fn an_answer_that_was_written_down_leaves_nothing_under_way() {
-    let mut journal = Journal::begun();
+    let mut journal = TestJournal::begun();
     let id = journal.asked[0].id;
     journal
         .add(2_000, Some(id), Body::Waiting { gate: Gate::InDoubt { reason: "no answer".into() } })
         .unwrap();
-    let progress = |journal: &Journal| journal.fold.progress[&id];
+    let progress = |journal: &TestJournal| journal.fold.progress[&id];
     assert!(progress(&journal).started, "the outcome of the attempt is unknown");
     journal.add(3_000, Some(id), Body::Answered { answer: Answer::NotDone { by: None } }).unwrap();
     // Its process died here: the next attempt has not started, and the one before is settled.
@@ -100,7 +100,7 @@ fn an_answer_that_was_written_down_leaves_nothing_under_way() {
 
 #[test]
 fn what_a_run_waits_for_is_what_its_last_record_says() {
-    let mut journal = Journal::begun();
+    let mut journal = TestJournal::begun();
     assert_eq!(journal.fold.suspended, None);
     let waits = Suspension { waiting_for: Vec::new(), wake_at: Some(time(9_000)) };
     let body = || Body::Suspended { waiting_for: Vec::new(), wake_at: Some(time(9_000)) };
@@ -113,7 +113,7 @@ fn what_a_run_waits_for_is_what_its_last_record_says() {
 #[test]
 fn a_handoff_to_another_agent_than_the_core_says_is_a_difference() {
     for (target, fits) in [("clerk", true), ("ghost", false)] {
-        let mut journal = Journal::begun();
+        let mut journal = TestJournal::begun();
         journal.returned(0, 1_100, 100);
         journal.returned(1, 1_100, 100);
         let next = RunId::from_bytes([8; 16]);

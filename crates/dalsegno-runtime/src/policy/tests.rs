@@ -68,21 +68,23 @@ fn lost(received: Received) -> Result<Outcome, AttemptError> {
     Err(AttemptError { failure, received, transient: true, after: None, gate: None })
 }
 
-fn word(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Again { possibly_received: true, .. } => "again, in doubt",
-        Verdict::Again { .. } => "again",
-        Verdict::Take(Outcome::Failed(failure)) if failure.code == FailureCode::Indeterminate => {
+fn word(decision: &RetryDecision) -> &'static str {
+    match decision {
+        RetryDecision::Again { possibly_received: true, .. } => "again, in doubt",
+        RetryDecision::Again { .. } => "again",
+        RetryDecision::Take(Outcome::Failed(failure)) if failure.code == FailureCode::Indeterminate => {
             "indeterminate"
         }
-        Verdict::Take(Outcome::Failed(failure)) if failure.code == FailureCode::CrashLoop => "crash loop",
-        Verdict::Take(Outcome::Failed(failure)) if failure.code == FailureCode::ResultUnreadable => {
+        RetryDecision::Take(Outcome::Failed(failure)) if failure.code == FailureCode::CrashLoop => {
+            "crash loop"
+        }
+        RetryDecision::Take(Outcome::Failed(failure)) if failure.code == FailureCode::ResultUnreadable => {
             "unreadable"
         }
-        Verdict::Take(Outcome::Failed(_)) => "fail",
-        Verdict::Take(_) => "outcome",
-        Verdict::Gate(_) => "gate",
-        Verdict::Ask(_) => "ask",
+        RetryDecision::Take(Outcome::Failed(_)) => "fail",
+        RetryDecision::Take(_) => "outcome",
+        RetryDecision::Gate(_) => "gate",
+        RetryDecision::Ask(_) => "ask",
     }
 }
 
@@ -217,14 +219,14 @@ fn a_documents_author_knows_what_a_status_means() {
 fn what_an_agents_file_says_of_a_doubt_stands_above_a_documents_retry_count() {
     use dalsegno_core::PartTerms;
     let Request::ApiCall(tolerant) = call(&[], true) else { unreachable!() };
-    let verdict = |on_indeterminate| {
+    let decision = |on_indeterminate| {
         let parts = PartTerms { on_indeterminate, ..PartTerms::default() };
         let terms = Terms::of_api_call(&tolerant, OnIndeterminate::Ask, parts);
         judged(&call(&[], true), &Terms { pace: None, ..terms }, NEW, status(502, false))
     };
-    assert_eq!(verdict(None), "again, in doubt");
-    assert_eq!(verdict(Some(OnIndeterminate::Report)), "indeterminate");
-    assert_eq!(verdict(Some(OnIndeterminate::Ask)), "ask");
+    assert_eq!(decision(None), "again, in doubt");
+    assert_eq!(decision(Some(OnIndeterminate::Report)), "indeterminate");
+    assert_eq!(decision(Some(OnIndeterminate::Ask)), "ask");
     let parts = PartTerms { timeout_ms: Some(7), retries: Some(8), on_indeterminate: None };
     let terms = Terms::of_api_call(&tolerant, OnIndeterminate::Ask, parts);
     assert_eq!((terms.timeout_ms, terms.retries), (7, 8));
@@ -249,7 +251,7 @@ fn an_endpoint_is_not_tried_for_longer_than_its_document_allows() {
     let at = |age| Situation { age: Duration::from_millis(age), ..NEW };
     let request = call(&[], false);
     let effect = Effect { id: ID, terms: &terms, request: &request };
-    let Verdict::Again { pause, .. } = judge(effect, at(59_999), status(503, false)) else {
+    let RetryDecision::Again { pause, .. } = judge(effect, at(59_999), status(503, false)) else {
         panic!("it gave up too early")
     };
     assert!((250..=500).contains(&pause.as_millis()), "{pause:?}");
@@ -291,8 +293,8 @@ fn an_attempt_that_waited_for_longer_than_its_key_counts_does_not_start() {
         (EffectClass::Idempotent, old, OnIndeterminate::Ask, None),
     ] {
         let terms = terms(class, 5, policy);
-        let verdict = start(Effect { id: ID, terms: &terms, request: &tool }, now);
-        assert_eq!(verdict.as_ref().map(word), expected, "{class:?} {policy:?}");
+        let decision = start(Effect { id: ID, terms: &terms, request: &tool }, now);
+        assert_eq!(decision.as_ref().map(word), expected, "{class:?} {policy:?}");
     }
 }
 
@@ -336,7 +338,7 @@ fn what_ends_after_the_run_is_judged_by_the_same_rules() {
     let request = call(&[], false);
     let terms = terms(EffectClass::Keyed, 3, OnIndeterminate::Ask);
     let effect = Effect { id: ID, terms: &terms, request: &request };
-    let said = |now, result| word(&Verdict::Take(late(effect, now, result)));
+    let said = |now, result| word(&RetryDecision::Take(late(effect, now, result)));
     assert_eq!(said(NEW, status(201, false)), "outcome");
     assert_eq!(said(NEW, status(404, false)), "outcome");
     assert_eq!(said(SECOND, status(404, false)), "indeterminate");

@@ -5,7 +5,7 @@
 use dalsegno_core::{
     AgentRequest, AgentReturn, Answer, Attachment, EmailReceipt, Failure, Gate, MemoryCreated, MemoryHit,
     MemoryTraversal, ModelReply, Outcome, ReplyPart, RunError, ToolReturn, TraversedEntity,
-    TraversedRelation, Verdict, Violation, Write,
+    TraversedRelation, Validation, Violation, Write,
 };
 use dalsegno_store::{Body, Denial};
 use dalsegno_tools::{ActionPlace, ActionTrace, ApiResponse, ToolError};
@@ -203,7 +203,7 @@ impl Secrets {
     pub(crate) fn scrub_answer(&self, answer: &mut Answer) {
         let (reason, by) = match answer {
             Answer::Approved { edited, reason, by } => {
-                edited.iter_mut().for_each(|verdict| self.scrub_verdict(verdict));
+                edited.iter_mut().for_each(|validation| self.scrub_validation(validation));
                 (reason.as_mut(), by)
             }
             Answer::Denied { reason, by } => (reason.as_mut(), by),
@@ -245,21 +245,21 @@ impl Secrets {
                     [&mut call.call_id, &mut call.name, &mut call.arguments]
                         .into_iter()
                         .for_each(|text| self.text(text));
-                    call.verdict.iter_mut().for_each(|verdict| self.scrub_verdict(verdict));
+                    call.validation.iter_mut().for_each(|validation| self.scrub_validation(validation));
                 }
                 // It goes back to its provider, who may refuse what was changed: that a secret is recorded is worse.
                 ReplyPart::Opaque { provider: _, data } => self.value(data),
             }
         }
-        output.iter_mut().for_each(|verdict| self.scrub_verdict(verdict));
+        output.iter_mut().for_each(|validation| self.scrub_validation(validation));
     }
 
-    fn scrub_verdict(&self, verdict: &mut Verdict) {
-        match verdict {
-            Verdict::Valid { arguments } => self.value(arguments),
-            Verdict::Invalid { violations } => self.scrub_violations(violations),
-            Verdict::Malformed { message } => self.text(message),
-            Verdict::Truncated => {}
+    fn scrub_validation(&self, validation: &mut Validation) {
+        match validation {
+            Validation::Valid { arguments } => self.value(arguments),
+            Validation::Invalid { violations } => self.scrub_violations(violations),
+            Validation::Malformed { message } => self.text(message),
+            Validation::Truncated => {}
         }
     }
 

@@ -6,7 +6,7 @@ use dalsegno_core::{
     AgentRequest, AgentReturn, Answer, Attachment, CallRequest, Digest, EffectClass, EmailReceipt, Failure,
     FailureCode, Gate, MemoryCreated, MemoryHit, MemoryTraversal, ModelReply, OperationId, Outcome,
     ReplyPart, RunError, RunErrorCode, RunId, Signal, Status, StopReason, ToolReturn, TraversedEntity,
-    TraversedRelation, Usage, Verdict, Violation, Write,
+    TraversedRelation, Usage, Validation, Violation, Write,
 };
 use dalsegno_store::{AttemptCause, Body, Denial, RecordKind, Start, WaitingFor};
 use dalsegno_tools::{ActionPlace, ActionStatus, ActionTrace, ApiResponse, ErrorCode, ToolError};
@@ -144,12 +144,12 @@ fn violations() -> Vec<Violation> {
     vec![Violation { path: bad(), message: bad() }]
 }
 
-fn verdicts() -> [Verdict; 4] {
+fn validations() -> [Validation; 4] {
     [
-        Verdict::Valid { arguments: bad_value() },
-        Verdict::Invalid { violations: violations() },
-        Verdict::Malformed { message: bad() },
-        Verdict::Truncated,
+        Validation::Valid { arguments: bad_value() },
+        Validation::Invalid { violations: violations() },
+        Validation::Malformed { message: bad() },
+        Validation::Truncated,
     ]
 }
 
@@ -162,14 +162,19 @@ fn details() -> serde_json::Map<String, Value> {
 }
 
 fn reply() -> ModelReply {
-    let call = |verdict| {
-        ReplyPart::Call(CallRequest { call_id: bad(), name: bad(), arguments: bad(), verdict: Some(verdict) })
+    let call = |validation| {
+        ReplyPart::Call(CallRequest {
+            call_id: bad(),
+            name: bad(),
+            arguments: bad(),
+            validation: Some(validation),
+        })
     };
-    let mut parts: Vec<ReplyPart> = verdicts().into_iter().map(call).collect();
+    let mut parts: Vec<ReplyPart> = validations().into_iter().map(call).collect();
     parts.push(ReplyPart::Text(bad()));
     parts.push(ReplyPart::Opaque { provider: "p".to_owned(), data: bad_value() });
     ModelReply {
-        output: Some(Verdict::Valid { arguments: bad_value() }),
+        output: Some(Validation::Valid { arguments: bad_value() }),
         ..ModelReply::new(parts, StopReason::End)
     }
 }
@@ -244,7 +249,7 @@ fn outcomes() -> Vec<Outcome> {
 
 fn answers() -> Vec<Answer> {
     let by = || Some(bad());
-    let edited = Some(Verdict::Valid { arguments: bad_value() });
+    let edited = Some(Validation::Valid { arguments: bad_value() });
     vec![
         Answer::Approved { edited, reason: by(), by: by() },
         Answer::Denied { reason: by(), by: by() },
@@ -390,7 +395,7 @@ fn the_work_of_a_scan_follows_from_the_text_and_not_from_the_secrets() {
 #[test]
 fn every_text_of_every_answer_is_scrubbed() {
     let bad = || Some("a hunter2 b".to_owned());
-    let edited = Some(Verdict::Valid { arguments: json!({ "hunter2": "hunter2" }) });
+    let edited = Some(Validation::Valid { arguments: json!({ "hunter2": "hunter2" }) });
     let answers = [
         (Answer::Approved { edited, reason: bad(), by: bad() }, 4),
         (Answer::Denied { reason: bad(), by: bad() }, 2),

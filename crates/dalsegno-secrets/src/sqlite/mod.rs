@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use self::session::{Session, Trust};
+use self::session::{Attested, Trust};
 use crate::{
     MasterKey, OpenError, Put, Rotated, Rotation, SecretEntry, SecretError, SecretName, SecretStore, Stored,
     Tenant, Version, guard,
@@ -84,14 +84,14 @@ impl SqliteSecrets {
 
     async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, SecretError> + Send + 'static,
+        work: impl FnOnce(&mut Attested<'_>) -> Result<T, SecretError> + Send + 'static,
     ) -> Result<T, SecretError> {
         self.blocking(move |inner| inner.transact(TransactionBehavior::Deferred, work)).await
     }
 
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, SecretError> + Send + 'static,
+        work: impl FnOnce(&mut Attested<'_>) -> Result<T, SecretError> + Send + 'static,
     ) -> Result<T, SecretError> {
         self.blocking(move |inner| inner.transact(TransactionBehavior::Immediate, work)).await
     }
@@ -99,7 +99,7 @@ impl SqliteSecrets {
     /// Writes, and leaves no bytes of what stood there before if `work` says that it deleted something.
     async fn erase<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Session<'_>) -> Result<(T, bool), SecretError> + Send + 'static,
+        work: impl FnOnce(&mut Attested<'_>) -> Result<(T, bool), SecretError> + Send + 'static,
     ) -> Result<T, SecretError> {
         self.blocking(move |inner| {
             let (done, deleted) = inner.transact(TransactionBehavior::Immediate, work)?;
@@ -135,7 +135,7 @@ impl Inner {
     fn transact<T>(
         &mut self,
         behavior: TransactionBehavior,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, SecretError>,
+        work: impl FnOnce(&mut Attested<'_>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
         let done = self.attempt(behavior, work);
         if done.is_err() {
@@ -148,10 +148,10 @@ impl Inner {
     fn attempt<T>(
         &mut self,
         behavior: TransactionBehavior,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, SecretError>,
+        work: impl FnOnce(&mut Attested<'_>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
         let transaction = self.connection.transaction_with_behavior(behavior)?;
-        let done = work(&mut Session::begin(&transaction, &self.master, &mut self.trust)?)?;
+        let done = work(&mut Attested::begin(&transaction, &self.master, &mut self.trust)?)?;
         transaction.commit()?;
         Ok(done)
     }

@@ -23,7 +23,7 @@ pub(super) struct Trust {
 }
 
 /// A transaction on an opened store whose list of tenants is as it was attested.
-pub(super) struct Session<'t> {
+pub(super) struct Attested<'t> {
     transaction: &'t Transaction<'t>,
     trust: &'t mut Trust,
     head: Head,
@@ -31,7 +31,7 @@ pub(super) struct Session<'t> {
     cipher: Cipher,
 }
 
-impl<'t> Session<'t> {
+impl<'t> Attested<'t> {
     pub(super) fn begin(
         transaction: &'t Transaction<'t>,
         master: &MasterKey,

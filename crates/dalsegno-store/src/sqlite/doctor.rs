@@ -21,8 +21,9 @@ use crate::snapshot::StoredSnapshot;
 /// Examines everything. What cannot be read is a finding, and the rest is examined all the same.
 pub(super) fn examine(connection: &Connection, progress: &mut dyn FnMut(Progress)) -> Checkup {
     let mut checkup = Checkup::default();
-    type Part = fn(&Connection, &mut Checkup) -> Result<(), rusqlite::Error>;
-    let parts: [(&str, Part); 3] = [("the file", database), ("the schema", schema), ("the tables", orphans)];
+    type Examination = fn(&Connection, &mut Checkup) -> Result<(), rusqlite::Error>;
+    let parts: [(&str, Examination); 3] =
+        [("the file", database), ("the schema", schema), ("the tables", orphans)];
     for (what, part) in parts {
         note(connection, &mut checkup, what, part);
     }

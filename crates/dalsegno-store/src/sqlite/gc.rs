@@ -53,13 +53,13 @@ pub(super) struct Plan {
     pub(super) report: GcReport,
 }
 
-type Session = (String, String);
+type SessionKey = (String, String);
 
 /// Finds what may be deleted.
 pub(super) fn plan(connection: &Connection, options: &GcOptions) -> Result<Plan, Fault<ReadError>> {
     let before = before(options);
-    let mut sessions: BTreeMap<Session, Vec<i64>> = BTreeMap::new();
-    let mut doomed: BTreeMap<i64, Session> = BTreeMap::new();
+    let mut sessions: BTreeMap<SessionKey, Vec<i64>> = BTreeMap::new();
+    let mut doomed: BTreeMap<i64, SessionKey> = BTreeMap::new();
     {
         let mut statement = connection.prepare(
             "SELECT id, tenant, session FROM run INDEXED BY run_ended
@@ -67,12 +67,12 @@ pub(super) fn plan(connection: &Connection, options: &GcOptions) -> Result<Plan,
         )?;
         let mut rows = statement.query([before])?;
         while let Some(row) = rows.next()? {
-            let (id, session): (i64, Session) = (row.get(0)?, (row.get(1)?, row.get(2)?));
+            let (id, session): (i64, SessionKey) = (row.get(0)?, (row.get(1)?, row.get(2)?));
             sessions.entry(session.clone()).or_default().push(id);
             doomed.insert(id, session);
         }
     }
-    let mut kept: BTreeSet<Session> = BTreeSet::new();
+    let mut kept: BTreeSet<SessionKey> = BTreeSet::new();
     for run in &options.keep {
         kept.extend(session_of(connection, *run)?.map(|(_, session)| session));
     }
@@ -113,7 +113,7 @@ fn before(options: &GcOptions) -> i64 {
     i64::try_from(options.before.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn session_of(connection: &Connection, run: RunId) -> Result<Option<(i64, Session)>, rusqlite::Error> {
+fn session_of(connection: &Connection, run: RunId) -> Result<Option<(i64, SessionKey)>, rusqlite::Error> {
     connection
         .prepare_cached("SELECT id, tenant, session FROM run WHERE run = ?1")?
         .query_row([run.as_bytes()], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
@@ -121,7 +121,7 @@ fn session_of(connection: &Connection, run: RunId) -> Result<Option<(i64, Sessio
 }
 
 /// Says whether a session has a run that goes on or that is too young.
-fn goes_on(connection: &Connection, session: &Session, before: i64) -> Result<bool, rusqlite::Error> {
+fn goes_on(connection: &Connection, session: &SessionKey, before: i64) -> Result<bool, rusqlite::Error> {
     connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM run WHERE session = ?2 AND tenant = ?1
@@ -170,7 +170,7 @@ pub(super) fn forks(connection: &Connection, after: i64) -> Result<Vec<(i64, Run
 }
 
 /// Counts what goes with these runs.
-fn account(connection: &Connection, doomed: &BTreeMap<i64, Session>) -> Result<GcReport, rusqlite::Error> {
+fn account(connection: &Connection, doomed: &BTreeMap<i64, SessionKey>) -> Result<GcReport, rusqlite::Error> {
     let mut report = GcReport { runs: doomed.len() as u64, ..GcReport::default() };
     let gone = |record: i64| doomed.contains_key(&rows::split(record).0);
     for id in doomed.keys() {
@@ -316,7 +316,7 @@ impl Work {
         while !room.is_empty()
             && let Some(id) = self.plan.runs.pop()
         {
-            let session: Option<Session> = connection
+            let session: Option<SessionKey> = connection
                 .prepare_cached(
                     "SELECT tenant, session FROM run
                      WHERE id = ?1 AND (status >= 2 OR origin IS NOT NULL) AND updated_at < ?2",

@@ -95,7 +95,7 @@ impl Drop for Writer {
 /// A piece of work for the thread.
 trait Work: Send {
     /// Does it, within a transaction, and keeps the result.
-    fn perform(&mut self, connection: &Connection) -> Verdict;
+    fn perform(&mut self, connection: &Connection) -> Changes;
 
     /// Sends the result, or the reason why the whole transaction failed.
     fn finish(self: Box<Self>, committed: Result<(), StorageError>);
@@ -104,8 +104,8 @@ trait Work: Send {
     fn is_alone(&self) -> bool;
 }
 
-/// What is to become of a piece of work's changes.
-enum Verdict {
+/// The fate of the changes that a piece of work made.
+enum Changes {
     /// They are to be committed.
     Keep,
     /// They are to be undone.
@@ -127,18 +127,18 @@ where
     T: Send,
     E: From<StorageError> + Send,
 {
-    fn perform(&mut self, connection: &Connection) -> Verdict {
-        let Some(perform) = self.perform.take() else { return Verdict::Undo };
-        let (result, verdict) = match perform(connection) {
-            Ok(value) => (Ok(value), Verdict::Keep),
-            Err(Fault::Refused(error)) => (Err(error), Verdict::Undo),
+    fn perform(&mut self, connection: &Connection) -> Changes {
+        let Some(perform) = self.perform.take() else { return Changes::Undo };
+        let (result, changes) = match perform(connection) {
+            Ok(value) => (Ok(value), Changes::Keep),
+            Err(Fault::Refused(error)) => (Err(error), Changes::Undo),
             Err(Fault::Storage(error)) => {
                 let error = storage_error(connection, error);
-                (Err(error.clone().into()), Verdict::Fault(error))
+                (Err(error.clone().into()), Changes::Fault(error))
             }
         };
         self.result = Some(result);
-        verdict
+        changes
     }
 
     fn finish(self: Box<Self>, committed: Result<(), StorageError>) {
@@ -182,8 +182,8 @@ fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Work>>) 
 /// Does a piece of work that wants no transaction.
 fn alone(connection: &Connection, mut work: Box<dyn Work>) {
     let done = match work.perform(connection) {
-        Verdict::Fault(error) => Err(error),
-        Verdict::Keep | Verdict::Undo => Ok(()),
+        Changes::Fault(error) => Err(error),
+        Changes::Keep | Changes::Undo => Ok(()),
     };
     work.finish(done);
 }
@@ -231,11 +231,11 @@ fn perform(connection: &Connection, batch: &mut [Box<dyn Work>]) -> Result<(), S
     for work in batch {
         run("SAVEPOINT work")?;
         match work.perform(connection) {
-            Verdict::Keep => {}
-            Verdict::Undo => run("ROLLBACK TO work")?,
+            Changes::Keep => {}
+            Changes::Undo => run("ROLLBACK TO work")?,
             // A full disk or a failed read ends the transaction, and with it what others did.
-            Verdict::Fault(error) if connection.is_autocommit() => return Err(error),
-            Verdict::Fault(_) => run("ROLLBACK TO work")?,
+            Changes::Fault(error) if connection.is_autocommit() => return Err(error),
+            Changes::Fault(_) => run("ROLLBACK TO work")?,
         }
         run("RELEASE work")?;
     }

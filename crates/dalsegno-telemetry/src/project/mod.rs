@@ -108,7 +108,7 @@ pub struct Projector {
 struct State {
     shared: Shared,
     span: Span,
-    step: Option<Step>,
+    step: Option<OpenStep>,
     /// How many steps there were.
     steps: u64,
     /// The last of the agent's models that was asked.
@@ -132,7 +132,7 @@ struct Shared {
 
 /// The step that is under way, or whose successor has not come yet.
 #[derive(Debug)]
-struct Step {
+struct OpenStep {
     number: u64,
     start: Timestamp,
     /// The end of the last of its operations.
@@ -410,7 +410,7 @@ impl State {
         }
         let at = entry.at;
         let now = *start == Start::Now;
-        let step = self.step.get_or_insert_with(|| Step {
+        let step = self.step.get_or_insert_with(|| OpenStep {
             number: *step,
             start: at,
             end: at,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Answer, Gate, Outcome, Timestamp, ToolReturn, Verdict};
+use dalsegno_core::{Answer, Gate, Outcome, Timestamp, ToolReturn, Validation};
 use dalsegno_runtime::DenialKind;
 use dalsegno_store::{AttemptCause, Denial, Start};
 
@@ -17,7 +17,7 @@ pub(super) struct Open {
     pub(super) asked: Asked,
     since: Timestamp,
     /// The attempt that is under way, or the last one.
-    attempt: Option<Attempt>,
+    attempt: Option<OpenAttempt>,
     /// Whether an attempt had a span of its own already, so that the last one needs one too.
     several: bool,
     /// The number of the last attempt, those included that were put off.
@@ -30,7 +30,7 @@ pub(super) struct Open {
 
 /// An attempt that was started.
 #[derive(Debug)]
-struct Attempt {
+struct OpenAttempt {
     number: u32,
     /// The record that it began with.
     seq: u64,
@@ -55,7 +55,7 @@ const MAX_GATES: usize = 64;
 
 impl Open {
     pub(super) fn new(asked: Asked, seq: u64, at: Timestamp, now: bool) -> Self {
-        let attempt = Attempt { number: 1, seq, cause: "requested", start: at, over: None };
+        let attempt = OpenAttempt { number: 1, seq, cause: "requested", start: at, over: None };
         Self {
             asked,
             since: at,
@@ -99,7 +99,7 @@ impl Open {
         self.attempts = self.attempts.max(number);
         let before = self.attempt.take();
         if start == Start::Now {
-            self.attempt = Some(Attempt { number, seq, cause, start: at, over: None });
+            self.attempt = Some(OpenAttempt { number, seq, cause, start: at, over: None });
         }
         let before = before?;
         self.several = true;
@@ -166,7 +166,7 @@ impl Open {
             Answer::Supplied { by, .. } => ("supplied", by, None, None),
             Answer::NotDone { by } => ("not_done", by, None, None),
         };
-        if let Some(Verdict::Valid { arguments }) = edited
+        if let Some(Validation::Valid { arguments }) = edited
             && let Some(text) = shared.options.content.json(arguments)
         {
             let attributes = &mut self.asked.attributes;
@@ -259,7 +259,7 @@ impl Open {
     fn attempt_span(
         &self,
         shared: &Shared,
-        attempt: &Attempt,
+        attempt: &OpenAttempt,
         end: Timestamp,
         code: Option<&'static str>,
     ) -> Span {

@@ -3,7 +3,7 @@
 use dalsegno_core::{
     AgentRequest, AgentResponse, AgentReturn, Answer, CallRequest, Digest, EffectClass, Failure, FailureCode,
     Gate, MemoryCreated, MemoryHit, MemoryTraversal, ModelReply, OperationId, Outcome, ReplyPart, RunError,
-    RunErrorCode, RunId, Signal, Status, StopReason, Timestamp, ToolReturn, Usage, Verdict,
+    RunErrorCode, RunId, Signal, Status, StopReason, Timestamp, ToolReturn, Usage, Validation,
 };
 use dalsegno_store::{AttemptCause, Body, NewRecord, Parent, Start, Started, WaitingFor};
 use serde_json::json;
@@ -41,12 +41,12 @@ pub(crate) fn started(parent: Option<Parent>, depth: u32) -> Started {
 }
 
 /// A journal that grows; each record is some milliseconds after the one before it.
-pub(crate) struct Journal {
+pub(crate) struct TestJournal {
     pub(crate) records: Vec<NewRecord>,
     pub(crate) now: u64,
 }
 
-impl Journal {
+impl TestJournal {
     pub(crate) fn new(started: Started) -> Self {
         let mut journal = Self { records: Vec::new(), now: 1_000_000 };
         journal.of_run(Body::Started(started));
@@ -135,7 +135,7 @@ pub(crate) fn outcome(label: &str) -> Outcome {
                     call_id: CANARY.into(),
                     name: "risk__score".into(),
                     arguments: format!("{{\"of\":\"{CANARY}\"}}"),
-                    verdict: Some(Verdict::Valid { arguments: json!({ "of": CANARY }) }),
+                    validation: Some(Validation::Valid { arguments: json!({ "of": CANARY }) }),
                 }),
             ],
             stop: StopReason::ToolCalls,
@@ -243,7 +243,7 @@ fn fate(label: &str, step: u64, place: u32, dice: &mut Dice) -> Vec<Body> {
                 later,
                 Body::Waiting { gate: Gate::Approval },
                 answered(Answer::Approved {
-                    edited: Some(Verdict::Valid { arguments: json!({ "edited": CANARY }) }),
+                    edited: Some(Validation::Valid { arguments: json!({ "edited": CANARY }) }),
                     reason: by(),
                     by: by(),
                 }),
@@ -287,7 +287,7 @@ fn fate(label: &str, step: u64, place: u32, dice: &mut Dice) -> Vec<Body> {
 /// A journal of everything that can happen, by a seed.
 pub(crate) fn generate(seed: u64) -> Vec<NewRecord> {
     let dice = &mut Dice::new(seed);
-    let mut journal = Journal::root();
+    let mut journal = TestJournal::root();
     let mut number = 0;
     let mut open = Vec::new();
     if dice.below(8) == 0 {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use dalsegno_core::{
-    CallRequest, EffectClass, ModelReply, ReplyPart, StopReason, Timestamp, ToolReturn, Verdict,
+    CallRequest, EffectClass, ModelReply, ReplyPart, StopReason, Timestamp, ToolReturn, Validation,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError};
 use dalsegno_runtime::{Clock, Engine, EngineBuilder, Invocation, Tool, ToolDescription, ToolError};
@@ -77,7 +77,7 @@ impl Model for Adder {
             call_id: format!("call_{turn}"),
             name: "math.add".to_owned(),
             arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-            verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
+            validation: Some(Validation::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
         };
         let reply = ModelReply::new(vec![ReplyPart::Call(call)], StopReason::ToolCalls);
         Ok(ModelReply { input_tokens: 10, output_tokens: 5, ..reply })

@@ -8,7 +8,7 @@ pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 
 /// Whether a budget is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Standing {
     Kept,
     Missed,
     /// There is no budget: the figure is there for what others mean.
@@ -23,33 +23,33 @@ pub(crate) struct Line {
     what: String,
     measured: String,
     budget: String,
-    pub(crate) verdict: Verdict,
+    pub(crate) standing: Standing,
 }
 
 impl Line {
     /// A figure that must not be above its budget.
     pub(crate) fn at_most(what: &str, measured: f64, most: f64, show: impl Fn(f64) -> String) -> Self {
-        let verdict = if measured <= most { Verdict::Kept } else { Verdict::Missed };
+        let standing = if measured <= most { Standing::Kept } else { Standing::Missed };
         let (measured, budget) = (show(measured), format!("≤ {}", show(most)));
-        Self { what: what.to_owned(), measured, budget, verdict }
+        Self { what: what.to_owned(), measured, budget, standing }
     }
 
     /// A figure that must not be below its budget.
     pub(crate) fn at_least(what: &str, measured: f64, least: f64, show: impl Fn(f64) -> String) -> Self {
-        let verdict = if measured >= least { Verdict::Kept } else { Verdict::Missed };
+        let standing = if measured >= least { Standing::Kept } else { Standing::Missed };
         let (measured, budget) = (show(measured), format!("≥ {}", show(least)));
-        Self { what: what.to_owned(), measured, budget, verdict }
+        Self { what: what.to_owned(), measured, budget, standing }
     }
 
     /// A figure without a budget.
     pub(crate) fn told(what: &str, measured: String) -> Self {
-        Self { what: what.to_owned(), measured, budget: String::new(), verdict: Verdict::Told }
+        Self { what: what.to_owned(), measured, budget: String::new(), standing: Standing::Told }
     }
 
     /// What could not be measured, and why.
     pub(crate) fn unknown(what: &str, why: &str) -> Self {
         let measured = format!("not measured: {}", why.lines().next().unwrap_or_default());
-        Self { what: what.to_owned(), measured, budget: String::new(), verdict: Verdict::Unknown }
+        Self { what: what.to_owned(), measured, budget: String::new(), standing: Standing::Unknown }
     }
 
     /// The same line with a note behind its figure.
@@ -74,14 +74,14 @@ pub(crate) fn table(lines: &[Line]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:what$}  {:measured$}  {:budget$}  VERDICT", "WHAT", "MEASURED", "BUDGET");
     for line in lines {
-        let verdict = match line.verdict {
-            Verdict::Kept => "kept",
-            Verdict::Missed => "MISSED",
-            Verdict::Told => "",
-            Verdict::Unknown => "?",
+        let standing = match line.standing {
+            Standing::Kept => "kept",
+            Standing::Missed => "MISSED",
+            Standing::Told => "",
+            Standing::Unknown => "?",
         };
         let row =
-            format!("{:what$}  {:measured$}  {:budget$}  {verdict}", line.what, line.measured, line.budget);
+            format!("{:what$}  {:measured$}  {:budget$}  {standing}", line.what, line.measured, line.budget);
         let _ = writeln!(text, "{}", row.trim_end());
     }
     text

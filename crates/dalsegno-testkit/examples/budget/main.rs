@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use line::{Fault, Line, Verdict};
+use line::{Fault, Line, Standing};
 use process::Role;
 
 /// Where everything is.
@@ -110,8 +110,8 @@ fn main() -> ExitCode {
     }
     let lines = measure(&arguments);
     let _ = write!(out, "{}", line::table(&lines));
-    let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
-    let (kept, missed, unknown) = (count(Verdict::Kept), count(Verdict::Missed), count(Verdict::Unknown));
+    let count = |standing| lines.iter().filter(|line| line.standing == standing).count();
+    let (kept, missed, unknown) = (count(Standing::Kept), count(Standing::Missed), count(Standing::Unknown));
     let _ = writeln!(out, "{kept} kept, {missed} missed, {unknown} not measured");
     if missed + unknown == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use table::{Row, Table, Verdict};
+use table::{Finding, Row, Table};
 
 /// How long a check may take without any fault.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -126,7 +126,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
         let late = arguments.until.is_some_and(|until| Instant::now() > until);
         if !wanted || late {
             if !table.has(&mutant.name, &print) {
-                table.set(&mutant.name, Row::new(&mutant.breaks, &print, Verdict::NotRun));
+                table.set(&mutant.name, Row::new(&mutant.breaks, &print, Finding::NotRun));
             }
             continue;
         }
@@ -134,24 +134,24 @@ fn run() -> Result<bool, Box<dyn Error>> {
         let patience = match sound.get(&check) {
             Some(patience) => *patience,
             None => {
-                let (verdict, took) = judge(&arguments, &check, PATIENCE)?;
+                let (finding, took) = judge(&arguments, &check, PATIENCE)?;
                 let (what, seconds) = (described(&check, &arguments), took.as_secs());
-                writeln!(out, "without a fault: `{what}` {verdict}, {seconds} s")?;
+                writeln!(out, "without a fault: `{what}` {finding}, {seconds} s")?;
                 let patience = Duration::from_secs(60) + SLOWER * took;
-                let patience = matches!(verdict, Verdict::Survived).then_some(patience);
+                let patience = matches!(finding, Finding::Survived).then_some(patience);
                 sound.insert(check.clone(), patience);
                 patience
             }
         };
         let began = Instant::now();
-        let verdict = match patience {
+        let finding = match patience {
             Some(patience) => plant(&arguments, mutant, &check, patience)?,
-            None => Verdict::NotRun,
+            None => Finding::NotRun,
         };
         let seconds = began.elapsed().as_secs();
-        writeln!(out, "{number:>4} of {count}  {:<28} {seconds:>4} s  {verdict}", mutant.name)?;
+        writeln!(out, "{number:>4} of {count}  {:<28} {seconds:>4} s  {finding}", mutant.name)?;
         out.flush()?;
-        table.set(&mutant.name, Row::new(&mutant.breaks, &print, verdict));
+        table.set(&mutant.name, Row::new(&mutant.breaks, &print, finding));
         table.write(&file)?;
     }
     table.write(&file)?;
@@ -186,16 +186,16 @@ fn plant(
     mutant: &Mutant,
     check: &str,
     patience: Duration,
-) -> Result<Verdict, Box<dyn Error>> {
+) -> Result<Finding, Box<dyn Error>> {
     let path = arguments.work.join(&mutant.file);
     let before = fs::read_to_string(&path)?;
     if before.matches(&mutant.find).count() != 1 {
-        return Ok(Verdict::Useless("the file does not have the text exactly once".into()));
+        return Ok(Finding::Useless("the file does not have the text exactly once".into()));
     }
     fs::write(&path, before.replacen(&mutant.find, &mutant.replace, 1))?;
-    let verdict = judge(arguments, check, patience);
+    let finding = judge(arguments, check, patience);
     fs::write(&path, before)?;
-    verdict.map(|(verdict, _)| verdict)
+    finding.map(|(finding, _)| finding)
 }
 
 /// What a check is called in the table.
@@ -208,7 +208,7 @@ fn judge(
     arguments: &Arguments,
     check: &str,
     patience: Duration,
-) -> Result<(Verdict, Duration), Box<dyn Error>> {
+) -> Result<(Finding, Duration), Box<dyn Error>> {
     let cargo = |words: &[&str]| {
         let mut command = Command::new("cargo");
         command.args(words).current_dir(&arguments.work).env("CARGO_TARGET_DIR", &arguments.target);
@@ -224,7 +224,7 @@ fn judge(
     if !built.status.success() {
         let words = String::from_utf8_lossy(&built.stderr);
         let first = words.lines().find(|line| line.starts_with("error")).unwrap_or_default().to_owned();
-        return Ok((Verdict::Useless(format!("it does not compile: {first}")), Duration::ZERO));
+        return Ok((Finding::Useless(format!("it does not compile: {first}")), Duration::ZERO));
     }
     let output = arguments.work.join("check.out");
     let mut command = if check.is_empty() {
@@ -247,20 +247,20 @@ fn judge(
             Command::new("kill").args(["-KILL", "--", &group]).status()?;
             child.wait()?;
             let seconds = patience.as_secs();
-            return Ok((Verdict::Caught(format!("it hangs, for {seconds} s")), patience));
+            return Ok((Finding::Caught(format!("it hangs, for {seconds} s")), patience));
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     let (took, words) = (began.elapsed(), fs::read_to_string(&output).unwrap_or_default());
     if status.success() {
-        return Ok((Verdict::Survived, took));
+        return Ok((Finding::Survived, took));
     }
     let first = if check.is_empty() {
         words.lines().next().unwrap_or_default().to_owned()
     } else {
         failed_test(&words).map_or_else(|| format!("test {check}"), |test| format!("test `{test}`"))
     };
-    Ok((Verdict::Caught(first), took))
+    Ok((Finding::Caught(first), took))
 }
 
 /// The first test that failed, of what `cargo test` writes.

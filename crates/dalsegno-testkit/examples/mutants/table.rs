@@ -16,7 +16,7 @@ that nothing checks.
 ";
 
 /// What became of a fault.
-pub(super) enum Verdict {
+pub(super) enum Finding {
     Caught(String),
     Survived,
     /// It says nothing: the text is gone, or the result does not compile.
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     NotRun,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Caught(by) => write!(f, "caught: {by}"),
@@ -43,9 +43,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    #[expect(clippy::needless_pass_by_value, reason = "a verdict is given once")]
-    pub(super) fn new(breaks: &str, print: &str, verdict: Verdict) -> Self {
-        let result: String = verdict.to_string().replace('|', "/").chars().take(200).collect();
+    #[expect(clippy::needless_pass_by_value, reason = "a finding is given once")]
+    pub(super) fn new(breaks: &str, print: &str, finding: Finding) -> Self {
+        let result: String = finding.to_string().replace('|', "/").chars().take(200).collect();
         Self { breaks: breaks.replace('|', "/"), print: print.to_owned(), result }
     }
 

@@ -162,13 +162,13 @@ impl SoakModel {
             let tool = random.pick(&["t.read", "t.set", "t.keyed", "t.unsafe"]);
             let number = turn * 100 + index;
             let arguments = json!({ "n": number }).to_string();
-            let verdict = judge_call(&request.tools, tool, &arguments, false);
+            let validation = judge_call(&request.tools, tool, &arguments, false);
             let call_id = format!("c{number}");
             parts.push(ReplyPart::Call(CallRequest {
                 call_id,
                 name: tool.into(),
                 arguments,
-                verdict: Some(verdict),
+                validation: Some(validation),
             }));
         }
         let stop = if calls > 0 { StopReason::ToolCalls } else { StopReason::End };

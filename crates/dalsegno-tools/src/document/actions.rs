@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::reader::{Fields, Reader};
 use super::sources::Allowed;
-use crate::action::{Action, ActionKind, Level, OnError, ToolSource, WritePath};
+use crate::action::{ActionKind, Level, OnError, ToolAction, ToolSource, WritePath};
 use crate::json;
 use crate::limits::{MAX_ACTIONS, MAX_NESTING};
 use crate::name;
@@ -36,7 +36,7 @@ pub(super) const TYPES: [&str; 14] = [
 
 impl Reader<'_> {
     /// Reads a list of actions.
-    pub(super) fn actions(&mut self, value: &Value, pointer: &str, depth: usize) -> Vec<Action> {
+    pub(super) fn actions(&mut self, value: &Value, pointer: &str, depth: usize) -> Vec<ToolAction> {
         let Value::Array(items) = value else {
             self.problem(pointer, format!("this is {}", json::kind(value)), "expected an array of actions");
             return Vec::new();
@@ -80,7 +80,7 @@ impl Reader<'_> {
         actions
     }
 
-    fn action(&mut self, value: &Value, pointer: &str, depth: usize) -> Option<Action> {
+    fn action(&mut self, value: &Value, pointer: &str, depth: usize) -> Option<ToolAction> {
         let Value::Object(map) = value else {
             self.problem(
                 pointer,
@@ -126,7 +126,7 @@ impl Reader<'_> {
             }
         };
         let id = self.id(map.get("id"), pointer);
-        Some(Action { id, kind: kind? })
+        Some(ToolAction { id, kind: kind? })
     }
 
     fn id(&mut self, id: Option<&Value>, pointer: &str) -> Option<String> {

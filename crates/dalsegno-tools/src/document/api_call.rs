@@ -19,7 +19,7 @@ use crate::limits::{
     MAX_TIMEOUT_MS,
 };
 use crate::problem::{Problem, item, member};
-use crate::source::{Part, Parts};
+use crate::source::{Parts, Piece};
 use crate::url;
 
 const FIELDS: [&str; 18] = [
@@ -310,7 +310,7 @@ impl Reader<'_> {
             match self.scalar_parts(&at, value) {
                 Some(parts) => {
                     let breaks =
-                        parts.0.iter().any(|part| matches!(part, Part::Text(text) if !is_header_text(text)));
+                        parts.0.iter().any(|part| matches!(part, Piece::Text(text) if !is_header_text(text)));
                     if breaks {
                         self.problem(
                             at,
@@ -366,7 +366,7 @@ impl Reader<'_> {
     pub(super) fn scalar_parts(&mut self, pointer: &str, value: &Value) -> Option<Parts> {
         match value {
             Value::String(text) => self.parts(pointer, text),
-            Value::Bool(_) | Value::Number(_) => Some(Parts(alloc::vec![Part::Text(json::print(value))])),
+            Value::Bool(_) | Value::Number(_) => Some(Parts(alloc::vec![Piece::Text(json::print(value))])),
             other => {
                 self.problem(
                     pointer,

@@ -9,7 +9,7 @@ use super::reader::{Fields, Reader};
 use crate::action::{ActionKind, EmailSource};
 use crate::effect::Security;
 use crate::limits::MAX_TIMEOUT_MS;
-use crate::source::{Part, Parts, ValueSource, Words};
+use crate::source::{Parts, Piece, ValueSource, Words};
 
 const FIELDS: [&str; 16] = [
     "type", "id", "host", "port", "security", "username", "password", "from", "to", "cc", "bcc", "reply_to",
@@ -79,9 +79,9 @@ impl Reader<'_> {
     fn host(&mut self, fields: &Fields<'_>, text: &str) -> Option<Parts> {
         let parts = self.parts(&fields.at("host"), text)?;
         let is_trusted = parts.0.iter().all(|part| match part {
-            Part::Text(_) => true,
-            Part::Words { trusted, .. } => *trusted,
-            Part::Secret(_) => false,
+            Piece::Text(_) => true,
+            Piece::Words { trusted, .. } => *trusted,
+            Piece::Secret(_) => false,
         });
         if is_trusted {
             return Some(parts);

@@ -14,7 +14,7 @@ use crate::json;
 use crate::name;
 use crate::path::{Path, ROOTS, Segment};
 use crate::problem::{Problem, item, member};
-use crate::source::{ContextReads, Expr, JsonSource, Part, Parts, ValueSource, Words};
+use crate::source::{ContextReads, Expr, JsonSource, Parts, Piece, ValueSource, Words};
 
 /// What a source may read besides the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Reader<'_> {
         for part in template.parts() {
             let expression = match part {
                 TemplatePart::Text(text) => {
-                    parts.push(Part::Text(text.to_owned()));
+                    parts.push(Piece::Text(text.to_owned()));
                     continue;
                 }
                 TemplatePart::Expression(expression) => expression,
@@ -102,7 +102,7 @@ impl Reader<'_> {
                     continue;
                 }
                 self.check_secret(pointer, &secret);
-                parts.push(Part::Secret(secret));
+                parts.push(Piece::Secret(secret));
                 continue;
             }
             self.check(pointer, &references, PLAIN);
@@ -110,7 +110,7 @@ impl Reader<'_> {
                 && references.iter().all(|reference| matches!(reference.root.as_str(), "tenant" | "config"));
             let template = self.template(pointer, &format!("{{{{{}}}}}", expression.source()))?;
             let bare = bare_path(part).into_iter().collect();
-            parts.push(Part::Words {
+            parts.push(Piece::Words {
                 words: Words { template, context: ContextReads::of(&references), bare },
                 trusted,
             });

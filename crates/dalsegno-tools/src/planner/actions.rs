@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::cursor::Branch;
-use super::run::{Notes, Run, Step};
-use crate::action::{Action, ActionKind, OnError};
+use super::run::{Advance, Notes, Run};
+use crate::action::{ActionKind, OnError, ToolAction};
 use crate::context::Write;
 use crate::effect::{EffectRequest, ToolRequest};
 use crate::limits::MAX_SAID_BYTES;
@@ -17,7 +17,7 @@ use crate::outcome::{ErrorCode, HandoffTo, ToolError};
 
 impl Run<'_, '_> {
     /// Performs an action, or says which effect it needs.
-    pub(super) fn perform(&mut self, action: &Action, notes: &mut Notes) -> Result<Step, ToolError> {
+    pub(super) fn perform(&mut self, action: &ToolAction, notes: &mut Notes) -> Result<Advance, ToolError> {
         let missing = &mut notes.warnings;
         match &action.kind {
             ActionKind::Set { writes, persist } => {
@@ -31,7 +31,7 @@ impl Run<'_, '_> {
                 for ((to, _), value) in writes.iter().zip(values) {
                     self.put(to, value, *persist)?;
                 }
-                Ok(Step::Done)
+                Ok(Advance::Done)
             }
             ActionKind::Get { path, output, default } => {
                 let found = self.names().find(path).map(Cow::into_owned);
@@ -44,7 +44,7 @@ impl Run<'_, '_> {
                     self.write(output, value.clone(), false)?;
                 }
                 self.keep(action, value)?;
-                Ok(Step::Done)
+                Ok(Advance::Done)
             }
             ActionKind::Delete { path, persist } => {
                 if path.path.root() == "temp" {
@@ -52,16 +52,16 @@ impl Run<'_, '_> {
                 } else {
                     self.buffer(Write::Delete { path: path.path.clone() }, *persist)?;
                 }
-                Ok(Step::Done)
+                Ok(Advance::Done)
             }
             ActionKind::Flag { flag, value, persist } => {
                 self.buffer(Write::Flag { flag: flag.clone(), value: *value }, *persist)?;
-                Ok(Step::Done)
+                Ok(Advance::Done)
             }
             ActionKind::Respond { message } => {
                 let text = message.text(&self.names(), missing)?;
                 self.say(text)?;
-                Ok(Step::Done)
+                Ok(Advance::Done)
             }
             ActionKind::Handoff { target, message } => {
                 if let Some(handoff) = &self.call.handoff {
@@ -76,13 +76,13 @@ impl Run<'_, '_> {
                     self.say(message.clone())?;
                 }
                 self.call.handoff = Some(HandoffTo { target_agent: target.clone(), message });
-                Ok(Step::Stop)
+                Ok(Advance::Stop)
             }
             ActionKind::Conditional { condition, .. } => {
                 let holds = condition.is_true(&self.names())?;
                 let branch = if holds { Branch::Then } else { Branch::Else };
                 notes.details.insert("condition".into(), holds.into());
-                Ok(Step::Enter(branch))
+                Ok(Advance::Enter(branch))
             }
             ActionKind::Validate { rules } => self.validate(rules, notes),
             ActionKind::Transform(transform) => self.transform(action, transform, notes),
@@ -92,7 +92,7 @@ impl Run<'_, '_> {
                 self.charge(&text)?;
                 notes.details.insert("level".into(), level.as_str().into());
                 notes.details.insert("message".into(), text);
-                Ok(Step::Done)
+                Ok(Advance::Done)
             }
             ActionKind::ApiCall(source) => {
                 let asked = self.api_call(source, notes);
@@ -114,12 +114,12 @@ impl Run<'_, '_> {
     /// Asks for an effect; a request that cannot even be made is a failure of the effect like any other.
     fn ask(
         &mut self,
-        action: &Action,
+        action: &ToolAction,
         on_error: OnError,
         request: Result<EffectRequest, ToolError>,
-    ) -> Result<Step, ToolError> {
+    ) -> Result<Advance, ToolError> {
         match request {
-            Ok(request) => Ok(Step::Ask(Box::new(request))),
+            Ok(request) => Ok(Advance::Ask(Box::new(request))),
             Err(error) => self.effect_failed(action, on_error, error),
         }
     }

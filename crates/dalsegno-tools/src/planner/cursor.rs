@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, ActionKind};
+use crate::action::{ActionKind, ToolAction};
 use crate::outcome::ActionPlace;
 use crate::tool::Tool;
 
@@ -48,11 +48,11 @@ impl Cursor {
     }
 
     /// Returns the action that is next in the innermost list.
-    pub(super) fn action<'t>(&self, tool: &'t Tool) -> Option<&'t Action> {
+    pub(super) fn action<'t>(&self, tool: &'t Tool) -> Option<&'t ToolAction> {
         self.innermost(tool)?.get(self.last() as usize)
     }
 
-    fn innermost<'t>(&self, tool: &'t Tool) -> Option<&'t [Action]> {
+    fn innermost<'t>(&self, tool: &'t Tool) -> Option<&'t [ToolAction]> {
         let mut actions = list(tool, self.list);
         let mut index = self.index;
         for (branch, next) in &self.branches {
@@ -88,7 +88,7 @@ impl Cursor {
     }
 
     /// The place of the action that is next.
-    pub(super) fn place(&self, action: &Action) -> ActionPlace {
+    pub(super) fn place(&self, action: &ToolAction) -> ActionPlace {
         let mut text = format!("{}[{}]", self.list.name(), self.index);
         for (branch, index) in &self.branches {
             let name = match branch {
@@ -126,7 +126,7 @@ impl List {
     }
 }
 
-fn list(tool: &Tool, list: List) -> &[Action] {
+fn list(tool: &Tool, list: List) -> &[ToolAction] {
     match list {
         List::Actions => &tool.actions,
         List::OnSuccess => &tool.on_success,
@@ -134,7 +134,7 @@ fn list(tool: &Tool, list: List) -> &[Action] {
     }
 }
 
-fn branch_of(action: &Action, branch: Branch) -> Option<&[Action]> {
+fn branch_of(action: &ToolAction, branch: Branch) -> Option<&[ToolAction]> {
     let ActionKind::Conditional { then_actions, else_actions, .. } = &action.kind else { return None };
     Some(match branch {
         Branch::Then => then_actions,

@@ -34,7 +34,7 @@ use run::Run;
 /// can be saved and loaded at any time, and goes on as if nothing had happened.
 ///
 /// ```
-/// use dalsegno_tools::{ApiResponse, Call, CallInfo, Context, EffectOutcome, Next, Session, compile};
+/// use dalsegno_tools::{ApiResponse, Call, CallInfo, Context, EffectOutcome, Next, SessionContext, compile};
 /// use serde_json::json;
 ///
 /// let compiled = compile(&json!({
@@ -46,7 +46,7 @@ use run::Run;
 /// }));
 /// let toolkit = compiled.toolkit.expect("the document has no problem");
 /// let tool = &toolkit.tools()[0];
-/// let (empty, session, info) = (json!({}), Session::default(), CallInfo::default());
+/// let (empty, session, info) = (json!({}), SessionContext::default(), CallInfo::default());
 /// let context = Context {
 ///     user: &empty, tenant: &empty, config: &empty, session: &session, agent: "guide", call: &info, now_ms: 0, zone: None,
 ///     first_rules: false,

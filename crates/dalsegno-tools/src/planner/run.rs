@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::cursor::{Branch, Cursor, List};
 use super::{Buffered, Call, Stage};
-use crate::action::{Action, WritePath};
+use crate::action::{ToolAction, WritePath};
 use crate::context::{Context, Write};
 use crate::effect::{Effect, EffectOutcome, EffectRequest};
 use crate::json::measure;
@@ -20,7 +20,7 @@ use crate::scope::{Names, View, effect_key};
 use crate::tool::Tool;
 
 /// What an action leads to.
-pub(super) enum Step {
+pub(super) enum Advance {
     /// It did its work.
     Done,
     /// It asks for an effect.
@@ -112,14 +112,14 @@ impl<'r, 'c> Run<'r, 'c> {
     fn after(
         &mut self,
         mut cursor: Cursor,
-        action: &Action,
-        step: Result<Step, ToolError>,
+        action: &ToolAction,
+        step: Result<Advance, ToolError>,
         notes: Notes,
     ) -> Option<Box<Effect>> {
         let (place, Notes { warnings, details }) = (cursor.place(action), notes);
         let mut trace = ActionTrace { place, status: ActionStatus::Ok, error: None, warnings, details };
         match step {
-            Ok(Step::Ask(request)) => {
+            Ok(Advance::Ask(request)) => {
                 let ordinal = self.call.effects;
                 self.call.effects = ordinal.saturating_add(1);
                 let next = effect_key(&self.context.call.operation, self.call.effects);
@@ -129,24 +129,24 @@ impl<'r, 'c> Run<'r, 'c> {
                 self.call.stage = Stage::Waiting { cursor, effect, warnings };
                 return Some(again);
             }
-            Ok(Step::Done) => {
+            Ok(Advance::Done) => {
                 self.call.trace.push(trace);
                 cursor.next();
                 self.call.stage = Stage::Running(cursor);
             }
-            Ok(Step::Enter(branch)) => {
+            Ok(Advance::Enter(branch)) => {
                 self.call.trace.push(trace);
                 cursor.enter(branch);
                 self.call.stage = Stage::Running(cursor);
             }
-            Ok(Step::Continue(mut error)) => {
+            Ok(Advance::Continue(mut error)) => {
                 error.action = Some(Box::new(trace.place.clone()));
                 (trace.status, trace.error) = (ActionStatus::Continued, Some(error));
                 self.call.trace.push(trace);
                 cursor.next();
                 self.call.stage = Stage::Running(cursor);
             }
-            Ok(Step::Stop) => {
+            Ok(Advance::Stop) => {
                 self.call.trace.push(trace);
                 let list = cursor.list;
                 self.skip(cursor);
@@ -247,7 +247,7 @@ impl<'r, 'c> Run<'r, 'c> {
     }
 
     /// Keeps what an action gave, as `result.last` and under its id.
-    pub(super) fn keep(&mut self, action: &Action, value: Value) -> Result<(), ToolError> {
+    pub(super) fn keep(&mut self, action: &ToolAction, value: Value) -> Result<(), ToolError> {
         self.charge(&value)?;
         if let Value::Object(result) = &mut self.call.result {
             if let Some(id) = &action.id {
@@ -295,11 +295,11 @@ impl<'r, 'c> Run<'r, 'c> {
     /// Settles an effect.
     fn settle(
         &mut self,
-        action: &Action,
+        action: &ToolAction,
         effect: &Effect,
         outcome: EffectOutcome,
         notes: &mut Notes,
-    ) -> Result<Step, ToolError> {
+    ) -> Result<Advance, ToolError> {
         notes.details.insert("effect".into(), effect.ordinal.into());
         self.settled(action, &effect.request, outcome, notes)
     }

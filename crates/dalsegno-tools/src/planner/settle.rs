@@ -4,8 +4,8 @@ use alloc::format;
 
 use serde_json::{Value, json};
 
-use super::run::{Notes, Run, Step};
-use crate::action::{Action, ActionKind, ApiCallSource, OnError};
+use super::run::{Advance, Notes, Run};
+use crate::action::{ActionKind, ApiCallSource, OnError, ToolAction};
 use crate::effect::{ApiResponse, EffectOutcome, EffectRequest};
 use crate::json::{self, measure};
 use crate::limits::{MAX_VALUE_BYTES, MAX_VALUE_DEPTH};
@@ -20,11 +20,11 @@ impl Run<'_, '_> {
     /// Takes the outcome of an action's effect.
     pub(super) fn settled(
         &mut self,
-        action: &Action,
+        action: &ToolAction,
         request: &EffectRequest,
         outcome: EffectOutcome,
         notes: &mut Notes,
-    ) -> Result<Step, ToolError> {
+    ) -> Result<Advance, ToolError> {
         notes.details.insert("request".into(), json::excerpt(&request.label()).into());
         let mut on_error = match &action.kind {
             ActionKind::ApiCall(source) => source.on_error,
@@ -74,7 +74,7 @@ impl Run<'_, '_> {
             _ => Err(ToolError::new(ErrorCode::Internal, "the outcome does not answer the action's effect")),
         };
         match taken {
-            Ok(()) => Ok(Step::Done),
+            Ok(()) => Ok(Advance::Done),
             Err(error) => self.effect_failed(action, on_error, error),
         }
     }
@@ -82,10 +82,10 @@ impl Run<'_, '_> {
     /// Fails, or goes on with the error as the result.
     pub(super) fn effect_failed(
         &mut self,
-        action: &Action,
+        action: &ToolAction,
         on_error: OnError,
         error: ToolError,
-    ) -> Result<Step, ToolError> {
+    ) -> Result<Advance, ToolError> {
         // Who cancels does not mean the next action either.
         let goes_on = on_error == OnError::Continue && error.code != ErrorCode::Cancelled;
         if !goes_on {
@@ -96,12 +96,12 @@ impl Run<'_, '_> {
             shown["status"] = status.clone();
         }
         self.keep(action, json!({"error": shown}))?;
-        Ok(Step::Continue(error))
+        Ok(Advance::Continue(error))
     }
 
     fn response(
         &mut self,
-        action: &Action,
+        action: &ToolAction,
         source: &ApiCallSource,
         response: ApiResponse,
         is_performed: bool,

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use dalsegno_expr::{EvalErrorKind, Meter};
 use serde_json::Value;
 
-use super::run::{Notes, Run, Step};
-use crate::action::{Action, Transform, TransformKind};
+use super::run::{Advance, Notes, Run};
+use crate::action::{ToolAction, Transform, TransformKind};
 use crate::json::{self, measure};
 use crate::limits::{MAX_TRANSFORM_ITEMS, MAX_TRANSFORM_STEPS, MAX_VALUE_BYTES, MAX_VALUE_DEPTH};
 use crate::outcome::{ErrorCode, ToolError};
@@ -18,10 +18,10 @@ impl Run<'_, '_> {
     /// Works through a list. All items share one budget of evaluation steps, and all transforms of a call another.
     pub(super) fn transform(
         &mut self,
-        action: &Action,
+        action: &ToolAction,
         transform: &Transform,
         notes: &mut Notes,
-    ) -> Result<Step, ToolError> {
+    ) -> Result<Advance, ToolError> {
         let budget = MAX_TRANSFORM_STEPS.min(self.call.steps_left);
         let mut meter = Meter::new(budget);
         let output = {
@@ -46,7 +46,7 @@ impl Run<'_, '_> {
         let output = output?;
         self.write(&transform.output, output.clone(), false)?;
         self.keep(action, output)?;
-        Ok(Step::Done)
+        Ok(Advance::Done)
     }
 }
 

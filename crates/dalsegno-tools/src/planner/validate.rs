@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Value, json};
 
-use super::run::{Notes, Run, Step};
+use super::run::{Advance, Notes, Run};
 use crate::action::{Check, Rule};
 use crate::outcome::{ErrorCode, ToolError};
 
@@ -18,7 +18,7 @@ const MAX_MESSAGE: usize = 500;
 
 impl Run<'_, '_> {
     /// Checks all rules, and reports all failures.
-    pub(super) fn validate(&mut self, rules: &[Rule], notes: &mut Notes) -> Result<Step, ToolError> {
+    pub(super) fn validate(&mut self, rules: &[Rule], notes: &mut Notes) -> Result<Advance, ToolError> {
         let mut violations = Vec::new();
         for rule in rules {
             let length = match self.names().find(&rule.field).as_deref() {
@@ -42,7 +42,7 @@ impl Run<'_, '_> {
             }));
         }
         if violations.is_empty() {
-            return Ok(Step::Done);
+            return Ok(Advance::Done);
         }
         let messages: Vec<Cow<'_, str>> = violations
             .iter()

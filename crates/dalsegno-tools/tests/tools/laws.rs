@@ -2,8 +2,8 @@
 //! secret.
 
 use dalsegno_tools::{
-    ApiResponse, Call, Compiled, EffectFailure, EffectOutcome, ErrorCode, Finished, Next, Session, Tool,
-    Write, compile,
+    ApiResponse, Call, Compiled, EffectFailure, EffectOutcome, ErrorCode, Finished, Next, SessionContext,
+    Tool, Write, compile,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -143,7 +143,8 @@ fn world() -> World {
     let mut world = World::default();
     world.user["auth_token"] = json!(CANARY);
     world.user["theme"] = json!("light");
-    world.session = Session::with_workflow(json!({"a": [1], "list": [1, 2]}).as_object().unwrap().clone());
+    world.session =
+        SessionContext::with_workflow(json!({"a": [1], "list": [1, 2]}).as_object().unwrap().clone());
     world
 }
 

@@ -2,7 +2,7 @@
 
 use dalsegno_tools::{
     ApiCall, ApiResponse, Call, CallInfo, Compiled, Context, Effect, EffectFailure, EffectOutcome,
-    EffectRequest, ErrorCode, Finished, Next, Session, Tool, Toolkit, compile,
+    EffectRequest, ErrorCode, Finished, Next, SessionContext, Tool, Toolkit, compile,
 };
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) struct World {
     pub(crate) user: Value,
     pub(crate) tenant: Value,
     pub(crate) config: Value,
-    pub(crate) session: Session,
+    pub(crate) session: SessionContext,
     pub(crate) agent: String,
     pub(crate) call: CallInfo,
     pub(crate) zone: Option<String>,
@@ -32,7 +32,7 @@ impl Default for World {
                 }
             }}),
             config: json!({}),
-            session: Session::default(),
+            session: SessionContext::default(),
             agent: "meal".into(),
             call: CallInfo {
                 id: "call_1".into(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use dalsegno_core::{
-    CallRequest, EffectClass, Entry, ModelReply, ReplyPart, StopReason, ToolReturn, Verdict,
+    CallRequest, EffectClass, Entry, ModelReply, ReplyPart, StopReason, ToolReturn, Validation,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
 use dalsegno_runtime::{Invocation, Tool, ToolDescription, ToolError};
@@ -157,7 +157,7 @@ impl Model for Adder {
                 call_id: format!("call_{turn}"),
                 name: TOOL.to_owned(),
                 arguments: format!(r#"{{"a":{turn},"b":1}}"#),
-                verdict: Some(Verdict::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
+                validation: Some(Validation::Valid { arguments: json!({ "a": turn, "b": 1 }) }),
             };
             (ReplyPart::Call(call), StopReason::ToolCalls)
         } else {

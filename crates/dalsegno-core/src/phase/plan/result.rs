@@ -12,7 +12,7 @@ use crate::id::ToolName;
 use crate::join::Pending;
 use crate::operation::{ModelCompletion, Operation, Prompt, Purpose, Request};
 use crate::phase::{Stop, budget};
-use crate::reply::{ModelReply, StopReason, Verdict, Violation};
+use crate::reply::{ModelReply, StopReason, Validation, Violation};
 use crate::response::{RunErrorCode, Status};
 use crate::state::AgentState;
 
@@ -180,13 +180,13 @@ fn model_value(prompt: &Prompt, reply: &ModelReply) -> Result<Value, Failure> {
     }
     let unfit = |message: &str| Failure::new(FailureCode::InvalidOutput, message);
     Err(match &reply.output {
-        Some(Verdict::Valid { arguments }) => return Ok(arguments.clone()),
-        Some(Verdict::Invalid { violations }) => {
+        Some(Validation::Valid { arguments }) => return Ok(arguments.clone()),
+        Some(Validation::Invalid { violations }) => {
             let message = alloc::format!("the reply does not fit its schema{}", listed(violations));
             Failure { violations: violations.clone(), ..unfit(&message) }
         }
-        Some(Verdict::Malformed { message }) => unfit(&alloc::format!("the reply is not JSON: {message}")),
-        Some(Verdict::Truncated) => unfit("the reply was cut off and may be incomplete"),
+        Some(Validation::Malformed { message }) => unfit(&alloc::format!("the reply is not JSON: {message}")),
+        Some(Validation::Truncated) => unfit("the reply was cut off and may be incomplete"),
         None => unfit("the reply was not checked against its schema"),
     })
 }
