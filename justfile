@@ -30,6 +30,10 @@ guests:
 bench *arguments:
     cargo xtask bench "$@"
 
+# Make the packages that users install: just dist --check
+dist *arguments:
+    cargo xtask dist "$@"
+
 # Format both workspaces.
 fmt:
     cargo xtask fmt

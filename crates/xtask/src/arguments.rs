@@ -41,6 +41,8 @@ Commands:
     --update           Write the listings anew
   conformance          Run the official conformance suite and the reference servers of MCP against the client;
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
+  dist                 Make the packages that users install, below target/packages/: `--check` installs each in a clean
+                       place, `--offline` uses no network, `--help` lists the rest
   mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and write down what finds each: `--minutes N`
   help                 Print this text
 
@@ -79,6 +81,8 @@ pub(crate) enum Verb {
     },
     /// Run the conformance suite of MCP.
     Conformance,
+    /// Make packages with these arguments.
+    Dist(Vec<OsString>),
     /// Run this example of the simulation with these arguments.
     Simulation(&'static str, Vec<OsString>),
     /// Run this test program with these arguments, and note the seconds of its tests.
@@ -105,6 +109,7 @@ impl Verb {
             Some("dalsegno") => return Ok(Self::Dalsegno(arguments)),
             Some("bench") => return Ok(Self::Bench(arguments)),
             Some("sim") => return Ok(Self::Simulation("sim", arguments)),
+            Some("dist") => return Ok(Self::Dist(arguments)),
             Some("soak") => return Ok(Self::Soak(arguments)),
             Some("crashbench") => return Ok(Self::Crashbench(arguments)),
             Some("crash") => {
@@ -185,6 +190,7 @@ mod tests {
         let expected = ["run", "triage", "disk full", "--help"].map(OsString::from).to_vec();
         assert_eq!(parse(&["run", "triage", "disk full", "--help"]), Ok(Verb::Dalsegno(expected)));
         assert_eq!(parse(&["dalsegno", "check"]), Ok(Verb::Dalsegno(vec!["check".into()])));
+        assert_eq!(parse(&["dist", "--check"]), Ok(Verb::Dist(vec!["--check".into()])));
     }
 
     #[test]

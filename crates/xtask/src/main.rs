@@ -11,6 +11,7 @@
 mod arguments;
 mod build;
 mod conformance;
+mod dist;
 mod doors;
 mod measure;
 mod process;
@@ -69,6 +70,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             }
             perform(&mut command)?;
         }
+        Verb::Dist(arguments) => return dist::run(arguments),
         Verb::Conformance => conformance::run()?,
         Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
         Verb::Crashbench(arguments) => measure::crashbench(&arguments)?,
