@@ -4,10 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use dalsegno_history::{FoldError, HistoryError};
 use dalsegno_memory::{ExportError, ImportError, MemoryError};
 use dalsegno_runtime::{
-    ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
-    ServerAccessError, ToolboxError, TrialError,
+    ConsentError, EngineError, OpenError, Received, RunFailure, SecretUnavailable, ServerAccessError,
+    ToolboxError, TrialError,
 };
 use dalsegno_store::{AcquireError, CreateError, PostError, ReadError};
 use dalsegno_workspace::Diagnostic;
@@ -192,6 +193,12 @@ impl From<ServerAccessError> for Error {
             ServerAccessError::Open(error) => Self::Open(error),
             error => Self::Access(Box::new(error)),
         }
+    }
+}
+
+impl From<HistoryError> for Error {
+    fn from(error: HistoryError) -> Self {
+        Self::Engine(error.into())
     }
 }
 
@@ -501,8 +508,8 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Create(CreateError::KeyConflict { .. }) => Class::new(Exit::BadInput, "key_conflict"),
         EngineError::Create(CreateError::RunConflict { .. }) => Class::new(Exit::BadInput, "run_conflict"),
         EngineError::Create(CreateError::SessionBusy { .. }) => Class::new(Exit::BadInput, "session_busy"),
-        EngineError::Acquire(AcquireError::UnknownRun { .. })
-        | EngineError::Read(ReadError::UnknownRun { .. }) => {
+        EngineError::History(error) => history(error),
+        EngineError::Acquire(AcquireError::UnknownRun { .. }) => {
             Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
         }
         EngineError::Acquire(AcquireError::Owned { .. }) => Class::new(Exit::Failed, "owned"),
@@ -520,50 +527,18 @@ fn engine(error: &EngineError) -> Class {
             .with_help("allow what the run needs in this workspace, then adopt it; nothing was changed"),
         EngineError::SigningKey(_) => Class::new(Exit::Failed, "signing_key")
             .with_help("check the file `archive.key` beside the journal: only its owner may have access"),
-        EngineError::Stranger { .. } => Class::new(Exit::Failed, "foreign"),
-        EngineError::Read(ReadError::Damaged(damage))
-        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
-            let help = match damage.intact {
-                0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
-                intact => {
-                    format!(
-                        "restore the journal from a backup; the first {intact} records of this run still verify"
-                    )
-                }
-            };
-            Class::new(Exit::Failed, "damaged").with_help(help)
-        }
+        EngineError::Acquire(AcquireError::Unreadable(error)) => unreadable(error),
         EngineError::Principal { .. } => Class::new(Exit::BadInput, "bad_name"),
         EngineError::Answer { .. } => Class::new(Exit::BadInput, "bad_answer"),
         EngineError::Edit { .. } => Class::new(Exit::BadInput, "bad_answer")
             .with_help("correct the file and approve again; nothing was recorded"),
-        EngineError::Fold(FoldError::Diverged { .. }) => Class::new(Exit::Diverged, "diverged")
-            .with_help("use the release that recorded the run, and report this difference"),
-        EngineError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
         EngineError::Model { .. } => Class::new(Exit::BadInput, "no_model"),
         EngineError::Ended { .. } => Class::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => Class::new(Exit::BadInput, "cancellable"),
-        EngineError::Beginning { .. } => Class::new(Exit::Failed, "damaged"),
         EngineError::Uncancellable { source, .. } => {
             let Class { exit, code, .. } = engine(source);
             Class::new(exit, code)
         }
-        EngineError::Read(ReadError::Erased { .. })
-        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Erased { .. })) => {
-            Class::new(Exit::Failed, "erased")
-        }
-        EngineError::Erase(error) => match error {
-            dalsegno_store::EraseError::UnknownRun { .. } => {
-                Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
-            }
-            dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
-                Class::new(Exit::BadInput, "not_ended")
-            }
-            dalsegno_store::EraseError::UnknownOperation { .. } => {
-                Class::new(Exit::BadInput, "unknown_operation")
-            }
-            _ => Class::new(Exit::Failed, "store"),
-        },
         EngineError::Import(error) => match error {
             dalsegno_store::ImportError::RunConflict { .. }
             | dalsegno_store::ImportError::Reaches { .. } => Class::new(Exit::BadInput, "import_conflict"),
@@ -583,6 +558,52 @@ fn engine(error: &EngineError) -> Class {
         EngineError::Catalogue(_) => Class::new(Exit::Failed, "server").with_help(
             "start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone",
         ),
+        _ => Class::new(Exit::Failed, "engine"),
+    }
+}
+
+fn history(error: &HistoryError) -> Class {
+    match error {
+        HistoryError::Read(ReadError::UnknownRun { .. }) => {
+            Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+        }
+        HistoryError::Read(error) => unreadable(error),
+        HistoryError::Stranger { .. } => Class::new(Exit::Failed, "foreign"),
+        HistoryError::Fold(FoldError::Diverged { .. }) => Class::new(Exit::Diverged, "diverged")
+            .with_help("use the release that recorded the run, and report this difference"),
+        HistoryError::Fork { .. } => Class::new(Exit::BadInput, "bad_fork"),
+        HistoryError::Beginning { .. } => Class::new(Exit::Failed, "damaged"),
+        HistoryError::Erase(error) => match error {
+            dalsegno_store::EraseError::UnknownRun { .. } => {
+                Class::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+            }
+            dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
+                Class::new(Exit::BadInput, "not_ended")
+            }
+            dalsegno_store::EraseError::UnknownOperation { .. } => {
+                Class::new(Exit::BadInput, "unknown_operation")
+            }
+            _ => Class::new(Exit::Failed, "store"),
+        },
+        _ => Class::new(Exit::Failed, "engine"),
+    }
+}
+
+/// Of a journal that is there.
+fn unreadable(error: &ReadError) -> Class {
+    match error {
+        ReadError::Damaged(damage) => {
+            let help = match damage.intact {
+                0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
+                intact => {
+                    format!(
+                        "restore the journal from a backup; the first {intact} records of this run still verify"
+                    )
+                }
+            };
+            Class::new(Exit::Failed, "damaged").with_help(help)
+        }
+        ReadError::Erased { .. } => Class::new(Exit::Failed, "erased"),
         _ => Class::new(Exit::Failed, "engine"),
     }
 }

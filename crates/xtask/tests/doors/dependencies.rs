@@ -151,6 +151,31 @@ fn the_pure_crates_link_nothing_but_what_was_looked_at() {
     }
 }
 
+/// What could reach a model, a tool server or another machine.
+const PERFORMERS: [&str; 8] = [
+    "dalsegno-mcp",
+    "dalsegno-memory",
+    "dalsegno-models",
+    "dalsegno-net",
+    "dalsegno-sandbox",
+    "hyper",
+    "rmcp",
+    "wasmtime",
+];
+
+#[test]
+fn a_reader_of_journals_links_nothing_that_performs() {
+    let graph = linked(&metadata());
+    let found = |start| {
+        let ways = strangers(&graph, start, &[]);
+        ways.into_iter().any(|way| PERFORMERS.iter().any(|name| way.ends_with(&format!(" -> {name}"))))
+    };
+    let allowed: Vec<&str> =
+        graph.keys().map(String::as_str).filter(|name| !PERFORMERS.contains(name)).collect();
+    assert_eq!(strangers(&graph, "dalsegno-history", &allowed), Vec::<String>::new());
+    assert!(found("dalsegno-models"), "the names are those of what is linked");
+}
+
 #[test]
 fn a_core_that_reaches_for_the_store_is_noticed() {
     let wrong = graph(&[
