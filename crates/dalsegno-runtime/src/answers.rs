@@ -26,7 +26,7 @@ pub(crate) fn check_all(
     waiting: &[WaitingOperation],
     inputs: Vec<GateInput>,
 ) -> Result<Vec<(OperationId, Answer)>, EngineError> {
-    let failed = |message: String| EngineError::Answer { message };
+    let failed = |message: String| EngineError::Answer { message, is_late: false };
     let mut answers = Vec::with_capacity(inputs.len());
     for GateInput { operation, seen, settlement, by } in inputs {
         let found = match operation {
@@ -37,19 +37,22 @@ pub(crate) fn check_all(
         let Some(one) = found else {
             let list: Vec<String> =
                 waiting.iter().map(|one| format!("{} ({})", one.operation, one.kind())).collect();
-            return Err(failed(match (list.as_slice(), operation) {
+            let is_late = waiting.is_empty() || operation.is_some();
+            let message = match (list.as_slice(), operation) {
                 ([], _) => format!("run {run} waits for no answer: resume it without one"),
                 (list, Some(id)) => {
                     format!("operation {id} does not wait: those that wait are {}", list.join(", "))
                 }
                 (_, None) => which(run, waiting.iter().map(|one| one.operation)),
-            }));
+            };
+            return Err(EngineError::Answer { message, is_late });
         };
         if seen.is_some_and(|seen| seen != one.gate) {
-            return Err(failed(format!(
+            let message = format!(
                 "operation {} has been answered meanwhile, and now waits for something else: {}; look again",
                 one.operation, one.question
-            )));
+            );
+            return Err(EngineError::Answer { message, is_late: true });
         }
         if answers.iter().any(|(answered, _)| *answered == one.operation) {
             return Err(failed(format!(
@@ -141,7 +144,7 @@ pub(crate) fn which(run: RunId, operations: impl Iterator<Item = OperationId>) -
 /// Fits an answer to the schema of its question.
 fn fit(waiting: &WaitingOperation, value: Value) -> Result<Value, EngineError> {
     let id = waiting.operation;
-    let failed = |message: String| EngineError::Answer { message };
+    let failed = |message: String| EngineError::Answer { message, is_late: false };
     let Some(schema) = &waiting.schema else {
         return match value {
             Value::String(_) => Ok(value),
@@ -195,6 +198,7 @@ fn judge(config: &AgentConfig, waiting: &WaitingOperation, edited: Value) -> Res
                 "operation {} is not a tool call: only a tool's arguments can be edited",
                 waiting.operation
             ),
+            is_late: false,
         });
     };
     let problem = |message: String| vec![Violation { path: String::new(), message }];

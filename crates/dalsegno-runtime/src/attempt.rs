@@ -383,7 +383,7 @@ impl Attempt {
             secrets: self.context.bindings.secrets(),
         };
         tool.call(invocation).await.map(Outcome::ToolReturned).map_err(|error| AttemptError {
-            failure: Failure::new(FailureCode::Unavailable, error.message),
+            failure: Failure::new(error.code(), error.message),
             received: error.received,
             transient: error.transient,
             after: None,

@@ -204,6 +204,9 @@ impl Bindings {
             ModelBinding::Cassette { file } => {
                 Arc::new(Cassette::open(file).map_err(|error| failed(error.to_string()))?)
             }
+            ModelBinding::InCode => {
+                return Err(failed("it comes from a program, and this engine was not given it".to_owned()));
+            }
             ModelBinding::Http(http) => {
                 Arc::new(self.http_model(name, http).map_err(|error| failed(error.to_string()))?)
             }

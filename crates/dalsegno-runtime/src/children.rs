@@ -74,7 +74,7 @@ pub(crate) async fn perform(
         tokio::time::sleep(PAUSE).await;
         child = start(answers.clone()).await;
     }
-    if let Err(EngineError::Answer { message }) = &child
+    if let Err(EngineError::Answer { message, .. }) = &child
         && has_ended(&context, operation).await
     {
         // Something else ended it meanwhile, and its end is what its parent waits for.

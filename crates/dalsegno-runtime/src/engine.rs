@@ -18,7 +18,7 @@ use dalsegno_models::Model;
 use dalsegno_net::Transport;
 use dalsegno_secrets::SecretStore;
 use dalsegno_store::{Owner, SqliteStore, Store};
-use dalsegno_workspace::{AgentFile, BrokenAgent, Catalogue, ModelBinding, Workspace};
+use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
 use crate::bindings::{Bindings, Sessions, secrets_of};
@@ -89,7 +89,7 @@ impl Inner {
             .filter_map(|(name, server)| Some((Target::Server(name.clone()), server.limits.concurrency?)));
         let models = settings.models.iter().filter_map(|(name, model)| match model {
             ModelBinding::Http(http) => Some((Target::Model(name.clone()), http.concurrency?)),
-            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
         let endpoints = Endpoints::default();
@@ -125,6 +125,7 @@ enum Owners {
 pub struct EngineBuilder {
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
     models: BTreeMap<String, Arc<dyn Model>>,
+    in_code: InCode,
     store: Option<(Arc<dyn Store>, Owner)>,
     memory: Option<Arc<dyn Memory>>,
     record: Option<PathBuf>,
@@ -146,9 +147,25 @@ impl EngineBuilder {
         self
     }
 
-    /// Puts a model in the place of the one that dalsegno.toml has under this name.
+    /// Adds an agent that is built in code. It is checked with the rest of the workspace; it takes the place of a file
+    /// `agents/NAME.toml`.
+    #[must_use]
+    pub fn agent(mut self, agent: &Agent) -> Self {
+        self.in_code.add_agent(agent);
+        self
+    }
+
+    /// Reads this text instead of `dalsegno.toml`. Paths in it begin at the workspace's folder.
+    #[must_use]
+    pub fn settings(mut self, toml: &str) -> Self {
+        self.in_code.set_settings(toml);
+        self
+    }
+
+    /// Adds a model under the name by which agents use it. It takes the place of a model of that name in dalsegno.toml.
     #[must_use]
     pub fn model(mut self, name: &str, model: impl Model + 'static) -> Self {
+        self.in_code.add_model(name);
         self.models.insert(name.to_owned(), Arc::new(model));
         self
     }
@@ -227,14 +244,22 @@ impl EngineBuilder {
         self
     }
 
-    /// Opens a workspace folder.
+    /// Opens a workspace folder. If parts of it come from code, it needs no `dalsegno.toml`: every setting has its default
+    /// then, and the journal is below this folder.
     ///
     /// # Errors
-    /// When its files have errors, or the journal cannot be opened.
-    pub async fn open(self, root: &Path) -> Result<Engine, OpenError> {
-        match Workspace::load(root).sound() {
-            Ok(workspace) => self.build(workspace).await,
-            Err(diagnostics) => Err(OpenError::Workspace { root: root.to_owned(), diagnostics }),
+    /// When its files or the parts from code have errors, or the journal cannot be opened.
+    pub async fn open(mut self, root: &Path) -> Result<Engine, OpenError> {
+        if !self.in_code.is_empty() {
+            self.in_code.without_settings_file(root);
+        }
+        let failed = |diagnostics| OpenError::Workspace { root: root.to_owned(), diagnostics };
+        let workspace = Workspace::load_with(root, &self.in_code).sound().map_err(failed)?;
+        // A file with an error may be mended while the engine runs; a part from code may not.
+        let broken = workspace.broken.diagnostics.iter().filter(|found| self.in_code.has(&found.file));
+        match broken.cloned().collect::<Vec<_>>() {
+            broken if broken.is_empty() => self.build(workspace).await,
+            broken => Err(failed(broken)),
         }
     }
 

@@ -341,6 +341,8 @@ pub enum EngineError {
     Answer {
         /// What is wrong, what was expected, what to do next.
         message: String,
+        /// Whether the run does not wait for this answer, or not any more.
+        is_late: bool,
     },
     /// The edited arguments do not fit the tool's schema; nothing was recorded.
     #[error(

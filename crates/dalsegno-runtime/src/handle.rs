@@ -178,6 +178,19 @@ pub struct GateInput {
     pub by: Option<String>,
 }
 
+impl GateInput {
+    /// An answer to an operation as it was shown: it is refused if the operation waits for something else by now.
+    pub fn to(waiting: &WaitingOperation, settlement: Settlement) -> Self {
+        Self { operation: Some(waiting.operation), seen: Some(waiting.gate.clone()), settlement, by: None }
+    }
+
+    /// The same with the name of the person who answers, which is recorded.
+    #[must_use]
+    pub fn by(self, person: impl Into<String>) -> Self {
+        Self { by: Some(person.into()), ..self }
+    }
+}
+
 /// An answer to a waiting operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settlement {
@@ -211,4 +224,16 @@ pub enum Settlement {
     },
     /// In doubt: it did not take place; it starts again.
     NotDone,
+}
+
+impl Settlement {
+    /// Agrees to the call as it was shown.
+    pub const fn approve() -> Self {
+        Self::Approve { edited: None, reason: None }
+    }
+
+    /// Refuses the call for this reason, which the agent is told.
+    pub fn deny(reason: impl Into<String>) -> Self {
+        Self::Deny { reason: Some(reason.into()) }
+    }
 }

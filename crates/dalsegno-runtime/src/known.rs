@@ -63,7 +63,7 @@ impl Engine {
         let settings = &workspace.settings;
         let models = settings.models.values().filter_map(|model| match model {
             ModelBinding::Http(http) => http.api_key.as_ref(),
-            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
         });
         let telemetry = settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
         let own = workspace.tenants.get(tenant).into_iter().flat_map(|tenant| {

@@ -41,6 +41,7 @@ mod fork;
 mod grant;
 mod handle;
 mod hidden;
+mod kind;
 mod known;
 mod live;
 #[cfg_attr(not(feature = "mail"), path = "no_mail.rs")]
@@ -73,8 +74,8 @@ pub use archive::{Archives, Brings, ImportReport, SignedBy};
 pub use clock::{Clock, SystemClock};
 pub use dalsegno_core::Received;
 pub use dalsegno_history::{
-    Divergence, FoldError, HistoryError, Inspection, Journal, OperationView, Prompt, ReplayReport, StepView,
-    WaitingOperation,
+    Divergence, ErrorKind, FoldError, HistoryError, Inspection, Journal, OperationView, Prompt, ReplayReport,
+    StepView, WaitingOperation,
 };
 pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::Secret;

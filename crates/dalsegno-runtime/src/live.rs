@@ -42,7 +42,7 @@ impl Live {
             return Look::Unchanged;
         }
         let before = self.workspace();
-        let loaded = Workspace::load(&before.root);
+        let loaded = Workspace::load_with(&before.root, &before.in_code);
         *seen = loaded.footprint().clone();
         match loaded.sound() {
             Ok(mut workspace) => {

@@ -187,7 +187,7 @@ impl Engine {
                 Some(_) => continue,
                 None => format!("run {run} does not wait for an operation {id}"),
             };
-            return Err(EngineError::Answer { message });
+            return Err(EngineError::Answer { message, is_late: !open.contains_key(id) });
         }
         let (mut by, mut reason) = (by, reason);
         for text in [&mut by, &mut reason].into_iter().flatten() {
@@ -242,6 +242,7 @@ impl Engine {
                 message: format!(
                     "run {run} has ended and waits for no answer: look at it with `dalsegno show {run}`"
                 ),
+                is_late: true,
             });
         }
         let agent = config.name.clone();
@@ -332,7 +333,7 @@ impl Engine {
                 None if mine.is_empty() && theirs.len() == 1 => theirs.first(),
                 None if !mine.is_empty() && !theirs.is_empty() => {
                     let all = mine.iter().map(|one| one.operation).chain(theirs.iter().map(|(_, id)| *id));
-                    return Err(EngineError::Answer { message: answers::which(run, all) });
+                    return Err(EngineError::Answer { message: answers::which(run, all), is_late: false });
                 }
                 None => None,
             };

@@ -1,11 +1,14 @@
 //! Tools written in Rust, registered in process.
 
+use std::error::Error;
+use std::fmt;
+
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use dalsegno_core::Received;
-use dalsegno_core::{EffectClass, OperationId, RunId, ToolReturn};
+use dalsegno_core::{EffectClass, FailureCode, OperationId, Received, RunId, ToolReturn};
 
+use crate::failure::describe;
 use crate::secret::Secrets;
 
 /// A tool written in Rust.
@@ -31,8 +34,28 @@ pub struct ToolDescription {
     pub input_schema: Value,
     /// JSON Schema of its structured result, if it has one.
     pub output_schema: Option<Value>,
-    /// What may repeat.
+    /// Whether the engine may repeat a call: see [`EffectClass`].
     pub class: EffectClass,
+}
+
+impl ToolDescription {
+    /// Describes a tool that takes no arguments.
+    pub fn new(description: impl Into<String>, class: EffectClass) -> Self {
+        let input_schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        Self { description: description.into(), input_schema, output_schema: None, class }
+    }
+
+    /// The same with the JSON Schema of its arguments, which is that of an object.
+    #[must_use]
+    pub fn with_input(self, schema: Value) -> Self {
+        Self { input_schema: schema, ..self }
+    }
+
+    /// The same with the JSON Schema of its structured result.
+    #[must_use]
+    pub fn with_output(self, schema: Value) -> Self {
+        Self { output_schema: Some(schema), ..self }
+    }
 }
 
 /// One attempt of a call.
@@ -58,9 +81,12 @@ pub struct Invocation {
     pub secrets: Secrets,
 }
 
-/// Why a call has no answer.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
+/// Why a call has no result.
+///
+/// The engine decides by [`received`](Self::received) whether it may try again. Any error converts into one of a call that
+/// may have been received, which is the safe assumption: the engine repeats it only if the tool's class allows that, and asks
+/// a person otherwise. (So that `?` works in a tool, this type is not an error of the standard library itself.)
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     /// What went wrong.
     pub message: String,
@@ -68,6 +94,45 @@ pub struct ToolError {
     pub received: Received,
     /// Whether another attempt could help.
     pub transient: bool,
+}
+
+impl ToolError {
+    /// The receiver declined the call, or the arguments make no sense to it: nothing happened, and another attempt would not
+    /// help. The run sees the failure `tool_failed` with this message.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { message: message.into(), received: Received::No, transient: false }
+    }
+
+    /// The receiver was not reached: nothing happened, and the engine may try again.
+    pub fn not_received(message: impl Into<String>) -> Self {
+        Self { message: message.into(), received: Received::No, transient: true }
+    }
+
+    /// The call may have been received, as after a lost connection. The engine tries again only if the tool's class
+    /// allows it.
+    pub fn possibly_received(message: impl Into<String>) -> Self {
+        Self { message: message.into(), received: Received::Possibly, transient: true }
+    }
+
+    /// The code of the failure that the run sees.
+    pub(crate) const fn code(&self) -> FailureCode {
+        match (self.received, self.transient) {
+            (Received::No, false) => FailureCode::ToolFailed,
+            _ => FailureCode::Unavailable,
+        }
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl<E: Error> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self::possibly_received(describe(&error))
+    }
 }
 
 /// The id of the user, as the caller of the run gave it: a text or a number.

@@ -86,7 +86,7 @@ async fn an_answer_that_does_not_fit_the_form_is_refused_and_nothing_is_recorded
     let inputs =
         vec![GateInput { operation: None, seen: None, settlement: given(json!({ "n": 0 })), by: None }];
     let error = world.engine().await.resume(report.run, inputs).await.err().unwrap();
-    assert!(matches!(&error, EngineError::Answer { message } if message.contains("`/n`")), "{error}");
+    assert!(matches!(&error, EngineError::Answer { message, .. } if message.contains("`/n`")), "{error}");
     let approved = Settlement::Approve { edited: None, reason: None };
     let inputs = vec![GateInput { operation: None, seen: None, settlement: approved, by: None }];
     assert!(world.engine().await.resume(report.run, inputs).await.is_err());

@@ -31,6 +31,8 @@
 mod batteries;
 mod check;
 mod footprint;
+mod in_code;
+mod place;
 mod workspace;
 
 mod agent;
@@ -60,6 +62,7 @@ pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
 pub use footprint::Footprint;
+pub use in_code::{Agent, InCode};
 pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedTool};
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;

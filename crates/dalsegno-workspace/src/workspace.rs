@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use dalsegno_core::{AgentName, ModelName, ToolName, ToolOwner};
@@ -13,9 +11,11 @@ use crate::catalogue::Catalogue;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::footprint::Footprint;
+use crate::in_code::InCode;
 use crate::lock::{Lock, LockRead, LockedServer};
+use crate::place::Place;
 use crate::report::Report;
-use crate::settings::{self, SecretRef, Settings, SettingsRead};
+use crate::settings::{self, ModelBinding, SecretRef, Settings, SettingsRead};
 use crate::source::SourceFile;
 use crate::tenant::{self, Tenant};
 use crate::toolkit::{self, ToolkitFile};
@@ -43,6 +43,8 @@ pub struct Workspace {
     pub broken: Broken,
     /// The files that the workspace was read from, as they were.
     pub footprint: Footprint,
+    /// The parts that a program gave instead of files.
+    pub in_code: InCode,
 }
 
 /// What of a workspace is not in use, since its file has errors. The rest of the workspace is.
@@ -92,12 +94,12 @@ impl Workspace {
     /// Nothing is written, and besides these only the JSON Schemas that agents name are read. Of the other files only
     /// the existence is checked.
     pub fn load(root: &Path) -> Loaded {
-        Self::load_with(root, &BTreeMap::new())
+        Self::load_with(root, &InCode::default())
     }
 
-    /// Reads the workspace as [`load`](Self::load) does, with other texts in the place of these agent files, which are
-    /// named as diagnostics name them.
-    pub fn load_with(root: &Path, replaced: &BTreeMap<PathBuf, String>) -> Loaded {
+    /// Reads the workspace as [`load`](Self::load) does, with the parts that a program gives instead of files.
+    pub fn load_with(root: &Path, in_code: &InCode) -> Loaded {
+        let place = Place::new(root, in_code.texts());
         // Taken before anything is read: what changes meanwhile has changed since.
         let footprint = Footprint::take(root);
         let mut loaded = Loaded {
@@ -107,16 +109,20 @@ impl Workspace {
             settings: None,
             assumed: None,
             diagnostics: Vec::new(),
-            lock: Lock::read(root),
+            lock: Lock::read_in(place),
             sources: Vec::new(),
         };
         loaded.sources.extend(loaded.lock.source.clone());
-        let read = load_settings(root, &mut loaded);
+        let mut read = load_settings(place, &mut loaded);
+        if let Some(read) = &mut read {
+            let models = in_code.models().iter().map(|name| (name.clone(), ModelBinding::InCode));
+            read.settings.models.extend(models);
+        }
         // Which models and servers there are is known only if `dalsegno.toml` could be read without an error.
         let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
-        let toolkits = toolkit::load(root, known, &mut loaded);
-        let tenants = tenant::load(root, known, &toolkits, &mut loaded);
-        let agents = agent::load(root, known, (&toolkits, &tenants), replaced, &mut loaded);
+        let toolkits = toolkit::load(place, known, &mut loaded);
+        let tenants = tenant::load(place, known, &toolkits, &mut loaded);
+        let agents = agent::load(place, known, (&toolkits, &tenants), &mut loaded);
         let (toolkits, tenants, mut broken) = (
             toolkits.sound,
             tenants.sound,
@@ -148,6 +154,7 @@ impl Workspace {
                     pinned,
                     broken,
                     footprint,
+                    in_code: in_code.clone(),
                 };
                 loaded.lock.take(workspace.take_names(&loaded.lock));
                 *if has_errors { &mut loaded.rest } else { &mut loaded.workspace } = Some(workspace);
@@ -320,9 +327,9 @@ const fn is_mount(_: &Path) -> bool {
     false
 }
 
-fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
+fn load_settings(place: Place<'_>, loaded: &mut Loaded) -> Option<SettingsRead> {
     let file = PathBuf::from(SETTINGS_FILE);
-    if !root.join(&file).exists() {
+    if !place.has(&file) {
         let problem = Diagnostic::new(
             Code::NotAWorkspace,
             Severity::Error,
@@ -334,9 +341,9 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
             .push(problem.with_help("pass the workspace's folder, or create a `dalsegno.toml` here"));
         return None;
     }
-    let text = read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics)?;
+    let text = place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics)?;
     let report = Report::new(SourceFile::new(file, text.as_str()));
-    let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, root));
+    let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, place.root));
     loaded.take(report);
     read
 }
@@ -346,56 +353,6 @@ fn load_settings(root: &Path, loaded: &mut Loaded) -> Option<SettingsRead> {
 pub(crate) fn is_kept_aside(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with(['.', '#', '~']) || name.ends_with(['~', '#'])
-}
-
-/// The files of a folder with this extension, in the order of their names; none where the folder is not there.
-pub(crate) fn files(
-    root: &Path,
-    folder: &Path,
-    extension: &str,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Vec<PathBuf> {
-    let entries = match root.join(folder).read_dir() {
-        Ok(entries) => entries.collect::<io::Result<Vec<_>>>(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    };
-    let entries = entries.unwrap_or_else(|error| {
-        let message = format!("the folder cannot be listed: {error}");
-        diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, folder, message));
-        Vec::new()
-    });
-    let mut files: Vec<_> = entries
-        .iter()
-        .filter(|entry| !is_kept_aside(&entry.file_name()))
-        .map(|entry| folder.join(entry.file_name()))
-        .filter(|file| file.extension().is_some_and(|found| found == extension))
-        .collect();
-    files.sort();
-    files
-}
-
-/// Reads a file; reports why it cannot be.
-pub(crate) fn read(root: &Path, file: &Path, most: u64, diagnostics: &mut Vec<Diagnostic>) -> Option<String> {
-    let mut bytes = Vec::new();
-    let read = File::open(root.join(file))
-        .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
-        .map_err(|error| format!("the file cannot be read: {error}"));
-    let text = read.and_then(|_| {
-        if bytes.len() as u64 > most {
-            return Err(format!("the file is larger than {} KiB", most >> 10));
-        }
-        String::from_utf8(bytes).map_err(|error| {
-            format!(
-                "the file is not UTF-8: byte {} is not part of a character",
-                error.utf8_error().valid_up_to()
-            )
-        })
-    });
-    text.map_err(|message| {
-        diagnostics.push(Diagnostic::new(Code::UnreadableFile, Severity::Error, file, message));
-    })
-    .ok()
 }
 
 /// A path as messages show it, the same on every system.

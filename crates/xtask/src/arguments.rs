@@ -37,6 +37,8 @@ Commands:
     --seed <N>         Draw other kill points
   budget               Measure every budget in one table; a release build, some minutes
     --suspended <N>    So many suspended runs instead of 100000
+  api                  Compare the public API of the libraries with the listings in docs/api; needs no other toolchain
+    --update           Write the listings anew
   conformance          Run the official conformance suite and the reference servers of MCP against the client;
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
   mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and write down what finds each: `--minutes N`
@@ -70,6 +72,11 @@ pub(crate) enum Verb {
     Crashbench(Vec<OsString>),
     /// Measure the budgets, with this number of suspended runs if it is given.
     Budget(Option<u64>),
+    /// Compare the public API with its listings, or write them.
+    Api {
+        /// Whether they are written.
+        update: bool,
+    },
     /// Run the conformance suite of MCP.
     Conformance,
     /// Run this example of the simulation with these arguments.
@@ -104,6 +111,11 @@ impl Verb {
                 let [instants, seed] = numbers("crash", ["--instants", "--seed"], &arguments)?;
                 return Ok(Self::Crash(instants, seed));
             }
+            Some("api") => match arguments.as_slice() {
+                [] => return Ok(Self::Api { update: false }),
+                [flag] if flag == "--update" => return Ok(Self::Api { update: true }),
+                _ => bail!("`api` takes nothing but `--update`"),
+            },
             Some("budget") => {
                 let [suspended] = numbers("budget", ["--suspended"], &arguments)?;
                 return Ok(Self::Budget(suspended));
@@ -201,6 +213,7 @@ mod tests {
         assert!(parse(&["lint", "--fix"]).is_err());
         assert!(parse(&["test", "--olny", "fmt"]).is_err());
         assert!(parse(&["runn"]).is_err());
+        assert!(parse(&["api", "--updte"]).is_err());
     }
 
     #[test]

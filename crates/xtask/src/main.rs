@@ -60,6 +60,15 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
                 perform(cargo().args(bench).args(load))?;
             }
         }
+        Verb::Api { update } => {
+            let test = ["test", "--locked", "--workspace", "--test", "api", "--", "--include-ignored"];
+            let mut command = cargo();
+            command.args(test);
+            if update {
+                command.env("UPDATE", "1");
+            }
+            perform(&mut command)?;
+        }
         Verb::Conformance => conformance::run()?,
         Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
         Verb::Crashbench(arguments) => measure::crashbench(&arguments)?,

@@ -110,17 +110,27 @@ fn clippy() -> anyhow::Result<()> {
     )
 }
 
-/// What the engine offers beyond its smallest set. The other stages build it with all of them.
-const FEATURES: [&str; 3] = ["mail", "oauth", "wasm"];
+/// What the library offers beyond its smallest set. The other stages build it with all of them.
+const FEATURES: [&str; 4] = ["mail", "oauth", "schemars", "wasm"];
 
 fn features() -> anyhow::Result<()> {
-    let engine = ["-p", "dalsegno-runtime", "--locked", "--no-default-features"];
+    let library = ["-p", "dalsegno", "--locked", "--no-default-features"];
+    let deny_warnings = ["--", "-D", "warnings"];
     for feature in FEATURES {
         eprintln!("with `{feature}` alone");
-        perform(cargo().args(["clippy"]).args(engine).args(["--features", feature, "--", "-D", "warnings"]))?;
+        perform(cargo().arg("clippy").args(library).args(["--features", feature]).args(deny_warnings))?;
     }
     eprintln!("with none");
-    perform(cargo().arg("test").args(engine).args(["--test", "small"]))
+    perform(cargo().arg("clippy").args(library).args(deny_warnings))?;
+    perform(cargo().args([
+        "test",
+        "-p",
+        "dalsegno-runtime",
+        "--locked",
+        "--no-default-features",
+        "--test",
+        "small",
+    ]))
 }
 
 fn test() -> anyhow::Result<()> {

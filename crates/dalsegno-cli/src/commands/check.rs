@@ -55,7 +55,7 @@ fn beside(workspace: &Workspace) -> Vec<Diagnostic> {
     let models = workspace.settings.models.values().filter_map(|model| match model {
         ModelBinding::Script { file } => Some((file, ScriptModel::open(file).err()?.to_string())),
         ModelBinding::Cassette { file } => Some((file, Cassette::open(file).err()?.to_string())),
-        ModelBinding::Http(_) => None,
+        ModelBinding::Http(_) | ModelBinding::InCode => None,
     });
     let seeds = workspace.settings.memory.seeds.iter().filter_map(|seed| {
         let opened = File::open(seed).map_err(|error| error.to_string());
@@ -72,7 +72,7 @@ fn beside(workspace: &Workspace) -> Vec<Diagnostic> {
 fn unknown_names(workspace: &Workspace) -> Vec<Diagnostic> {
     let scripts = workspace.settings.models.values().filter_map(|model| match model {
         ModelBinding::Script { file } => Some((file, ScriptModel::open(file).ok()?.unknown_names())),
-        ModelBinding::Cassette { .. } | ModelBinding::Http(_) => None,
+        ModelBinding::Cassette { .. } | ModelBinding::Http(_) | ModelBinding::InCode => None,
     });
     let mut found = Vec::new();
     for (file, unknown) in scripts {
@@ -93,7 +93,7 @@ fn tell_unset(workspace: &Workspace, output: &mut Output) {
         ModelBinding::Http(http) => {
             Some((format!("`api_key` of the model `{name}`"), http.api_key.as_ref()?))
         }
-        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
     });
     let secrets = settings.secrets.iter().map(|(name, found)| (format!("the secret `{name}`"), found));
     let of_tenants = workspace.tenants.values().flat_map(|tenant| {

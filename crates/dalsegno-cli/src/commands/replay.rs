@@ -7,7 +7,7 @@ use dalsegno_core::RunId;
 use dalsegno_history::{Divergence, Journal, ReplayVerdict};
 use dalsegno_runtime::{Engine, EngineError, OpenError};
 use dalsegno_store::RunFilter;
-use dalsegno_workspace::{Diagnostic, Workspace};
+use dalsegno_workspace::{Diagnostic, InCode, Workspace};
 
 use super::journal::Kept;
 use super::{Context, programs, select};
@@ -111,7 +111,9 @@ async fn with_config(
             || Path::new("agents").join(format!("{agent}.toml")),
             |known| known.source.file().to_path_buf(),
         );
-        loaded = Workspace::load_with(&context.root, &BTreeMap::from([(place.clone(), text)]));
+        let mut in_code = InCode::default();
+        in_code.set_text(place.clone(), text);
+        loaded = Workspace::load_with(&context.root, &in_code);
         let text = loaded.source(&place).map(|source| source.text().to_owned());
         replaced = Some(Replaced { file, place, text });
     }

@@ -31,7 +31,7 @@ pub(super) async fn start(settings: &Settings) -> Result<Telemetry, Error> {
             };
             Some((name.clone(), ModelInfo { provider: provider.to_owned(), model: http.model.clone() }))
         }
-        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } => None,
+        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
     });
     let spans = ProjectorOptions { content, models: models.collect() };
     Telemetry::start(TelemetryConfig { export, spans }).map_err(|source| Error::Telemetry { source })

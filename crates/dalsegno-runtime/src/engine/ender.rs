@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use dalsegno_workspace::{Broken, Footprint, Loaded, Workspace};
+use dalsegno_workspace::{Broken, Footprint, InCode, Loaded, Workspace};
 use tokio::sync::OnceCell;
 
 use super::{Engine, Inner, Owners, open_store};
@@ -46,6 +46,7 @@ impl Engine {
             pinned: BTreeMap::new(),
             broken: Broken::default(),
             footprint: Footprint::default(),
+            in_code: InCode::default(),
         };
         let (store, folder) = open_store(&workspace).await?;
         let owners = Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() };

@@ -397,7 +397,12 @@ impl World {
     /// The runs in which a person must say whether an effect took place.
     pub(crate) fn in_doubt(&self) -> Vec<RunId> {
         let filter = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };
-        self.runtime.block_on(self.reader.journal().runs(&filter)).unwrap().into_iter().map(|run| run.run).collect()
+        self.runtime
+            .block_on(self.reader.journal().runs(&filter))
+            .unwrap()
+            .into_iter()
+            .map(|run| run.run)
+            .collect()
     }
 
     /// Goes on with the run in this process, which has the reader's engine.

@@ -11,13 +11,14 @@ use super::{AgentFile, ReadAgent, Surroundings, link, read};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::list;
+use crate::place::Place;
 use crate::report::Report;
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
 use crate::tenant::ReadTenants;
 use crate::toolkit::{ReadToolkits, Shelf};
-use crate::workspace::{self, AGENTS_FOLDER, FILE_BYTES_MAX, Loaded, Workspace, slashes};
+use crate::workspace::{AGENTS_FOLDER, FILE_BYTES_MAX, Loaded, Workspace, slashes};
 
 /// Why an agent cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,24 +80,19 @@ fn have(files: &BTreeSet<PathBuf>) -> &'static str {
     if files.len() == 1 { "has" } else { "have" }
 }
 
-/// Reads `agents/*.toml`, with other texts in the place of some files.
+/// Reads `agents/*.toml`.
 pub(crate) fn load(
-    root: &Path,
+    place: Place<'_>,
     settings: Option<&Settings>,
     (toolkits, tenants): (&ReadToolkits, &ReadTenants),
-    replaced: &BTreeMap<PathBuf, String>,
     loaded: &mut Loaded,
 ) -> ReadAgents {
     let shelf = Shelf::new(toolkits, &tenants.sound, &tenants.lost);
     let mut directory = Directory::default();
     let mut texts = Vec::new();
     let (mut broken, mut unnamed, mut unsure) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-    for file in agent_files(root, loaded) {
-        let text = match replaced.get(&file) {
-            Some(text) => Some(text.clone()),
-            None => workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics),
-        };
-        match text {
+    for file in agent_files(place, loaded) {
+        match place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics) {
             Some(text) => texts.push((file, text)),
             None => {
                 directory.add(&file, None);
@@ -120,7 +116,7 @@ pub(crate) fn load(
         .collect();
 
     // Agents refer to each other, so they are read when it is known who there is, and linked when all are read.
-    let around = Surroundings { root, settings, directory: &directory, shelf: &shelf };
+    let around = Surroundings { root: place.root, settings, directory: &directory, shelf: &shelf };
     let mut agents = BTreeMap::new();
     let mut names: BTreeMap<AgentName, &Path> = BTreeMap::new();
     let mut known = Vec::new();
@@ -221,8 +217,8 @@ fn check_name<'f>(report: &'f Report, name: Located<AgentName>, names: &mut BTre
 }
 
 /// The agent files in the order of their names.
-fn agent_files(root: &Path, loaded: &mut Loaded) -> Vec<PathBuf> {
-    let files = workspace::files(root, Path::new(AGENTS_FOLDER), "toml", &mut loaded.diagnostics);
+fn agent_files(place: Place<'_>, loaded: &mut Loaded) -> Vec<PathBuf> {
+    let files = place.files(Path::new(AGENTS_FOLDER), "toml", &mut loaded.diagnostics);
     if files.is_empty() && !loaded.has_errors() {
         let folder = Path::new(AGENTS_FOLDER);
         let problem =

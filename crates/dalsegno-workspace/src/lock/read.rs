@@ -11,6 +11,7 @@ use super::keys::{FILE, SERVER, TOOL};
 use super::{Lock, LockedServer, LockedTool};
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
+use crate::place::Place;
 use crate::report::Report;
 use crate::section::{Located, Section, string};
 use crate::source::SourceFile;
@@ -59,10 +60,13 @@ impl LockRead {
 impl Lock {
     /// Reads the lock file of the workspace in `root`, if it has one.
     pub fn read(root: &Path) -> LockRead {
+        Self::read_in(Place::on_disk(root))
+    }
+
+    pub(crate) fn read_in(place: Place<'_>) -> LockRead {
         let file = Path::new(Self::FILE);
         let mut diagnostics = Vec::new();
-        let is_there = root.join(file).exists();
-        let text = is_there.then(|| crate::workspace::read(root, file, FILE_BYTES_MAX, &mut diagnostics));
+        let text = place.has(file).then(|| place.read(file, FILE_BYTES_MAX, &mut diagnostics));
         let Some(text) = text.flatten() else { return LockRead::without_lock(diagnostics) };
         let report = Report::new(SourceFile::new(file.to_path_buf(), text.as_str()));
         let table = report.parse(&text);

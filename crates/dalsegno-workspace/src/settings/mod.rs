@@ -112,6 +112,8 @@ pub enum ModelBinding {
     },
     /// An endpoint that speaks one of the known wire formats.
     Http(HttpBinding),
+    /// A model that the program brings: see [`InCode`](crate::InCode).
+    InCode,
 }
 
 /// A model behind an HTTP endpoint.

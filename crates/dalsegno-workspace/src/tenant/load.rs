@@ -9,12 +9,13 @@ use super::{Tenant, transfer};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::nearest;
+use crate::place::Place;
 use crate::report::Report;
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
 use crate::toolkit::{self, ReadToolkits, Shelf, ToolkitFile};
-use crate::workspace::{self, FILE_BYTES_MAX, Loaded, is_kept_aside, slashes};
+use crate::workspace::{FILE_BYTES_MAX, Loaded, is_kept_aside, slashes};
 
 /// The tenants of a workspace, and the names of those whose file has errors, which are not among them. Such a name is that
 /// in the file, as far as it could be read, and that of the file.
@@ -27,7 +28,7 @@ pub(crate) struct ReadTenants {
 
 /// Reads `tenants/*.toml`, and the tools of each.
 pub(crate) fn load(
-    root: &Path,
+    place: Place<'_>,
     settings: Option<&Settings>,
     toolkits: &ReadToolkits,
     loaded: &mut Loaded,
@@ -36,14 +37,14 @@ pub(crate) fn load(
     let mut lose = |stem: Option<String>, loaded: &mut Loaded| {
         let Some(stem) = stem else { return };
         let folder = Path::new(TENANTS_FOLDER).join(&stem);
-        lost.extend(toolkit::load_of_tenant(root, &folder, settings, loaded).sound.into_values());
+        lost.extend(toolkit::load_of_tenant(place, &folder, settings, loaded).sound.into_values());
         broken.insert(stem);
     };
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut tenants = BTreeMap::new();
     let (mut spoilt, mut built) = (BTreeSet::new(), Vec::new());
-    for file in workspace::files(root, Path::new(TENANTS_FOLDER), "toml", &mut loaded.diagnostics) {
-        let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
+    for file in place.files(Path::new(TENANTS_FOLDER), "toml", &mut loaded.diagnostics) {
+        let Some(text) = place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
             // What is not readable has a folder all the same.
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
             lose(stem.clone(), loaded);
@@ -51,7 +52,7 @@ pub(crate) fn load(
             continue;
         };
         let report = Report::new(SourceFile::new(file.clone(), text.as_str()));
-        let read = report.parse(&text).map(|table| read(&report, &table, root, settings));
+        let read = report.parse(&text).map(|table| read(&report, &table, place.root, settings));
         let Some(ReadTenant { name: Some(name), tenant: Some(mut tenant) }) = read else {
             loaded.take(report);
             let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -63,7 +64,7 @@ pub(crate) fn load(
         tenant.tools = transfer::tools(&report, &name, tenant.features.refer.as_ref(), settings);
         let folder = Path::new(TENANTS_FOLDER).join(&name.value);
         let ReadToolkits { sound, broken: broken_tools } =
-            toolkit::load_of_tenant(root, &folder, settings, loaded);
+            toolkit::load_of_tenant(place, &folder, settings, loaded);
         tenant.tools.extend(sound);
         tenant.broken_tools = broken_tools;
         let one = BTreeMap::from([(name.value.clone(), tenant)]);
@@ -80,7 +81,7 @@ pub(crate) fn load(
             }
         }
     }
-    check_folders(root, &names, loaded);
+    check_folders(place.root, &names, loaded);
     // Of two files with one name nobody knows which is meant.
     broken.extend(spoilt);
     lost.extend(built);

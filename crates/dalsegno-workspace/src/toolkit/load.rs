@@ -12,10 +12,11 @@ use crate::agent::RESERVED;
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::json::JsonFile;
+use crate::place::Place;
 use crate::report::Report;
 use crate::settings::{Settings, secret_settings};
 use crate::source::SourceFile;
-use crate::workspace::{self, FILE_BYTES_MAX, Loaded, slashes};
+use crate::workspace::{FILE_BYTES_MAX, Loaded, Workspace, slashes};
 
 /// Documents by the name of their toolkit.
 pub(crate) type Toolkits = BTreeMap<String, ToolkitFile>;
@@ -28,18 +29,18 @@ pub(crate) struct ReadToolkits {
 }
 
 /// Reads `tools/*.json`.
-pub(crate) fn load(root: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
-    folder(root, Path::new(TOOLS_FOLDER), settings, loaded)
+pub(crate) fn load(place: Place<'_>, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
+    folder(place, Path::new(TOOLS_FOLDER), settings, loaded)
 }
 
 /// Reads the tools of a tenant, which stand in for those of the workspace with the same name.
 pub(crate) fn load_of_tenant(
-    root: &Path,
+    place: Place<'_>,
     tenant: &Path,
     settings: Option<&Settings>,
     loaded: &mut Loaded,
 ) -> ReadToolkits {
-    folder(root, &tenant.join(TOOLS_FOLDER), settings, loaded)
+    folder(place, &tenant.join(TOOLS_FOLDER), settings, loaded)
 }
 
 impl ToolkitFile {
@@ -49,11 +50,11 @@ impl ToolkitFile {
     /// Everything that is wrong with it, with its text where it could be read; warnings do not count.
     pub fn open(root: &Path, file: &Path) -> Result<Self, (Vec<Diagnostic>, Option<SourceFile>)> {
         let mut diagnostics = Vec::new();
-        let Some(text) = workspace::read(root, file, FILE_BYTES_MAX, &mut diagnostics) else {
+        let Some(text) = Place::on_disk(root).read(file, FILE_BYTES_MAX, &mut diagnostics) else {
             return Err((diagnostics, None));
         };
         let report = Report::new(SourceFile::new(file.to_path_buf(), text.as_str()));
-        let settings = workspace::Workspace::load(root).settings;
+        let settings = Workspace::load(root).settings;
         let toolkit = read(&report, &text, settings.as_ref(), &Toolkits::new());
         let (source, diagnostics) = report.finish();
         match toolkit.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)) {
@@ -63,11 +64,11 @@ impl ToolkitFile {
     }
 }
 
-fn folder(root: &Path, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
+fn folder(place: Place<'_>, folder: &Path, settings: Option<&Settings>, loaded: &mut Loaded) -> ReadToolkits {
     let (mut sound, mut broken) = (Toolkits::new(), BTreeSet::new());
-    for file in workspace::files(root, folder, "json", &mut loaded.diagnostics) {
+    for file in place.files(folder, "json", &mut loaded.diagnostics) {
         let stem = file.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
-        let Some(text) = workspace::read(root, &file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
+        let Some(text) = place.read(&file, FILE_BYTES_MAX, &mut loaded.diagnostics) else {
             broken.extend(stem);
             continue;
         };
