@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap_complete::CompletionCandidate;
 use dalsegno_core::AgentName;
-use dalsegno_runtime::Engine;
+use dalsegno_history::Journal;
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
 
@@ -39,9 +39,9 @@ pub(crate) fn runs() -> Vec<CompletionCandidate> {
 async fn newest() -> Option<Vec<CompletionCandidate>> {
     let root = root()?;
     // To open a journal makes one, which looking must not.
-    Workspace::load(&root).settings.filter(|settings| settings.store.exists())?;
+    let settings = Workspace::load(&root).settings.filter(|settings| settings.store.exists())?;
     let filter = RunFilter { limit: RUNS, roots_only: true, ..RunFilter::default() };
-    let runs = Engine::journal(&root).await.ok()?.runs(&filter).await.ok()?;
+    let runs = Journal::open(&settings.store).await.ok()?.runs(&filter).await.ok()?;
     let candidates = runs.iter().enumerate().map(|(place, run)| {
         let help = format!("{} · {} · {}", run.agent, run.status, time(run.started_at));
         CompletionCandidate::new(short(run.run)).help(Some(help.into())).display_order(Some(place + 1))

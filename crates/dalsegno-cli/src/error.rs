@@ -4,10 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use dalsegno_history::{FoldError, HistoryError};
 use dalsegno_memory::{ExportError, ImportError, MemoryError, Scope};
 use dalsegno_runtime::{
-    ConsentError, EngineError, FoldError, OpenError, Received, RunFailure, SecretUnavailable,
-    ServerAccessError, ToolboxError, TrialError,
+    ConsentError, EngineError, OpenError, Received, RunFailure, SecretUnavailable, ServerAccessError,
+    ToolboxError, TrialError,
 };
 use dalsegno_store::{AcquireError, CreateError, PostError, ReadError};
 use dalsegno_workspace::Diagnostic;
@@ -196,6 +197,12 @@ impl From<ServerAccessError> for Error {
             ServerAccessError::Open(error) => Self::Open(error),
             error => Self::Access(Box::new(error)),
         }
+    }
+}
+
+impl From<HistoryError> for Error {
+    fn from(error: HistoryError) -> Self {
+        Self::Engine(error.into())
     }
 }
 
@@ -518,8 +525,8 @@ fn engine(error: &EngineError) -> ErrorClass {
         EngineError::Create(CreateError::KeyConflict { .. }) => ErrorClass::new(Exit::BadInput, "key_conflict"),
         EngineError::Create(CreateError::RunConflict { .. }) => ErrorClass::new(Exit::BadInput, "run_conflict"),
         EngineError::Create(CreateError::SessionBusy { .. }) => ErrorClass::new(Exit::BadInput, "session_busy"),
-        EngineError::Acquire(AcquireError::UnknownRun { .. })
-        | EngineError::Read(ReadError::UnknownRun { .. }) => {
+        EngineError::History(error) => history(error),
+        EngineError::Acquire(AcquireError::UnknownRun { .. }) => {
             ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
         }
         EngineError::Acquire(AcquireError::Owned { .. }) => ErrorClass::new(Exit::Failed, "owned"),
@@ -537,50 +544,18 @@ fn engine(error: &EngineError) -> ErrorClass {
             .with_help("allow what the run needs in this workspace, then adopt it; nothing was changed"),
         EngineError::SigningKey(_) => ErrorClass::new(Exit::Failed, "signing_key")
             .with_help("check the file `archive.key` beside the journal: only its owner may have access"),
-        EngineError::Stranger { .. } => ErrorClass::new(Exit::Failed, "foreign"),
-        EngineError::Read(ReadError::Damaged(damage))
-        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Damaged(damage))) => {
-            let help = match damage.intact {
-                0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
-                intact => {
-                    format!(
-                        "restore the journal from a backup; the first {intact} records of this run still verify"
-                    )
-                }
-            };
-            ErrorClass::new(Exit::Failed, "damaged").with_help(help)
-        }
+        EngineError::Acquire(AcquireError::Unreadable(error)) => unreadable(error),
         EngineError::Principal { .. } => ErrorClass::new(Exit::BadInput, "bad_name"),
         EngineError::Answer { .. } => ErrorClass::new(Exit::BadInput, "bad_answer"),
         EngineError::Edit { .. } => ErrorClass::new(Exit::BadInput, "bad_answer")
             .with_help("correct the file and approve again; nothing was recorded"),
-        EngineError::Fold(FoldError::Diverged { .. }) => ErrorClass::new(Exit::Diverged, "diverged")
-            .with_help("use the release that recorded the run, and report this difference"),
-        EngineError::Fork { .. } => ErrorClass::new(Exit::BadInput, "bad_fork"),
         EngineError::Model { .. } => ErrorClass::new(Exit::BadInput, "no_model"),
         EngineError::Ended { .. } => ErrorClass::new(Exit::BadInput, "ended"),
         EngineError::Cancellable { .. } => ErrorClass::new(Exit::BadInput, "cancellable"),
-        EngineError::Beginning { .. } => ErrorClass::new(Exit::Failed, "damaged"),
         EngineError::Uncancellable { source, .. } => {
             let ErrorClass { exit, code, .. } = engine(source);
             ErrorClass::new(exit, code)
         }
-        EngineError::Read(ReadError::Erased { .. })
-        | EngineError::Acquire(AcquireError::Unreadable(ReadError::Erased { .. })) => {
-            ErrorClass::new(Exit::Failed, "erased")
-        }
-        EngineError::Erase(error) => match error {
-            dalsegno_store::EraseError::UnknownRun { .. } => {
-                ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
-            }
-            dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
-                ErrorClass::new(Exit::BadInput, "not_ended")
-            }
-            dalsegno_store::EraseError::UnknownOperation { .. } => {
-                ErrorClass::new(Exit::BadInput, "unknown_operation")
-            }
-            _ => ErrorClass::new(Exit::Failed, "store"),
-        },
         EngineError::Import(error) => match error {
             dalsegno_store::ImportError::RunConflict { .. }
             | dalsegno_store::ImportError::Reaches { .. } => ErrorClass::new(Exit::BadInput, "import_conflict"),
@@ -600,6 +575,52 @@ fn engine(error: &EngineError) -> ErrorClass {
         EngineError::Catalogue(_) => ErrorClass::new(Exit::Failed, "server").with_help(
             "start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone",
         ),
+        _ => ErrorClass::new(Exit::Failed, "engine"),
+    }
+}
+
+fn history(error: &HistoryError) -> ErrorClass {
+    match error {
+        HistoryError::Read(ReadError::UnknownRun { .. }) => {
+            ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+        }
+        HistoryError::Read(error) => unreadable(error),
+        HistoryError::Stranger { .. } => ErrorClass::new(Exit::Failed, "foreign"),
+        HistoryError::Fold(FoldError::Diverged { .. }) => ErrorClass::new(Exit::Diverged, "diverged")
+            .with_help("use the release that recorded the run, and report this difference"),
+        HistoryError::Fork { .. } => ErrorClass::new(Exit::BadInput, "bad_fork"),
+        HistoryError::Beginning { .. } => ErrorClass::new(Exit::Failed, "damaged"),
+        HistoryError::Erase(error) => match error {
+            dalsegno_store::EraseError::UnknownRun { .. } => {
+                ErrorClass::new(Exit::BadInput, "unknown_run").with_help(LIST_RUNS)
+            }
+            dalsegno_store::EraseError::NotEnded { .. } | dalsegno_store::EraseError::Needed { .. } => {
+                ErrorClass::new(Exit::BadInput, "not_ended")
+            }
+            dalsegno_store::EraseError::UnknownOperation { .. } => {
+                ErrorClass::new(Exit::BadInput, "unknown_operation")
+            }
+            _ => ErrorClass::new(Exit::Failed, "store"),
+        },
+        _ => ErrorClass::new(Exit::Failed, "engine"),
+    }
+}
+
+/// Of a journal that is there.
+fn unreadable(error: &ReadError) -> ErrorClass {
+    match error {
+        ReadError::Damaged(damage) => {
+            let help = match damage.intact {
+                0 => "nothing of this run can be read; restore the journal from a backup".to_owned(),
+                intact => {
+                    format!(
+                        "restore the journal from a backup; the first {intact} records of this run still verify"
+                    )
+                }
+            };
+            ErrorClass::new(Exit::Failed, "damaged").with_help(help)
+        }
+        ReadError::Erased { .. } => ErrorClass::new(Exit::Failed, "erased"),
         _ => ErrorClass::new(Exit::Failed, "engine"),
     }
 }

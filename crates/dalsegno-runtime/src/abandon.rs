@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dalsegno_core::{AgentResponse, OperationId, Outcome, RunId, Usage};
+use dalsegno_history::{HistoryError, is_unrepeatable};
 use dalsegno_store::{AcquireError, AttemptCause, Body, NewRecord, ReadError, Record, RunSummary, Start};
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
@@ -11,7 +12,6 @@ use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::handle::{RunEnd, RunHandle, RunReport, Stop};
 use crate::policy;
-use crate::policy::is_unrepeatable;
 
 /// How a run is abandoned.
 #[derive(Debug, Clone, Default)]
@@ -71,7 +71,7 @@ impl Engine {
                 Err(_) => {}
             }
         }
-        let owner = self.owner(run).await?;
+        let owner = self.owner().await?;
         let mut lease = self.store().seize(run, owner).await?;
         let now = self.store().summary(run).await?;
         if now.status.is_end() {
@@ -103,8 +103,8 @@ impl Engine {
 
     /// Says whether a run could be cancelled.
     async fn folds(&self, summary: &RunSummary) -> Result<(), EngineError> {
-        let config = self.config(summary.run, summary.config).await?;
-        self.fold_from_snapshot(summary.run, &config).await?;
+        let config = self.journal().config(summary.run, summary.config).await?;
+        self.journal().fold_from_snapshot(summary.run, &config).await?;
         // What an acquisition looks at.
         self.store().read(summary.run, summary.records).await?;
         Ok(())
@@ -136,12 +136,15 @@ impl Engine {
 /// Names the way out where a run cannot be ended because nobody can say where it stands.
 pub(crate) fn uncancellable(run: RunId, error: EngineError) -> EngineError {
     let unfoldable = match &error {
-        EngineError::Fold(_)
-        | EngineError::Config { .. }
-        | EngineError::Beginning { .. }
-        | EngineError::Lineage { .. }
-        | EngineError::Stranger { .. } => true,
-        EngineError::Read(source) | EngineError::Acquire(AcquireError::Unreadable(source)) => {
+        EngineError::History(
+            HistoryError::Fold(_)
+            | HistoryError::Config { .. }
+            | HistoryError::Beginning { .. }
+            | HistoryError::Lineage { .. }
+            | HistoryError::Stranger { .. },
+        ) => true,
+        EngineError::History(HistoryError::Read(source))
+        | EngineError::Acquire(AcquireError::Unreadable(source)) => {
             !matches!(source, ReadError::Storage(_) | ReadError::UnknownRun { .. })
         }
         _ => false,

@@ -2,13 +2,15 @@
 //! foreign one recorded and goes on with the agent that this workspace has.
 
 use dalsegno_core::{AgentConfig, Mind, RunId};
+use dalsegno_history::adopted_run;
 use dalsegno_store::{Body, Created, NewRecord, RunSummary};
 
 use crate::declared;
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
+use crate::fork::outcome;
 use crate::names::DEFAULT_TENANT;
-use crate::start::{Beginning, adopted_run};
+use crate::start::Beginning;
 
 /// How a run is adopted.
 #[derive(Debug, Clone, Default)]
@@ -42,30 +44,33 @@ impl Engine {
     /// When the run is none that can be adopted, or this workspace does not allow all that it was allowed: each thing is
     /// named, and nothing is written down then.
     pub async fn adopt(&self, run: RunId, options: &AdoptOptions) -> Result<Adoption, EngineError> {
-        let summary = self.last_in_line(run).await?;
+        let summary = self.journal().last_in_line(run).await?;
         let (foreign, new) = (summary.run, adopted_run(summary.run));
         let refused = |reasons: Vec<String>| EngineError::NotAdopted { run: foreign, reasons };
-        if self.known(new).await?.is_some_and(|known| known.foreign.is_none()) {
+        if self.journal().known(new).await?.is_some_and(|known| known.foreign.is_none()) {
             return Ok(Adoption { foreign, run: new, known: true });
         }
         let mut reasons = self.reasons(&summary, options).await?;
         if !reasons.is_empty() {
             return Err(refused(reasons));
         }
-        let (config, records) = self.journal_of(foreign).await?;
+        let (config, records) = self.journal().journal_of(foreign).await?;
         let (own, modules) = self.resolve(&self.agent(&summary.agent)?, &summary.tenant).await?;
         reasons.extend(beyond(&config, &own));
         if !reasons.is_empty() {
             return Err(refused(reasons));
         }
-        let fold = self.fold_all(foreign, config.clone(), &records).await?;
+        let fold = self.journal().fold_all(foreign, config.clone(), &records).await?;
         let open = if fold.state().is_settled() { fold.state().step() + 1 } else { fold.state().step() };
-        let point = self.point(foreign, &config, &records, Some(open.max(1)), Vec::new()).await?;
+        let point = self
+            .journal()
+            .fork_point(foreign, &config, &records, Some(open.max(1)), Vec::new(), &outcome)
+            .await?;
         if !point.replaced.is_empty() {
             let reason = "it is a fork with replaced outcomes that has done nothing of its own: fork the run before it";
             return Err(refused(vec![reason.to_owned()]));
         }
-        let source = self.started(point.run).await?;
+        let source = self.journal().started(point.run).await?;
         let mut by = options.by.clone();
         if let Some(by) = &mut by {
             self.bindings().secrets().text(by);
@@ -86,7 +91,7 @@ impl Engine {
         let body = Body::Adopted { run: point.run, seq: point.seq, step: point.step, signer, by };
         prepared.new.records.push(NewRecord::new(self.now(), body));
         // What it begins with is folded first: nothing is written down when that does not fit.
-        Box::pin(self.origin_of(&mut prepared.new)).await?;
+        Box::pin(self.journal().origin_of(&mut prepared.new)).await?;
         match self.store().create(prepared.new).await? {
             Created::New(lease) => {
                 let released = self.store().release(lease).await;
@@ -117,7 +122,7 @@ impl Engine {
             None => false,
             Some(signer) => {
                 let text = signer.to_string();
-                self.signer()? == Some(signer)
+                self.archives().signer()? == Some(signer)
                     || self.workspace().settings.signers.values().any(|key| *key == text)
             }
         };

@@ -1,14 +1,13 @@
 //! What people answer, checked before anything is recorded.
 
 use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, OperationId, RunId, Validation, Violation};
+use dalsegno_history::{WaitingOperation, waiting};
 use dalsegno_models::{Schema, Schemas};
 use serde_json::Value;
 
 use crate::error::EngineError;
 use crate::handle::{GateInput, Settlement};
 use crate::oauth::SecretGiver;
-use crate::waiting::WaitingOperation;
-use crate::waiting::waiting;
 
 /// Turns what somebody answered into what the core takes, and checks it before anything is recorded.
 pub(crate) fn check(

@@ -1,10 +1,13 @@
 //! Runs travel in one file: to another workspace, to another machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use dalsegno_core::RunId;
+use dalsegno_history::Journal;
 use dalsegno_secrets::{KeyFile, KeySource as _};
-use dalsegno_store::{Archive, Body, Imported, RunFilter, Signer, SigningKey};
+use dalsegno_store::{Archive, Imported, Signer, SigningKey};
+use dalsegno_workspace::Settings;
 use serde::Serialize;
 
 use crate::engine::Engine;
@@ -13,43 +16,26 @@ use crate::error::EngineError;
 /// The file of the key with which archives are signed, in the folder of the journal.
 const SIGNING_KEY: &str = "archive.key";
 
-/// Most runs of one file. A session of more is exported in parts.
-const RUNS_MAX: usize = 10_000;
+/// What signs the archives of a workspace, knows the signers of others, and takes their runs in.
+pub struct Archives {
+    journal: Journal,
+    /// The file of the key.
+    key: PathBuf,
+    /// The keys of known signers, by name.
+    signers: BTreeMap<String, String>,
+}
 
 impl Engine {
-    /// Exports a run with all that a replay of it reads: the runs that it was forked from, the runs that it handed over to,
-    /// and its child runs; and the runs before it in its session, where its own records do not say what it began with. Secrets are in no journal, so they are not in the file either.
-    ///
-    /// # Errors
-    /// When a run is unknown or its journal is damaged.
-    pub async fn export(&self, run: RunId) -> Result<Archive, EngineError> {
-        let mut found = BTreeSet::new();
-        let mut order = Vec::new();
-        let mut open = vec![run];
-        while let Some(run) = open.pop() {
-            if !found.insert(run) {
-                continue;
-            }
-            if found.len() > RUNS_MAX {
-                return Err(EngineError::Lineage { run });
-            }
-            order.push(run);
-            let records = self.store().read(run, 0).await?;
-            let is_whole = matches!(records.get(1).map(|record| &record.body), Some(Body::Inherited(_)));
-            for record in records {
-                match record.body {
-                    Body::Started(started) => open.extend(started.predecessor.filter(|_| !is_whole)),
-                    Body::Forked { run, .. } | Body::Adopted { run, .. } | Body::HandedOff { run, .. } => {
-                        open.push(run);
-                    }
-                    _ => {}
-                }
-            }
-            let foreign = Some(self.store().summary(run).await?.foreign.is_some());
-            let children = RunFilter { parent: Some(run), foreign, limit: u32::MAX, ..RunFilter::default() };
-            open.extend(self.store().runs(&children).await?.into_iter().map(|child| child.run));
-        }
-        Ok(self.store().export(&order).await?)
+    /// What signs and takes in archives here.
+    pub fn archives(&self) -> Archives {
+        Archives::new(self.journal().clone(), &self.workspace().settings)
+    }
+}
+
+impl Archives {
+    /// The archives of a workspace with these settings; `journal` is its journal.
+    pub fn new(journal: Journal, settings: &Settings) -> Self {
+        Self { journal, key: settings.store.with_file_name(SIGNING_KEY), signers: settings.signers.clone() }
     }
 
     /// Makes one portable file of an archive, signed with the key of this workspace, which is made if it is not there.
@@ -70,20 +56,19 @@ impl Engine {
 
     /// The key lies in a file beside the journal that only its owner may read, in no journal and in no archive.
     fn signing_key(&self, make: bool) -> Result<Option<SigningKey>, EngineError> {
-        let store = &self.workspace().settings.store;
-        let path = store.with_file_name(SIGNING_KEY);
+        let path = &self.key;
         if !path.exists() {
             if !make {
                 return Ok(None);
             }
-            match KeyFile::create(&path) {
+            match KeyFile::create(path) {
                 Ok(_) => {}
                 // Another process was faster.
                 Err(_) if path.exists() => {}
                 Err(error) => return Err(EngineError::SigningKey(error)),
             }
         }
-        let key = KeyFile::new(&path).master_key().map_err(EngineError::SigningKey)?;
+        let key = KeyFile::new(path).master_key().map_err(EngineError::SigningKey)?;
         let seed = blake3::derive_key("dalsegno archive signing key 1", key.to_base64().expose().as_bytes());
         Ok(Some(SigningKey::from_seed(&seed)))
     }
@@ -99,24 +84,22 @@ impl Engine {
         let by = match signer {
             None => SignedBy::Nobody,
             Some(signer) if self.signer()? == Some(signer) => SignedBy::ThisWorkspace,
-            Some(signer) => {
-                match self.workspace().settings.signers.iter().find(|(_, key)| **key == signer.to_string()) {
-                    Some((name, _)) => SignedBy::Known(name.clone()),
-                    None => SignedBy::Stranger,
-                }
-            }
+            Some(signer) => match self.signers.iter().find(|(_, key)| **key == signer.to_string()) {
+                Some((name, _)) => SignedBy::Known(name.clone()),
+                None => SignedBy::Stranger,
+            },
         };
-        let Imported { added, known } = self.store().import(archive).await?;
+        let Imported { added, known } = self.journal.store().import(archive).await?;
         let mut report = ImportReport { added, known, signer, signed_by: by, ..ImportReport::default() };
         let mut configs = BTreeSet::new();
         for run in report.added.iter().chain(&report.known) {
-            let summary = self.store().summary(*run).await?;
+            let summary = self.journal.store().summary(*run).await?;
             report.brings.agents.insert(summary.agent.to_string());
             report.brings.tenants.insert(summary.tenant);
             report.brings.sessions.insert(summary.session);
             if configs.insert(summary.config)
                 // One that cannot be read is told when the run is looked at.
-                && let Ok(config) = self.config(*run, summary.config).await
+                && let Ok(config) = self.journal.config(*run, summary.config).await
             {
                 report.brings.tools.extend(config.tools.tools.keys().map(ToString::to_string));
             }

@@ -12,6 +12,7 @@ use dalsegno_core::{
     MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
     Request, RunId, Terms, ToolCall, ToolName, Toolbox, Transcript, TraversedEntity, TraversedRelation,
 };
+use dalsegno_history::HistoryError;
 use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
 };
@@ -25,7 +26,6 @@ use crate::bound::Bound;
 use crate::elicitation;
 use crate::engine::Engine;
 use crate::engine_tools::EngineTool;
-use crate::error::EngineError;
 use crate::failure::{AttemptError, certain};
 use crate::failure::{describe, no_answer};
 use crate::grant::Grant;
@@ -107,8 +107,8 @@ impl RunContext {
         answers.remove(&operation).unwrap_or_default()
     }
 
-    pub(crate) async fn heritage(&self) -> Result<&Heritage, EngineError> {
-        let read = || async { Ok(Heritage::of(&self.engine.started(self.run).await?)) };
+    pub(crate) async fn heritage(&self) -> Result<&Heritage, HistoryError> {
+        let read = || async { Ok(Heritage::of(&self.engine.journal().started(self.run).await?)) };
         self.heritage.get_or_try_init(read).await
     }
 
@@ -120,7 +120,7 @@ impl RunContext {
         }
         let find = || async {
             let parent = self.heritage().await?.parent.map(|parent| parent.run);
-            self.engine.root(self.run, parent).await
+            self.engine.journal().root(self.run, parent).await
         };
         let root = *self.root.get_or_try_init(find).await.ok()?;
         observers.iter().find_map(|observer| observer.traceparent(root, self.run, operation))

@@ -9,6 +9,7 @@ use dalsegno_core::{
     AgentCall, AgentReturn, FailureCode, OperationId, Outcome, SessionContext, Timestamp, Usage,
 };
 
+use dalsegno_history::{WaitingOperation, child_run};
 use dalsegno_store::AcquireError;
 
 use crate::attempt::RunContext;
@@ -17,8 +18,6 @@ use crate::failure::AttemptError;
 use crate::failure::certain;
 use crate::failure::describe;
 use crate::handle::{RunEnd, RunReport, Stop};
-use crate::start::child_run;
-use crate::waiting::WaitingOperation;
 
 /// What came of performing a child run.
 pub(crate) enum Below {
@@ -89,7 +88,7 @@ pub(crate) async fn perform(
         Err(EngineError::Acquire(AcquireError::Owned { .. })) => return Below::Elsewhere,
         // One that has not begun has done nothing, and never will under this operation's name.
         Err(error) => {
-            return match context.engine.known(child_run(operation)).await {
+            return match context.engine.journal().known(child_run(operation)).await {
                 Ok(None) => Below::Done(Err(unavailable(&error))),
                 Ok(Some(_)) | Err(_) => Below::Trouble(error),
             };
@@ -117,7 +116,7 @@ pub(crate) async fn perform(
 }
 
 async fn has_ended(context: &RunContext, operation: OperationId) -> bool {
-    let summary = context.engine.last_in_line(child_run(operation)).await;
+    let summary = context.engine.journal().last_in_line(child_run(operation)).await;
     summary.is_ok_and(|summary| summary.status.is_end())
 }
 

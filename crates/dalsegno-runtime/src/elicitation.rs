@@ -2,7 +2,6 @@
 
 use dalsegno_core::{Gate, MAX_DEPTH, depth};
 use dalsegno_protocol::InputRequired;
-use serde_json::{Map, Value, json};
 
 /// Most questions at once: a person answers them.
 const MAX_QUESTIONS: usize = 16;
@@ -50,20 +49,10 @@ pub(crate) fn gate(input: InputRequired) -> Result<Gate, String> {
     Ok(Gate::Elicitation { requests, request_state })
 }
 
-/// JSON Schema of an answer: that of a single question, or an object with an answer to each.
-pub(crate) fn schema<'r>(requests: impl IntoIterator<Item = (&'r String, &'r Value)>) -> Value {
-    let schema = |request: &Value| request["params"]["requestedSchema"].clone();
-    let mut schemas: Map<String, Value> =
-        requests.into_iter().map(|(name, request)| (name.clone(), schema(request))).collect();
-    if schemas.len() == 1 {
-        return schemas.values_mut().next().map(Value::take).unwrap_or_default();
-    }
-    let required: Vec<String> = schemas.keys().cloned().collect();
-    json!({ "type": "object", "properties": schemas, "required": required, "additionalProperties": false })
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn question(method: &str, params: &Value) -> InputRequired {
@@ -92,16 +81,5 @@ mod tests {
         let state = InputRequired { request_state, ..question("elicitation/create", &form) };
         assert!(gate(state).unwrap_err().contains("its state"));
         assert!(gate(InputRequired::default()).unwrap_err().contains("without a question"));
-    }
-
-    #[test]
-    fn one_question_is_answered_as_it_is_and_several_by_name() {
-        let ask = |kind: &str| json!({ "params": { "requestedSchema": { "type": kind } } });
-        let one = [("a".to_owned(), ask("object"))];
-        assert_eq!(schema(one.iter().map(|(name, ask)| (name, ask))), json!({ "type": "object" }));
-        let two = [("a".to_owned(), ask("object")), ("b".to_owned(), ask("object"))];
-        let schema = schema(two.iter().map(|(name, ask)| (name, ask)));
-        assert_eq!(schema["required"], json!(["a", "b"]));
-        assert_eq!(schema["properties"]["b"], json!({ "type": "object" }));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use dalsegno_core::{AgentConfig, Answer, Failure, FailureCode, Outcome, RunId};
+use dalsegno_history::{Fold, HistoryError, LeftOpen};
 use dalsegno_store::{
     AcquireError, AppendError, Body, Lease, Message, NewRecord, PostError, ReadError, RunFilter, RunStatus,
     RunSummary, Waiting,
@@ -17,7 +18,6 @@ use crate::answers;
 use crate::driver::{Driver, GivenUp, Why};
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
-use crate::fold::Fold;
 use crate::handle::{GateInput, RunHandle, RunReport, Stop};
 use crate::resume::surroundings;
 
@@ -85,9 +85,9 @@ impl Engine {
                     }
                     Err(error) => return Err(uncancellable(run, error)),
                 };
-                let config = match self.config(run, summary.config).await {
+                let config = match self.journal().config(run, summary.config).await {
                     Ok(config) => config,
-                    Err(error) => return Err(uncancellable(run, self.give_back(lease, error).await)),
+                    Err(error) => return Err(uncancellable(run, self.give_back(lease, error.into()).await)),
                 };
                 let ended = self.end_here(&summary, config, lease, Why { by, reason }).await;
                 let handle = ended.map_err(|error| uncancellable(run, error))?;
@@ -102,7 +102,7 @@ impl Engine {
         if summary.status.is_end() {
             return Ok(Opened::Ended(Box::new(summary)));
         }
-        let owner = self.owner(run).await?;
+        let owner = self.owner().await?;
         let lease = match self.store().acquire(run, owner).await {
             Ok(lease) => lease,
             // It was ended and erased meanwhile: nothing is left to do.
@@ -144,7 +144,7 @@ impl Engine {
                 AppendError::Storage(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
                 _ => break,
             }
-            let Ok(owner) = self.owner(run).await else { break };
+            let Ok(owner) = self.owner().await else { break };
             // The lease went with the attempt. Nobody else can have the run unless it was released after all.
             match self.store().acquire(run, owner).await {
                 Ok(lease) => match self.store().release(lease).await {
@@ -198,11 +198,11 @@ impl Engine {
         summary: &RunSummary,
         config: Arc<AgentConfig>,
         lease: Lease,
-        begin: impl FnOnce(&mut Driver, crate::fold::LeftOpen),
+        begin: impl FnOnce(&mut Driver, LeftOpen),
     ) -> Result<RunHandle, EngineError> {
         let run = summary.run;
         let prepared = async {
-            let mut fold = self.fold_from_snapshot(run, &config).await?;
+            let mut fold = self.journal().fold_from_snapshot(run, &config).await?;
             let left = std::mem::take(&mut fold.left);
             // Only for scrubbing: a secret store that cannot be read keeps no run from its end.
             if let Err(error) = self.know_secrets(&summary.tenant, &fold.state().request().user).await {
@@ -259,7 +259,9 @@ impl Engine {
     ) -> GivenUp {
         loop {
             match self.cancel(child, by.clone(), reason.clone()).await {
-                Err(EngineError::Read(ReadError::UnknownRun { run })) if run == child => {
+                Err(EngineError::History(HistoryError::Read(ReadError::UnknownRun { run })))
+                    if run == child =>
+                {
                     return GivenUp::Unbegun;
                 }
                 Err(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
@@ -279,8 +281,8 @@ impl Engine {
         if summary.owner.is_none() || !summary.waiting.contains(&Waiting::InDoubt) {
             return Ok(None);
         }
-        let config = self.config(run, summary.config).await?;
-        let owner = self.owner(run).await?;
+        let config = self.journal().config(run, summary.config).await?;
+        let owner = self.owner().await?;
         let lease = match self.store().acquire(run, owner).await {
             Ok(lease) => lease,
             // Its end is known whoever holds it. A parent that waited for the holder would sleep for ever: what comes late
@@ -298,11 +300,11 @@ impl Engine {
         inputs: Vec<GateInput>,
     ) -> Result<(), EngineError> {
         let run = summary.run;
-        let config = self.config(run, summary.config).await?;
-        let owner = self.owner(run).await?;
+        let config = self.journal().config(run, summary.config).await?;
+        let owner = self.owner().await?;
         let mut lease = self.store().acquire(run, owner).await?;
         let settled = async {
-            let fold: Fold = self.fold_from_snapshot(run, &config).await?;
+            let fold: Fold = self.journal().fold_from_snapshot(run, &config).await?;
             let waiting = fold.left.waiting(run);
             let answers = answers::check_all(run, &config, &waiting, inputs)?;
             let mut open = fold.left.in_doubt.len();

@@ -1,6 +1,6 @@
 //! The door of the library: an engine for one workspace.
 
-mod journal;
+mod ender;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, broadcast};
 
 use dalsegno_core::{
-    AgentConfig, AgentName, AgentRequest, AgentResponse, Digest, MemoryScope, RunId, Timestamp, ToolName,
-    digest_json,
+    AgentConfig, AgentName, AgentRequest, AgentResponse, MemoryScope, RunId, Timestamp, ToolName,
 };
+use dalsegno_history::Journal;
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver};
 use dalsegno_models::Model;
 use dalsegno_net::Transport;
 use dalsegno_secrets::SecretStore;
-use dalsegno_store::{Owner, ReadError, RunFilter, RunSummary, SqliteStore, Store};
+use dalsegno_store::{Owner, SqliteStore, Store};
 use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
 
 use crate::attempt::RunContext;
@@ -45,8 +45,6 @@ use crate::tool::{Tool, ToolDescription};
 /// Events that a slow reader may fall behind before it misses some.
 const EVENTS: usize = 1_024;
 
-pub use self::journal::open_journal;
-
 /// An engine for one workspace. Clones share everything.
 #[derive(Clone)]
 pub struct Engine {
@@ -56,7 +54,7 @@ pub struct Engine {
 struct Inner {
     live: Live,
     bindings: Arc<Bindings>,
-    store: Arc<dyn Store>,
+    journal: Journal,
     owners: Owners,
     dispatcher: Dispatcher,
     endpoints: Endpoints,
@@ -95,11 +93,13 @@ impl Inner {
         });
         let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
         let endpoints = Endpoints::default();
+        let folder = settings.store.parent().unwrap_or(&workspace.root);
+        let journal = Journal::of(store, Some(folder.join("owners")));
         let live = Live::new(workspace);
         Self {
             live,
             bindings,
-            store,
+            journal,
             owners,
             dispatcher,
             endpoints,
@@ -116,13 +116,8 @@ impl Inner {
 
 /// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.
 enum Owners {
-    Folder {
-        dir: PathBuf,
-        claimed: OnceCell<Owner>,
-    },
+    Folder { dir: PathBuf, claimed: OnceCell<Owner> },
     Given(Owner),
-    /// An engine that only reads owns nothing.
-    None,
 }
 
 /// Builds an engine with parts of one's own.
@@ -356,28 +351,9 @@ impl Engine {
         }
     }
 
-    /// Lists runs, the newest first.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, EngineError> {
-        Ok(self.inner.store.runs(filter).await?)
-    }
-
-    /// The run before this one in its session, if there is one.
-    ///
-    /// # Errors
-    /// When there is no such run, or the store cannot be read.
-    pub async fn predecessor(&self, run: RunId) -> Result<Option<RunId>, EngineError> {
-        Ok(self.started(run).await?.predecessor)
-    }
-
-    /// Finds the runs whose ids begin with these hexadecimal digits.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub async fn find_runs(&self, prefix: &str) -> Result<Vec<RunId>, EngineError> {
-        Ok(self.inner.store.find_runs(prefix).await?)
+    /// The runs of the workspace, as they were recorded.
+    pub fn journal(&self) -> &Journal {
+        &self.inner.journal
     }
 
     /// An agent's configuration, with what its tool servers offer now.
@@ -438,18 +414,8 @@ impl Engine {
         if self.observers().is_empty() {
             return Ok(Watches::default());
         }
-        let root = self.root(run, parent).await?;
+        let root = self.journal().root(run, parent).await?;
         Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
-    }
-
-    /// The run above this one and all others above that; itself where there is none.
-    pub(crate) async fn root(&self, run: RunId, parent: Option<RunId>) -> Result<RunId, EngineError> {
-        let (mut root, mut above) = (run, parent);
-        while let Some(parent) = above {
-            root = parent;
-            above = self.store().summary(parent).await?.parent;
-        }
-        Ok(root)
     }
 
     pub(crate) fn dispatcher(&self) -> &Dispatcher {
@@ -457,24 +423,7 @@ impl Engine {
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        &self.inner.store
-    }
-
-    /// A run's configuration, as the store keeps it.
-    pub(crate) async fn config(&self, run: RunId, digest: Digest) -> Result<Arc<AgentConfig>, EngineError> {
-        let failed = |message: String| EngineError::Config { run, message };
-        let json = self.inner.store.config(digest).await.map_err(|error| match error {
-            // Nothing is wrong with the configuration.
-            ReadError::Storage(_) => EngineError::Read(error),
-            error => failed(error.to_string()),
-        })?;
-        // The digest is of what was stored. This release may write the same configuration with other fields.
-        let stored: serde_json::Value =
-            serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
-        if digest_json(&stored) != digest {
-            return Err(failed("it does not have its digest".into()));
-        }
-        serde_json::from_value(stored).map(Arc::new).map_err(|error| failed(error.to_string()))
+        self.inner.journal.store()
     }
 
     pub(crate) fn bindings(&self) -> &Arc<Bindings> {
@@ -557,9 +506,8 @@ impl Engine {
     }
 
     /// Who this process is, to own a run.
-    pub(crate) async fn owner(&self, run: RunId) -> Result<&Owner, EngineError> {
+    pub(crate) async fn owner(&self) -> Result<&Owner, EngineError> {
         match &self.inner.owners {
-            Owners::None => Err(EngineError::ReadOnly { run }),
             Owners::Given(owner) => Ok(owner),
             Owners::Folder { dir, claimed } => {
                 let owner =

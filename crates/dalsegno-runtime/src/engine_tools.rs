@@ -132,7 +132,7 @@ impl Engine {
             status.and_then(|status| RunStatus::ALL.iter().copied().find(|one| one.as_str() == status));
         let filter =
             RunFilter { agent, status, tenant: Some(tenant.to_owned()), limit, ..RunFilter::default() };
-        let runs = self.runs(&filter).await?;
+        let runs = self.journal().runs(&filter).await?;
         let shown = runs.iter().map(|run| {
             json!({
                 "run": run.run, "agent": run.agent, "status": run.status.as_str(), "session": run.session,
@@ -150,7 +150,8 @@ impl Engine {
         by: String,
         reason: Option<String>,
     ) -> Result<Value, EngineError> {
-        let Some(summary) = self.known(run).await?.filter(|summary| summary.tenant == tenant) else {
+        let Some(summary) = self.journal().known(run).await?.filter(|summary| summary.tenant == tenant)
+        else {
             return Ok(Value::Null);
         };
         if summary.status.is_end() {
@@ -167,7 +168,7 @@ impl Engine {
 
     async fn count_runs(&self, tenant: &str) -> Result<Value, EngineError> {
         let filter = RunFilter { tenant: Some(tenant.to_owned()), limit: COUNTED, ..RunFilter::default() };
-        let runs = self.runs(&filter).await?;
+        let runs = self.journal().runs(&filter).await?;
         let mut agents: BTreeMap<String, BTreeMap<&str, u64>> = BTreeMap::new();
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         for run in &runs {

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use dalsegno_core::{AgentName, OperationId, RunId, Violation};
+use dalsegno_history::HistoryError;
 use dalsegno_workspace::{Diagnostic, NoTenant};
-
-use crate::fold::FoldError;
 
 /// Why a workspace could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -215,20 +214,9 @@ pub enum EngineError {
     /// The run could not be taken over.
     #[error(transparent)]
     Acquire(#[from] dalsegno_store::AcquireError),
-    /// The journal could not be read, or is damaged.
+    /// A journal could not be read, or does not say what was asked.
     #[error(transparent)]
-    Read(#[from] dalsegno_store::ReadError),
-    /// The journal and the core do not agree.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
-    /// The run's configuration in the store cannot be read.
-    #[error("the configuration of run {run} cannot be read: {message}: restore the store from a backup")]
-    Config {
-        /// The run.
-        run: RunId,
-        /// What is wrong.
-        message: String,
-    },
+    History(#[from] HistoryError),
     /// A tool server offers something else than when the run started.
     #[error(
         "tool server `{server}` does not offer `{tool}` as run {run} knows it: put the earlier server back, or run \
@@ -254,7 +242,7 @@ pub enum EngineError {
         /// The run.
         run: RunId,
         /// What it waits for.
-        waiting: Vec<crate::waiting::WaitingOperation>,
+        waiting: Vec<dalsegno_history::WaitingOperation>,
     },
     /// The start key belongs to a run that a process performs at this moment.
     #[error("the start key belongs to run {run}, which another process performs: nothing new was started")]
@@ -278,17 +266,6 @@ pub enum EngineError {
         run: RunId,
         /// Each thing that stands in the way.
         reasons: Vec<String>,
-    },
-    /// A run names another as the one that it goes on from, and that one is none of its business.
-    #[error(
-        "run {run} names run {other}, which belongs to another tenant or session, as the one that it goes on from: erase \
-         run {run} if an archive brought it"
-    )]
-    Stranger {
-        /// The run.
-        run: RunId,
-        /// The other run.
-        other: RunId,
     },
     /// The run has ended already.
     #[error("run {run} has ended already ({status}): look at it with `dalsegno show {run}`")]
@@ -333,40 +310,12 @@ pub enum EngineError {
         /// How deep it would be.
         depth: u32,
     },
-    /// The runs before a run lead back to it, or it is a fork of more forks than the engine follows.
-    #[error(
-        "the runs before run {run} lead back to it, or it is a fork of too many forks: erase it if an archive brought it, \
-         or begin a new session"
-    )]
-    Lineage {
-        /// The run.
-        run: RunId,
-    },
-    /// What a run took over from the run before it cannot be read or written.
-    #[error(
-        "what run {run} takes over from the run before it cannot be used: {message}: restore the journal from a backup, end \
-         the run with `dalsegno abandon {run} --reason TEXT`, or begin a new session"
-    )]
-    Beginning {
-        /// The run.
-        run: RunId,
-        /// What is wrong.
-        message: String,
-    },
     /// The agent cannot be given another model.
     #[error("the agent `{agent}` cannot be given another model: {message}")]
     Model {
         /// The agent.
         agent: AgentName,
         /// Why.
-        message: String,
-    },
-    /// The run cannot be forked as asked.
-    #[error("run {run} cannot be forked: {message}")]
-    Fork {
-        /// The run.
-        run: RunId,
-        /// What is wrong, and what was expected.
         message: String,
     },
     /// The file's runs could not be imported.
@@ -378,24 +327,12 @@ pub enum EngineError {
     /// There is no such key.
     #[error("this workspace has no key that signs archives: export a run, which makes one")]
     NoSigningKey,
-    /// Old runs could not be deleted.
-    #[error(transparent)]
-    Gc(#[from] dalsegno_store::GcError),
-    /// Content could not be erased.
-    #[error(transparent)]
-    Erase(#[from] dalsegno_store::EraseError),
     /// Another process could not be told.
     #[error(transparent)]
     Post(#[from] dalsegno_store::PostError),
     /// The run was interrupted.
     #[error("run {run} was interrupted: resume it")]
     Interrupted {
-        /// The run.
-        run: RunId,
-    },
-    /// The engine was opened to read journals only.
-    #[error("this engine only reads: open the workspace with `Engine::open` to go on with run {run}")]
-    ReadOnly {
         /// The run.
         run: RunId,
     },
@@ -425,6 +362,28 @@ pub enum EngineError {
     Run(#[from] RunFailure),
 }
 
+impl From<dalsegno_history::OpenError> for OpenError {
+    fn from(error: dalsegno_history::OpenError) -> Self {
+        match error {
+            dalsegno_history::OpenError::Folder { path, source } => Self::Folder { path, source },
+            dalsegno_history::OpenError::Store(error) => Self::Store(error),
+            error => Self::Stopped { message: error.to_string() },
+        }
+    }
+}
+
+impl From<dalsegno_store::ReadError> for EngineError {
+    fn from(error: dalsegno_store::ReadError) -> Self {
+        Self::History(error.into())
+    }
+}
+
+impl From<dalsegno_history::FoldError> for EngineError {
+    fn from(error: dalsegno_history::FoldError) -> Self {
+        Self::History(error.into())
+    }
+}
+
 impl EngineError {
     /// Says whether the journal could not be read or written for a reason that can pass: another process locks it, the disk
     /// is full, or the disk failed.
@@ -434,7 +393,7 @@ impl EngineError {
             Self::Create(CreateError::Storage(error) | CreateError::Append(AppendError::Storage(error)))
             | Self::Acquire(AcquireError::Storage(error))
             | Self::Acquire(AcquireError::Unreadable(ReadError::Storage(error)))
-            | Self::Read(ReadError::Storage(error))
+            | Self::History(HistoryError::Read(ReadError::Storage(error)))
             | Self::Post(PostError::Storage(error))
             | Self::Run(RunFailure::Append { source: AppendError::Storage(error), .. }) => error,
             Self::Run(RunFailure::Handoff { source, .. } | RunFailure::Child { source, .. }) => {

@@ -8,13 +8,13 @@ use dalsegno_core::{
     AgentConfig, AgentReturn, CallRequest, MemoryCreated, MemoryTraversal, Mind, ModelReply, OperationId,
     Outcome, ReplyPart, Request, RunId, Status, StopReason, ToolReturn, Usage,
 };
+use dalsegno_history::{HistoryError, OperationView, child_run};
 use dalsegno_store::{Body, NewRecord, Record};
 
 use crate::declared;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::handle::RunHandle;
-use crate::inspect::OperationView;
 use crate::start::Beginning;
 
 /// How a run is forked.
@@ -30,17 +30,6 @@ pub struct ForkOptions {
     pub model: Option<String>,
     /// Effects that may not be repeated happen without asking a person first.
     pub live_effects: bool,
-}
-
-/// Where a fork parts from its run.
-pub(crate) struct Point {
-    /// The run whose records are shared.
-    pub(crate) run: RunId,
-    /// How many of them.
-    pub(crate) seq: u64,
-    /// The step that is asked for anew.
-    pub(crate) step: u64,
-    pub(crate) replaced: BTreeMap<OperationId, Outcome>,
 }
 
 impl Engine {
@@ -59,9 +48,9 @@ impl Engine {
     /// foreign run, or the new run cannot be written down.
     pub async fn fork(&self, run: RunId, options: ForkOptions) -> Result<RunHandle, EngineError> {
         let ForkOptions { at, set, config, model, live_effects } = options;
-        let (own, records) = self.journal_of(run).await?;
-        let point = self.point(run, &own, &records, at, set).await?;
-        let source = self.started(point.run).await?;
+        let (own, records) = self.journal().journal_of(run).await?;
+        let point = self.journal().fork_point(run, &own, &records, at, set, &outcome).await?;
+        let source = self.journal().started(point.run).await?;
         let foreign = self.store().summary(point.run).await?.foreign.is_some();
         let (mut config, modules) = if foreign {
             self.resolve(&self.agent(&source.agent)?, &source.request.tenant).await?
@@ -69,7 +58,7 @@ impl Engine {
             (config.unwrap_or_else(|| (*own).clone()), last_modules(&records))
         };
         if let Some(model) = model {
-            change_model(&mut config, &model).map_err(|message| EngineError::Fork { run, message })?;
+            change_model(&mut config, &model).map_err(|message| HistoryError::Fork { run, message })?;
         }
         let new = self.new_run_id();
         let paths = &self.bindings().settings().secret_paths;
@@ -86,81 +75,6 @@ impl Engine {
         let (seq, step, ask_effects) = (point.seq, point.step, !live_effects);
         let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects, foreign };
         self.begin_run(beginning, Some(NewRecord::new(self.now(), forked))).await
-    }
-
-    /// Finds where to part. A step before a fork's own first is one of the run that it was forked from.
-    pub(crate) async fn point(
-        &self,
-        run: RunId,
-        config: &AgentConfig,
-        records: &[Record],
-        at: Option<u64>,
-        set: Vec<(OperationId, Value)>,
-    ) -> Result<Point, EngineError> {
-        let failed = |message: String| EngineError::Fork { run, message };
-        let steps = steps_of(records);
-        let mut replaced = BTreeMap::new();
-        let mut step = at;
-        if !set.is_empty() {
-            let views = self.inspect(run, None).await?.steps;
-            for (id, value) in set {
-                let operations = views.iter().flat_map(|view| &view.operations);
-                let Some(view) = operations.into_iter().find(|view| view.operation == id) else {
-                    return Err(failed(format!(
-                        "it has no operation {id} of its own: `dalsegno show {run}` lists them"
-                    )));
-                };
-                if let Some(tool) = view.parent {
-                    return Err(failed(format!(
-                        "operation {id} is a part of a declarative tool: replace the outcome of the tool, operation {tool}"
-                    )));
-                }
-                let of = steps.get(&id).copied().unwrap_or_default();
-                match step {
-                    Some(step) if step != of + 1 => {
-                        return Err(failed(format!(
-                            "operation {id} belongs to step {of}, so the fork would be at step {}, not {step}",
-                            of + 1
-                        )));
-                    }
-                    _ => step = Some(of + 1),
-                }
-                let outcome = outcome(config, view, value).map_err(|message| {
-                    failed(format!("the outcome of operation {id} does not fit: {message}"))
-                })?;
-                replaced.insert(id, outcome);
-            }
-        }
-        let Some(step) = step.filter(|step| *step > 0) else {
-            return Err(failed("say at which step, from 1, or which outcome to replace".to_owned()));
-        };
-        let (no_overrides, no_outcomes) = (Vec::new(), Vec::new());
-        let forked = match records.get(1).map(|record| &record.body) {
-            Some(Body::Adopted { run, seq, step, .. }) => {
-                Some((*run, *seq, &no_overrides, &no_outcomes, *step))
-            }
-            Some(Body::Forked { run, seq, overrides, outcomes, step, .. }) => {
-                Some((*run, *seq, overrides, outcomes, *step))
-            }
-            _ => None,
-        };
-        // A fork that has asked for nothing itself stands where it was forked.
-        let begun = forked.map_or(0, |(_, _, _, _, first)| first.saturating_sub(1));
-        let last = steps.values().copied().max().unwrap_or(begun);
-        if step > last + 1 {
-            return Err(failed(format!("its last step is {last}, so it cannot be forked at step {step}")));
-        }
-        match forked {
-            Some((of, _, _, _, first)) if step < first => {
-                let (config, records) = self.journal_of(of).await?;
-                Box::pin(self.point(of, &config, &records, Some(step), Vec::new())).await
-            }
-            Some((of, seq, overrides, outcomes, first)) if step == first => {
-                let replaced = overrides.iter().copied().zip(outcomes.iter().cloned()).collect();
-                Ok(Point { run: of, seq, step, replaced })
-            }
-            Some(_) | None => Ok(Point { run, seq: boundary(records, &steps, step), step, replaced }),
-        }
     }
 }
 
@@ -179,32 +93,6 @@ fn last_modules(records: &[Record]) -> BTreeMap<String, String> {
     modules
 }
 
-/// The step of each operation.
-fn steps_of(records: &[Record]) -> BTreeMap<OperationId, u64> {
-    let requested = records.iter().filter_map(|record| match &record.body {
-        Body::Requested { step, .. } => Some((record.operation?, *step)),
-        _ => None,
-    });
-    requested.collect()
-}
-
-/// How many records stand before a step: all up to the last outcome of the step before it.
-fn boundary(records: &[Record], steps: &BTreeMap<OperationId, u64>, step: u64) -> u64 {
-    let before = records.iter().rev().find(|record| {
-        let settles =
-            matches!(record.body, Body::Resolved { .. } | Body::Answered { .. } | Body::Requested { .. });
-        settles && record.operation.and_then(|id| steps.get(&id)).is_some_and(|of| *of < step)
-    });
-    // Without a step before it: what stands before the first request.
-    before.map_or_else(
-        || {
-            let first = records.iter().find(|record| matches!(record.body, Body::Requested { .. }));
-            first.map_or(records.len() as u64, |record| record.seq)
-        },
-        |record| record.seq + 1,
-    )
-}
-
 /// Lets another model decide.
 pub(crate) fn change_model(config: &mut AgentConfig, model: &str) -> Result<(), String> {
     match &mut config.mind {
@@ -219,7 +107,7 @@ pub(crate) fn change_model(config: &mut AgentConfig, model: &str) -> Result<(), 
 }
 
 /// Reads an outcome for a request.
-fn outcome(config: &AgentConfig, view: &OperationView, value: Value) -> Result<Outcome, String> {
+pub(crate) fn outcome(config: &AgentConfig, view: &OperationView, value: Value) -> Result<Outcome, String> {
     if let Value::Object(fields) = &value
         && fields.len() == 1
         && let Some(outcome) = fields.get("outcome")
@@ -240,7 +128,7 @@ fn outcome(config: &AgentConfig, view: &OperationView, value: Value) -> Result<O
                 Value::String(answer) => (Some(answer), None),
                 output => (None, Some(output)),
             };
-            let run = crate::start::child_run(view.operation);
+            let run = child_run(view.operation);
             let (status, error, usage) = (Status::Completed, None, Usage::default());
             let writes = Vec::new();
             Outcome::AgentReturned(AgentReturn { run, status, answer, output, error, usage, writes })

@@ -9,10 +9,10 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use dalsegno_core::{AgentName, AgentResponse, Gate, OperationId, RunId, Timestamp};
+use dalsegno_history::WaitingOperation;
 use dalsegno_store::{NewRecord, StorageKind};
 
 use crate::error::RunFailure;
-use crate::waiting::WaitingOperation;
 
 /// Whether a run is to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,40 +235,5 @@ impl Settlement {
     /// Refuses the call for this reason, which the agent is told.
     pub fn deny(reason: impl Into<String>) -> Self {
         Self::Deny { reason: Some(reason.into()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_known_by_its_operation_and_its_arguments() {
-        let one = WaitingOperation {
-            run: RunId::from_bytes([1; 16]),
-            operation: OperationId::from_bytes([2; 16]),
-            gate: Gate::Approval,
-            question: "may it?".to_owned(),
-            tool: None,
-            arguments: Some(json!({"to": "alice", "n": 1})),
-            schema: None,
-        };
-        let shown = one.shown();
-        assert!(shown.len() == 16 && shown.bytes().all(|digit| digit.is_ascii_hexdigit()), "{shown}");
-        let others = [
-            WaitingOperation { run: RunId::from_bytes([3; 16]), ..one.clone() },
-            WaitingOperation { operation: OperationId::from_bytes([3; 16]), ..one.clone() },
-            WaitingOperation { gate: Gate::Input, ..one.clone() },
-            WaitingOperation { arguments: Some(json!({"to": "alice\u{200b}", "n": 1})), ..one.clone() },
-            WaitingOperation { arguments: None, ..one.clone() },
-        ];
-        for other in &others {
-            assert_ne!(other.shown(), shown, "{other:?}");
-        }
-        let both = WaitingOperation::all_shown([&one, &others[0]]);
-        assert_eq!(both, WaitingOperation::all_shown([&others[0], &one]));
-        assert_ne!(both, WaitingOperation::all_shown([&one]));
     }
 }

@@ -27,9 +27,7 @@ mod bindings;
 mod bound;
 mod children;
 mod clock;
-mod compare;
 mod declared;
-mod diff;
 mod dispatch;
 mod driver;
 mod elicitation;
@@ -39,15 +37,12 @@ mod engine;
 mod engine_tools;
 mod error;
 mod failure;
-mod fold;
 mod fork;
 mod grant;
 mod handle;
 mod hidden;
-mod inspect;
 mod kind;
 mod known;
-mod lineage;
 mod live;
 #[cfg_attr(not(feature = "mail"), path = "no_mail.rs")]
 mod mail;
@@ -57,8 +52,6 @@ mod names;
 mod oauth;
 mod observer;
 mod policy;
-mod progress;
-mod replay;
 mod resume;
 mod revealed;
 mod secret;
@@ -71,37 +64,32 @@ mod tool;
 mod tool_server;
 mod toolbox;
 mod trial;
-mod upkeep;
-mod waiting;
-mod with_config;
 mod worker;
 
 pub use abandon::{AbandonOptions, Abandoned, LeftInDoubt};
 #[cfg(feature = "oauth")]
 pub use access::{ServerAccessError, ServerConsent};
 pub use adopt::{AdoptOptions, Adoption};
-pub use archive::{Brings, ImportReport, SignedBy};
+pub use archive::{Archives, Brings, ImportReport, SignedBy};
 pub use clock::{Clock, SystemClock};
-pub use compare::Change;
 pub use dalsegno_core::Received;
+pub use dalsegno_history::{
+    Divergence, ErrorKind, FoldError, HistoryError, Inspection, Journal, OperationView, Prompt, ReplayReport,
+    StepView, WaitingOperation,
+};
 pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::Secret;
-pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
 pub use dispatch::Load;
 pub use ending::Cancelled;
-pub use engine::{Engine, EngineBuilder, open_journal};
+pub use engine::{Engine, EngineBuilder};
 pub use error::{EngineError, OpenError, RunFailure};
-pub use fold::{Divergence, FoldError};
 pub use fork::ForkOptions;
 pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
-pub use inspect::{Inspection, OperationView, Prompt, StepView};
-pub use kind::ErrorKind;
 pub use live::Look;
 pub use oauth::SecretGiver;
 #[cfg(feature = "oauth")]
 pub use oauth::{Consent, ConsentError, Consented};
 pub use observer::{Observer, Watch, Watched};
-pub use replay::{ReplayReport, ReplayVerdict};
 pub use secret::{Secrets, ShortSecret};
 pub use secret_source::{SecretSource, SecretUnavailable};
 pub use servers::{ServerHealth, ServerInfo, ServerReach, ToolHealth};
@@ -111,6 +99,4 @@ pub use toolbox::{
     ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
 };
 pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};
-pub use waiting::WaitingOperation;
-pub use with_config::{ChangedRequest, ConfigReport};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

@@ -9,14 +9,13 @@ use dalsegno_core::{
 };
 use dalsegno_tools::{ApiCall, ApiResponse, StatusMeaning};
 
+use dalsegno_history::{LONGEST_BACKOFF, Situation};
+
 use crate::endpoint;
 use crate::failure::AttemptError;
 
 /// The first pause between attempts; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
-
-/// The longest pause between attempts.
-pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How long receivers are trusted to remember an idempotency key. A day is what payment services promise; past it a
 /// keyed effect counts as unsafe.
@@ -58,23 +57,6 @@ impl<'a> From<&'a Operation> for Effect<'a> {
     fn from(operation: &'a Operation) -> Self {
         Self { id: operation.id, terms: &operation.terms, request: &operation.request }
     }
-}
-
-/// What is known of an operation when one of its attempts has ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Situation {
-    /// The attempt that has ended, from 1. Of one that was never sent, how often in a row it was refused.
-    pub(crate) attempt: u32,
-    /// An earlier attempt may have been acted on, and nobody has settled that.
-    pub(crate) doubtful: bool,
-    /// The time since the first attempt.
-    pub(crate) age: Duration,
-    /// The time since the operation's key was first sent.
-    pub(crate) key_age: Duration,
-    /// How often it was started again because its process had died.
-    pub(crate) recoveries: u32,
-    /// The time of day.
-    pub(crate) at: Timestamp,
 }
 
 /// What an answer proves of the attempt that it answers.
@@ -333,11 +315,6 @@ pub(crate) fn indeterminate(reason: &str) -> Failure {
     Failure::new(FailureCode::Indeterminate, format!("{reason}; it may or may not have taken place"))
 }
 
-/// Says whether nobody knows if an effect with this outcome took place.
-pub(crate) fn is_indeterminate(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.code == FailureCode::Indeterminate)
-}
-
 /// The pause after an attempt: exponential, with a jitter derived from the operation, so that it is the same each time.
 fn backoff(operation: OperationId, attempt: u32, first: Duration, wish: Option<Duration>) -> Duration {
     let exponential = first.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_BACKOFF);
@@ -354,11 +331,6 @@ pub(crate) fn is_free(class: EffectClass) -> bool {
         EffectClass::Read | EffectClass::Idempotent => true,
         EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => false,
     }
-}
-
-/// Says whether an effect of this class took place twice when it is performed twice.
-pub(crate) fn is_unrepeatable(class: EffectClass) -> bool {
-    !is_free(class) && class != EffectClass::Composite
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! A run goes on: after an interruption or a crash, with answers, or to be ended.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, Request, RunId, Usage};
-use dalsegno_store::{AcquireError, Lease, Message, PostError, ReadError, RunStatus, RunSummary, Waiting};
+use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, RunId, Usage};
+use dalsegno_store::{AcquireError, Lease, Message, PostError, RunStatus, RunSummary, Waiting};
 
+use dalsegno_history::{Descendant, End, Fold, FoldError, successor_run, waiting};
 use dalsegno_workspace::NoTenant;
 
 use crate::answers;
@@ -17,23 +17,8 @@ use crate::driver::Driver;
 use crate::ending::Opened;
 use crate::engine::{Engine, Surroundings};
 use crate::error::EngineError;
-use crate::fold::{End, Fold, FoldError};
 use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
 use crate::observer::Watches;
-use crate::start::{child_run, successor_run};
-use crate::waiting::WaitingOperation;
-use crate::waiting::waiting;
-
-/// A child run that has not ended, or a child of one, as of the run that was asked about.
-pub(crate) struct Descendant {
-    /// The operation of the run that was asked about, below which it runs.
-    pub(crate) via: OperationId,
-    pub(crate) run: RunId,
-    pub(crate) config: Arc<AgentConfig>,
-    pub(crate) state: AgentState,
-    /// How many attempts its pending operations had.
-    attempts: BTreeMap<OperationId, u32>,
-}
 
 impl Engine {
     /// Goes on with a run: after an interruption or a crash, when its time has come, or with answers to what it waits for.
@@ -69,7 +54,7 @@ impl Engine {
                 return Ok(Box::pin(self.report_abandoned(&summary)).await);
             }
             if summary.status.is_end() {
-                let config = self.config(summary.run, summary.config).await?;
+                let config = self.journal().config(summary.run, summary.config).await?;
                 let settles = !answers.is_empty() && summary.waiting.contains(&Waiting::InDoubt);
                 if settles {
                     self.settle_ended(&summary, answers).await?;
@@ -94,7 +79,7 @@ impl Engine {
             Opened::Ended(summary) => return self.take_ended(&summary).await,
         };
         let taken = async {
-            let config = self.config(run, summary.config).await?;
+            let config = self.journal().config(run, summary.config).await?;
             Ok::<_, EngineError>((config, self.doom(&summary).await?))
         };
         let config = match taken.await {
@@ -124,8 +109,8 @@ impl Engine {
         if summary.status.is_end() {
             return Err(EngineError::Ended { run, status: summary.status });
         }
-        let config = self.config(run, summary.config).await?;
-        let fold = self.fold_from_snapshot(run, &config).await?;
+        let config = self.journal().config(run, summary.config).await?;
+        let fold = self.journal().fold_from_snapshot(run, &config).await?;
         let (own, below) = self.sort(run, fold.state(), answers).await?;
         let own = answers::check(run, &config, fold.state(), own)?;
         let mut messages: Vec<(RunId, Message)> = Vec::new();
@@ -137,8 +122,8 @@ impl Engine {
                 messages.push((to, Message::Answer { operation, attempts, answer }));
             }
         };
-        add(run, &attempts(&fold), own);
-        let descendants = self.descendants(run, fold.state()).await?;
+        add(run, &fold.attempts(), own);
+        let descendants = self.journal().descendants(run, fold.state()).await?;
         for input in below.into_values().flatten() {
             let waits = |one: &&Descendant| {
                 waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
@@ -187,8 +172,8 @@ impl Engine {
         if summary.status.is_end() {
             return Err(EngineError::Ended { run, status: summary.status });
         }
-        let config = self.config(run, summary.config).await?;
-        let fold = self.fold_from_snapshot(run, &config).await?;
+        let config = self.journal().config(run, summary.config).await?;
+        let fold = self.journal().fold_from_snapshot(run, &config).await?;
         let open = fold.state().pending().iter().filter(|pending| pending.outcome.is_none());
         let open: BTreeMap<OperationId, &GateState> =
             open.map(|pending| (pending.operation.id, &pending.operation.gate)).collect();
@@ -221,17 +206,8 @@ impl Engine {
     /// # Errors
     /// When an archive brought the run.
     pub(crate) async fn own_last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
-        let summary = self.last_in_line(run).await?;
+        let summary = self.journal().last_in_line(run).await?;
         if summary.foreign.is_some() { Err(EngineError::Foreign { run: summary.run }) } else { Ok(summary) }
-    }
-
-    /// A run's entry; after handoffs that of the last run.
-    pub(crate) async fn last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
-        let mut summary = self.store().summary(run).await?;
-        while summary.status == RunStatus::HandedOff {
-            summary = self.store().summary(successor_run(summary.run)).await?;
-        }
-        Ok(summary)
     }
 
     /// What the runs of a line used that a report of its last one does not count: those that handed over in earlier
@@ -242,8 +218,8 @@ impl Engine {
         let mut run = first;
         while run != counted {
             let used = async {
-                let (config, records) = self.journal_of(run).await?;
-                Ok::<_, EngineError>(self.fold_all(run, config, &records).await?.state().usage())
+                let (config, records) = self.journal().journal_of(run).await?;
+                Ok::<_, EngineError>(self.journal().fold_all(run, config, &records).await?.state().usage())
             };
             match used.await {
                 Ok(used) => usage.add(&used),
@@ -253,67 +229,6 @@ impl Engine {
             run = successor_run(run);
         }
         Ok(usage)
-    }
-
-    /// A run's entry, if there is such a run.
-    pub(crate) async fn known(&self, run: RunId) -> Result<Option<RunSummary>, EngineError> {
-        match self.store().summary(run).await {
-            Ok(summary) => Ok(Some(summary)),
-            Err(ReadError::UnknownRun { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The child runs of a state's pending operations that have not ended, with theirs.
-    pub(crate) fn descendants<'a>(
-        &'a self,
-        run: RunId,
-        state: &'a AgentState,
-    ) -> Pin<Box<dyn Future<Output = Result<Vec<Descendant>, EngineError>> + Send + 'a>> {
-        Box::pin(async move {
-            let mut all = Vec::new();
-            for child in self.children(run, state).await? {
-                let below = self.descendants(child.run, &child.state).await?;
-                let via = child.via;
-                all.push(child);
-                all.extend(below.into_iter().map(|one| Descendant { via, ..one }));
-            }
-            Ok(all)
-        })
-    }
-
-    async fn children(&self, parent: RunId, state: &AgentState) -> Result<Vec<Descendant>, EngineError> {
-        let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
-        let calls = pending.filter(|pending| matches!(pending.operation.request, Request::AgentCall(_)));
-        let mut children = Vec::new();
-        for via in calls.map(|pending| pending.operation.id) {
-            // Another run that has the id is no child of this one.
-            let known = self.known(child_run(via)).await?.filter(|known| known.parent == Some(parent));
-            let Some(known) = known else { continue };
-            let summary = self.last_in_line(known.run).await?;
-            if summary.status.is_end() {
-                continue;
-            }
-            let config = self.config(summary.run, summary.config).await?;
-            let fold = self.fold_from_snapshot(summary.run, &config).await?;
-            let (run, attempts) = (summary.run, attempts(&fold));
-            let state = fold.machine.into_state();
-            children.push(Descendant { via, run, config, state, attempts });
-        }
-        Ok(children)
-    }
-
-    /// All that a run waits for, its child runs included.
-    pub(crate) async fn all_waiting(
-        &self,
-        run: RunId,
-        state: &AgentState,
-    ) -> Result<Vec<WaitingOperation>, EngineError> {
-        let mut all = waiting(run, state);
-        for below in self.descendants(run, state).await? {
-            all.extend(waiting(below.run, &below.state));
-        }
-        Ok(all)
     }
 
     async fn report_end(
@@ -332,7 +247,7 @@ impl Engine {
         }
         let agent = config.name.clone();
         let records = self.store().read(run, 0).await?;
-        let fold = self.fold_all(run, config, &records).await?;
+        let fold = self.journal().fold_all(run, config, &records).await?;
         let state = fold.state();
         let (steps, usage) = (state.step(), state.usage());
         let Some(End::Response(response)) = fold.ended else {
@@ -358,7 +273,7 @@ impl Engine {
             return Err(error.into());
         }
         self.check_agent(&config.name)?;
-        let fold = self.fold_from_snapshot(run, &config).await?;
+        let fold = self.journal().fold_from_snapshot(run, &config).await?;
         self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
         let answers = answers::check(run, &config, fold.state(), own)?;
@@ -405,7 +320,7 @@ impl Engine {
         if inputs.is_empty() {
             return Ok((own, below));
         }
-        let descendants = self.descendants(run, state).await?;
+        let descendants = self.journal().descendants(run, state).await?;
         let theirs: Vec<(&Descendant, OperationId)> = descendants
             .iter()
             .flat_map(|one| waiting(one.run, &one.state).into_iter().map(move |waits| (one, waits.operation)))
@@ -448,33 +363,12 @@ impl Engine {
         }
         Ok(RunHandle { run, events, stop, task: self.perform(driver) })
     }
-
-    /// Folds the journal from the latest snapshot on; from the beginning when there is none.
-    pub(crate) async fn fold_from_snapshot(
-        &self,
-        run: RunId,
-        config: &Arc<AgentConfig>,
-    ) -> Result<Fold, EngineError> {
-        let Some(snapshot) = self.store().snapshot(run).await? else {
-            let records = self.store().read(run, 0).await?;
-            return self.fold_all(run, Arc::clone(config), &records).await;
-        };
-        let records = self.store().read(run, snapshot.seq).await?;
-        let mut fold = Fold::restored(Arc::clone(config), run, snapshot);
-        records.iter().try_for_each(|record| fold.apply(record))?;
-        Ok(fold)
-    }
 }
 
 /// What a run is performed in that was taken over.
 pub(crate) fn surroundings<'a>(summary: &'a RunSummary, fold: &'a Fold) -> Surroundings<'a> {
     let RunSummary { session, tenant, .. } = summary;
     Surroundings { session, tenant, user: &fold.state().request().user, modules: &fold.modules }
-}
-
-/// How many attempts the operations of a run had.
-fn attempts(fold: &Fold) -> BTreeMap<OperationId, u32> {
-    fold.progress.iter().map(|(operation, progress)| (*operation, progress.attempts)).collect()
 }
 
 /// A run that was taken over.

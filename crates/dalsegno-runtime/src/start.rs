@@ -12,6 +12,7 @@ use dalsegno_core::{
     AgentCall, AgentConfig, AgentName, AgentRequest, Attachment, Budget, Digest, Handoff, OperationId, RunId,
     SessionContext, Usage, digest_json,
 };
+use dalsegno_history::{Fold, HistoryError, child_run, successor_run};
 use dalsegno_store::{
     AcquireError, Body, CreateError, Created, Follows, Lease, NewRecord, NewRun, Parent, RunFilter, Started,
     digest_bytes,
@@ -23,7 +24,7 @@ use crate::declared;
 use crate::driver::Driver;
 use crate::engine::{Engine, Surroundings};
 use crate::error::{EngineError, RunFailure};
-use crate::fold::Fold;
+use crate::fork;
 use crate::handle::{GateInput, RunEvent, RunHandle, RunReport, Stop};
 use crate::observer::Watches;
 
@@ -186,7 +187,7 @@ impl Engine {
         let pinned = match options.model {
             Some(model) => {
                 let (mut config, modules) = self.resolve(&self.agent(agent)?, &tenant).await?;
-                crate::fork::change_model(&mut config, &model)
+                fork::change_model(&mut config, &model)
                     .map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
                 Some((config, modules))
             }
@@ -239,7 +240,7 @@ impl Engine {
         let (mut overtaken, own_files) = (0, prepared.new.blobs.len());
         let (lease, origin, records) = loop {
             // What comes before it is read first: nothing is written down when that is damaged.
-            let origin = Box::pin(self.origin_of(&mut prepared.new)).await?;
+            let origin = Box::pin(self.journal().origin_of(&mut prepared.new)).await?;
             if follow_last {
                 prepared.new.follows = Follows::Last(predecessor_of(&prepared.new));
             }
@@ -306,7 +307,7 @@ impl Engine {
             }
         }
         let config_json = serde_json::to_string(&config)
-            .map_err(|error| EngineError::Config { run, message: error.to_string() })?;
+            .map_err(|error| HistoryError::Config { run, message: error.to_string() })?;
         let started = Started {
             agent: agent.clone(),
             config: config.digest(),
@@ -335,7 +336,7 @@ impl Engine {
         // A run that was just made: nobody else has set it.
         let _ = context.heritage.set(Heritage::of(&started));
         let watches = self.watches(run, started.parent.map(|parent| parent.run), &config).await?;
-        let owner = self.owner(run).await?;
+        let owner = self.owner().await?;
         let mut new = NewRun::new(run, config_json, digest, owner.id(), self.now(), started);
         new.blobs = beginning.blobs;
         Ok(Prepared { new, config, modules, context, reader, watches })
@@ -401,7 +402,7 @@ impl Engine {
     ) -> Pin<Box<dyn Future<Output = Result<RunHandle, EngineError>> + Send + 'a>> {
         Box::pin(async move {
             let run = child_run(operation);
-            if let Some(known) = self.known(run).await? {
+            if let Some(known) = self.journal().known(run).await? {
                 return self.take_up(known.run, answers, false).await;
             }
             let heritage = context.heritage().await?;
@@ -427,14 +428,6 @@ impl Engine {
             self.begin_run(beginning, None).await
         })
     }
-
-    /// The first record of a run.
-    pub(crate) async fn started(&self, run: RunId) -> Result<Started, EngineError> {
-        match self.store().first(run).await?.body {
-            Body::Started(started) => Ok(started),
-            _ => Err(crate::fold::FoldError::NoStart { run }.into()),
-        }
-    }
 }
 
 /// How often a start follows a run that was faster, before it is refused.
@@ -455,29 +448,6 @@ fn follow(new: &mut NewRun, predecessor: Option<RunId>) {
     }
     // What it would have taken over from the other one.
     new.records.truncate(1);
-}
-
-/// The run of a child: the same operation has the same child, however often it is attempted.
-pub(crate) fn child_run(operation: OperationId) -> RunId {
-    derived(b"dalsegno child", operation.as_bytes())
-}
-
-/// The run that goes on after a handoff.
-pub(crate) fn successor_run(run: RunId) -> RunId {
-    derived(b"dalsegno handoff", run.as_bytes())
-}
-
-/// The run that goes on in the place of a foreign one: the same is adopted once.
-pub(crate) fn adopted_run(foreign: RunId) -> RunId {
-    derived(b"dalsegno adopted", foreign.as_bytes())
-}
-
-fn derived(what: &[u8], from: &[u8; 16]) -> RunId {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(what).update(from);
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    RunId::from_bytes(bytes)
 }
 
 /// The digest of what a run is asked: the same start key with another one is a conflict.

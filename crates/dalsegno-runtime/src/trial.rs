@@ -13,6 +13,7 @@ use dalsegno_core::{
     AgentName, Failure, FailureCode, Gate, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms,
     ToolOwner, ToolReturn,
 };
+use dalsegno_history::Situation;
 use dalsegno_tools::{
     Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
     SessionContext, Toolkit,
@@ -26,7 +27,7 @@ use crate::engine::Engine;
 use crate::failure::AttemptError;
 use crate::failure::certain;
 use crate::names::DEFAULT_TENANT;
-use crate::policy::{self, RetryDecision, Situation};
+use crate::policy::{self, RetryDecision};
 use crate::toolbox::{MemoryPlace, ToolCallOptions};
 
 /// How deep tools may call tools, as in a run.

@@ -40,10 +40,10 @@ async fn a_child_run_waits_with_its_parent_and_is_answered_through_it() {
     assert_eq!(answer(&report), "the child said hello! 1");
     assert_eq!(world.count("local.write"), 1);
     let engine = world.engine().await;
-    let runs = engine.runs(&RunFilter::default()).await.unwrap();
+    let runs = engine.journal().runs(&RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 2, "resuming started no second child");
     for run in runs {
-        assert!(engine.replay(run.run).await.unwrap().identical);
+        assert!(engine.journal().replay(run.run).await.unwrap().identical);
     }
 }
 
@@ -56,13 +56,13 @@ async fn a_parent_that_is_cancelled_ends_its_child() {
     let ended = engine.cancel(report.run, Some("eve".to_owned()), None).await.unwrap();
     let Cancelled::Ended(ended) = ended else { panic!("{ended:?}") };
     assert!(matches!(&ended.end, RunEnd::Ended(response) if response.status == Status::Cancelled));
-    let runs = engine.runs(&RunFilter::default()).await.unwrap();
+    let runs = engine.journal().runs(&RunFilter::default()).await.unwrap();
     assert!(runs.iter().all(|run| run.status == RunStatus::Cancelled), "{runs:?}");
     assert!(runs.iter().any(|run| run.run == child));
     assert_eq!(world.count("local.write"), 0);
     let again = engine.cancel(report.run, None, None).await.unwrap_err();
     assert!(matches!(again, EngineError::Ended { .. }), "{again}");
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn an_agent_that_calls_itself_ends_at_the_depth_limit() {
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
     let error = response.error.as_ref().unwrap();
     assert_eq!(error.code, RunErrorCode::AgentFailed, "{error:?}");
-    let runs = world.engine().await.runs(&RunFilter::default()).await.unwrap();
+    let runs = world.engine().await.journal().runs(&RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 9, "the run itself and eight below it");
 }
 
@@ -88,7 +88,7 @@ async fn a_run_hands_over_and_the_next_agent_answers() {
     assert_eq!(answer(&report), "b was told please: help by a for help");
     assert_eq!((report.before.as_slice(), report.agent.as_str()), ([first].as_slice(), "b"));
     for run in [first, report.run] {
-        let replay = engine.replay(run).await.unwrap();
+        let replay = engine.journal().replay(run).await.unwrap();
         assert!(replay.identical, "{replay:?}");
     }
     // Going on with the first one tells the end of the last one.
@@ -149,7 +149,7 @@ async fn a_question_waits_for_an_answer_that_fits() {
     let given = Settlement::Give { value: json!("{\"n\": 3}") };
     let report = world.resume(report.run, Some(given)).await;
     assert_eq!(answer(&report), "3 of them");
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -162,10 +162,10 @@ async fn a_short_wait_is_waited_for_and_a_long_one_suspends() {
     assert!(waiting.is_empty() && wake_at.is_some(), "{report:?}");
     // It is too early: nothing is recorded again.
     let engine = world.engine().await;
-    let before = engine.inspect(report.run, None).await.unwrap().records.len();
+    let before = engine.journal().inspect(report.run, None).await.unwrap().records.len();
     let again = world.resume(report.run, None).await;
     assert!(matches!(again.end, RunEnd::Suspended { .. }));
-    assert_eq!(engine.inspect(report.run, None).await.unwrap().records.len(), before);
+    assert_eq!(engine.journal().inspect(report.run, None).await.unwrap().records.len(), before);
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn items_run_at_most_so_many_at_a_time_and_their_results_keep_the_order() 
     let report = world.run("go").await;
     assert_eq!(answer(&report), r#"[{"n":5},{"n":4},{"n":3},{"n":2},{"n":1}]"#);
     let engine = world.engine().await;
-    let records = engine.inspect(report.run, None).await.unwrap().records;
+    let records = engine.journal().inspect(report.run, None).await.unwrap().records;
     let (mut under_way, mut most) = (0_u32, 0);
     for record in &records {
         use dalsegno_store::{Body, Start};
@@ -200,7 +200,7 @@ async fn items_run_at_most_so_many_at_a_time_and_their_results_keep_the_order() 
         most = most.max(under_way);
     }
     assert_eq!(most, 2);
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -216,13 +216,16 @@ async fn a_session_has_one_active_run_and_the_next_reads_what_was_said() {
         let report = handle.finish().await.unwrap();
         assert!(matches!(report.end, RunEnd::Ended(_)), "{report:?}");
     }
-    let runs =
-        engine.runs(&RunFilter { session: Some("s".to_owned()), ..RunFilter::default() }).await.unwrap();
-    let last = engine.inspect(runs[0].run, None).await.unwrap();
+    let runs = engine
+        .journal()
+        .runs(&RunFilter { session: Some("s".to_owned()), ..RunFilter::default() })
+        .await
+        .unwrap();
+    let last = engine.journal().inspect(runs[0].run, None).await.unwrap();
     // The messages of the first run, then those of the second.
     assert_eq!(last.state.transcript().len(), 4);
     for run in runs {
-        let replay = engine.replay(run.run).await.unwrap();
+        let replay = engine.journal().replay(run.run).await.unwrap();
         assert!(replay.identical, "{replay:?}");
     }
 }
@@ -239,7 +242,7 @@ async fn an_item_in_doubt_that_did_not_take_place_starts_again() {
     let report = world.resume(report.run, Some(Settlement::NotDone)).await;
     assert_eq!(answer(&report), "2");
     assert_eq!(world.count("local.it"), 3);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -265,7 +268,7 @@ async fn a_child_that_another_process_performs_is_waited_for() {
     let here = world.engine().await;
     let parent = here.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
     assert_eq!(parent.end, RunEnd::Suspended { waiting: Vec::new(), wake_at: None });
-    let last = here.inspect(report.run, None).await.unwrap().records.pop().unwrap();
+    let last = here.journal().inspect(report.run, None).await.unwrap().records.pop().unwrap();
     let Body::Suspended { waiting_for, .. } = &last.body else { panic!("{last:?}") };
     assert_eq!(waiting_for[0].kind, "child_run");
     performed.finish().await.unwrap();
@@ -301,7 +304,7 @@ async fn a_child_that_has_ended_and_is_still_held_wakes_its_parent() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     performed.cancel();
-    let status = async || other.inspect(child, None).await.unwrap().summary.status;
+    let status = async || other.journal().inspect(child, None).await.unwrap().summary.status;
     while status().await != RunStatus::Cancelled {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -310,7 +313,7 @@ async fn a_child_that_has_ended_and_is_still_held_wakes_its_parent() {
     let options = WorkerOptions { until_idle: true, ..WorkerOptions::default() };
     let worked = here.work(&options, std::future::pending(), |_| {}).await.unwrap();
     assert_eq!((worked.ended, worked.suspended, worked.failed), (1, 0, 0), "{worked:?}");
-    assert_eq!(other.inspect(report.run, None).await.unwrap().summary.status, RunStatus::Failed);
+    assert_eq!(other.journal().inspect(report.run, None).await.unwrap().summary.status, RunStatus::Failed);
     performed.finish().await.unwrap();
     assert_eq!(world.count("local.slow"), 1);
 }
@@ -364,7 +367,7 @@ async fn a_run_below_one_that_has_ended_is_not_performed_though_nobody_told_it()
     };
     let Err(error) = engine.resume(child, vec![yes]).await else { panic!("it is performed") };
     assert!(matches!(error, EngineError::Answer { .. }), "{error}");
-    let child = engine.inspect(child, None).await.unwrap().summary;
+    let child = engine.journal().inspect(child, None).await.unwrap().summary;
     assert_eq!((child.status, world.count("local.write")), (RunStatus::Cancelled, 0));
 }
 

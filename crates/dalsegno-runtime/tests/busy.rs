@@ -163,8 +163,8 @@ async fn what_was_about_to_start_when_its_run_was_cancelled_leaves_no_doubt() {
     handle.cancel();
     let report = handle.finish().await.unwrap();
     assert!(matches!(&report.end, RunEnd::Ended(response) if response.status == Status::Cancelled));
-    let inspection = engine.inspect(run, None).await.unwrap();
+    let inspection = engine.journal().inspect(run, None).await.unwrap();
     let late = inspection.records.iter().filter(|record| matches!(record.body, Body::Late { .. }));
     assert_eq!((late.count(), inspection.waiting.len(), world.count("local.quick")), (0, 0, 0));
-    assert!(engine.replay(run).await.unwrap().identical);
+    assert!(engine.journal().replay(run).await.unwrap().identical);
 }

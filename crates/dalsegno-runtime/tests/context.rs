@@ -42,8 +42,8 @@ impl World {
     /// Says that every run in the store replays to what it came to.
     async fn replays(&self) {
         let engine = self.engine().await;
-        for run in engine.runs(&RunFilter::default()).await.unwrap() {
-            let replay = engine.replay(run.run).await.unwrap();
+        for run in engine.journal().runs(&RunFilter::default()).await.unwrap() {
+            let replay = engine.journal().replay(run.run).await.unwrap();
             assert!(replay.identical, "{replay:?}");
         }
     }
@@ -101,7 +101,7 @@ async fn an_agent_finds_again_what_it_keeps_for_itself() {
     );
     let report = world.run("go").await;
     assert_eq!(answer(&report), "call 1\n\ndone, call 2\n\ndone");
-    let state = world.engine().await.inspect(report.run, None).await.unwrap().state;
+    let state = world.engine().await.journal().inspect(report.run, None).await.unwrap().state;
     assert_eq!(state.session().agents(), &json!({"b": {"calls": 2}}));
     world.replays().await;
 }
@@ -150,8 +150,12 @@ async fn what_an_agent_wrote_that_a_tool_called_counts_as_the_tools() {
         let report = world.run("go").await;
         assert_eq!(answer(&report), "done");
         let engine = world.engine().await;
-        assert_eq!(engine.runs(&RunFilter::default()).await.unwrap().len(), 2, "the agent was called");
-        let state = engine.inspect(report.run, None).await.unwrap().state;
+        assert_eq!(
+            engine.journal().runs(&RunFilter::default()).await.unwrap().len(),
+            2,
+            "the agent was called"
+        );
+        let state = engine.journal().inspect(report.run, None).await.unwrap().state;
         assert_eq!(state.session().workflow().get("notes").cloned().unwrap_or_default(), kept, "{word:?}");
         world.replays().await;
     }

@@ -208,7 +208,7 @@ async fn a_replay_calls_nobody() {
     let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
     let world = endpoint.world(AGENT, &save_meal());
     let report = run(&world, of_user()).await;
-    let replayed = world.engine().await.replay(report.run).await.unwrap();
+    let replayed = world.engine().await.journal().replay(report.run).await.unwrap();
     assert!(replayed.identical, "{:?}", replayed.divergence);
     assert_eq!(endpoint.got().len(), 1);
 }
@@ -342,7 +342,7 @@ async fn the_journal_has_every_part_under_its_tool() {
     let endpoint = Endpoint::start(vec![Course::Answer(201, "", json!({"id": 7}))]);
     let world = endpoint.world(AGENT, &save_meal());
     let report = run(&world, of_user()).await;
-    let inspection = world.engine().await.inspect(report.run, None).await.unwrap();
+    let inspection = world.engine().await.journal().inspect(report.run, None).await.unwrap();
     let requested: Vec<_> =
         inspection.records.iter().filter(|record| matches!(record.body, Body::Requested { .. })).collect();
     let [tool, part] = requested.as_slice() else { panic!("{requested:?}") };
@@ -525,7 +525,7 @@ async fn neither_continue_nor_a_default_passes_over_a_doubt() {
                 assert!(error.message.contains("failed with indeterminate"), "{}", error.message);
             }
         }
-        let replayed = world.engine().await.replay(report.run).await.unwrap();
+        let replayed = world.engine().await.journal().replay(report.run).await.unwrap();
         assert!(replayed.identical, "{:?}", replayed.divergence);
     }
 }
@@ -552,7 +552,7 @@ async fn a_person_says_that_it_arrived_and_was_refused() {
     let report = world.resume(report.run, Some(refused)).await;
     assert!(answer(&report).starts_with("I could not log it: action_failed."), "{}", answer(&report));
     assert_eq!(endpoint.got().len(), 1);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 /// A document that looks a meal up by the key of the call that logged it, with further actions.
@@ -602,7 +602,7 @@ async fn a_document_is_asked_whether_a_call_in_doubt_took_place() {
             "it has the secrets of the call"
         );
     }
-    let records = world.engine().await.inspect(report.run, None).await.unwrap().records;
+    let records = world.engine().await.journal().inspect(report.run, None).await.unwrap().records;
     let told = records.iter().find_map(|record| match &record.body {
         Body::Verified { tool, tries, evidence, .. } if *tries > 0 => {
             Some((tool.to_string(), *tries, *evidence))
@@ -610,7 +610,7 @@ async fn a_document_is_asked_whether_a_call_in_doubt_took_place() {
         _ => None,
     });
     assert_eq!(told, Some(("find_meal".to_owned(), 2, Evidence::Happened)));
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
     assert_eq!(endpoint.got().len(), 3, "a replay asks nothing");
     for (file, bytes) in bytes_of(&world) {
         assert!(!String::from_utf8_lossy(&bytes).contains("canary-4711"), "{file} holds a secret");

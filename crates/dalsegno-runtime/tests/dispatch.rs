@@ -35,7 +35,7 @@ fn three(settings: &str, class: EffectClass) -> World {
 }
 
 async fn inspected(world: &World, run: RunId) -> Inspection {
-    world.engine().await.inspect(run, None).await.unwrap()
+    world.engine().await.journal().inspect(run, None).await.unwrap()
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn effects_beyond_a_limit_wait_and_say_so_in_the_journal_before_they_start
         matches!(&record.body, Body::Attempted { attempt: 1, cause: AttemptCause::Queued, start } if now(start))
     });
     assert_eq!(queued.count(), 2);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_full_queue_is_an_outcome_and_nothing_is_sent() {
     );
     // The third was never sent; whether the second was depends on whether it waited when the run ended.
     assert!((1..=2).contains(&world.count("local.it")));
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_result_stands_for_the_same_call_of_a_later_run_and_is_recorded_like_a
     let journal = inspected(&world, runs[1]).await.records;
     assert!(journal.iter().any(|record| matches!(record.body, Body::Resolved { attempts: 0, .. })));
     for run in runs {
-        assert!(engine.replay(run).await.unwrap().identical);
+        assert!(engine.journal().replay(run).await.unwrap().identical);
     }
 }
 
@@ -187,7 +187,7 @@ async fn a_question_that_nobody_answers_in_time_is_answered_with_a_no() {
     let report = open().await.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
     assert_eq!(answer(&report), r#"{"error":{"code":"denied","message":"nobody answered within 3600 s"}}"#);
     assert_eq!(world.count("local.it"), 0);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 /// The system's clock, which shows so many milliseconds more than it is.
@@ -241,7 +241,7 @@ async fn a_clock_that_jumps_forward_takes_no_time_from_a_person() {
     assert_eq!(taken.await.unwrap(), 1);
     assert!(ended.unwrap() >= Duration::from_secs(3), "{ended:?}");
     assert_eq!(world.count("local.it"), 0);
-    assert!(engine.replay(run).await.unwrap().identical);
+    assert!(engine.journal().replay(run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -315,7 +315,7 @@ async fn one_operation_of_a_step_can_be_given_up_from_another_process() {
         answer(&report),
         r#"{"error":{"code":"cancelled","message":"it was given up: not needed any more"}} and 2"#
     );
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -367,7 +367,7 @@ async fn what_a_circuit_breaker_refuses_uses_up_no_attempt() {
     let [(2, AttemptCause::Failed { possibly_received: true, .. })] = attempts[..] else {
         panic!("{attempts:?}")
     };
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 /// Makes a keyed call at the hour 1,000 that has no answer, and sets the clock during the pause before the second attempt.
@@ -460,7 +460,8 @@ fn is_not_called_for_ever(tool: &str) {
     let report = life().block_on(world.resume(run, None));
     assert_eq!(answer(&report), "crash_loop");
     assert_eq!(world.count("local.it"), 4);
-    let identical = life().block_on(async { world.engine().await.replay(run).await.unwrap().identical });
+    let identical =
+        life().block_on(async { world.engine().await.journal().replay(run).await.unwrap().identical });
     assert!(identical);
 }
 
@@ -496,7 +497,7 @@ async fn a_call_in_doubt_that_took_place_is_found_out_without_a_person() {
     assert_eq!(answer(&report), format!("{{\"n\":7,\"note\":\"{operation}\"}}"));
     assert_eq!((world.count("local.it"), world.count("local.find")), (1, 1));
     assert_eq!(evidence(&world, report.run).await, [(Evidence::Happened, 1)]);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -507,7 +508,7 @@ async fn a_call_in_doubt_that_did_not_take_place_starts_again_and_not_for_ever()
     assert_eq!(answer(&report), "{\"calls\":3}");
     assert_eq!((world.count("local.it"), world.count("local.find")), (3, 4));
     assert_eq!(evidence(&world, report.run).await, [(Evidence::NotHappened, 2); 2]);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
     // One that always denies is not believed for ever.
     let world = verified("'not_happened'", 0, Behaviour::Echo);
     let report = world.run("go").await;
@@ -569,7 +570,7 @@ fn a_tool_that_brings_its_process_down_is_not_asked_for_ever() {
     assert_eq!((world.count("local.it"), world.count("local.find")), (1, 3));
     let done = Settlement::Done { result: None };
     assert_eq!(answer(&life().block_on(world.resume(run, Some(done)))), "{\"settled\":\"done\"}");
-    assert!(life().block_on(async { world.engine().await.replay(run).await.unwrap().identical }));
+    assert!(life().block_on(async { world.engine().await.journal().replay(run).await.unwrap().identical }));
 }
 
 /// Says that it took place, when it is let; asked again, it does not know.
@@ -620,7 +621,7 @@ async fn what_a_tool_says_late_of_one_attempt_says_nothing_of_the_next() {
     let not_done = GateInput { operation: None, seen: None, settlement: Settlement::NotDone, by: None };
     elsewhere.pass_on(handle.run(), vec![not_done]).await.unwrap();
     let said = async || {
-        let records = elsewhere.inspect(handle.run(), None).await.unwrap().records;
+        let records = elsewhere.journal().inspect(handle.run(), None).await.unwrap().records;
         records.iter().any(|record| matches!(record.body, Body::Verified { tries: 1, .. }))
     };
     while !said().await {

@@ -75,7 +75,7 @@ async fn a_call_whose_server_asks_waits_for_a_person_and_goes_on_in_another_proc
     assert_eq!(calls(&world), (vec!["asked".to_owned(), "went on".to_owned()], 2));
 
     std::fs::remove_file(world.path().join("clerk.sh")).unwrap();
-    let replay = world.engine().await.replay(report.run).await.unwrap();
+    let replay = world.engine().await.journal().replay(report.run).await.unwrap();
     assert!(replay.identical, "{replay:?}");
 }
 

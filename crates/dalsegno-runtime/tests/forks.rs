@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use dalsegno_core::{AgentRequest, EffectClass, OperationId, RunId};
 use dalsegno_runtime::{
-    Engine, EngineError, ForkOptions, RunReport, Settlement, StartOptions, WorkerOptions,
+    Archives, Engine, EngineError, ForkOptions, Journal, RunReport, Settlement, StartOptions, WorkerOptions,
 };
 use dalsegno_store::RunFilter;
 use serde_json::json;
@@ -39,7 +39,7 @@ fn two() -> World {
 }
 
 async fn operations(engine: &Engine, run: RunId) -> Vec<(u64, OperationId)> {
-    let inspection = engine.inspect(run, None).await.unwrap();
+    let inspection = engine.journal().inspect(run, None).await.unwrap();
     let steps = inspection.steps.iter();
     steps.flat_map(|step| step.operations.iter().map(|one| (step.step, one.operation))).collect()
 }
@@ -65,9 +65,9 @@ async fn a_replaced_outcome_leads_to_another_end_under_new_ids() {
     assert_eq!((world.count("local.read"), world.count("local.write")), (1, 2), "the prefix is shared");
     let after = operations(&engine, forked.run).await;
     assert!(after.iter().all(|one| !before.contains(one)), "{before:?} {after:?}");
-    assert!(engine.replay(forked.run).await.unwrap().identical);
+    assert!(engine.journal().replay(forked.run).await.unwrap().identical);
 
-    let diff = engine.diff(original.run, forked.run).await.unwrap();
+    let diff = engine.journal().diff(original.run, forked.run).await.unwrap();
     let first = diff.first.as_ref().unwrap();
     assert_eq!((first.step, first.kind), (1, "outcome"), "{diff:?}");
     assert!(diff.state.iter().any(|change| change.path == "/steps/first/n"), "{diff:?}");
@@ -99,13 +99,13 @@ async fn a_replaced_outcome_may_change_the_course() {
     let set = vec![(first, json!({ "n": 7 }))];
     let forked = fork(&world, original.run, ForkOptions { set, ..ForkOptions::default() }).await;
     assert_eq!(answer(&forked), "first 7, second ");
-    assert!(engine.replay(forked.run).await.unwrap().identical);
+    assert!(engine.journal().replay(forked.run).await.unwrap().identical);
     // A fork of the fork shares the prefix of the first run.
     let again =
         fork(&world, forked.run, ForkOptions { at: Some(1), live_effects: true, ..ForkOptions::default() })
             .await;
     assert_eq!(answer(&again), r#"first 1, second {"n":1}"#);
-    assert!(engine.replay(again.run).await.unwrap().identical);
+    assert!(engine.journal().replay(again.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn another_configuration_shows_changed_requests_apart_from_a_changed_cours
             Behaviour::Echo,
         );
         let config = changed.engine().await.agent_config(&"a".parse().unwrap()).await.unwrap();
-        engine.replay_with(run, config).await.unwrap()
+        engine.journal().replay_with(run, config).await.unwrap()
     };
     let same = under(TWO.to_owned()).await;
     assert!(same.identical, "{same:?}");
@@ -161,14 +161,16 @@ async fn a_run_travels_with_all_that_a_replay_reads() {
     let first = operations(&engine, original).await[0].1;
     let set = vec![(first, json!({ "n": 7 }))];
     let forked = fork(&world, original, ForkOptions { set, ..ForkOptions::default() }).await.run;
-    let bytes = engine.export(forked).await.unwrap().encode();
+    let bytes = engine.journal().export(forked).await.unwrap().encode();
     let elsewhere = tempfile::tempdir().unwrap();
     std::fs::write(elsewhere.path().join("dalsegno.toml"), "").unwrap();
-    let other = Engine::journal(elsewhere.path()).await.unwrap();
+    let settings = dalsegno_workspace::Workspace::load(elsewhere.path()).settings.unwrap();
+    let other = Journal::open(&settings.store).await.unwrap();
+    let archives = Archives::new(other.clone(), &settings);
     let archive = dalsegno_store::Archive::decode(&bytes).unwrap();
-    assert_eq!(other.import(archive.clone()).await.unwrap().added.len(), 2);
+    assert_eq!(archives.import(archive.clone()).await.unwrap().added.len(), 2);
     assert!(other.replay(forked).await.unwrap().identical);
-    assert_eq!(other.import(archive).await.unwrap().known.len(), 2);
+    assert_eq!(archives.import(archive).await.unwrap().known.len(), 2);
 }
 
 /// An hour later than it is.
@@ -197,12 +199,12 @@ async fn nothing_of_a_run_that_an_archive_brought_is_performed() {
     let a = "a".parse().unwrap();
     let start = engine.start(&a, AgentRequest::text("go"), options.clone()).await;
     let run = start.unwrap().finish().await.unwrap().run;
-    let archive = engine.export(run).await.unwrap();
+    let archive = engine.journal().export(run).await.unwrap();
 
     // The same workspace elsewhere, with a worker that comes when the time is over.
     let elsewhere = sleeper();
     let engine = elsewhere.builder().clock(Later).open(elsewhere.path()).await.unwrap();
-    let report = engine.import(archive).await.unwrap();
+    let report = engine.archives().import(archive).await.unwrap();
     assert_eq!(report.added, [run]);
     let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>();
     assert_eq!(names(&report.brings.agents), ["a"]);
@@ -227,20 +229,22 @@ async fn nothing_of_a_run_that_an_archive_brought_is_performed() {
     foreign(engine.start(&a, AgentRequest::text("go"), after).await.err().unwrap());
     let own = engine.start(&a, AgentRequest::text("go"), options).await.unwrap().finish().await.unwrap();
     assert_ne!(own.run, run);
-    assert_eq!(engine.predecessor(own.run).await.unwrap(), None);
+    assert_eq!(engine.journal().predecessor(own.run).await.unwrap(), None);
     assert_eq!(elsewhere.count("local.write"), 0);
 
     // It is read and forked like any other: with the agent that this workspace has.
-    assert!(engine.replay(run).await.unwrap().identical);
-    assert!(engine.diff(run, own.run).await.is_ok());
+    assert!(engine.journal().replay(run).await.unwrap().identical);
+    assert!(engine.journal().diff(run, own.run).await.is_ok());
     let forked = engine.fork(run, ForkOptions { at: Some(1), ..ForkOptions::default() }).await.unwrap();
     let forked = forked.finish().await.unwrap();
-    assert!(engine.runs(&RunFilter::default()).await.unwrap().iter().any(|one| one.run == forked.run));
-    assert!(engine.replay(forked.run).await.unwrap().identical);
+    assert!(
+        engine.journal().runs(&RunFilter::default()).await.unwrap().iter().any(|one| one.run == forked.run)
+    );
+    assert!(engine.journal().replay(forked.run).await.unwrap().identical);
     let empty = World::new("[[steps]]\nrespond = \"hello\"\n").agent("b", "[[steps]]\nrespond = \"hello\"\n");
     std::fs::remove_file(empty.path().join("agents/a.toml")).unwrap();
     let stranger = empty.engine().await;
-    stranger.import(engine.export(run).await.unwrap()).await.unwrap();
+    stranger.archives().import(engine.journal().export(run).await.unwrap()).await.unwrap();
     let error =
         stranger.fork(run, ForkOptions { at: Some(1), ..ForkOptions::default() }).await.err().unwrap();
     assert!(matches!(error, EngineError::UnknownAgent { .. }), "{error}");
@@ -256,15 +260,15 @@ async fn a_fork_of_a_foreign_run_knows_the_user_and_the_tenant_of_this_workspace
     let engine = home.engine().await;
     let start = engine.start(&"a".parse().unwrap(), request, StartOptions::default()).await;
     let run = start.unwrap().finish().await.unwrap().run;
-    let before = engine.inspect(run, None).await.unwrap().state;
+    let before = engine.journal().inspect(run, None).await.unwrap().state;
     assert!(before.request().user["auth_token"]["dalsegno_secret"].is_string(), "{:?}", before.request());
-    let archive = engine.export(run).await.unwrap();
+    let archive = engine.journal().export(run).await.unwrap();
     let elsewhere = two();
     let engine = elsewhere.engine().await;
-    engine.import(archive).await.unwrap();
+    engine.archives().import(archive).await.unwrap();
     let options = ForkOptions { at: Some(2), ..ForkOptions::default() };
     let forked = engine.fork(run, options).await.unwrap().finish().await.unwrap();
-    let state = engine.inspect(forked.run, None).await.unwrap().state;
+    let state = engine.journal().inspect(forked.run, None).await.unwrap().state;
     assert_eq!(state.request().user, json!({ "name": "mallory", "auth_token": null }));
     assert_eq!(state.request().tenant_settings, json!(null));
     assert_eq!(waits(&forked).len(), 1, "an unsafe effect asks first");

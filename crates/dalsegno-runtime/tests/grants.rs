@@ -62,7 +62,7 @@ async fn failed_with(world: &World, report: &RunReport, code: FailureCode, words
         || error.message.contains(&format!("failed with {}", code.as_str()));
     assert!(said, "{error:?}");
     assert!(error.message.contains(words), "{error:?}");
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn an_approval_that_was_added_is_asked_of_a_run_that_began_without_it() {
     let report = world.resume(run, yes()).await;
     assert_eq!(answer(&report), r#"second {"n":2}"#);
     assert_eq!(world.count("local.second"), 1);
-    assert!(world.engine().await.replay(run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn limits_take_the_lower_value_and_the_journal_says_so() {
     let report = world.resume(run, yes()).await;
     assert_eq!((world.count("local.first"), world.count("local.second")), (1, 0));
     failed_with(&world, &report, FailureCode::LimitExceeded, "").await;
-    let records = world.engine().await.inspect(run, None).await.unwrap().records;
+    let records = world.engine().await.journal().inspect(run, None).await.unwrap().records;
     let narrowed = records.iter().filter_map(|record| match &record.body {
         Body::Narrowed { budget } => Some(budget.max_tool_calls),
         _ => None,
@@ -123,7 +123,7 @@ async fn limits_take_the_lower_value_and_the_journal_says_so() {
         begun(Some(&format!("[limits]\nmax_tool_calls = 1000\nmax_steps = 1000\n{BEGAN}"))).await;
     let report = world.resume(run, yes()).await;
     assert_eq!(answer(&report), r#"second {"n":2}"#);
-    let records = world.engine().await.inspect(run, None).await.unwrap().records;
+    let records = world.engine().await.journal().inspect(run, None).await.unwrap().records;
     assert!(records.iter().all(|record| record.body.kind() != RecordKind::Narrowed));
 }
 
@@ -139,13 +139,13 @@ async fn a_step_beyond_the_steps_that_are_allowed_by_now_asks_for_nothing() {
 async fn archive(world: &World) -> (RunId, dalsegno_store::Archive) {
     let run = world.run("go").await.run;
     let engine = world.engine().await;
-    let bytes = engine.sign(&engine.export(run).await.unwrap()).unwrap();
+    let bytes = engine.archives().sign(&engine.journal().export(run).await.unwrap()).unwrap();
     (run, dalsegno_store::Archive::decode(&bytes).unwrap())
 }
 
 /// What the signers of another workspace are, in dalsegno.toml.
 async fn known(home: &World) -> String {
-    format!("[signers]\nhome = \"{}\"\n", home.engine().await.signer().unwrap().unwrap())
+    format!("[signers]\nhome = \"{}\"\n", home.engine().await.archives().signer().unwrap().unwrap())
 }
 
 #[tokio::test]
@@ -156,14 +156,14 @@ async fn an_adopted_run_goes_on_under_ids_of_its_own_and_asks_first() {
     let here =
         world().agent("a", &BEGAN.replace("approve = [\"local.first\"]", "")).settings(&known(&home).await);
     let engine = here.engine().await;
-    engine.import(archive).await.unwrap();
+    engine.archives().import(archive).await.unwrap();
     let options = AdoptOptions { by: Some("eve".into()), ..AdoptOptions::default() };
     let adopted = engine.adopt(foreign, &options).await.unwrap();
     assert!(!adopted.known && adopted.run != foreign && adopted.foreign == foreign);
     assert!(engine.adopt(foreign, &options).await.unwrap().known, "the same is adopted once");
 
-    let records = engine.inspect(adopted.run, None).await.unwrap().records;
-    let signer = home.engine().await.signer().unwrap().unwrap().to_string();
+    let records = engine.journal().inspect(adopted.run, None).await.unwrap().records;
+    let signer = home.engine().await.archives().signer().unwrap().unwrap().to_string();
     let Body::Adopted { run, signer: said, by, .. } = &records[1].body else { panic!("{records:?}") };
     assert_eq!((run, said, by.as_deref()), (&foreign, &Some(signer), Some("eve")));
 
@@ -173,8 +173,8 @@ async fn an_adopted_run_goes_on_under_ids_of_its_own_and_asks_first() {
         let requested = records.iter().filter(|record| record.body.kind() == RecordKind::Requested);
         requested.filter_map(|record| record.operation).collect::<Vec<_>>()
     };
-    let theirs = operations(&engine.inspect(foreign, None).await.unwrap().records);
-    let ours = operations(&engine.inspect(adopted.run, None).await.unwrap().records);
+    let theirs = operations(&engine.journal().inspect(foreign, None).await.unwrap().records);
+    let ours = operations(&engine.journal().inspect(adopted.run, None).await.unwrap().records);
     assert_eq!((theirs.len(), ours.len()), (1, 1));
     assert_ne!(theirs, ours, "what the original asked for has other keys");
 
@@ -182,20 +182,20 @@ async fn an_adopted_run_goes_on_under_ids_of_its_own_and_asks_first() {
     assert_eq!((waits(&report).len(), here.count("local.first"), here.count("local.second")), (1, 1, 0));
     let report = here.resume(adopted.run, yes()).await;
     assert_eq!(answer(&report), r#"second {"n":2}"#);
-    assert!(engine.replay(adopted.run).await.unwrap().identical);
+    assert!(engine.journal().replay(adopted.run).await.unwrap().identical);
     // The foreign one is what it was, and nothing of it was performed.
     assert!(matches!(engine.resume(foreign, Vec::new()).await, Err(EngineError::Foreign { .. })));
-    assert!(engine.inspect(foreign, None).await.unwrap().summary.foreign.is_some());
+    assert!(engine.journal().inspect(foreign, None).await.unwrap().summary.foreign.is_some());
 }
 
 /// Why this workspace does not adopt a run of another one.
 async fn reasons(home: &World, here: &World, options: &AdoptOptions) -> Vec<String> {
     let (foreign, archive) = archive(home).await;
     let engine = here.engine().await;
-    engine.import(archive).await.unwrap();
-    let before = engine.runs(&RunFilter::default()).await.unwrap().len();
+    engine.archives().import(archive).await.unwrap();
+    let before = engine.journal().runs(&RunFilter::default()).await.unwrap().len();
     let error = engine.adopt(foreign, options).await.unwrap_err();
-    assert_eq!(engine.runs(&RunFilter::default()).await.unwrap().len(), before, "{error}");
+    assert_eq!(engine.journal().runs(&RunFilter::default()).await.unwrap().len(), before, "{error}");
     match error {
         EngineError::NotAdopted { run, reasons } if run == foreign => reasons,
         other => panic!("{other}"),
@@ -225,10 +225,10 @@ async fn nothing_is_adopted_that_this_workspace_does_not_allow() {
     let error = engine.adopt(own, &any).await.unwrap_err().to_string();
     assert!(error.contains("own already"), "{error}");
     engine.cancel(own, None, None).await.unwrap();
-    let archive = engine.export(own).await.unwrap();
+    let archive = engine.journal().export(own).await.unwrap();
     let here = world();
     let engine = here.engine().await;
-    engine.import(archive).await.unwrap();
+    engine.archives().import(archive).await.unwrap();
     let error = engine.adopt(own, &any).await.unwrap_err().to_string();
     assert!(error.contains("it has ended (cancelled)"), "{error}");
 }

@@ -57,7 +57,7 @@ async fn pin(world: &World) -> Lock {
 
 /// What was said to a model of the last calls, in a run's transcript.
 async fn transcript(world: &World, report: &RunReport) -> String {
-    let inspection = world.engine().await.inspect(report.run, None).await.unwrap();
+    let inspection = world.engine().await.journal().inspect(report.run, None).await.unwrap();
     format!("{:?}", inspection.state.transcript())
 }
 
@@ -79,7 +79,7 @@ async fn a_model_calls_an_action_by_its_short_name_and_by_its_long_one() {
     for name in ["keep", "notes__keep", "notes.keep"] {
         assert!(text.contains(&format!("Kept by {name}.")), "{name}: {text}");
     }
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_run_that_began_with_the_long_name_goes_on_with_it_when_a_short_one_is
     let ended = model.approve(&world, began.run).await;
     assert!(answer(&ended).contains("Done."), "{ended:?}");
     assert_eq!(*model.seen.lock().unwrap(), ["notes__keep"; 3]);
-    assert!(model.engine(&world).await.replay(began.run).await.unwrap().identical);
+    assert!(model.engine(&world).await.journal().replay(began.run).await.unwrap().identical);
     // A new one sees the short name, and so does the configuration that the agent has now.
     let model = Obedient::default();
     model.start(&world).await;

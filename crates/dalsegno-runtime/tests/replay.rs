@@ -5,8 +5,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{AgentRequest, EffectClass, Outcome, RunId};
-use dalsegno_runtime::{Engine, EngineError, Received, RunEnd, StartOptions};
+use dalsegno_core::{EffectClass, Outcome, RunId};
+use dalsegno_runtime::{Engine, HistoryError, Journal, Received, RunEnd};
 use dalsegno_store::tamper::tamper;
 use dalsegno_store::{Body, ReadError, RunFilter};
 use serde_json::json;
@@ -39,7 +39,7 @@ fn world() -> World {
 
 /// The record that holds the outcome of the tool `label`.
 async fn outcome_of(world: &World, run: RunId, label: &str) -> u64 {
-    let records = world.engine().await.inspect(run, None).await.unwrap().records;
+    let records = world.engine().await.journal().inspect(run, None).await.unwrap().records;
     let requested = records
         .iter()
         .find(|record| matches!(&record.body, Body::Requested { label: found, .. } if found == label));
@@ -69,7 +69,7 @@ async fn a_replay_opens_nothing_but_the_journal() {
     std::fs::remove_file(world.path().join(".dalsegno/memory.db")).unwrap();
     std::fs::remove_file(world.path().join("agents/a.toml")).unwrap();
     let bare = Engine::open(world.path()).await.unwrap();
-    let report = bare.replay(run).await.unwrap();
+    let report = bare.journal().replay(run).await.unwrap();
     assert!(report.identical, "{report:?}");
     assert_eq!((report.steps, world.count("local.score"), world.count("local.act")), (3, 1, 1));
     assert!(!world.path().join(".dalsegno/memory.db").exists(), "the memory was not opened");
@@ -96,7 +96,7 @@ async fn a_changed_outcome_is_found_at_the_first_request_that_follows_from_it() 
     let world = world();
     let run = world.run("disk full").await.run;
     forge(&world, run, json!({ "value": 0.9, "count": 4 })).await;
-    let divergence = world.engine().await.replay(run).await.unwrap().divergence.unwrap();
+    let divergence = world.engine().await.journal().replay(run).await.unwrap().divergence.unwrap();
     assert_eq!(divergence.step, 3);
     assert!(divergence.expected.starts_with("a request, tool `local.act`"), "{divergence}");
     assert!(divergence.got.ends_with(r#"with {"n":4}"#), "{divergence}");
@@ -107,7 +107,7 @@ async fn a_changed_outcome_that_turns_a_condition_is_found() {
     let world = world();
     let run = world.run("disk full").await.run;
     forge(&world, run, json!({ "value": 0.1, "count": 3 })).await;
-    let divergence = world.engine().await.replay(run).await.unwrap().divergence.unwrap();
+    let divergence = world.engine().await.journal().replay(run).await.unwrap().divergence.unwrap();
     assert_eq!(divergence.got, "asks for nothing more", "{divergence}");
 }
 
@@ -116,7 +116,7 @@ async fn a_changed_outcome_that_only_changes_the_answer_is_found() {
     let world = world();
     let run = world.run("disk full").await.run;
     forge(&world, run, json!({ "value": 0.8, "count": 3 })).await;
-    let divergence = world.engine().await.replay(run).await.unwrap().divergence.unwrap();
+    let divergence = world.engine().await.journal().replay(run).await.unwrap().divergence.unwrap();
     assert_eq!(divergence.expected, "the end with the answer `0.9 3`", "{divergence}");
     assert_eq!(divergence.got, "ends with the answer `0.8 3`", "{divergence}");
 }
@@ -134,31 +134,29 @@ async fn a_flipped_byte_is_damage_and_never_an_answer() {
     body[middle] ^= 1;
     connection.execute("UPDATE record SET body = ?1 WHERE key & 0xffffffff = 4", [body]).unwrap();
     let engine = world.engine().await;
-    for error in [engine.replay(run).await.unwrap_err(), engine.inspect(run, None).await.unwrap_err()] {
-        let EngineError::Read(ReadError::Damaged(damage)) = &error else { panic!("{error:?}") };
+    for error in [
+        engine.journal().replay(run).await.unwrap_err(),
+        engine.journal().inspect(run, None).await.unwrap_err(),
+    ] {
+        let HistoryError::Read(ReadError::Damaged(damage)) = &error else { panic!("{error:?}") };
         assert_eq!((damage.run, damage.seq, damage.intact), (run, 4, 4), "{error}");
     }
 }
 
 #[tokio::test]
-async fn an_engine_that_only_reads_needs_no_sound_workspace_and_changes_nothing() {
+async fn a_journal_needs_no_sound_workspace_and_changes_nothing() {
     let world = World::new(AGENT)
         .tool("local.score", EffectClass::Read, Behaviour::Answer(json!({ "value": 0.9, "count": 3 })))
         .tool("local.act", EffectClass::Unsafe, Behaviour::Lost(Received::Possibly));
     let report = world.run("disk full").await;
     assert!(matches!(report.end, RunEnd::Suspended { .. }), "{report:?}");
-    let before = world.engine().await.inspect(report.run, None).await.unwrap().records;
+    let before = world.engine().await.journal().inspect(report.run, None).await.unwrap().records;
 
     std::fs::write(world.path().join("agents/a.toml"), "name = ").unwrap();
     let world = world.settings("[secrets]\ntoken = { env = \"DALSEGNO_TEST_NOT_SET\" }\n");
     assert!(Engine::open(world.path()).await.is_err());
-    let engine = Engine::journal(world.path()).await.unwrap();
-    assert_eq!(engine.runs(&RunFilter::default()).await.unwrap().len(), 1);
-    assert!(engine.replay(report.run).await.unwrap().identical);
-
-    let started = engine.start(&"a".parse().unwrap(), AgentRequest::text(""), StartOptions::default()).await;
-    assert!(matches!(started, Err(EngineError::UnknownAgent { .. })), "{started:?}");
-    let resumed = engine.resume(report.run, Vec::new()).await;
-    assert!(matches!(resumed, Err(EngineError::ReadOnly { .. })), "{resumed:?}");
-    assert_eq!(engine.inspect(report.run, None).await.unwrap().records, before);
+    let journal = Journal::open(&world.path().join(".dalsegno/dalsegno.db")).await.unwrap();
+    assert_eq!(journal.runs(&RunFilter::default()).await.unwrap().len(), 1);
+    assert!(journal.replay(report.run).await.unwrap().identical);
+    assert_eq!(journal.inspect(report.run, None).await.unwrap().records, before);
 }

@@ -42,7 +42,7 @@ async fn a_plan_runs_to_its_end_and_replays() {
     let world = one_tool(EffectClass::Read, Behaviour::Echo, "");
     let report = world.run("go").await;
     assert_eq!(answer(&report), r#"it said {"n":1}"#);
-    let replay = world.engine().await.replay(report.run).await.unwrap();
+    let replay = world.engine().await.journal().replay(report.run).await.unwrap();
     assert!(replay.identical, "{replay:?}");
     assert_eq!(world.count("local.it"), 1);
 }
@@ -58,7 +58,7 @@ async fn a_gated_call_waits_while_its_sibling_runs_and_goes_on_in_another_proces
     let report = world.resume(report.run, Some(Settlement::Approve { edited: None, reason: None })).await;
     assert_eq!(answer(&report), r#"{"n":1} and 2"#);
     assert_eq!((world.count("local.write"), world.count("local.read")), (1, 1));
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn edited_arguments_are_checked_and_used() {
 async fn resuming_a_suspended_run_without_an_answer_changes_nothing() {
     let world = gated();
     let run = world.run("go").await.run;
-    let before = world.engine().await.inspect(run, None).await.unwrap().records;
+    let before = world.engine().await.journal().inspect(run, None).await.unwrap().records;
     assert!(matches!(world.resume(run, None).await.end, RunEnd::Suspended { .. }));
-    assert_eq!(world.engine().await.inspect(run, None).await.unwrap().records, before);
+    assert_eq!(world.engine().await.journal().inspect(run, None).await.unwrap().records, before);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn an_unsafe_call_without_an_answer_is_asked_about_and_never_repeated() {
     let done = Settlement::Done { result: Some(json!({ "id": 9 })) };
     assert_eq!(answer(&world.resume(report.run, Some(done)).await), r#"it said {"id":9}"#);
     assert_eq!(world.count("local.it"), 1);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn the_deadline_ends_a_run_and_waiting_for_a_person_does_not_count() {
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
     assert_eq!(response.status, Status::Failed);
     assert_eq!(response.error.as_ref().unwrap().code, RunErrorCode::Timeout);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn an_unsafe_effect_under_way_finishes_before_an_interruption() {
     assert_eq!(report.end, RunEnd::Interrupted);
     assert_eq!(answer(&world.resume(report.run, None).await), r#"it said {"n":1}"#);
     assert_eq!(world.count("local.it"), 1);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn no_effect_starts_after_an_interruption_and_none_is_doubted_that_was_not
     let report = handle.finish().await.unwrap();
     assert_eq!((&report.end, world.count("local.it")), (&RunEnd::Interrupted, 1));
     assert_eq!(answer(&world.resume(report.run, None).await), r#"it said {"calls":2}"#);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn an_unsafe_effect_under_way_at_the_deadline_is_kept_and_the_run_replays(
     let report = world.run("go").await;
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
     assert_eq!(response.error.as_ref().unwrap().code, RunErrorCode::Timeout);
-    let records = world.engine().await.inspect(report.run, None).await.unwrap().records;
+    let records = world.engine().await.journal().inspect(report.run, None).await.unwrap().records;
     let kinds: Vec<&str> = records.iter().map(|record| record.body.kind().as_str()).collect();
     // The end itself says that the effect is under way; what came of it replaces that.
     assert_eq!(kinds, ["started", "requested", "signalled", "failed", "late", "late"]);
@@ -295,7 +295,7 @@ async fn an_unsafe_effect_under_way_at_the_deadline_is_kept_and_the_run_replays(
         _ => None,
     });
     assert_eq!(open.collect::<Vec<_>>(), [1, 0]);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -306,7 +306,7 @@ async fn waiting_for_an_answer_does_not_use_up_a_runs_time() {
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let report = world.resume(run, Some(Settlement::NotDone)).await;
     assert_eq!(answer(&report), r#"it said {"calls":2}"#);
-    let records = world.engine().await.inspect(run, None).await.unwrap().records;
+    let records = world.engine().await.journal().inspect(run, None).await.unwrap().records;
     let elapsed = records.iter().find_map(|record| match record.body {
         dalsegno_store::Body::Resolved { elapsed_ms, .. } => Some(elapsed_ms),
         _ => None,
@@ -400,9 +400,9 @@ async fn a_model_works_with_two_tools_at_once_and_answers() {
     let report = world.run("go").await;
     assert_eq!(answer(&report), "All done.");
     assert_eq!((world.count("local.a"), world.count("local.b"), world.count("local.c")), (1, 1, 0));
-    let inspection = world.engine().await.inspect(report.run, None).await.unwrap();
+    let inspection = world.engine().await.journal().inspect(report.run, None).await.unwrap();
     let transcript = format!("{:?}", inspection.state.transcript());
     assert!(transcript.contains("not allowed for this agent"), "{transcript}");
     assert!(transcript.contains("no such row"), "{transcript}");
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }

@@ -116,23 +116,23 @@ async fn a_run_waits_for_a_secret_that_is_missing_and_a_worker_goes_on_when_it_i
     assert_eq!(provider.keys(), [] as [&str; 0], "nothing is sent without the key");
     let engine = world.engine().await;
     let filter = RunFilter { waiting: Some(Waiting::Secret), ..RunFilter::default() };
-    assert_eq!(engine.runs(&filter).await.unwrap().len(), 1);
+    assert_eq!(engine.journal().runs(&filter).await.unwrap().len(), 1);
     assert_eq!(work(&engine).await, 0);
 
     // Told too early, the run waits again. The record that says so takes the message out of the inbox, and no other.
-    let before = engine.inspect(report.run, None).await.unwrap().records.len();
+    let before = engine.journal().inspect(report.run, None).await.unwrap().records.len();
     engine.tell_to_look(report.run).await.unwrap();
     assert_eq!(work(&engine).await, 1);
-    assert_eq!(engine.inspect(report.run, None).await.unwrap().records.len(), before + 1);
+    assert_eq!(engine.journal().inspect(report.run, None).await.unwrap().records.len(), before + 1);
     assert_eq!(work(&engine).await, 0);
 
     put(&engine, "first-k3y").await;
     engine.tell_to_look(report.run).await.unwrap();
     assert_eq!(work(&engine).await, 1);
-    let inspection = engine.inspect(report.run, None).await.unwrap();
+    let inspection = engine.journal().inspect(report.run, None).await.unwrap();
     assert_eq!(inspection.response.unwrap().answer.as_deref(), Some("you sent [secret]"));
     assert_eq!(provider.keys(), ["first-k3y"]);
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_person_may_deny_what_waits_for_a_secret_and_an_approval_looks_again()
     assert_eq!(response.status, Status::Failed, "{response:?}");
     assert!(format!("{response:?}").contains("no money"), "{response:?}");
     assert_eq!(provider.keys(), [] as [&str; 0]);
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn a_process_scrubs_what_another_process_has_sent() {
     // A new engine has read nothing of the tenant's; the other tool needs no secret.
     let asked = ask(&world).await.unwrap();
     assert!(format!("{asked:?}").contains("you showed [secret]"), "{asked:?}");
-    let journal = world.engine().await.inspect(asked.run, None).await.unwrap();
+    let journal = world.engine().await.journal().inspect(asked.run, None).await.unwrap();
     assert!(!format!("{:?}", journal.records).contains("tenant-secret-0815"));
 }
 
@@ -307,7 +307,7 @@ async fn put_as(world: &World, owner: Option<&str>, name: &str, value: &str) {
 async fn assert_scrubbed(world: &World, report: &RunReport, value: &str) {
     let told = format!("{report:?}");
     assert!(told.contains("you showed [secret]") && !told.contains(value), "{value}: {told}");
-    let journal = world.engine().await.inspect(report.run, None).await.unwrap();
+    let journal = world.engine().await.journal().inspect(report.run, None).await.unwrap();
     assert!(!format!("{:?}", journal.records).contains(value), "{value}");
 }
 
@@ -371,7 +371,7 @@ async fn a_secret_that_cannot_be_read_is_told_before_anything_is_recorded() {
     write(&world, "token/inner", "x");
     let error = ask(&world).await.unwrap_err().to_string();
     assert!(error.contains("must be kept out of the records cannot be read"), "{error}");
-    assert_eq!(world.engine().await.runs(&RunFilter::default()).await.unwrap().len(), 1);
+    assert_eq!(world.engine().await.journal().runs(&RunFilter::default()).await.unwrap().len(), 1);
 }
 
 #[test]

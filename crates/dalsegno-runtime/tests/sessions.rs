@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass, Entry, RunErrorCode, RunId};
 use dalsegno_runtime::{
-    AbandonOptions, Engine, EngineError, ForkOptions, RunEnd, RunReport, Settlement, StartOptions,
+    AbandonOptions, Engine, EngineError, ForkOptions, HistoryError, RunEnd, RunReport, Settlement,
+    StartOptions,
 };
 use dalsegno_store::{Body, EraseError, RunStatus};
 use rusqlite::Connection;
@@ -23,7 +24,7 @@ async fn say_as(engine: &Engine, agent: &str, text: &str) -> Result<RunReport, E
 }
 
 async fn predecessor(world: &World, run: RunId) -> Option<RunId> {
-    world.engine().await.predecessor(run).await.unwrap()
+    world.engine().await.journal().predecessor(run).await.unwrap()
 }
 
 #[tokio::test]
@@ -54,7 +55,7 @@ async fn what_was_asked_for_is_erased_with_the_words_for_it() {
     let world = World::new("[tools]\nallow = [\"*\"]\n[[steps]]\ntool = \"local.read\"\nwith = { n = 1 }\n")
         .tool("local.read", EffectClass::Read, Behaviour::Echo);
     let run = world.run("go").await.run;
-    world.engine().await.erase(run, None).await.unwrap();
+    world.engine().await.journal().erase(run, None).await.unwrap();
     let behind = Connection::open(world.path().join(".dalsegno/dalsegno.db")).unwrap();
     let kept: i64 = behind
         .query_row("SELECT count(*) FROM record WHERE kind = 2 AND body IS NOT NULL", [], |row| row.get(0))
@@ -100,29 +101,29 @@ async fn a_session_goes_on_after_any_of_its_runs_was_erased() {
     let engine = world.engine().await;
     let first = say_as(&engine, "a", "one").await.unwrap().run;
     let second = say_as(&engine, "a", "wait").await.unwrap().run;
-    assert_eq!(engine.heirs(first).await.unwrap(), [second]);
-    let error = engine.erase_everywhere(first).await.unwrap_err();
+    assert_eq!(engine.journal().heirs(first).await.unwrap(), [second]);
+    let error = engine.journal().erase_everywhere(first).await.unwrap_err();
     assert!(
-        matches!(error, EngineError::Erase(EraseError::NotEnded { run, .. }) if run == second),
+        matches!(error, HistoryError::Erase(EraseError::NotEnded { run, .. }) if run == second),
         "{error}"
     );
-    engine.erase(first, None).await.unwrap();
+    engine.journal().erase(first, None).await.unwrap();
     // The one that was open when the run before it was erased goes on, in another process as well.
     drop(engine);
     let report = world.resume(second, Some(Settlement::Give { value: json!("fine") })).await;
     assert_eq!(answer(&report), "wait fine");
     let engine = world.engine().await;
-    assert!(engine.replay(second).await.unwrap().identical);
-    assert_eq!(engine.export(second).await.unwrap().runs().collect::<Vec<_>>(), [second]);
+    assert!(engine.journal().replay(second).await.unwrap().identical);
+    assert_eq!(engine.journal().export(second).await.unwrap().runs().collect::<Vec<_>>(), [second]);
     // The session goes on from there, and passes over what is erased after it.
     let third = say_as(&engine, "a", "three").await.unwrap().run;
     assert_eq!(predecessor(&world, third).await, Some(second));
-    engine.erase(third, None).await.unwrap();
+    engine.journal().erase(third, None).await.unwrap();
     let fourth = say_as(&engine, "a", "wait").await.unwrap().run;
     assert_eq!(predecessor(&world, fourth).await, Some(second));
-    engine.erase(second, None).await.unwrap();
+    engine.journal().erase(second, None).await.unwrap();
     engine.cancel(fourth, None, None).await.unwrap();
-    let (erased, heirs) = engine.erase_everywhere(first).await.unwrap();
+    let (erased, heirs) = engine.journal().erase_everywhere(first).await.unwrap();
     assert_eq!(heirs, [fourth]);
     assert!(erased.records > 3);
     // With nothing left it begins anew.
@@ -140,7 +141,7 @@ async fn what_a_run_took_over_is_its_own_until_it_is_erased() {
         runs.push(say_as(&engine, "a", &format!("number {number} platypus")).await.unwrap().run);
     }
     let said = async |run| {
-        let state = engine.inspect(run, None).await.unwrap().state;
+        let state = engine.journal().inspect(run, None).await.unwrap().state;
         let said = state.transcript().iter().filter_map(|entry| match entry {
             Entry::User(text) => Some(text.clone()),
             _ => None,
@@ -157,13 +158,13 @@ async fn what_a_run_took_over_is_its_own_until_it_is_erased() {
     };
     assert_eq!(count(), 1, "the runs of a session share what was said");
     for run in &runs {
-        engine.erase(*run, None).await.unwrap();
+        engine.journal().erase(*run, None).await.unwrap();
     }
     assert_eq!((said(last).await, count()), (before, 1));
-    assert!(engine.replay(last).await.unwrap().identical);
+    assert!(engine.journal().replay(last).await.unwrap().identical);
     let next = say_as(&engine, "a", "once more").await.unwrap().run;
     assert_eq!(said(next).await.len(), 41);
-    engine.erase_everywhere(last).await.unwrap();
+    engine.journal().erase_everywhere(last).await.unwrap();
     assert_eq!(count(), 0);
     drop(engine);
     for name in std::fs::read_dir(world.path().join(".dalsegno")).unwrap() {
@@ -186,9 +187,9 @@ async fn a_part_of_what_was_said_that_is_gone_is_a_clear_error() {
         [("UPDATE blob SET bytes = x'00', form = 0", "damaged"), ("DELETE FROM blob", "missing")]
     {
         behind.execute(change, []).unwrap();
-        let error = engine.replay(last.unwrap()).await.unwrap_err();
+        let error = engine.journal().replay(last.unwrap()).await.unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
-        assert!(matches!(error, EngineError::Beginning { .. }), "{error}");
+        assert!(matches!(error, HistoryError::Beginning { .. }), "{error}");
     }
 }
 
@@ -201,14 +202,14 @@ async fn a_fork_holds_what_its_run_said() {
     drop(engine);
     world.resume(run, Some(Settlement::Give { value: json!("fine") })).await;
     let engine = world.engine().await;
-    let operation = engine.inspect(run, None).await.unwrap().steps[0].operations[0].operation;
+    let operation = engine.journal().inspect(run, None).await.unwrap().steps[0].operations[0].operation;
     let options = ForkOptions { set: vec![(operation, json!("ill"))], ..ForkOptions::default() };
     let fork = engine.fork(run, options).await.unwrap().finish().await.unwrap();
     assert_eq!(answer(&fork), "wait ill");
-    assert_eq!(engine.heirs(run).await.unwrap(), [fork.run]);
-    let (_, heirs) = engine.erase_everywhere(run).await.unwrap();
+    assert_eq!(engine.journal().heirs(run).await.unwrap(), [fork.run]);
+    let (_, heirs) = engine.journal().erase_everywhere(run).await.unwrap();
     assert_eq!(heirs, [fork.run]);
-    assert!(engine.replay(fork.run).await.is_err());
+    assert!(engine.journal().replay(fork.run).await.is_err());
 }
 
 #[tokio::test]
@@ -255,11 +256,11 @@ async fn what_an_abandoned_run_leaves_in_doubt_is_recorded_and_told() {
     let abandoned = engine.abandon(report.run, abandoning(true)).await.unwrap();
     assert_eq!(abandoned.in_doubt.len(), 1);
     assert_eq!(abandoned.in_doubt[0].label, "tool `local.write`");
-    let inspection = engine.inspect(report.run, None).await.unwrap();
+    let inspection = engine.journal().inspect(report.run, None).await.unwrap();
     assert_eq!(inspection.summary.status, RunStatus::Abandoned);
     let kinds: Vec<_> = inspection.records.iter().rev().take(2).map(|record| &record.body).collect();
     assert!(matches!(kinds[..], [Body::Late { open: 0, .. }, Body::Abandoned { .. }]), "{kinds:?}");
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
     // Whoever resumes it learns how it ended.
     let report = world.resume(report.run, None).await;
     let RunEnd::Ended(response) = report.end else { panic!("{report:?}") };
@@ -281,5 +282,5 @@ async fn the_parent_of_an_abandoned_run_is_told() {
     journal.abandon(child, abandoning(false)).await.unwrap();
     let report = world.resume(report.run, None).await;
     assert!(answer(&report).contains("abandoned"), "{}", answer(&report));
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }

@@ -26,7 +26,7 @@ fn document(world: &World, document: &Value) {
 /// How the run of a document ended: its status and its error, in words.
 async fn refusal(world: &World) -> String {
     let report = world.run("hello").await;
-    let journal = world.engine().await.inspect(report.run, None).await.unwrap();
+    let journal = world.engine().await.journal().inspect(report.run, None).await.unwrap();
     format!("{:?}", journal.records)
 }
 
@@ -35,7 +35,7 @@ async fn an_agent_runs_and_its_run_replays() {
     let world = calls("local.look").tool("local.look", EffectClass::Read, Behaviour::Answer(json!({"n": 7})));
     let report = world.run("hello").await;
     assert_eq!(answer(&report), "{\"n\":7}");
-    let replay = world.engine().await.replay(report.run).await.unwrap();
+    let replay = world.engine().await.journal().replay(report.run).await.unwrap();
     assert!(replay.identical, "{replay:?}");
 }
 

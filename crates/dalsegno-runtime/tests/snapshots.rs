@@ -40,7 +40,7 @@ async fn a_resume_from_a_snapshot_is_the_same_as_one_from_the_journal() {
         }
         let report = world.resume(report.run, Some(Settlement::Approve { edited: None, reason: None })).await;
         assert_eq!(answer(&report), "All done.");
-        assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+        assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
         ends.push((report.steps, report.usage));
     }
     assert_eq!(ends[0], ends[1]);

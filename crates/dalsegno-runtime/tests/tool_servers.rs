@@ -63,7 +63,7 @@ async fn an_agent_calls_a_tool_of_a_child_process_and_its_run_replays_without_it
     let report = world.run("go").await;
     assert!(answer(&report).starts_with("seen eu by "), "{}", answer(&report));
     std::fs::remove_file(world.path().join("printer.sh")).unwrap();
-    let replay = world.engine().await.replay(report.run).await.unwrap();
+    let replay = world.engine().await.journal().replay(report.run).await.unwrap();
     assert!(replay.identical, "{replay:?}");
 }
 
@@ -192,7 +192,7 @@ async fn an_answer_is_recorded_before_any_server_is_started() {
     let report = world.resume(asked.run, Some(approved)).await;
     // The server that it needs is down: that is what came of the operation.
     assert!(answer(&report).contains("unavailable"), "{}", answer(&report));
-    let view = world.engine().await.inspect(asked.run, None).await.unwrap();
+    let view = world.engine().await.journal().inspect(asked.run, None).await.unwrap();
     assert!(kinds(&view).contains(&"answered"), "{:?}", kinds(&view));
 }
 
@@ -234,7 +234,7 @@ async fn a_server_that_is_not_pinned_and_lacks_a_secret_leaves_no_run() {
     let error = start().await.unwrap_err();
     let dalsegno_runtime::EngineError::ServerSecret { server, name } = &error else { panic!("{error:?}") };
     assert_eq!((server.as_str(), name.as_str()), ("printer", "tok"));
-    assert!(engine.runs(&dalsegno_store::RunFilter::default()).await.unwrap().is_empty());
+    assert!(engine.journal().runs(&dalsegno_store::RunFilter::default()).await.unwrap().is_empty());
     // With the secret it begins.
     let source = engine.secret_source();
     let put = Put::new(Secret::new("tell-nobody-4711"), 1);
@@ -254,8 +254,8 @@ async fn a_server_that_offers_more_than_before_is_called_and_written_down() {
     let approved = Settlement::Approve { edited: None, reason: None };
     let report = world.resume(asked.run, Some(approved)).await;
     assert!(answer(&report).starts_with("seen eu by "), "{}", answer(&report));
-    let view = world.engine().await.inspect(asked.run, None).await.unwrap();
+    let view = world.engine().await.journal().inspect(asked.run, None).await.unwrap();
     let kinds = kinds(&view);
     assert_eq!(kinds.iter().filter(|kind| **kind == "rebound").count(), 1, "{kinds:?}");
-    assert!(world.engine().await.replay(asked.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(asked.run).await.unwrap().identical);
 }

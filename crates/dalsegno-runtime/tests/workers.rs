@@ -117,7 +117,7 @@ async fn two_workers_wake_each_run_once_and_no_sooner_than_its_time() {
     done.sort_by_key(|text| texts.iter().position(|known| known == text));
     assert_eq!(done, texts);
     let filter = RunFilter { status: Some(RunStatus::Completed), ..RunFilter::default() };
-    assert_eq!(one.runs(&filter).await.unwrap().len(), 30);
+    assert_eq!(one.journal().runs(&filter).await.unwrap().len(), 30);
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_worker_that_is_told_to_stop_leaves_its_runs_as_they_are() {
     let report = engine.work(&WorkerOptions::default(), called, |_| {}).await.unwrap();
     assert_eq!(report, WorkerReport { taken: 1, interrupted: 1, ..WorkerReport::default() });
     let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
-    assert_eq!(engine.runs(&filter).await.unwrap()[0].run, run);
+    assert_eq!(engine.journal().runs(&filter).await.unwrap()[0].run, run);
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn an_answer_that_is_passed_on_is_found_by_a_worker() {
     engine.pass_on(report.run, vec![yes]).await.unwrap();
     assert_eq!(work(&engine).await.ended, 1);
     assert_eq!(world.count("local.it"), 1);
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }
 
 /// Lets one worker after the other work until nothing can go on; how often runs were taken up.
@@ -209,7 +209,7 @@ async fn a_parent_wakes_when_its_child_wakes_as_often_as_that_is() {
     let engine = world.builder().clock(watch.clone()).open(world.path()).await.unwrap();
     let run = start(&engine, "go").await.run;
     let stands = async || {
-        let all = engine.runs(&RunFilter::default()).await.unwrap();
+        let all = engine.journal().runs(&RunFilter::default()).await.unwrap();
         all.into_iter().find(|summary| summary.run == run).unwrap()
     };
     assert_eq!(stands().await.wake_at, Some(Timestamp::from_millis(1_001 * HOUR)));
@@ -222,7 +222,7 @@ async fn a_parent_wakes_when_its_child_wakes_as_often_as_that_is() {
     let taken = work_off(&world, &watch).await;
     assert!((1..20).contains(&taken), "{taken}");
     assert_eq!(stands().await.status, RunStatus::Completed);
-    assert!(engine.replay(run).await.unwrap().identical);
+    assert!(engine.journal().replay(run).await.unwrap().identical);
 }
 
 /// A parent whose child asks before it acts.
@@ -252,7 +252,7 @@ async fn an_answer_to_a_child_run_that_is_passed_on_wakes_its_parent_as_well() {
     let taken = work_off(&world, &watch).await;
     assert!((1..20).contains(&taken), "{taken}");
     let filter = RunFilter { status: Some(RunStatus::Completed), ..RunFilter::default() };
-    assert_eq!(engine.runs(&filter).await.unwrap().len(), 2);
+    assert_eq!(engine.journal().runs(&filter).await.unwrap().len(), 2);
     assert_eq!(world.count("local.it"), 1);
 }
 
@@ -272,8 +272,8 @@ async fn an_answer_that_is_passed_on_to_a_child_run_reaches_the_process_that_per
     let handle = here.start(&"a".parse().unwrap(), request, StartOptions::default()).await.unwrap();
     let waiting = loop {
         let filter = RunFilter { status: Some(RunStatus::Suspended), ..RunFilter::default() };
-        if let [child] = &elsewhere.runs(&filter).await.unwrap()[..] {
-            break elsewhere.inspect(child.run, None).await.unwrap().waiting.remove(0);
+        if let [child] = &elsewhere.journal().runs(&filter).await.unwrap()[..] {
+            break elsewhere.journal().inspect(child.run, None).await.unwrap().waiting.remove(0);
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
@@ -304,7 +304,7 @@ async fn a_child_run_that_somebody_resumes_to_its_end_wakes_its_parent() {
     assert_eq!(answer(&engine.resume(child, vec![yes]).await.unwrap().finish().await.unwrap()), "1");
     work_off(&world, &watch).await;
     let filter = RunFilter { status: Some(RunStatus::Completed), ..RunFilter::default() };
-    assert_eq!(engine.runs(&filter).await.unwrap().len(), 2);
+    assert_eq!(engine.journal().runs(&filter).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -312,13 +312,13 @@ async fn a_child_run_that_is_given_up_is_ended_and_its_parent_goes_on() {
     let world = asking_child();
     let engine = world.engine().await;
     let report = start(&engine, "go").await;
-    let inspection = engine.inspect(report.run, None).await.unwrap();
+    let inspection = engine.journal().inspect(report.run, None).await.unwrap();
     let operation = inspection.state.pending()[0].operation.id;
     let handle = engine.give_up(report.run, vec![operation], None, None).await.unwrap().unwrap();
     let report = handle.finish().await.unwrap();
     assert!(answer(&report).contains("cancelled"), "{report:?}");
     assert_eq!(world.count("local.it"), 0);
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }
 
 /// What an observer saw of a record: its number, what it says, and what is asked for.
@@ -374,11 +374,11 @@ async fn an_observer_sees_every_record_once_in_its_order_and_none_of_a_replay() 
     let engine = world.builder().observer(Arc::new(Watching(Arc::clone(&seen)))).open(world.path());
     let engine = engine.await.unwrap();
     assert_eq!(answer(&start(&engine, "go").await), "done");
-    let runs = engine.runs(&RunFilter::default()).await.unwrap();
+    let runs = engine.journal().runs(&RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 3);
     let before = seen.records.lock().unwrap().clone();
     for run in runs {
-        let journal = engine.inspect(run.run, None).await.unwrap().records;
+        let journal = engine.journal().inspect(run.run, None).await.unwrap().records;
         let shown: Vec<_> = before[&run.run].iter().map(|(seq, body, _)| (*seq, body)).collect();
         let written: Vec<_> = journal.iter().map(|record| (record.seq, &record.body)).collect();
         assert_eq!(shown, written, "{run:?}");
@@ -386,7 +386,7 @@ async fn an_observer_sees_every_record_once_in_its_order_and_none_of_a_replay() 
             let asks = matches!(body, Body::Requested { .. });
             assert_eq!(matches!(request, Some(Request::AgentCall(_))), asks, "{body:?}: {request:?}");
         }
-        assert!(engine.replay(run.run).await.unwrap().identical);
+        assert!(engine.journal().replay(run.run).await.unwrap().identical);
     }
     assert_eq!(*seen.records.lock().unwrap(), before);
     assert!(seen.committed.load(Ordering::SeqCst) > 0);
@@ -444,7 +444,7 @@ fn a_parent_wakes_although_the_process_of_its_child_died_right_after_the_child_e
         let engine = world.engine().await;
         work(&engine).await;
         let done = RunFilter { status: Some(RunStatus::Completed), ..RunFilter::default() };
-        assert_eq!(engine.runs(&done).await.unwrap().len(), 2, "the parent sleeps for ever");
+        assert_eq!(engine.journal().runs(&done).await.unwrap().len(), 2, "the parent sleeps for ever");
     });
 }
 
@@ -496,7 +496,7 @@ async fn a_parent_beside_a_child_that_is_under_way_waits_and_is_no_failure() {
     assert_eq!(failed, []);
     assert_eq!((report.ended, report.failed), (4, 0), "{report:?}");
     for run in runs {
-        assert_eq!(engine.inspect(run, None).await.unwrap().summary.status, RunStatus::Completed);
+        assert_eq!(engine.journal().inspect(run, None).await.unwrap().summary.status, RunStatus::Completed);
     }
     assert_eq!(world.count("local.it"), 2);
 }
@@ -506,7 +506,7 @@ async fn a_run_that_cannot_be_resumed_is_told_once_and_tried_for_a_while() {
     let world = World::new("[[steps]]\nask = \"go?\"\n[[steps]]\nrespond = \"done\"\n");
     let (bad, good) = (world.run("one").await.run, world.run("two").await.run);
     let engine = world.engine().await;
-    let operation = async |run| engine.inspect(run, None).await.unwrap().waiting[0].operation;
+    let operation = async |run| engine.journal().inspect(run, None).await.unwrap().waiting[0].operation;
     for run in [bad, good] {
         let settlement = Settlement::Give { value: json!("yes") };
         let input = GateInput { operation: Some(operation(run).await), seen: None, settlement, by: None };

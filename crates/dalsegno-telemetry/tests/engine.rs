@@ -108,10 +108,10 @@ type Place = (Vec<u8>, Vec<u8>, u64, u64);
 /// What the journals say that there must be: each span with its trace, its parent and its times.
 async fn expected(engine: &Engine) -> BTreeMap<Vec<u8>, Place> {
     let mut spans = BTreeMap::new();
-    let runs = engine.runs(&RunFilter::default()).await.unwrap();
+    let runs = engine.journal().runs(&RunFilter::default()).await.unwrap();
     let root = runs.iter().find(|run| run.parent.is_none()).unwrap().run;
     for run in runs {
-        let records = engine.inspect(run.run, None).await.unwrap().records;
+        let records = engine.journal().inspect(run.run, None).await.unwrap().records;
         let Body::Started(started) = &records[0].body else { panic!() };
         let above = started.parent.map(|parent| SpanId::of_operation(parent.run, parent.operation));
         let records: Vec<NewRecord> = records
@@ -188,7 +188,7 @@ async fn a_collector_has_every_span_of_a_run_and_its_child_over_two_processes_an
     let attempts = attribute_of(&spans, "dalsegno.attempts");
     assert!(attempts.contains(&Attribute::IntValue(2)), "{attempts:?}");
 
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
     telemetry.shutdown(LIMIT).await;
     assert_eq!(collector.spans().len(), spans.len());
     let text = telemetry.metrics().encode();

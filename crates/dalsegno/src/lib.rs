@@ -44,7 +44,8 @@
 //!
 //! Four types are the way in:
 //!
-//! - [`Engine`] opens a workspace folder, and starts, resumes, replays, forks and compares runs.
+//! - [`Engine`] opens a workspace folder, and starts, resumes and forks runs. [`Engine::journal`] lists, inspects, replays and
+//!   compares them; a [`Journal`] does so without an engine.
 //! - [`Agent`] is an agent built in code; the files in the folder `agents/` work as well.
 //! - [`Tool`] is a tool in Rust; [`function`](fn@function) makes one of a function.
 //! - [`RunHandle`] is a run that this process executes: its events and its end.
@@ -72,10 +73,10 @@ pub use dalsegno_core::{
     AgentName, AgentRequest, AgentResponse, EffectClass, OperationId, Received, RunId, Status, ToolName,
     ToolReturn,
 };
+pub use dalsegno_history::{ErrorKind, HistoryError, Journal, WaitingOperation};
 pub use dalsegno_runtime::{
-    Engine, EngineBuilder, EngineError, ErrorKind, GateInput, Invocation, OpenError, RunEnd, RunEvent,
-    RunFailure, RunHandle, RunReport, Settlement, StartOptions, Tool, ToolDescription, ToolError,
-    WaitingOperation,
+    Engine, EngineBuilder, EngineError, GateInput, Invocation, OpenError, RunEnd, RunEvent, RunFailure,
+    RunHandle, RunReport, Settlement, StartOptions, Tool, ToolDescription, ToolError,
 };
 pub use dalsegno_workspace::Agent;
 #[cfg(feature = "schemars")]
@@ -85,7 +86,7 @@ pub use function::{Function, function};
 pub mod model {
     pub use dalsegno_core::{
         CallRequest, Entry, ModelReply, ModelSettings, ReplyPart, StopReason, ToolChoice, Toolbox,
-        Transcript, Verdict, Violation,
+        Transcript, Validation, Violation,
     };
     pub use dalsegno_models::{
         Cassette, CassetteError, CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry,
@@ -104,10 +105,10 @@ pub mod store {
 /// Runs in detail: steps, replays, forks, differences, workers.
 pub mod run {
     pub use dalsegno_core::{AgentConfig, Gate, Timestamp, Usage};
-    pub use dalsegno_runtime::{
-        ConfigReport, ForkOptions, Inspection, OperationView, ReplayReport, ReplayVerdict, RunDiff, StepView,
-        WorkerEvent, WorkerOptions, WorkerReport,
+    pub use dalsegno_history::{
+        ConfigReport, Inspection, OperationView, ReplayReport, ReplayVerdict, RunDiff, StepView,
     };
+    pub use dalsegno_runtime::{ForkOptions, WorkerEvent, WorkerOptions, WorkerReport};
 }
 
 #[cfg(all(doctest, feature = "schemars"))]

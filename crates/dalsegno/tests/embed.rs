@@ -65,7 +65,7 @@ async fn an_agent_and_a_tool_in_code_run_and_replay() {
     let engine = open(folder.path(), desk().allow("orders.*"), pay).await;
     let report = run(&engine).await;
     assert_eq!(answer(&report), "Done: order 7 is paid.");
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
     assert!(!folder.path().join("dalsegno.toml").exists());
 }
 
@@ -109,10 +109,10 @@ async fn an_error_has_the_kind_that_says_what_to_do() {
     assert_eq!(suspended.kind(), ErrorKind::Suspended, "{suspended}");
     let EngineError::Suspended { run, .. } = suspended else { panic!() };
     let none = "00000000000000000000000000000001".parse().unwrap();
-    assert_eq!(engine.replay(none).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(engine.journal().replay(none).await.unwrap_err().kind(), ErrorKind::NotFound);
     // The same run in two places.
     let one = open(folder.path(), desk(), pay()).await;
-    assert!(one.replay(run).await.unwrap().identical);
+    assert!(one.journal().replay(run).await.unwrap().identical);
     let wrong =
         Engine::builder().agent(&desk().set("instruction", "x")).open(folder.path()).await.err().unwrap();
     assert_eq!(wrong.kind(), ErrorKind::Invalid, "{wrong}");
@@ -137,7 +137,7 @@ async fn a_refused_call_is_a_failure_that_is_not_tried_again() {
     let report = run(&engine).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     assert!(answer(&report).contains("the order is paid already"), "{report:?}");
-    let records = format!("{:?}", engine.inspect(report.run, None).await.unwrap().records);
+    let records = format!("{:?}", engine.journal().inspect(report.run, None).await.unwrap().records);
     assert!(records.contains("ToolFailed"), "{records}");
 }
 
@@ -222,7 +222,7 @@ async fn a_killed_run_resumes_with_the_same_key() {
     drop(child);
 
     let engine = open(folder.path(), desk().allow("orders.pay"), ledger(path, false)).await;
-    let runs = engine.runs(&dalsegno::store::RunFilter::default()).await.unwrap();
+    let runs = engine.journal().runs(&dalsegno::store::RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 1);
     let report = engine.resume(runs[0].run, Vec::new()).await.unwrap().finish().await.unwrap();
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
@@ -231,5 +231,5 @@ async fn a_killed_run_resumes_with_the_same_key() {
     let lines: Vec<&str> = book.lines().collect();
     assert_eq!(lines.len(), 2, "{book}");
     assert_eq!(lines[0], lines[1], "the receiver can tell the repeat by its key");
-    assert!(engine.replay(report.run).await.unwrap().identical);
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
 }

@@ -33,7 +33,7 @@ pub(super) async fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Resu
     let waiting = Waiting::from(args.waiting);
     fits(waiting, &settlement)?;
     let engine = context.engine().await?;
-    select::tenant(&engine, args.tenant.as_deref()).await?;
+    select::tenant(&engine.workspace(), engine.journal(), args.tenant.as_deref()).await?;
     let open = open(args, waiting, &engine).await?;
     let shown = WaitingOperation::all_shown(open.iter().map(|one| &one.waits));
     let Some(agreed) = &args.yes else {
@@ -79,8 +79,8 @@ async fn open(args: &AnswerArgs, waiting: Waiting, engine: &Engine) -> Result<Ve
         ..RunFilter::default()
     };
     let mut open = Vec::new();
-    for summary in engine.runs(&filter).await? {
-        let inspection = engine.inspect(summary.run, None).await?;
+    for summary in engine.journal().runs(&filter).await? {
+        let inspection = engine.journal().inspect(summary.run, None).await?;
         for waits in &inspection.waiting {
             let of_tool = || args.tool.as_ref().is_none_or(|tool| is_of(waits.operation, tool, &inspection));
             // A child run is in the list itself.

@@ -15,7 +15,7 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
     // A run that loses an operation goes on.
     let engine = if args.op.is_empty() { context.ender().await? } else { context.performer().await? };
     let run = match (&args.run, &args.session) {
-        (Some(run), _) => select::run(&engine, run).await?,
+        (Some(run), _) => select::run(engine.journal(), run).await?,
         (None, session) => {
             let session = session.as_deref().unwrap_or_default();
             select::open_in(&engine, session, args.tenant.as_deref()).await?
@@ -38,7 +38,7 @@ pub(super) async fn cancel(args: &CancelArgs, context: &mut Context<'_>) -> Resu
 
 pub(super) async fn abandon(args: &AbandonArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.ender_alone().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let run = select::run(engine.journal(), &args.run).await?;
     let AbandonArgs { reason, by, force, .. } = args;
     let options = AbandonOptions { reason: reason.clone(), by: by.clone(), force: *force };
     let abandoned = engine.abandon(run, options).await?;
@@ -64,7 +64,7 @@ async fn give_up(
     args: &CancelArgs,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
-    let inspection = engine.inspect(run, None).await?;
+    let inspection = engine.journal().inspect(run, None).await?;
     let operations: Result<Vec<_>, _> =
         args.op.iter().map(|op| select::operation_of(&inspection, op)).collect();
     let mut follow = Follow::begin(context)?;

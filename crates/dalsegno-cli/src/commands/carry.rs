@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use dalsegno_runtime::{AdoptOptions, Adoption, EngineError, SignedBy};
+use dalsegno_runtime::{AdoptOptions, Adoption, Archives, EngineError, SignedBy};
 use dalsegno_store::{Archive, ArchiveError, Foreign};
 use serde_json::json;
 
+use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{AdoptArgs, ExportArgs, Format, ImportArgs};
 use crate::error::Error;
@@ -23,10 +24,10 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     if to_output && context.format != Format::Text {
         return Err(Error::TwoDocuments);
     }
-    let engine = context.reader().await?;
-    let run = select::run(&engine, &args.run).await?;
-    let archive = engine.export(run).await?;
-    let bytes = match engine.sign(&archive) {
+    let Kept { journal, settings, .. } = context.reader().await?;
+    let run = select::run(&journal, &args.run).await?;
+    let archive = journal.export(run).await?;
+    let bytes = match Archives::new(journal, &settings).sign(&archive) {
         Ok(bytes) => bytes,
         // A journal that may only be read can be exported all the same.
         Err(EngineError::SigningKey(error)) => {
@@ -55,7 +56,14 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
 }
 
 pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = if args.adopt { context.performer().await? } else { context.journal().await? };
+    let engine = if args.adopt { Some(context.performer().await?) } else { None };
+    let archives = match &engine {
+        Some(engine) => engine.archives(),
+        None => {
+            let Kept { journal, settings, .. } = context.journal().await?;
+            Archives::new(journal, &settings)
+        }
+    };
     let bytes =
         read(&args.file).map_err(|source| Error::Input { place: args.file.display().to_string(), source })?;
     let archive = Archive::decode(&bytes).map_err(|source| match source {
@@ -65,7 +73,7 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
         }
         source => Error::NotAnArchive { path: args.file.clone(), source },
     })?;
-    let imported = engine.import(archive).await?;
+    let imported = archives.import(archive).await?;
     match context.format {
         Format::Text => {}
         Format::Json | Format::Jsonl => {
@@ -108,11 +116,11 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
             "they are foreign: show, replay, diff and fork them; nothing of them is performed until you adopt them"
         ));
     }
-    if args.adopt {
+    if let Some(engine) = &engine {
         let options = AdoptOptions { by: args.by.clone(), unknown_signer: args.unknown_signer };
         let mut adopted = Vec::new();
         for run in imported.added.iter().chain(&imported.known) {
-            let summary = engine.inspect(*run, None).await?.summary;
+            let summary = engine.journal().inspect(*run, None).await?.summary;
             if summary.foreign.is_some() && summary.parent.is_none() && !summary.status.is_end() {
                 let adoption = engine.adopt(*run, &options).await?;
                 tell(&adoption, context);
@@ -131,7 +139,7 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
 
 pub(super) async fn adopt(args: &AdoptArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.performer().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let run = select::run(engine.journal(), &args.run).await?;
     let options = AdoptOptions { by: args.by.clone(), unknown_signer: args.unknown_signer };
     let adoption = engine.adopt(run, &options).await?;
     if context.format != Format::Text {

@@ -72,7 +72,7 @@ pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<E
     let engine = context.performer().await?;
     // An agent or a tenant that is not there is told before anything is said.
     engine.agent_config(&args.agent).await?;
-    select::tenant(&engine, args.tenant.as_deref()).await?;
+    select::tenant(&engine.workspace(), engine.journal(), args.tenant.as_deref()).await?;
     let session = args.session.clone().unwrap_or_else(|| format!("chat-{}", short(fresh())));
     let follow = Follow::begin(context)?;
     let lines = read_lines();
@@ -230,7 +230,7 @@ impl Chat<'_, '_> {
             limit: 1,
             ..RunFilter::default()
         };
-        let last = self.engine.runs(&filter).await?.into_iter().next();
+        let last = self.engine.journal().runs(&filter).await?.into_iter().next();
         self.open = last.as_ref().is_some_and(|run| !run.status.is_end());
         self.last = last.map(|run| run.run);
         Ok(())
@@ -245,13 +245,13 @@ impl Chat<'_, '_> {
             self.note("nothing has been said yet");
             return Ok(());
         };
-        show::tell(&self.engine, run, self.context).await
+        show::tell(self.engine.journal(), run, self.context).await
     }
 
     /// Tells the conversation as the model would read it.
     async fn history(&mut self) -> Result<(), Error> {
         let Some(run) = self.last else { return Ok(()) };
-        let state = self.engine.inspect(run, None).await?.state;
+        let state = self.engine.journal().inspect(run, None).await?.state;
         for entry in state.transcript().iter() {
             let (who, text) = match entry {
                 Entry::User(text) => ("you", text.clone()),

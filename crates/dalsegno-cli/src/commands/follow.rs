@@ -322,7 +322,7 @@ async fn causes(run: RunId, engine: &Engine) -> Vec<String> {
     let mut next = Some(run);
     for _ in 0..LEVELS {
         let Some(run) = next.take() else { break };
-        let Ok(inspection) = engine.inspect(run, None).await else { break };
+        let Ok(inspection) = engine.journal().inspect(run, None).await else { break };
         let Some(step) = inspection.steps.iter().rev().find(|step| !step.operations.is_empty()) else {
             break;
         };
@@ -347,7 +347,7 @@ async fn causes(run: RunId, engine: &Engine) -> Vec<String> {
 
 /// Writes the events between those that were written and `end`.
 async fn catch_up(engine: &Engine, events: &mut Events, output: &mut Output, end: u64) -> Result<(), Error> {
-    let inspection = engine.inspect(events.run(), None).await?;
+    let inspection = engine.journal().inspect(events.run(), None).await?;
     for record in inspection.records.iter().filter(|record| record.seq < end) {
         if record.seq >= events.next() {
             let event = events.event(record.into());

@@ -12,7 +12,7 @@ use crate::render::text::short;
 
 pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let engine = context.performer().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let run = select::run(engine.journal(), &args.run).await?;
     if args.at.is_none() && args.set.is_empty() {
         return Err(Error::NoPlaceToFork { run: short(run) });
     }
@@ -21,13 +21,13 @@ pub(super) async fn fork(args: &ForkArgs, context: &mut Context<'_>) -> Result<E
     }
     let mut set = Vec::with_capacity(args.set.len());
     if !args.set.is_empty() {
-        let inspection = engine.inspect(run, None).await?;
+        let inspection = engine.journal().inspect(run, None).await?;
         for (operation, file) in &args.set {
             set.push((select::operation_of(&inspection, operation)?, input::result(file)?));
         }
     }
     let config = if args.current {
-        let agent = engine.inspect(run, None).await?.summary.agent;
+        let agent = engine.journal().inspect(run, None).await?.summary.agent;
         Some(engine.agent_config(&agent).await?)
     } else {
         None

@@ -14,6 +14,7 @@ mod diff;
 mod follow;
 mod fork;
 mod init;
+mod journal;
 mod man;
 mod memory;
 mod metrics;
@@ -130,25 +131,32 @@ impl Context<'_> {
     /// An engine that ends runs and tells no server.
     async fn ender_alone(&mut self) -> Result<Engine, Error> {
         let opened = Engine::ender(&self.root).await;
-        self.at_its_place(opened)
+        let engine = opened.inspect_err(|error| self.warn_unreadable(error))?;
+        let workspace = engine.workspace();
+        if workspace.store_is_assumed {
+            self.warn_assumed(&workspace.settings.store);
+        }
+        Ok(engine)
     }
 
-    /// Tells where the journal is, and why there is none, if dalsegno.toml cannot be read.
-    fn at_its_place(&mut self, opened: Result<Engine, OpenError>) -> Result<Engine, Error> {
-        let warning = match &opened {
-            Ok(engine) if engine.workspace().store_is_assumed => format!(
-                "`dalsegno.toml` cannot be read and names no other store, so this is the journal at the default place, `{}`: run \
-                 `dalsegno check`",
-                engine.workspace().settings.store.display()
-            ),
-            Err(OpenError::Workspace { diagnostics, .. }) if diagnostics.iter().any(is_no_toml) => {
-                "`dalsegno.toml` cannot be read and may say where the journal is, so no journal is read"
-                    .to_owned()
-            }
-            Ok(_) | Err(_) => return Ok(opened?),
-        };
-        self.output.note(styled(Style::Yellow, "warning").and(format_args!(": {warning}")));
-        Ok(opened?)
+    /// Says that the journal is the one at the default place, since dalsegno.toml cannot be read.
+    fn warn_assumed(&mut self, store: &Path) {
+        self.output.note(styled(Style::Yellow, "warning").and(format_args!(
+            ": `dalsegno.toml` cannot be read and names no other store, so this is the journal at the default place, `{}`: run \
+             `dalsegno check`",
+            store.display()
+        )));
+    }
+
+    /// Says why no journal is read, where that is since dalsegno.toml cannot be read.
+    fn warn_unreadable(&mut self, error: &OpenError) {
+        if let OpenError::Workspace { diagnostics, .. } = error
+            && diagnostics.iter().any(is_no_toml)
+        {
+            self.output.note(styled(Style::Yellow, "warning").and(
+                ": `dalsegno.toml` cannot be read and may say where the journal is, so no journal is read",
+            ));
+        }
     }
 
     async fn build(&mut self, builder: EngineBuilder, workspace: Workspace) -> Result<Engine, Error> {
@@ -169,17 +177,6 @@ impl Context<'_> {
             return Ok(telemetry.clone());
         }
         Ok(self.telemetry.insert(telemetry::start(settings).await?).clone())
-    }
-
-    /// Only tells what was recorded, which a mistake in a file must not hinder.
-    async fn reader(&mut self) -> Result<Engine, Error> {
-        let opened = Engine::reader(&self.root).await;
-        self.at_its_place(opened)
-    }
-
-    /// The journal at the place that dalsegno.toml means, to be kept.
-    async fn journal(&self) -> Result<Engine, Error> {
-        Ok(Engine::journal(&self.root).await?)
     }
 }
 

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dalsegno_core::RunId;
-use dalsegno_runtime::{Divergence, Engine, EngineError, OpenError, ReplayVerdict};
+use dalsegno_history::{Divergence, Journal, ReplayVerdict};
+use dalsegno_runtime::{Engine, EngineError, OpenError};
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::{Diagnostic, InCode, Workspace};
 
+use super::journal::Kept;
 use super::{Context, programs, select};
 use crate::args::{Format, ReplayArgs};
 use crate::error::{Error, Problems};
@@ -20,15 +22,15 @@ use crate::render::output::Output;
 use crate::render::text::{Style, count, short, styled};
 
 pub(super) async fn replay(args: &ReplayArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.reader().await?;
-    let Some(run) = &args.run else { return all(&engine, context).await };
-    let run = select::run(&engine, run).await?;
+    let Kept { journal, .. } = context.reader().await?;
+    let Some(run) = &args.run else { return all(&journal, context).await };
+    let run = select::run(&journal, run).await?;
     if let Some(file) = &args.with_config {
-        return with_config(&engine, run, file.as_deref(), context).await;
+        return with_config(&journal, run, file.as_deref(), context).await;
     }
     let report = match args.until {
-        Some(step) => engine.replay_until(run, step).await?,
-        None => engine.replay(run).await?,
+        Some(step) => journal.replay_until(run, step).await?,
+        None => journal.replay(run).await?,
     };
     let output = &mut *context.output;
     if context.format == Format::Json {
@@ -47,14 +49,14 @@ pub(super) async fn replay(args: &ReplayArgs, context: &mut Context<'_>) -> Resu
 }
 
 /// Replays every run; tells of each that is not identical, and counts them all.
-async fn all(engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> {
+async fn all(journal: &Journal, context: &mut Context<'_>) -> Result<Exit, Error> {
     let filter = RunFilter { limit: u32::MAX, ..RunFilter::default() };
     let mut verdicts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut others = Vec::new();
     let mut worst = Exit::Done;
     let text = context.format == Format::Text;
     let output = &mut *context.output;
-    engine
+    journal
         .replay_all(&filter, |run, result| {
             let verdict = ReplayVerdict::of(&result);
             *verdicts.entry(verdict.as_str()).or_default() += 1;
@@ -93,7 +95,7 @@ async fn all(engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> 
 
 /// Replays under the agent as a file has it, or as the workspace has it now.
 async fn with_config(
-    journal: &Engine,
+    journal: &Journal,
     run: RunId,
     file: Option<&Path>,
     context: &mut Context<'_>,
@@ -133,7 +135,7 @@ async fn with_config(
         }
         (config, _) => config?,
     };
-    let report = engine.replay_with(run, config).await?;
+    let report = journal.replay_with(run, config).await?;
     let output = &mut *context.output;
     match context.format {
         Format::Text => diff::configs(&report, output),

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use dalsegno_core::{Gate, OperationId, RunId};
-use dalsegno_runtime::{Engine, EngineError, GateInput, Settlement, WaitingOperation};
+use dalsegno_history::WaitingOperation;
+use dalsegno_runtime::{Engine, EngineError, GateInput, Settlement};
 use dalsegno_store::AcquireError;
 
 use super::{Context, consent, follow, select};
@@ -22,7 +23,7 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
         return Err(Error::WithoutAnswer { option });
     }
     let engine = context.performer().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let run = select::run(engine.journal(), &args.run).await?;
     let mut follow = follow::Follow::begin(context)?.with_tokens(args.events.tokens);
     follow.goes_on(context.output);
     let mut events = Events::new(run);
@@ -30,7 +31,7 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
     let approves = matches!(settlement, Some(Settlement::Approve { .. }));
     // A long run takes a while to read, so it is read only for those who need it.
     if approves || lonely.iter().any(|(_, given)| *given) || follow.needs_history(context) {
-        let before = engine.inspect(run, None).await?;
+        let before = engine.journal().inspect(run, None).await?;
         let waiting = &before.waiting;
         meant.operation = args.op.as_deref().map(|op| select::operation(run, op, waiting)).transpose()?;
         if let Some(shown) = args.shown.as_deref().filter(|_| !waiting.is_empty()) {
@@ -62,9 +63,9 @@ pub(super) async fn resume(args: &ResumeArgs, context: &mut Context<'_>) -> Resu
 
 /// Says that another run waits for the one that has just ended, if one does.
 async fn tell_parent(run: RunId, engine: &Engine, context: &mut Context<'_>) {
-    let Ok(ended) = engine.inspect(run, None).await else { return };
+    let Ok(ended) = engine.journal().inspect(run, None).await else { return };
     let Some(parent) = ended.summary.parent else { return };
-    if engine.inspect(parent, None).await.is_ok_and(|above| !above.summary.status.is_end()) {
+    if engine.journal().inspect(parent, None).await.is_ok_and(|above| !above.summary.status.is_end()) {
         let parent = short(parent);
         context.output.note(format_args!(
             "run {parent} waits for it: a worker resumes that one, or `dalsegno resume {parent}`"

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::{AgentRequest, RunId, Timestamp, Usage};
-use dalsegno_runtime::Engine;
+use dalsegno_history::Journal;
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Waiting};
 
+use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{Format, RunsArgs, StatusArg, WaitingArg};
 use crate::error::Error;
@@ -32,15 +33,15 @@ struct Line {
 }
 
 pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.reader().await?;
-    let filter = filter(args, &engine).await?;
+    let Kept { journal, workspace, .. } = context.reader().await?;
+    let filter = filter(args, &journal).await?;
     let fork_of = match &args.fork_of {
-        Some(run) => Some(select::run(&engine, run).await?),
+        Some(run) => Some(select::run(&journal, run).await?),
         None => None,
     };
-    let lines = list(args, filter, fork_of, &engine).await?;
-    if lines.is_empty() {
-        select::tenant(&engine, args.tenant.as_deref()).await?;
+    let lines = list(args, filter, fork_of, &journal).await?;
+    if let (true, Some(workspace)) = (lines.is_empty(), &workspace) {
+        select::tenant(workspace, &journal, args.tenant.as_deref()).await?;
     }
     if context.format == Format::Json {
         let listed = lines
@@ -50,7 +51,7 @@ pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<E
         return Ok(Exit::Done);
     }
     if lines.is_empty() {
-        let has_runs = !engine.runs(&RunFilter { limit: 1, ..RunFilter::default() }).await?.is_empty();
+        let has_runs = !journal.runs(&RunFilter { limit: 1, ..RunFilter::default() }).await?.is_empty();
         context.output.note(if has_runs {
             "no run matches these filters: `dalsegno runs` lists all runs"
         } else {
@@ -69,7 +70,7 @@ pub(super) async fn runs(args: &RunsArgs, context: &mut Context<'_>) -> Result<E
 }
 
 /// What the store filters by.
-async fn filter(args: &RunsArgs, engine: &Engine) -> Result<RunFilter, Error> {
+async fn filter(args: &RunsArgs, journal: &Journal) -> Result<RunFilter, Error> {
     let waiting = args.waiting.or(args.in_doubt.then_some(WaitingArg::InDoubt)).map(Into::into);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp::from_millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
@@ -87,10 +88,10 @@ async fn filter(args: &RunsArgs, engine: &Engine) -> Result<RunFilter, Error> {
         ..RunFilter::default()
     };
     if let Some(parent) = &args.parent {
-        filter.parent = Some(select::run(engine, parent).await?);
+        filter.parent = Some(select::run(journal, parent).await?);
     }
     if let Some(after) = &args.after {
-        filter.after = Some(select::run(engine, after).await?);
+        filter.after = Some(select::run(journal, after).await?);
     }
     Ok(filter)
 }
@@ -100,7 +101,7 @@ async fn list(
     args: &RunsArgs,
     mut filter: RunFilter,
     fork_of: Option<RunId>,
-    engine: &Engine,
+    journal: &Journal,
 ) -> Result<Vec<Line>, Error> {
     let by_process = matches!(args.status, Some(StatusArg::Running | StatusArg::Interrupted));
     if args.text.is_some() || fork_of.is_some() || by_process {
@@ -109,14 +110,14 @@ async fn list(
     let text = args.text.as_deref().map(str::to_lowercase);
     let mut lines = Vec::new();
     loop {
-        let page = engine.runs(&filter).await?;
+        let page = journal.runs(&filter).await?;
         let is_last = u32::try_from(page.len()).is_ok_and(|found| found < filter.limit);
         filter.after = page.last().map(|run| run.run);
         for run in page {
             // The request of an erased or damaged run cannot be read, and the rest of its line can.
-            let asked = engine.asked(run.run).await.ok().map(|request| request.text);
+            let asked = journal.asked(run.run).await.ok().map(|request| request.text);
             let interrupted =
-                run.status == RunStatus::Running && run.foreign.is_none() && !engine.is_performed(&run);
+                run.status == RunStatus::Running && run.foreign.is_none() && !journal.is_performed(&run);
             let has_status = match args.status {
                 Some(StatusArg::Running) => !interrupted,
                 Some(StatusArg::Interrupted) => interrupted,
@@ -126,13 +127,13 @@ async fn list(
                 asked.as_ref().is_some_and(|asked| asked.to_lowercase().contains(text.as_str()))
             });
             let is_fork = match fork_of {
-                Some(origin) => engine.forked_from(run.run).await.ok().flatten() == Some(origin),
+                Some(origin) => journal.forked_from(run.run).await.ok().flatten() == Some(origin),
                 None => true,
             };
             if !(has_status && has_text && is_fork) {
                 continue;
             }
-            let usage = if args.cost { used(run.run, engine).await } else { None };
+            let usage = if args.cost { used(run.run, journal).await } else { None };
             lines.push(Line { run, text: asked, interrupted, usage });
             if u32::try_from(lines.len()).is_ok_and(|listed| listed == args.limit) {
                 return Ok(lines);
@@ -145,8 +146,8 @@ async fn list(
 }
 
 /// What a run used so far; none where its journal cannot be read.
-async fn used(run: RunId, engine: &Engine) -> Option<Usage> {
-    let inspection = engine.inspect(run, None).await.ok()?;
+async fn used(run: RunId, journal: &Journal) -> Option<Usage> {
+    let inspection = journal.inspect(run, None).await.ok()?;
     Some(inspection.response.map_or_else(|| inspection.state.usage(), |response| response.usage))
 }
 

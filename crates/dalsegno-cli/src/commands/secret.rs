@@ -3,12 +3,14 @@
 use std::io::{self, IsTerminal as _};
 
 use dalsegno_core::Timestamp;
-use dalsegno_runtime::{Clock as _, Engine, SecretUnavailable, Secrets, SystemClock};
+use dalsegno_history::Journal;
+use dalsegno_runtime::{Clock as _, SecretSource, SecretUnavailable, Secrets, SystemClock};
 use dalsegno_secrets::{MasterKey, Put, Rotation, Secret, SecretEntry, SecretName};
-use dalsegno_store::{PostError, RunFilter, Waiting};
+use dalsegno_store::{Message, PostError, RunFilter, Waiting};
 use serde_json::json;
 
 use super::Context;
+use super::journal::Kept;
 use crate::args::{
     Format, SecretArgs, SecretListArgs, SecretPutArgs, SecretRemoveArgs, SecretRotateArgs, SecretVerb,
 };
@@ -42,13 +44,13 @@ async fn put(args: &SecretPutArgs, context: &mut Context<'_>) -> Result<Exit, Er
     if value.expose().len() < Secrets::SHORTEST {
         return Err(Error::ShortSecret { shortest: Secrets::SHORTEST });
     }
-    let engine = context.journal().await?;
-    let source = engine.secret_source();
+    let Kept { journal, settings, .. } = context.journal().await?;
+    let source = SecretSource::new(settings.secret_store);
     let store = source.make().await?;
     let put = Put::new(value, SystemClock.now().as_millis());
     let owner = source.owner(args.owner.tenant.as_deref())?;
     let version = store.put(&owner, &name, put).await.map_err(SecretUnavailable::from)?;
-    let told = tell_runs(&engine).await?;
+    let told = tell_runs(&journal).await?;
     if context.format == Format::Json {
         context
             .output
@@ -65,7 +67,7 @@ async fn put(args: &SecretPutArgs, context: &mut Context<'_>) -> Result<Exit, Er
 }
 
 /// Lets runs look that wait for a secret.
-pub(super) async fn tell_runs(engine: &Engine) -> Result<u64, Error> {
+pub(super) async fn tell_runs(journal: &Journal) -> Result<u64, Error> {
     let filter = RunFilter {
         waiting: Some(Waiting::Secret),
         foreign: Some(false),
@@ -73,8 +75,8 @@ pub(super) async fn tell_runs(engine: &Engine) -> Result<u64, Error> {
         ..RunFilter::default()
     };
     let mut told = 0;
-    for run in engine.runs(&filter).await? {
-        match engine.tell_to_look(run.run).await {
+    for run in journal.runs(&filter).await? {
+        match journal.store().post(run.run, Message::Look).await {
             Ok(()) => told += 1,
             Err(PostError::Ended { .. }) => {}
             Err(error) => return Err(Error::Post { source: error }),
@@ -98,8 +100,7 @@ fn value(args: &SecretPutArgs) -> Result<Secret, Error> {
 }
 
 async fn list(args: &SecretListArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
-    let source = engine.secret_source();
+    let source = SecretSource::new(context.journal().await?.settings.secret_store);
     let entries = match source.store().await? {
         Some(store) => {
             store.list(&source.owner(args.owner.tenant.as_deref())?).await.map_err(SecretUnavailable::from)?
@@ -138,8 +139,7 @@ fn document(entry: &SecretEntry) -> serde_json::Value {
 
 async fn remove(args: &SecretRemoveArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let name = name(&args.name)?;
-    let engine = context.journal().await?;
-    let source = engine.secret_source();
+    let source = SecretSource::new(context.journal().await?.settings.secret_store);
     let removed = match source.store().await? {
         Some(store) => {
             let owner = source.owner(args.owner.tenant.as_deref())?;
@@ -159,8 +159,8 @@ async fn remove(args: &SecretRemoveArgs, context: &mut Context<'_>) -> Result<Ex
 
 async fn rotate_key(args: &SecretRotateArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let rotation = if args.everything { Rotation::Everything } else { Rotation::Wrapping };
-    let engine = context.journal().await?;
-    let rotated = engine.secret_source().rotate_key(args.new_env.as_deref(), rotation).await?;
+    let source = SecretSource::new(context.journal().await?.settings.secret_store);
+    let rotated = source.rotate_key(args.new_env.as_deref(), rotation).await?;
     if context.format == Format::Json {
         let (from, to) = (rotated.from.to_string(), rotated.to.to_string());
         context.output.document(&json!({ "from": from, "to": to, "resealed": rotated.resealed }));

@@ -1,9 +1,11 @@
 //! Finds the run or the operation that somebody means: by its id, the beginning of it, or as the last one.
 
 use dalsegno_core::{AgentRequest, OperationId, RunId};
+use dalsegno_history::{Inspection, Journal, WaitingOperation};
 use dalsegno_memory::{Found, Memory, ScopeSet};
-use dalsegno_runtime::{Engine, EngineError, Inspection, WaitingOperation};
+use dalsegno_runtime::{Engine, EngineError};
 use dalsegno_store::RunFilter;
+use dalsegno_workspace::Workspace;
 
 use crate::error::{AN_OBSERVATION, AN_OPERATION, Error};
 use crate::render::text::short;
@@ -15,17 +17,17 @@ const FEWEST_DIGITS: usize = 4;
 const LISTED: usize = 8;
 
 /// Finds a run.
-pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
+pub(super) async fn run(journal: &Journal, given: &str) -> Result<RunId, Error> {
     if given == "last" {
         // A child run begins after its parent, but it is the parent that somebody started.
         let filter = RunFilter { limit: 1, roots_only: true, ..RunFilter::default() };
-        let newest = engine.runs(&filter).await?;
+        let newest = journal.runs(&filter).await?;
         return newest.first().map(|summary| summary.run).ok_or(Error::NoRuns);
     }
     let expected = "4 to 32 hexadecimal digits, or `last`";
     let prefix =
         digits(given).ok_or_else(|| Error::NotAnId { given: shown(given), what: "a run id", expected })?;
-    match engine.find_runs(&prefix).await?.as_slice() {
+    match journal.find_runs(&prefix).await?.as_slice() {
         [] => Err(Error::UnknownRun { given: prefix }),
         [run] => Ok(*run),
         several => {
@@ -37,7 +39,7 @@ pub(super) async fn run(engine: &Engine, given: &str) -> Result<RunId, Error> {
 
 /// Finds the run that goes on in a session of a tenant, by default of the one that runs have which name none.
 pub(super) async fn open_in(engine: &Engine, session: &str, tenant: Option<&str>) -> Result<RunId, Error> {
-    self::tenant(engine, tenant).await?;
+    self::tenant(&engine.workspace(), engine.journal(), tenant).await?;
     let tenant = tenant.map_or_else(|| AgentRequest::text("").tenant, str::to_owned);
     let filter = RunFilter {
         session: Some(session.to_owned()),
@@ -46,16 +48,20 @@ pub(super) async fn open_in(engine: &Engine, session: &str, tenant: Option<&str>
         foreign: Some(false),
         ..RunFilter::default()
     };
-    let open = engine.runs(&filter).await?.into_iter().find(|run| !run.status.is_end());
+    let open = engine.journal().runs(&filter).await?.into_iter().find(|run| !run.status.is_end());
     open.map(|run| run.run).ok_or_else(|| Error::NothingOpen { session: shown(session) })
 }
 
 /// Refuses a tenant that is none. One whose file was removed counts while the journal has runs of it.
-pub(super) async fn tenant(engine: &Engine, name: Option<&str>) -> Result<(), Error> {
+pub(super) async fn tenant(
+    workspace: &Workspace,
+    journal: &Journal,
+    name: Option<&str>,
+) -> Result<(), Error> {
     let Some(name) = name else { return Ok(()) };
-    let Err(error) = engine.workspace().check_tenant(name) else { return Ok(()) };
+    let Err(error) = workspace.check_tenant(name) else { return Ok(()) };
     let filter = RunFilter { tenant: Some(name.to_owned()), limit: 1, ..RunFilter::default() };
-    match engine.runs(&filter).await?.is_empty() {
+    match journal.runs(&filter).await?.is_empty() {
         true => Err(EngineError::from(error).into()),
         false => Ok(()),
     }

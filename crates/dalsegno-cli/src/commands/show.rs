@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use dalsegno_core::{Mind, RunId, Signal};
-use dalsegno_runtime::{Engine, Inspection};
+use dalsegno_history::{Inspection, Journal, StepView};
 use dalsegno_store::{Body, RunStatus};
 use tokio::time::sleep;
 
 use super::carry::signed;
+use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{Format, ShowArgs};
 use crate::error::Error;
@@ -22,12 +23,12 @@ use crate::render::{document, ending, prompt};
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.reader().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let Kept { journal, .. } = context.reader().await?;
+    let run = select::run(&journal, &args.run).await?;
     if args.follow {
-        return follow(args, run, &engine, context).await;
+        return follow(args, run, &journal, context).await;
     }
-    let inspection = engine.inspect(run, args.step).await?;
+    let inspection = journal.inspect(run, args.step).await?;
     let steps = inspection.steps.iter().map(|view| view.step).max().unwrap_or_default();
     if let Some(step) = args.step
         && !(1..=steps).contains(&step)
@@ -36,7 +37,7 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
     }
     let only = args.op.as_deref().map(|op| select::operation_of(&inspection, op)).transpose()?;
     if args.prompt {
-        let Some(found) = engine.prompt(run, args.step, only).await? else {
+        let Some(found) = journal.prompt(run, args.step, only).await? else {
             return Err(Error::NoPrompt { run: short(run), step: args.step, operation: only.map(short) });
         };
         match context.format {
@@ -45,7 +46,7 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
         }
         return Ok(Exit::Done);
     }
-    let lineage = lineage(&inspection, &engine).await;
+    let lineage = lineage(&inspection, &journal).await;
     let output = &mut *context.output;
     let is_full = args.full || only.is_some();
     if context.format == Format::Json {
@@ -56,7 +57,7 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
     header(&inspection, &lineage, output);
     let history = History::of(&inspection);
     let detail = if is_full { Detail::Full } else { Detail::Lines };
-    let is_meant = |view: &dalsegno_runtime::StepView| {
+    let is_meant = |view: &StepView| {
         let has = |id| view.operations.iter().any(|one| one.operation == id);
         args.step.is_none_or(|step| view.step == step) && only.is_none_or(has)
     };
@@ -73,15 +74,15 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
     }
     if is_whole && !inspection.summary.status.is_end() && inspection.summary.foreign.is_none() {
         ending::waiting(&short(run), &inspection.waiting, context.named, output);
-        interrupted(&inspection, &engine, output);
+        interrupted(&inspection, &journal, output);
     }
     Ok(Exit::Done)
 }
 
 /// Shows all steps of a run.
-pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>) -> Result<(), Error> {
-    let inspection = engine.inspect(run, None).await?;
-    let lineage = lineage(&inspection, engine).await;
+pub(super) async fn tell(journal: &Journal, run: RunId, context: &mut Context<'_>) -> Result<(), Error> {
+    let inspection = journal.inspect(run, None).await?;
+    let lineage = lineage(&inspection, journal).await;
     let output = &mut *context.output;
     header(&inspection, &lineage, output);
     let history = History::of(&inspection);
@@ -96,23 +97,23 @@ pub(super) async fn tell(engine: &Engine, run: RunId, context: &mut Context<'_>)
 async fn follow(
     args: &ShowArgs,
     run: RunId,
-    engine: &Engine,
+    journal: &Journal,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
     let detail = if args.full { Detail::Full } else { Detail::Lines };
     let mut shown = None;
     let mut known = 0;
     loop {
-        let summary = engine.summary(run).await?;
-        let is_still = summary.status != RunStatus::Running || !engine.is_performed(&summary);
+        let summary = journal.summary(run).await?;
+        let is_still = summary.status != RunStatus::Running || !journal.is_performed(&summary);
         let begun = Instant::now();
         if summary.records > known || is_still {
             known = summary.records;
-            let inspection = engine.inspect(run, None).await?;
+            let inspection = journal.inspect(run, None).await?;
             // What was recorded since then is seen at the next look.
             let is_still = is_still && inspection.summary.records == known;
             if context.format == Format::Text {
-                let lineage = lineage(&inspection, engine).await;
+                let lineage = lineage(&inspection, journal).await;
                 let output = &mut *context.output;
                 let first = *shown.get_or_insert_with(|| {
                     header(&inspection, &lineage, output);
@@ -128,7 +129,7 @@ async fn follow(
                 output.stdout.flush();
             }
             if is_still {
-                return stands(&inspection, engine, context).await;
+                return stands(&inspection, journal, context).await;
             }
         }
         if context.output.stdout.is_closed() {
@@ -140,9 +141,13 @@ async fn follow(
 }
 
 /// Tells where a run stands that was followed.
-async fn stands(inspection: &Inspection, engine: &Engine, context: &mut Context<'_>) -> Result<Exit, Error> {
+async fn stands(
+    inspection: &Inspection,
+    journal: &Journal,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
     if context.format == Format::Json {
-        let lineage = lineage(inspection, engine).await;
+        let lineage = lineage(inspection, journal).await;
         context.output.document(&Shown::of(inspection, lineage, false, None));
     } else {
         end(inspection, context.output);
@@ -154,7 +159,7 @@ async fn stands(inspection: &Inspection, engine: &Engine, context: &mut Context<
             Exit::Suspended
         }
         RunStatus::Running => {
-            interrupted(inspection, engine, context.output);
+            interrupted(inspection, journal, context.output);
             Exit::Interrupted
         }
         RunStatus::Completed | RunStatus::HandedOff => Exit::Done,
@@ -163,16 +168,16 @@ async fn stands(inspection: &Inspection, engine: &Engine, context: &mut Context<
 }
 
 /// Says that no process performs a run, if so.
-fn interrupted(inspection: &Inspection, engine: &Engine, output: &mut Output) {
+fn interrupted(inspection: &Inspection, journal: &Journal, output: &mut Output) {
     let summary = &inspection.summary;
-    if summary.status == RunStatus::Running && !engine.is_performed(summary) {
+    if summary.status == RunStatus::Running && !journal.is_performed(summary) {
         let run = short(summary.run);
         output.note(format_args!("no process performs it: a worker resumes it, or `dalsegno resume {run}`"));
     }
 }
 
 /// Where a run came from: its parent, the run that it is a fork of, and what differs from that one.
-async fn lineage(inspection: &Inspection, engine: &Engine) -> Lineage {
+async fn lineage(inspection: &Inspection, journal: &Journal) -> Lineage {
     let summary = &inspection.summary;
     let mut lineage = Lineage { parent: summary.parent, ..Lineage::default() };
     match inspection.records.get(1).map(|record| &record.body) {
@@ -190,7 +195,7 @@ async fn lineage(inspection: &Inspection, engine: &Engine) -> Lineage {
     }
     // The other run may be gone: then what differs is unknown.
     if let Some(origin) = lineage.forked_from
-        && let Ok(other) = engine.configuration(origin).await
+        && let Ok(other) = journal.configuration(origin).await
     {
         let model = |config: &dalsegno_core::AgentConfig| match &config.mind {
             Mind::Model(mind) => Some(mind.model.name.clone()),

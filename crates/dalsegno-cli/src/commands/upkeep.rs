@@ -3,11 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::{OperationId, RunId, Timestamp};
-use dalsegno_runtime::{Engine, OpenError, open_journal};
+use dalsegno_history::{HistoryError, Journal, open_store};
+use dalsegno_runtime::OpenError;
 use dalsegno_store::{GcOptions, SqliteStore};
 use dalsegno_workspace::{Loaded, Workspace};
 use serde_json::json;
 
+use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{BackupArgs, EraseArgs, Format, GcArgs};
 use crate::error::Error;
@@ -16,10 +18,10 @@ use crate::render::output::Output;
 use crate::render::text::{Style, count, short, styled};
 
 pub(super) async fn gc(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
+    let Kept { journal, .. } = context.journal().await?;
     let mut options = GcOptions::new(before(args.older_than));
     options.dry_run = !args.yes;
-    let report = engine.gc(&options).await?;
+    let report = journal.gc(&options).await?;
     let output = &mut *context.output;
     if context.format == Format::Json {
         output.document(&json!({
@@ -50,7 +52,7 @@ pub(super) async fn gc(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit,
 
 pub(super) async fn doctor(context: &mut Context<'_>) -> Result<Exit, Error> {
     let store = open(context).await?;
-    let checkup = store.doctor(|_| {}).await.map_err(dalsegno_runtime::EngineError::from)?;
+    let checkup = store.doctor(|_| {}).await.map_err(HistoryError::from)?;
     let findings: Vec<String> = checkup.findings.iter().map(|finding| finding.to_string()).collect();
     let output = &mut *context.output;
     match context.format {
@@ -98,23 +100,23 @@ pub(super) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Resu
 }
 
 pub(super) async fn erase(args: &EraseArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let engine = context.journal().await?;
-    let run = select::run(&engine, &args.run).await?;
+    let Kept { journal, .. } = context.journal().await?;
+    let run = select::run(&journal, &args.run).await?;
     let operation = match &args.op {
         Some(op) => {
-            let inspection = engine.inspect(run, None).await?;
+            let inspection = journal.inspect(run, None).await?;
             Some(select::operation_of(&inspection, op)?)
         }
         None => None,
     };
     // Before anything is erased: the run itself says who goes on from it.
-    let heirs = if operation.is_none() { engine.heirs(run).await? } else { Vec::new() };
+    let heirs = if operation.is_none() { journal.heirs(run).await? } else { Vec::new() };
     if !args.yes {
-        return would_erase(run, operation, &heirs, &engine, context).await;
+        return would_erase(run, operation, &heirs, &journal, context).await;
     }
     let erased = match args.everywhere {
-        true => engine.erase_everywhere(run).await?.0,
-        false => engine.erase(run, operation).await?,
+        true => journal.erase_everywhere(run).await?.0,
+        false => journal.erase(run, operation).await?,
     };
     let (erased_in, held_by) = if args.everywhere { (heirs, Vec::new()) } else { (Vec::new(), heirs) };
     let output = &mut *context.output;
@@ -151,10 +153,10 @@ async fn would_erase(
     run: RunId,
     operation: Option<OperationId>,
     heirs: &[RunId],
-    engine: &Engine,
+    journal: &Journal,
     context: &mut Context<'_>,
 ) -> Result<Exit, Error> {
-    let inspection = engine.inspect(run, None).await?;
+    let inspection = journal.inspect(run, None).await?;
     let output = &mut *context.output;
     if context.format == Format::Json {
         output.document(&json!({ "run_id": run, "operation": operation, "erased": false, "held_by": heirs }));
@@ -208,7 +210,7 @@ async fn open(context: &Context<'_>) -> Result<SqliteStore, Error> {
     if !settings.store.exists() {
         return Err(Error::NoJournal { path: settings.store });
     }
-    let store = tokio::task::spawn_blocking(move || open_journal(&settings.store)).await;
+    let store = tokio::task::spawn_blocking(move || open_store(&settings.store)).await;
     let store = store.map_err(|error| OpenError::Stopped { message: error.to_string() })?;
     Ok(store.map_err(OpenError::from)?)
 }

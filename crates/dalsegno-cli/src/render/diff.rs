@@ -1,6 +1,6 @@
 //! Two runs, or two configurations, side by side.
 
-use dalsegno_runtime::{Change, ConfigReport, RunDiff, Side};
+use dalsegno_history::{Change, ConfigReport, RunDiff, Side};
 
 use super::ending::usage;
 use super::output::Output;

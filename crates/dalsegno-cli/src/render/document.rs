@@ -1,7 +1,8 @@
 //! The JSON documents of the verbs that tell about runs. The keys are a promise to scripts.
 
 use dalsegno_core::{AgentResponse, AgentState, Gate, OperationId, RunId, Status, Usage};
-use dalsegno_runtime::{Inspection, OperationView, ReplayReport, RunEnd, RunReport, WaitingOperation};
+use dalsegno_history::{Inspection, OperationView, ReplayReport, WaitingOperation};
+use dalsegno_runtime::{RunEnd, RunReport};
 use dalsegno_store::{Foreign, RunStatus, RunSummary};
 use serde::Serialize;
 use serde_json::Value;

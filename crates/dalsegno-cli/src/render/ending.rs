@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use dalsegno_core::{Gate, Request, Usage};
-use dalsegno_runtime::{RunEnd, RunReport, SecretGiver, WaitingOperation};
+use dalsegno_history::WaitingOperation;
+use dalsegno_runtime::{RunEnd, RunReport, SecretGiver};
 use serde_json::Value;
 
 use super::document;

@@ -1,7 +1,7 @@
 //! What a model was sent for one completion, as people and programs read it.
 
 use dalsegno_core::{Entry, OperationId, ReplyPart, RunId};
-use dalsegno_runtime::Prompt;
+use dalsegno_history::Prompt;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! A request as a person reads it: all that is sent, and nothing of the form in which the engine keeps it.
 
 use dalsegno_core::Request;
-use dalsegno_runtime::WaitingOperation;
+use dalsegno_history::WaitingOperation;
 use serde_json::{Value, json};
 
 use super::screen::inert;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dalsegno_core::{
     Answer, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Validation,
 };
-use dalsegno_runtime::{Inspection, OperationView, StepView};
+use dalsegno_history::{Inspection, OperationView, StepView};
 use dalsegno_store::{AttemptCause, Body, Record};
 
 use super::output::Stream;

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dalsegno_core::{AgentState, Handoff};
+use dalsegno_history::{Fold, Progress, Suspension, successor, suspend};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
 use super::{Driver, is_waiting};
 use crate::error::{EngineError, RunFailure};
-use crate::fold::{Fold, Suspension};
 use crate::handle::RunEvent;
-use crate::lineage;
-use crate::progress::{self, Progress};
 use crate::start::{Prepared, Successor};
 
 /// What a run waits for whose child run another process performs.
@@ -112,7 +110,7 @@ impl Driver {
         let state = self.machine.state();
         let engine = &self.context.engine;
         let mut prepared = engine.prepare_successor(&self.context, handoff, &state.usage()).await?;
-        let origin = lineage::successor(&mut prepared.new, state)?;
+        let origin = successor(&mut prepared.new, state)?;
         Ok((prepared, origin))
     }
 
@@ -161,7 +159,7 @@ impl Driver {
             return;
         }
         let at = self.now();
-        progress::suspend(&mut self.progress, self.machine.state(), at);
+        suspend(&mut self.progress, self.machine.state(), at);
         let Suspension { waiting_for, wake_at } = suspension;
         self.outbox.push(NewRecord::new(at, Body::Suspended { waiting_for, wake_at }));
     }

@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use dalsegno_core::{
     Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, Signal,
 };
+use dalsegno_history::{End, LeftOpen, child_run, is_indeterminate, is_unrepeatable};
 use dalsegno_store::{Body, NewRecord, Start};
 
 use super::{Driver, Input, Running, Why};
 use crate::error::RunFailure;
-use crate::fold::{End, LeftOpen};
 use crate::handle::{RunEnd, RunReport};
 use crate::policy;
-use crate::policy::is_unrepeatable;
-use crate::start::{Successor, child_run};
+use crate::start::Successor;
 
 /// What is recorded of an effect that is under way when its run ends, until its outcome is known.
 const UNDER_WAY: &str = "it was under way when the run ended";
@@ -155,7 +154,7 @@ impl Driver {
     /// Records what came of an effect after the run had ended. A repeated word replaces the one before.
     pub(super) fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
         let outcome = self.presentable(outcome);
-        if !policy::is_indeterminate(&outcome) {
+        if !is_indeterminate(&outcome) {
             self.unsettled.remove(&operation);
         }
         let open = u32::try_from(self.unsettled.len()).unwrap_or(u32::MAX);

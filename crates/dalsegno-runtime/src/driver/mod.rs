@@ -25,6 +25,9 @@ use dalsegno_core::{
     Answer, Event, Failure, FailureCode, Gate, GateState, Handoff, Operation, OperationId, Outcome, Request,
     Status, Timestamp,
 };
+use dalsegno_history::{
+    Advance, End, Fold, Machine, Moved, Progress, Situation, Suspension, Tasks, WaitingOperation,
+};
 use dalsegno_models::Schemas;
 use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
 use tokio::sync::watch;
@@ -35,15 +38,12 @@ use crate::attempt::RunContext;
 use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
 use crate::failure::AttemptError;
-use crate::fold::{Advance, End, Fold, Machine, Moved, Suspension};
 use crate::handle::{RunReport, Stop};
 use crate::observer::Watches;
 use crate::policy;
-use crate::policy::{Effect, Situation};
-use crate::progress::Progress;
+use crate::policy::Effect;
 use crate::start::Successor;
-use crate::tasks::{Tasks, Written};
-use crate::waiting::WaitingOperation;
+use crate::tasks::Written;
 
 use self::inbox::Ending;
 pub(crate) use self::inbox::GivenUp;
@@ -349,10 +349,10 @@ impl Driver {
             }
             match policy::recover(Effect::from(&operation), self.situation(&progress, begun)) {
                 policy::RetryDecision::Again { .. } => {
-                    self.admit(operation.id, next, AttemptCause::Recovered)?
+                    self.admit(operation.id, next, AttemptCause::Recovered)?;
                 }
                 policy::RetryDecision::Take(Outcome::Failed(failure)) => {
-                    self.record_lost(&operation, failure)?
+                    self.record_lost(&operation, failure)?;
                 }
                 policy::RetryDecision::Take(outcome) => self.record_outcome(operation.id, outcome)?,
                 policy::RetryDecision::Gate(gate) => self.open_gate(operation.id, gate)?,

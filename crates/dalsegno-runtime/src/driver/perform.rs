@@ -199,7 +199,7 @@ impl Driver {
             Ok(joined) => self.joined(joined),
             Err(Input::Look) => {
                 self.next_look = Instant::now() + INBOX_EVERY;
-                if let Ok(owner) = self.context.engine.owner(self.context.run).await {
+                if let Ok(owner) = self.context.engine.owner().await {
                     // A file that was deleted makes others take this process for dead.
                     owner.show();
                 }

@@ -2,6 +2,7 @@
 
 use dalsegno_core::Received;
 use dalsegno_core::{Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request};
+use dalsegno_history::{Progress, Situation};
 use dalsegno_store::{AttemptCause, Body, NewRecord, Start};
 
 use super::admit::Ask;
@@ -10,8 +11,7 @@ use crate::error::RunFailure;
 use crate::failure::AttemptError;
 use crate::grant::Leave;
 use crate::policy;
-use crate::policy::{Effect, RetryDecision, Situation};
-use crate::progress::Progress;
+use crate::policy::{Effect, RetryDecision};
 
 /// How an operation begins.
 enum Beginning {

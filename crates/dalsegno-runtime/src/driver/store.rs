@@ -99,7 +99,7 @@ impl Driver {
     pub(super) async fn confirm(&self, since: Instant) -> Result<(), RunFailure> {
         let run = self.context.run;
         let failed = |source| RunFailure::Append { run, source };
-        let Ok(owner) = self.context.engine.owner(run).await else { return Ok(()) };
+        let Ok(owner) = self.context.engine.owner().await else { return Ok(()) };
         if self.starting.is_empty() || (owner.is_shown() && since.elapsed() < SUSPICIOUS) {
             return Ok(());
         }

@@ -6,13 +6,12 @@ use std::time::Duration;
 use dalsegno_core::{
     Answer, Failure, FailureCode, Gate, GateState, OperationId, Outcome, Request, Timestamp,
 };
+use dalsegno_history::{WaitingOperation, child_run, waiting};
 
 use super::inbox::Ending;
 use super::{Driver, HOLD, Input, Running};
 use crate::error::RunFailure;
 use crate::policy::is_free;
-use crate::start::child_run;
-use crate::waiting::{WaitingOperation, waiting};
 
 /// Who answers when no person does.
 const NOBODY: &str = "dalsegno";

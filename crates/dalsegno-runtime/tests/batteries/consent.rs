@@ -154,7 +154,7 @@ async fn a_client_that_is_refused_is_a_failure_with_words() {
     let report = run(&engine).await;
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
     assert!(response.error.is_some());
-    let inspection = engine.inspect(report.run, None).await.unwrap();
+    let inspection = engine.journal().inspect(report.run, None).await.unwrap();
     let told = format!("{inspection:?}");
     assert!(told.contains("invalid_client"), "{told}");
 }

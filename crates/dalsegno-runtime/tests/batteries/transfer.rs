@@ -81,7 +81,7 @@ async fn read(world: &World, reports: &[RunReport]) -> Vec<Value> {
     let engine = world.engine().await;
     let mut read = Vec::new();
     for report in reports {
-        let inspection = engine.inspect(report.run, None).await.unwrap();
+        let inspection = engine.journal().inspect(report.run, None).await.unwrap();
         let operations = inspection.steps.iter().flat_map(|step| &step.operations);
         read.extend(operations.filter(|operation| operation.parent.is_none()).filter_map(|operation| {
             match operation.outcome.as_ref()? {
@@ -186,7 +186,7 @@ async fn a_disabled_or_unknown_destination_is_answered_with_those_there_are() {
     let world = world(&service, &script.concat());
     let reports = call_with(&world, &["transfer me"]).await;
     assert_eq!(answer(&reports[0]), "done");
-    let told = format!("{:?}", world.engine().await.inspect(reports[0].run, None).await.unwrap());
+    let told = format!("{:?}", world.engine().await.journal().inspect(reports[0].run, None).await.unwrap());
     assert!(told.matches("support").count() >= 2 && told.contains("sales"), "{told}");
     assert!(service.got("POST /").is_empty());
     // No model reads where a call would have gone.

@@ -136,7 +136,7 @@ impl World {
 
     /// All runs, the one that was started before those below it.
     pub(crate) fn runs(&self) -> Vec<RunSummary> {
-        let mut runs = self.runtime.block_on(self.reader.runs(&RunFilter::default())).unwrap();
+        let mut runs = self.runtime.block_on(self.reader.journal().runs(&RunFilter::default())).unwrap();
         runs.sort_by_key(|summary| summary.parent.is_some());
         let started = runs.iter().filter(|summary| summary.parent.is_none()).count();
         assert!(
@@ -157,7 +157,7 @@ impl World {
     }
 
     pub(crate) fn inspect(&self, run: RunId) -> Inspection {
-        self.runtime.block_on(self.reader.inspect(run, None)).unwrap()
+        self.runtime.block_on(self.reader.journal().inspect(run, None)).unwrap()
     }
 
     /// Starts a process on the run.
@@ -365,7 +365,7 @@ impl World {
         let inspection = self.inspect(run);
         let response = inspection.response.expect("a run that has ended");
         assert_eq!(response.status, Status::Completed, "{response:?}");
-        let replay = self.runtime.block_on(self.reader.replay(run)).unwrap();
+        let replay = self.runtime.block_on(self.reader.journal().replay(run)).unwrap();
         assert!(replay.identical, "{replay:?}");
         let asked = inspection.records.into_iter().filter_map(|record| match record.body {
             // When a timer is over depends on when it began.
@@ -397,7 +397,12 @@ impl World {
     /// The runs in which a person must say whether an effect took place.
     pub(crate) fn in_doubt(&self) -> Vec<RunId> {
         let filter = RunFilter { waiting: Some(Waiting::InDoubt), ..RunFilter::default() };
-        self.runtime.block_on(self.reader.runs(&filter)).unwrap().into_iter().map(|run| run.run).collect()
+        self.runtime
+            .block_on(self.reader.journal().runs(&filter))
+            .unwrap()
+            .into_iter()
+            .map(|run| run.run)
+            .collect()
     }
 
     /// Goes on with the run in this process, which has the reader's engine.

@@ -66,8 +66,8 @@ fn failed(report: &RunReport) -> String {
 /// What the model of a run read last before its last reply.
 async fn read(world: &World, report: &RunReport) -> String {
     let engine = world.engine().await;
-    assert!(engine.replay(report.run).await.unwrap().identical);
-    let state = engine.inspect(report.run, None).await.unwrap().state;
+    assert!(engine.journal().replay(report.run).await.unwrap().identical);
+    let state = engine.journal().inspect(report.run, None).await.unwrap().state;
     format!("{:?}", state.transcript())
 }
 
@@ -87,7 +87,7 @@ async fn neither_a_fallback_nor_a_default_passes_over_a_persons_no() {
         let error = response.error.as_ref().unwrap();
         assert!(error.message.contains("denied"), "{instead}: {error:?}");
         assert_eq!((world.count("local.mail"), world.count("local.spare")), (0, 0), "{instead}");
-        assert!(world.engine().await.replay(asked.run).await.unwrap().identical);
+        assert!(world.engine().await.journal().replay(asked.run).await.unwrap().identical);
     }
 }
 
@@ -206,7 +206,7 @@ async fn a_secret_at_a_place_of_the_workspaces_own_is_sent_and_is_nowhere_on_the
     assert_eq!(answer(&report), "I logged your lunch as [secret].\n\n[secret] [\"lunch\"]");
     let got = endpoint.got();
     assert_eq!(got[0].header("authorization"), Some("bearer canary-0815-token"));
-    let state = world.engine().await.inspect(report.run, None).await.unwrap().state;
+    let state = world.engine().await.journal().inspect(report.run, None).await.unwrap().state;
     let kept = &state.request().user["crm"];
     assert_eq!(kept["name"], "Ada");
     let reference = kept["token"]["dalsegno_secret"].as_str().unwrap_or_else(|| panic!("{kept}"));
@@ -215,7 +215,7 @@ async fn a_secret_at_a_place_of_the_workspaces_own_is_sent_and_is_nowhere_on_the
         let found = bytes.windows(11).any(|window| window == b"canary-0815");
         assert!(!found, "{file} holds the secret");
     }
-    assert!(world.engine().await.replay(report.run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }
 
 #[tokio::test]

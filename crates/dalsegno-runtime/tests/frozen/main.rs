@@ -74,8 +74,8 @@ async fn import(store: &impl Store, path: &Path) -> Archive {
 }
 
 async fn said(engine: &Engine, run: RunId) -> Said {
-    let inspection = engine.inspect(run, None).await.unwrap();
-    let replay = engine.replay(run).await.unwrap();
+    let inspection = engine.journal().inspect(run, None).await.unwrap();
+    let replay = engine.journal().replay(run).await.unwrap();
     Said {
         agent: inspection.summary.agent.to_string(),
         status: inspection.summary.status,
@@ -142,12 +142,13 @@ async fn a_run_that_another_release_left_open_goes_on_to_its_end() {
         let file = world.path().join(".dalsegno/dalsegno.db");
         journal::load(&path, &file);
         let engine = world.engine().await;
-        let runs = engine.runs(&RunFilter { roots_only: true, ..RunFilter::default() }).await.unwrap();
+        let runs =
+            engine.journal().runs(&RunFilter { roots_only: true, ..RunFilter::default() }).await.unwrap();
         let run = runs.iter().find(|run| run.status == RunStatus::Suspended).unwrap().run;
         drop(engine);
         let report = world.resume(run, (open.settlement)()).await;
         assert_eq!(answer(&report), open.answer, "{}", path.display());
-        assert!(world.engine().await.replay(run).await.unwrap().identical, "{}", path.display());
+        assert!(world.engine().await.journal().replay(run).await.unwrap().identical, "{}", path.display());
     }
 }
 
@@ -183,7 +184,7 @@ async fn a_configuration_with_a_field_of_another_release_still_pins_its_run() {
     store.release(lease).await.unwrap();
     drop(store);
     assert_eq!(answer(&world.resume(run, None).await), "hello");
-    assert!(world.engine().await.replay(run).await.unwrap().identical);
+    assert!(world.engine().await.journal().replay(run).await.unwrap().identical);
 }
 
 #[tokio::test]
@@ -200,7 +201,7 @@ async fn freeze() {
         let world = world();
         let run = act(&world).await;
         let engine = world.engine().await;
-        let archive = engine.export(run).await.unwrap();
+        let archive = engine.journal().export(run).await.unwrap();
         let mut all = BTreeMap::new();
         for run in archive.runs() {
             all.insert(run, said(&engine, run).await);

@@ -143,7 +143,7 @@ async fn forked(world: &World) -> RunId {
     let original = once(world).await;
     world.resume(original, approve()).await;
     let engine = world.engine().await;
-    let records = engine.inspect(original, None).await.unwrap().records;
+    let records = engine.journal().inspect(original, None).await.unwrap().records;
     let first = records.iter().find(|record| matches!(record.body, Body::Requested { .. })).unwrap();
     let set = vec![(first.operation.unwrap(), json!({ "n": 2 }))];
     let options = ForkOptions { set, ..ForkOptions::default() };
@@ -161,7 +161,7 @@ async fn other_module(world: &World) -> RunId {
     let more = format!("{offered},{{\"name\":\"rest\",\"inputSchema\":{{\"type\":\"object\"}}}}");
     std::fs::write(world.path().join("plant.sh"), script.replace(offered, &more)).unwrap();
     world.resume(report.run, approve()).await;
-    let runs = world.engine().await.runs(&RunFilter::default()).await.unwrap();
+    let runs = world.engine().await.journal().runs(&RunFilter::default()).await.unwrap();
     assert!(runs[0].status.is_end(), "{runs:?}");
     report.run
 }
@@ -169,9 +169,9 @@ async fn other_module(world: &World) -> RunId {
 async fn adopted(world: &World) -> RunId {
     let home = approval();
     let foreign = once(&home).await;
-    let archive = home.engine().await.export(foreign).await.unwrap();
+    let archive = home.engine().await.journal().export(foreign).await.unwrap();
     let engine = world.engine().await;
-    engine.import(archive).await.unwrap();
+    engine.archives().import(archive).await.unwrap();
     let options = AdoptOptions { by: Some("ada".to_owned()), unknown_signer: true };
     let run = engine.adopt(foreign, &options).await.unwrap().run;
     drop(engine);

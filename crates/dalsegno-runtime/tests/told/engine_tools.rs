@@ -50,12 +50,12 @@ async fn an_agent_lists_counts_and_ends_the_runs_of_its_tenant_and_no_others() {
     let again = read(&run(&engine, "ends", "acme", &ours.run.to_string()).await);
     assert_eq!(again["status"], "cancelled", "twice is the same as once: {again}");
     let filter = RunFilter { status: Some(RunStatus::Suspended), ..RunFilter::default() };
-    let open: Vec<_> = engine.runs(&filter).await.unwrap().into_iter().map(|run| run.run).collect();
+    let open: Vec<_> = engine.journal().runs(&filter).await.unwrap().into_iter().map(|run| run.run).collect();
     assert_eq!(open, [theirs.run]);
     // They are outcomes like any other.
-    for summary in engine.runs(&RunFilter::default()).await.unwrap() {
+    for summary in engine.journal().runs(&RunFilter::default()).await.unwrap() {
         if summary.status == RunStatus::Completed {
-            assert!(engine.replay(summary.run).await.unwrap().identical);
+            assert!(engine.journal().replay(summary.run).await.unwrap().identical);
         }
     }
 }

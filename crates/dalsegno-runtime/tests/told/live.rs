@@ -104,7 +104,7 @@ async fn an_agent_with_errors_is_out_of_use_until_it_is_mended_and_no_other_is()
     engine.look().await;
     let resumed = engine.resume(waiting.run, yes()).await.unwrap().finish().await.unwrap();
     assert_eq!(answer(&resumed), "one");
-    assert!(engine.replay(waiting.run).await.unwrap().identical);
+    assert!(engine.journal().replay(waiting.run).await.unwrap().identical);
 }
 
 #[tokio::test]

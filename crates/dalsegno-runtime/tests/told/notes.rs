@@ -61,7 +61,7 @@ async fn each_line_of_a_tool_is_logged_once_at_its_level_with_warnings_of_missin
     let report = world.run("hi").await;
     assert_eq!(answer(&report), "done");
     let engine = world.engine().await;
-    assert!(engine.replay(report.run).await.unwrap().identical, "a replay logs nothing");
+    assert!(engine.journal().replay(report.run).await.unwrap().identical, "a replay logs nothing");
     drop(guard);
     let lines = kept.0.lock().unwrap().clone();
     let [looking, warning, error] = lines.as_slice() else { panic!("{lines:?}") };
@@ -69,7 +69,7 @@ async fn each_line_of_a_tool_is_logged_once_at_its_level_with_warnings_of_missin
     assert_eq!(error, &(Level::ERROR, "no  here".to_owned()));
     assert!(warning.0 == Level::WARN && warning.1.contains("workflow.absent"), "{warning:?}");
     // The journal has them, for `show` and traces.
-    let inspection = engine.inspect(report.run, None).await.unwrap();
+    let inspection = engine.journal().inspect(report.run, None).await.unwrap();
     let outcome =
         inspection.steps.iter().flat_map(|step| &step.operations).find_map(|one| one.outcome.as_ref());
     let Some(Outcome::ToolReturned(returned)) = outcome else { panic!("{outcome:?}") };

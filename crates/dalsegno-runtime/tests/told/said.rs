@@ -85,7 +85,7 @@ async fn a_tool_that_hands_over_speaks_to_the_user_and_not_to_the_next_agent() {
     assert_eq!(answer(&report), "I will pass you on.\n\nYou said: hi");
     let engine = world.engine().await;
     for run in report.before.iter().chain([&report.run]) {
-        let replay = engine.replay(*run).await.unwrap();
+        let replay = engine.journal().replay(*run).await.unwrap();
         assert!(replay.identical, "{replay:?}");
     }
 }

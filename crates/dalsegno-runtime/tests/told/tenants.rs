@@ -50,7 +50,7 @@ async fn a_tenant_that_does_not_exist_is_refused_before_anything_is_written_down
         };
         assert!(matches!(engine.memory_scopes(&place), Err(EngineError::Tenant(_))), "{tenant}");
     }
-    assert!(engine.runs(&dalsegno_store::RunFilter::default()).await.unwrap().is_empty());
+    assert!(engine.journal().runs(&dalsegno_store::RunFilter::default()).await.unwrap().is_empty());
     // The default tenant needs no file.
     for tenant in ["acme", "default"] {
         assert_eq!(answer(&run(&engine, "a", tenant).await.unwrap()), "fine");

@@ -26,7 +26,7 @@ pub(crate) async fn begin(folder: &Path, turn: u64) -> Result<(), Fault> {
 /// A process that goes on with it. It is killed, too.
 pub(crate) async fn go_on(folder: &Path, turn: u64) -> Result<(), Fault> {
     let engine = builder(turn)?.open(folder).await?;
-    let runs = engine.runs(&RunFilter::default()).await?;
+    let runs = engine.journal().runs(&RunFilter::default()).await?;
     let run = runs.first().ok_or("there is no run")?.run;
     engine.resume(run, Vec::new()).await?.finish().await?;
     Ok(())

@@ -61,7 +61,7 @@ pub(crate) async fn suspend(folder: &Path, runs: u64) -> Result<(), Fault> {
 pub(crate) async fn wake(folder: &Path) -> Result<(), Fault> {
     let sleeper = RunFilter { agent: Some("sleeper".parse()?), ..RunFilter::default() };
     let looker = builder(u64::MAX)?.open(folder).await?;
-    let runs = looker.runs(&sleeper).await?;
+    let runs = looker.journal().runs(&sleeper).await?;
     drop(looker);
     let wakes = runs.first().and_then(|run| run.wake_at).ok_or("no run sleeps")?.as_millis();
     if wakes <= SystemClock.now().as_millis() {

@@ -68,7 +68,7 @@ async fn perform(engine: &Engine, orders: &Orders) -> anyhow::Result<Said> {
         let options =
             StartOptions { session: Some("bfcl".to_owned()), key: Some(key), ..StartOptions::default() };
         let filter = RunFilter { limit: u32::MAX, ..RunFilter::default() };
-        let mut runs = engine.runs(&filter).await?;
+        let mut runs = engine.journal().runs(&filter).await?;
         runs.reverse();
         let handle = match runs.get(number) {
             None => engine.start(&"task".parse()?, AgentRequest::text(text), options).await?,

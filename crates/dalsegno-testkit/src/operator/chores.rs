@@ -109,7 +109,7 @@ impl Operator {
             // It may be erased in part when the process dies.
             self.world.judge(|guarantees| guarantees.erased(run));
         }
-        let erased = self.ask(&machine, machine.engine.erase(run, None)).await;
+        let erased = self.ask(&machine, machine.engine.journal().erase(run, None)).await;
         if was_needed && !is_needed() {
             // The run above it ended meanwhile.
             self.world.judge(|guarantees| guarantees.erased(run));
@@ -125,7 +125,8 @@ impl Operator {
         let age = self.random.pick(&[600_000, 7_200_000]);
         let before = self.world.clock.now().as_millis().saturating_sub(age);
         self.world.note(&format!("p{} prunes what is older than {age} ms", machine.process.number));
-        self.ask(&machine, machine.engine.gc(&GcOptions::new(Timestamp::from_millis(before)))).await;
+        self.ask(&machine, machine.engine.journal().gc(&GcOptions::new(Timestamp::from_millis(before))))
+            .await;
         let all = RunFilter { limit: u32::MAX, ..RunFilter::default() };
         let left = self.listed(&all).await.into_iter().map(|run| run.run).collect();
         self.world.judge(|guarantees| guarantees.pruned(&left));
@@ -154,10 +155,10 @@ impl Operator {
             Err(error) => return self.broken(format!("an engine cannot be opened elsewhere: {error}")),
         };
         self.world.count("action", "import");
-        if let Err(error) = engine.import(archive).await {
+        if let Err(error) = engine.archives().import(archive).await {
             return self.broken(format!("{alias} cannot be imported: {error}: {error:?}"));
         }
-        match engine.replay(run).await {
+        match engine.journal().replay(run).await {
             Ok(replay) if replay.identical => {}
             other => self.broken(format!("{alias} does not replay elsewhere: {other:?}")),
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dalsegno_core::{Request, RunId};
+use dalsegno_history::{HistoryError, Journal};
 use dalsegno_runtime::{Engine, EngineError, Observer, RunEvent, RunFailure, RunHandle, Watch, Watched};
 use dalsegno_secrets::{MasterKey, MemorySecrets, SecretName, Tenant};
 use dalsegno_store::{
@@ -127,7 +128,7 @@ pub(super) enum Order {
 /// Follows a run until its process lets go of it, or dies.
 pub(super) async fn follow(
     world: Arc<World>,
-    reader: Engine,
+    reader: Journal,
     process: Arc<Process>,
     mut handle: RunHandle,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -186,20 +187,30 @@ pub(super) fn is_expected(error: &EngineError, process: &Process) -> bool {
     match error {
         EngineError::Create(CreateError::Storage(_) | CreateError::SessionBusy { .. })
         | EngineError::Acquire(AcquireError::Storage(_) | AcquireError::Owned { .. })
-        | EngineError::Erase(EraseError::Storage(_) | EraseError::UnknownRun { .. } | EraseError::Needed { .. })
-        | EngineError::Gc(GcError::Storage(_))
-        // Only the operator erases and prunes.
-        | EngineError::Read(
-            ReadError::Storage(_) | ReadError::Erased { .. } | ReadError::UnknownRun { .. },
-        )
         | EngineError::Post(PostError::Storage(_) | PostError::Ended { .. })
         | EngineError::AlreadyRunning { .. }
         | EngineError::Ended { .. }
         | EngineError::Answer { .. } => true,
         EngineError::Create(CreateError::Append(error)) => is_expected_append(error, process),
-        // Its message is all that is left of the error of a read.
-        EngineError::Config { message, .. } => !message.contains("digest"),
+        EngineError::History(error) => is_expected_reading(error),
         EngineError::Run(failure) => is_expected_failure(failure, process),
+        _ => false,
+    }
+}
+
+/// Says whether an error of a journal follows from what the simulation did.
+fn is_expected_reading(error: &HistoryError) -> bool {
+    match error {
+        HistoryError::Erase(
+            EraseError::Storage(_) | EraseError::UnknownRun { .. } | EraseError::Needed { .. },
+        )
+        | HistoryError::Gc(GcError::Storage(_))
+        // Only the operator erases and prunes.
+        | HistoryError::Read(
+            ReadError::Storage(_) | ReadError::Erased { .. } | ReadError::UnknownRun { .. },
+        ) => true,
+        // Its message is all that is left of the error of a read.
+        HistoryError::Config { message, .. } => !message.contains("digest"),
         _ => false,
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, RunId};
+use dalsegno_history::Journal;
 use dalsegno_runtime::{Engine, EngineError, GateInput, RunHandle, StartOptions};
 use dalsegno_store::{RunFilter, RunStatus, RunSummary, Store};
 use tokio::sync::{mpsc, oneshot};
@@ -60,7 +61,7 @@ pub(crate) struct Operator {
     store: Arc<dyn Store>,
     host: Host,
     /// Reads the journals; nothing ever goes wrong for it.
-    reader: Engine,
+    reader: Journal,
     mix: Mix,
     /// Decides about the action at hand: each has numbers of its own, so that leaving one out changes no other.
     random: Random,
@@ -89,7 +90,7 @@ impl Operator {
         left_out: BTreeSet<usize>,
     ) -> Result<Self, SimulationError> {
         let host = Host::new(Arc::clone(&world), Arc::clone(&store), folder, &mix)?;
-        let reader = host.engine(&Arc::new(Process::outside())).await?;
+        let reader = host.engine(&Arc::new(Process::outside())).await?.journal().clone();
         let random = Random::new(world.seed, "operator");
         Ok(Self {
             world,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_runtime::{Engine, EngineError, RunFailure, RunReport, WorkerEvent, WorkerOptions};
+use dalsegno_history::Journal;
+use dalsegno_runtime::{EngineError, RunFailure, RunReport, WorkerEvent, WorkerOptions};
 use dalsegno_store::AcquireError;
 use tokio::sync::mpsc;
 
@@ -35,7 +36,7 @@ impl Operator {
     }
 }
 
-fn tell(world: &Arc<World>, reader: &Engine, process: &Arc<Process>, event: &WorkerEvent<'_>) {
+fn tell(world: &Arc<World>, reader: &Journal, process: &Arc<Process>, event: &WorkerEvent<'_>) {
     let number = process.number;
     match event {
         WorkerEvent::Taken { run } => {
@@ -63,7 +64,7 @@ fn tell(world: &Arc<World>, reader: &Engine, process: &Arc<Process>, event: &Wor
 }
 
 /// A process lets go of a run: what it says of it must be what the journal says.
-pub(super) fn left(world: &Arc<World>, reader: &Engine, process: &Arc<Process>, report: RunReport) {
+pub(super) fn left(world: &Arc<World>, reader: &Journal, process: &Arc<Process>, report: RunReport) {
     let (world, reader, process) = (Arc::clone(world), reader.clone(), Arc::clone(process));
     tokio::spawn(async move {
         let (alias, epoch) = world

@@ -1,7 +1,7 @@
 //! Whether a run that has ended kept every promise.
 
 use dalsegno_core::{EffectClass, FailureCode, Outcome, Request, RunId};
-use dalsegno_runtime::{Engine, Inspection, OperationView};
+use dalsegno_history::{Inspection, Journal, OperationView};
 use dalsegno_store::RunFilter;
 
 use super::book::{Family, hash_of};
@@ -18,7 +18,7 @@ pub(super) struct Found {
 }
 
 /// Compares what the journals say with what was told, and with what took place. The family has ended.
-pub(super) async fn audit(reader: &Engine, family: &Family) -> Found {
+pub(super) async fn audit(reader: &Journal, family: &Family) -> Found {
     let mut found = Found::default();
     for run in &family.runs {
         match reader.replay(*run).await {
@@ -58,7 +58,7 @@ fn inspect(family: &Family, run: RunId, inspection: &Inspection, found: &mut Fou
 }
 
 /// How a run and its children stand, in words.
-pub(super) async fn standing(reader: &Engine, run: RunId) -> String {
+pub(super) async fn standing(reader: &Journal, run: RunId) -> String {
     let children = RunFilter { parent: Some(run), ..RunFilter::default() };
     let below = reader.runs(&children).await.map(|runs| {
         let words: Vec<String> =

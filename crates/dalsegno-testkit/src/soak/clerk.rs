@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use dalsegno_core::{Gate, RunId};
-use dalsegno_runtime::{Engine, GateInput, Settlement};
+use dalsegno_history::Journal;
+use dalsegno_runtime::{GateInput, Settlement};
 use dalsegno_store::{RunFilter, RunStatus};
 
 use super::tools::Outside;
@@ -11,7 +12,7 @@ use super::tools::Outside;
 /// Answers to what a run and those below it wait for, as far as somebody knows one. Nobody lies: an effect in doubt was
 /// done if the receiver has it, and while a message is on its way nobody knows.
 pub(super) async fn answers(
-    reader: &Engine,
+    reader: &Journal,
     outside: &Outside,
     run: RunId,
     counts: &mut BTreeMap<String, u64>,
@@ -48,7 +49,7 @@ pub(super) async fn answers(
 }
 
 /// Runs that were started from outside and are suspended.
-pub(super) async fn suspended(reader: &Engine, outside: &Outside) -> Vec<RunId> {
+pub(super) async fn suspended(reader: &Journal, outside: &Outside) -> Vec<RunId> {
     let filter = RunFilter {
         status: Some(RunStatus::Suspended),
         roots_only: true,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dalsegno_core::{AgentRequest, RunId};
+use dalsegno_history::HistoryError;
 use dalsegno_runtime::{
     Engine, EngineError, GateInput, RunFailure, RunHandle, StartOptions, WorkerEvent, WorkerOptions,
 };
@@ -177,7 +178,7 @@ fn is_expected(error: &EngineError) -> bool {
     match error {
         EngineError::Acquire(AcquireError::Storage(source))
         | EngineError::Post(PostError::Storage(source))
-        | EngineError::Read(ReadError::Storage(source)) => is_expected_storage(source),
+        | EngineError::History(HistoryError::Read(ReadError::Storage(source))) => is_expected_storage(source),
         EngineError::Acquire(AcquireError::Owned { .. })
         | EngineError::Create(CreateError::SessionBusy { .. })
         | EngineError::Post(PostError::Ended { .. })

@@ -260,11 +260,12 @@ impl<'a> Operator<'a> {
 
     /// Answers to so many of a thousand runs that wait; some answers are passed on for whoever goes on with the run.
     async fn answer(&mut self, per_mille: u32) {
-        for run in clerk::suspended(&self.desk, &self.outside).await {
+        for run in clerk::suspended(self.desk.journal(), &self.outside).await {
             if !self.random.chance(per_mille) {
                 continue;
             }
-            let answers = clerk::answers(&self.desk, &self.outside, run, &mut self.report.answered).await;
+            let answers =
+                clerk::answers(self.desk.journal(), &self.outside, run, &mut self.report.answered).await;
             if answers.is_empty() {
                 continue;
             }
@@ -295,7 +296,7 @@ impl<'a> Operator<'a> {
         for (number, run) in ended {
             self.open.remove(&number);
             let family = self.outside.book().close(run);
-            let found = audit::audit(&self.desk, &family).await;
+            let found = audit::audit(self.desk.journal(), &family).await;
             self.report.steps += found.steps;
             for status in found.ended {
                 *self.report.ended.entry(status).or_default() += 1;
@@ -343,7 +344,7 @@ impl<'a> Operator<'a> {
         let left: Vec<_> = self.open.iter().map(|(number, open)| (*number, open.run)).collect();
         for (number, run) in left {
             let how = match run {
-                Some(run) => audit::standing(&self.desk, run).await,
+                Some(run) => audit::standing(self.desk.journal(), run).await,
                 None => format!("start {number} was never answered"),
             };
             self.outside.book().break_promise(format!("{how}, and does not come to its end"));

@@ -9,16 +9,16 @@ use serde_json::json;
 
 use super::place::{Place, bare};
 use super::root::{Root, is_super_user};
-use super::{Outcome, write};
+use super::{CheckResult, write};
 use crate::npm::platform_name;
 use crate::process::{find, output, read, said};
 use crate::product::Product;
 
 /// Unpacks the archive below `/usr/local` of a root that has only the base libraries.
-pub(super) fn tarball(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<Outcome> {
+pub(super) fn tarball(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<CheckResult> {
     let root = match Root::new(scratch.join("root"))? {
         Ok(root) => root,
-        Err(why) => return Ok(Outcome::Skipped(why)),
+        Err(why) => return Ok(CheckResult::Skipped(why)),
     };
     root.add_libraries(product)?;
     let local = root.folder.join("usr/local");
@@ -29,19 +29,19 @@ pub(super) fn tarball(product: &Product, folder: &Path, scratch: &Path) -> anyho
         ensure!(local.join(path).is_file(), "the archive has no `{path}`");
     }
     let place = root.place("/usr/local/bin/dalsegno", "/root", "/root", 0);
-    Ok(Outcome::Passed(place.journey(&product.version)?))
+    Ok(CheckResult::Passed(place.journey(&product.version)?))
 }
 
 /// Installs the wheel in a new virtual environment without an index, and has pip refuse it for systems that it is not for.
-pub(super) fn wheel(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<Outcome> {
+pub(super) fn wheel(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<CheckResult> {
     let Some(python) = find("python3") else {
-        return Ok(Outcome::Skipped("`python3` is missing: install Python 3.8 or later".to_owned()));
+        return Ok(CheckResult::Skipped("`python3` is missing: install Python 3.8 or later".to_owned()));
     };
     let venv = scratch.join("venv");
     let made = output(Command::new(python).args(["-m", "venv"]).arg(&venv))?;
     if !made.status.success() {
         let said = said(&made);
-        return Ok(Outcome::Skipped(format!(
+        return Ok(CheckResult::Skipped(format!(
             "this Python makes no virtual environment: install `python3-venv` ({said})"
         )));
     }
@@ -77,7 +77,7 @@ pub(super) fn wheel(product: &Product, folder: &Path, scratch: &Path) -> anyhow:
     }
     read(&mut pip(&["uninstall", "--yes", "dalsegno"]))?;
     ensure!(!program.exists(), "pip leaves `{}` behind", program.display());
-    Ok(Outcome::Passed(lines))
+    Ok(CheckResult::Passed(lines))
 }
 
 /// The platform in the name of a wheel.
@@ -88,9 +88,9 @@ fn wheel_platform(name: &str) -> anyhow::Result<String> {
 
 /// Installs the two packages in an empty project, without a network and without scripts; then the launcher alone, as on
 /// a system that the other package is not for.
-pub(super) fn npm(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<Outcome> {
+pub(super) fn npm(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<CheckResult> {
     let (Some(node), Some(npm)) = (find("node"), find("npm")) else {
-        return Ok(Outcome::Skipped("`node` or `npm` is missing: install Node.js 18 or later".to_owned()));
+        return Ok(CheckResult::Skipped("`node` or `npm` is missing: install Node.js 18 or later".to_owned()));
     };
     let nodes = node.parent().context("a program is in a folder")?;
     let path = format!("{}:/usr/bin:/bin", nodes.display());
@@ -141,7 +141,7 @@ pub(super) fn npm(product: &Product, folder: &Path, scratch: &Path) -> anyhow::R
             format!("process.report.getReport = () => ({{ header: {system} }}); require('{script}')");
         lines.push(refusal_of_launcher(bare(&node, scratch).args(["-e", &program]), words)?);
     }
-    Ok(Outcome::Passed(lines))
+    Ok(CheckResult::Passed(lines))
 }
 
 /// Runs the launcher where it must refuse with these words.
@@ -157,13 +157,13 @@ fn refusal_of_launcher(command: &mut Command, words: &str) -> anyhow::Result<Str
 
 /// Installs the Debian package with `dpkg` in a new Debian, or, where that cannot be made, in a root with the base libraries
 /// and an empty list of packages.
-pub(super) fn debian(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<Outcome> {
+pub(super) fn debian(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<CheckResult> {
     if find("dpkg").is_none() {
-        return Ok(Outcome::Skipped("`dpkg` is missing: check on Debian or Ubuntu".to_owned()));
+        return Ok(CheckResult::Skipped("`dpkg` is missing: check on Debian or Ubuntu".to_owned()));
     }
     let root = match Root::new(scratch.join("root"))? {
         Ok(root) => root,
-        Err(why) => return Ok(Outcome::Skipped(why)),
+        Err(why) => return Ok(CheckResult::Skipped(why)),
     };
     let file = folder.join(format!("dalsegno_{}_{}.deb", product.version, product.machine.debian));
     let (mut lines, is_complete) = match find("debootstrap") {
@@ -193,7 +193,7 @@ pub(super) fn debian(product: &Product, folder: &Path, scratch: &Path) -> anyhow
         let left = root.folder.join("usr/share/doc/dalsegno");
         ensure!(!left.exists(), "`dpkg --purge` leaves `{}` behind", left.display());
     }
-    Ok(Outcome::Passed(lines))
+    Ok(CheckResult::Passed(lines))
 }
 
 /// Fills a root with the smallest Debian.

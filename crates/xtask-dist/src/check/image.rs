@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use super::Outcome;
+use super::CheckResult;
 use super::root::{Root, is_super_user};
 use crate::image::{USER, WORKSPACE};
 use crate::process::file;
@@ -16,7 +16,7 @@ use crate::product::Product;
 use crate::sha256;
 
 /// Unpacks the layer into a root, as a container engine does, and runs the entry point there as the image's user.
-pub(super) fn check(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<Outcome> {
+pub(super) fn check(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<CheckResult> {
     let name = format!("dalsegno-{}-{}.oci.tar", product.version, product.machine.image);
     let files = unpack(&file(&folder.join(name))?)?;
     let layout: Value = serde_json::from_slice(files.get("oci-layout").context("there is no `oci-layout`")?)?;
@@ -34,7 +34,7 @@ pub(super) fn check(product: &Product, folder: &Path, scratch: &Path) -> anyhow:
 
     let root = match Root::new(scratch.join("root"))? {
         Ok(root) => root,
-        Err(why) => return Ok(Outcome::Skipped(why)),
+        Err(why) => return Ok(CheckResult::Skipped(why)),
     };
     let mut archive = tar::Archive::new(layer.as_slice());
     archive.set_preserve_permissions(true);
@@ -50,7 +50,7 @@ pub(super) fn check(product: &Product, folder: &Path, scratch: &Path) -> anyhow:
         .and_then(|all| all.iter().find_map(|one| one.as_str()?.strip_prefix("HOME=")));
     let (program, home) = (text(&container["Entrypoint"][0])?, home.context("the image sets no HOME")?);
     let place = root.place(&program, WORKSPACE, home, USER);
-    Ok(Outcome::Passed(place.journey(&product.version)?))
+    Ok(CheckResult::Passed(place.journey(&product.version)?))
 }
 
 /// Reads the files of a tar archive.

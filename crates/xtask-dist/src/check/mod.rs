@@ -19,7 +19,7 @@ use crate::{SUMS, gather, sha256};
 
 /// What came of a check.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CheckResult {
     /// The package works; lines for the report.
     Passed(Vec<String>),
     /// The package was not checked, for this reason.
@@ -27,7 +27,7 @@ pub enum Outcome {
 }
 
 /// A check of one package.
-type Check = fn(&Product, &Path, &Path) -> anyhow::Result<Outcome>;
+type Check = fn(&Product, &Path, &Path) -> anyhow::Result<CheckResult>;
 
 /// Checks every package in the folder, and returns the report. `is_built` says that the binary was built for packages, and
 /// so must not name a folder of this machine.
@@ -52,11 +52,11 @@ pub fn run(product: &Product, folder: &Path, is_built: bool) -> anyhow::Result<S
         eprintln!("checking {name} …");
         let scratch = tempfile::tempdir().context("cannot make a folder for the check")?;
         match check(product, folder, scratch.path()) {
-            Ok(Outcome::Passed(lines)) => {
+            Ok(CheckResult::Passed(lines)) => {
                 report.push(format!("{name}: works"));
                 report.extend(lines.into_iter().map(|line| format!("  {line}")));
             }
-            Ok(Outcome::Skipped(why)) => {
+            Ok(CheckResult::Skipped(why)) => {
                 report.push(format!("{name}: NOT CHECKED: {why}"));
                 skipped.push(name);
             }

@@ -151,6 +151,28 @@ fn the_pure_crates_link_nothing_but_what_was_looked_at() {
     }
 }
 
+/// What could reach a model, a tool server or another machine.
+const PERFORMERS: [&str; 8] = [
+    "dalsegno-mcp",
+    "dalsegno-memory",
+    "dalsegno-models",
+    "dalsegno-net",
+    "dalsegno-sandbox",
+    "hyper",
+    "rmcp",
+    "wasmtime",
+];
+
+#[test]
+fn a_reader_of_journals_links_nothing_that_performs() {
+    let graph = linked(&metadata());
+    let allowed: Vec<&str> =
+        graph.keys().map(String::as_str).filter(|name| !PERFORMERS.contains(name)).collect();
+    assert_eq!(strangers(&graph, "dalsegno-history", &allowed), Vec::<String>::new());
+    let gone: Vec<_> = PERFORMERS.iter().filter(|name| !graph.contains_key(**name)).collect();
+    assert!(gone.is_empty(), "no crate has the name of {gone:?}");
+}
+
 #[test]
 fn a_core_that_reaches_for_the_store_is_noticed() {
     let wrong = graph(&[

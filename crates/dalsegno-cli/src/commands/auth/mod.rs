@@ -52,7 +52,7 @@ pub(super) async fn auth(args: &AuthArgs, context: &mut Context<'_>) -> Result<E
     let seconds = args.timeout.get();
     let answered = answered.map_err(|_| Error::NoConsent { seconds })?.ok_or(Error::NothingPasted)?;
     let consented = question.take(&engine, &answered).await?;
-    let told = secret::tell_runs(&engine).await?;
+    let told = secret::tell_runs(engine.journal()).await?;
     tell(args, &consented, told, context);
     Ok(Exit::Done)
 }

@@ -70,12 +70,12 @@ async fn figures(load: &Arc<Load>, folder: &Folder) -> Result<Figures, Fault> {
 
     let first = runs.first.ok_or("no run was started")?;
     let begin = Instant::now();
-    let replay = engine.replay(first).await?;
+    let replay = engine.journal().replay(first).await?;
     let replayed = replay.steps as f64 / begin.elapsed().as_secs_f64();
     if !replay.identical {
         return Err(format!("the replay of run {first} differs from its journal").into());
     }
-    let state = engine.inspect(first, None).await?.state;
+    let state = engine.journal().inspect(first, None).await?.state;
     let transcript: Vec<_> = state.transcript().iter().collect();
     let transcript = serde_json::to_vec(&transcript)?.len() as u64;
     drop(engine);

@@ -46,7 +46,7 @@ impl Chat<'_, '_> {
     /// Ends an unfinished reply in favour of the next message, once all that this one goes on from could be read.
     async fn give_up(&mut self, run: RunId) -> Result<(), Error> {
         self.engine.agent_config(&self.args.agent).await?;
-        self.engine.inspect(run, None).await?;
+        self.engine.journal().inspect(run, None).await?;
         self.end(run, "another message was sent").await
     }
 
@@ -260,7 +260,7 @@ impl Chat<'_, '_> {
     async fn before(&self, run: RunId) -> Result<Option<RunId>, Error> {
         let mut run = run;
         loop {
-            let records = self.engine.inspect(run, None).await?.records;
+            let records = self.engine.journal().inspect(run, None).await?.records;
             if let Some(Body::Forked { run: of, .. }) = records.get(1).map(|record| &record.body) {
                 run = *of;
                 continue;
@@ -294,7 +294,7 @@ impl Chat<'_, '_> {
         let forked = handle.run();
         self.follow.anew();
         self.listen(handle).await?;
-        let summary = self.engine.inspect(forked, None).await?.summary;
+        let summary = self.engine.journal().inspect(forked, None).await?.summary;
         self.session = summary.session;
         Ok(())
     }

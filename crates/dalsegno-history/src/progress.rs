@@ -6,7 +6,8 @@ use std::time::Duration;
 use dalsegno_core::{AgentState, Operation, OperationId, Request, Timestamp};
 use dalsegno_store::{AttemptCause, Start};
 
-use crate::policy::{LONGEST_BACKOFF, Situation};
+/// The longest pause between attempts.
+pub const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How often the process may die while a tool is asked about an operation, before a person is asked instead.
 const LOST_QUESTIONS: u32 = 3;
@@ -15,38 +16,55 @@ const LOST_QUESTIONS: u32 = 3;
 /// age of a key leaves room for as much.
 const SET_BACK_MS: u64 = 3_600_000;
 
+/// What is known of an operation when one of its attempts has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation {
+    /// The attempt that has ended, from 1. Of one that was never sent, how often in a row it was refused.
+    pub attempt: u32,
+    /// An earlier attempt may have been acted on, and nobody has settled that.
+    pub doubtful: bool,
+    /// The time since the first attempt.
+    pub age: Duration,
+    /// The time since the operation's key was first sent.
+    pub key_age: Duration,
+    /// How often it was started again because its process had died.
+    pub recoveries: u32,
+    /// The time of day.
+    pub at: Timestamp,
+}
+
 /// How far an operation of the current step has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// Attempts so far; the last one may still be about to start.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// The last attempt has started, as far as the journal knows.
-    pub(crate) started: bool,
+    pub started: bool,
     /// An attempt before the last may have been acted on, and nobody has settled that.
-    pub(crate) doubtful: bool,
+    pub doubtful: bool,
     /// Attempts that ended without an answer and may have been received.
-    pub(crate) lost: u32,
+    pub lost: u32,
     /// How often it was started again because its process had died under it, since the last answer.
-    pub(crate) recoveries: u32,
+    pub recoveries: u32,
     /// How often in a row it was refused before anything was sent. No record says so.
-    pub(crate) refusals: u32,
+    pub refusals: u32,
     /// How often a tool was asked whether it took place. No answer sets it back: a tool that always says no must not keep it
     /// going for ever.
-    pub(crate) verifications: u32,
+    pub verifications: u32,
     /// A tool was asked since the question came up that it waits at.
-    pub(crate) is_verified: bool,
+    pub is_verified: bool,
     /// A tool is being asked, as far as the journal knows.
-    pub(crate) is_asking: bool,
+    pub is_asking: bool,
     /// How often the process died while a tool was asked.
-    pub(crate) lost_questions: u32,
+    pub lost_questions: u32,
     /// When the first attempt since the last answer started, in milliseconds since the epoch; 0 before that.
-    pub(crate) first: u64,
+    pub first: u64,
     /// When its key was first sent, in milliseconds since the epoch; 0 before that. No answer makes the key younger.
-    pub(crate) key_first: u64,
+    pub key_first: u64,
     /// When its question was asked, in milliseconds since the epoch.
-    pub(crate) asked: u64,
+    pub asked: u64,
     /// When a question came up in the middle of it, in milliseconds since the epoch; 0 without one.
-    pub(crate) interposed: u64,
+    pub interposed: u64,
     /// Since when the operation has been worked on without a break, in milliseconds since the epoch; 0 while it is not.
     since: u64,
     /// The time that it was worked on before that, in milliseconds.
@@ -57,7 +75,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// An operation that was requested.
-    pub(crate) fn requested(at: Timestamp, start: Start, operation: &Operation) -> Self {
+    pub fn requested(at: Timestamp, start: Start, operation: &Operation) -> Self {
         let timeout_ms = match operation.request {
             Request::AgentCall(_) | Request::Timer(_) | Request::Input(_) => 0,
             _ => operation.terms.timeout_ms,
@@ -70,7 +88,7 @@ impl Progress {
     }
 
     /// Takes an `attempted` record.
-    pub(crate) fn attempted(&mut self, at: Timestamp, attempt: u32, cause: AttemptCause, start: Start) {
+    pub fn attempted(&mut self, at: Timestamp, attempt: u32, cause: AttemptCause, start: Start) {
         match cause {
             AttemptCause::Answered => {
                 self.doubtful = false;
@@ -110,7 +128,7 @@ impl Progress {
     }
 
     /// Its question was answered, and it goes on: whatever was in doubt is settled, and nothing has started since.
-    pub(crate) fn settled(&mut self) {
+    pub fn settled(&mut self) {
         self.started = false;
         self.doubtful = false;
         self.first = 0;
@@ -119,7 +137,7 @@ impl Progress {
     }
 
     /// Its process died once too often, and it is not started again: what that attempt may have taken is lost.
-    pub(crate) fn given_up(&mut self, at: Timestamp) {
+    pub fn given_up(&mut self, at: Timestamp) {
         self.spent_ms = self.at_most_spent_ms(at);
         self.since = 0;
         self.lose(true);
@@ -131,12 +149,12 @@ impl Progress {
     }
 
     /// Another process goes on with the attempt that was under way: the time in between was not spent on it.
-    pub(crate) fn taken_up(&mut self, at: Timestamp) {
+    pub fn taken_up(&mut self, at: Timestamp) {
         self.since = at.as_millis();
     }
 
     /// A question came up that a person must answer before it goes on.
-    pub(crate) fn interpose(&mut self, at: Timestamp) {
+    pub fn interpose(&mut self, at: Timestamp) {
         self.is_verified = false;
         self.is_asking = false;
         // Where its process died meanwhile, the time since then was not spent on it.
@@ -148,27 +166,27 @@ impl Progress {
     }
 
     /// A tool is about to be asked whether it took place.
-    pub(crate) fn asks(&mut self) {
+    pub fn asks(&mut self) {
         self.lost_questions = self.lost_questions.saturating_add(u32::from(self.is_asking));
         self.is_asking = true;
     }
 
     /// Whether a tool may be asked: not after it was asked as often as an attempt may be repeated, nor when asking it brings
     /// the process down.
-    pub(crate) fn may_ask(&self, retries: u32) -> bool {
+    pub fn may_ask(&self, retries: u32) -> bool {
         let lost = self.lost_questions.saturating_add(u32::from(self.is_asking));
         self.verifications <= retries && lost < LOST_QUESTIONS
     }
 
     /// A tool was asked whether it took place.
-    pub(crate) fn verified(&mut self) {
+    pub fn verified(&mut self) {
         self.is_asking = false;
         self.is_verified = true;
         self.verifications = self.verifications.saturating_add(1);
     }
 
     /// Nobody works on it from here on: it waits for a person, or its process stops.
-    pub(crate) fn pause(&mut self, at: Timestamp) {
+    pub fn pause(&mut self, at: Timestamp) {
         self.spent_ms = self.elapsed_ms(at);
         self.since = 0;
     }
@@ -180,27 +198,27 @@ impl Progress {
     }
 
     /// The time that was spent on it, without downtime and without waiting for people.
-    pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
+    pub fn elapsed_ms(&self, at: Timestamp) -> u64 {
         let stretch = if self.since == 0 { 0 } else { at.as_millis().saturating_sub(self.since) };
         self.spent_ms + stretch
     }
 
     /// The most time that can have been spent on it when its process died some time before: an attempt that nobody saw end
     /// counts with all that it may take.
-    pub(crate) fn at_most_spent_ms(&self, at: Timestamp) -> u64 {
+    pub fn at_most_spent_ms(&self, at: Timestamp) -> u64 {
         let stretch =
             if self.since == 0 || !self.started { 0 } else { at.as_millis().saturating_sub(self.since) };
         self.spent_ms.saturating_add(stretch.min(self.timeout_ms))
     }
 
     /// The time since it was asked for, in milliseconds, waiting for people included.
-    pub(crate) fn age_ms(&self, at: Timestamp) -> u64 {
+    pub fn age_ms(&self, at: Timestamp) -> u64 {
         at.as_millis().saturating_sub(self.asked)
     }
 
     /// What is known of it when an attempt has ended `at` this time of day. A clock that was set back makes nothing younger than
     /// the run's own records say, the `latest` of which is of that time.
-    pub(crate) fn situation(&self, attempt: u32, at: Timestamp, latest: Timestamp) -> Situation {
+    pub fn situation(&self, attempt: u32, at: Timestamp, latest: Timestamp) -> Situation {
         let now = at.max(latest).as_millis();
         let since =
             |first: u64| Duration::from_millis(if first == 0 { 0 } else { now.saturating_sub(first) });
@@ -232,7 +250,7 @@ impl Progress {
 }
 
 /// The run of these operations is suspended.
-pub(crate) fn suspend(operations: &mut BTreeMap<OperationId, Progress>, state: &AgentState, at: Timestamp) {
+pub fn suspend(operations: &mut BTreeMap<OperationId, Progress>, state: &AgentState, at: Timestamp) {
     for pending in state.pending() {
         let Some(progress) = operations.get_mut(&pending.operation.id) else { continue };
         match pending.operation.request {

@@ -11,9 +11,9 @@ use dalsegno_core::{AgentConfig, AgentState, Event, Operation, OperationId, Read
 use dalsegno_store::{Body, Record};
 
 use crate::compare::{self, Change};
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 use crate::fold::{Advance, Divergence, FoldError, Machine, Moved, difference, needs_step};
+use crate::journal::Journal;
 
 /// What a run would have been under another configuration, with the outcomes that it had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -100,12 +100,12 @@ impl Course {
     }
 }
 
-impl Engine {
+impl Journal {
     /// Replays a run under another configuration. Outcomes are matched by step and place; nothing is performed.
     ///
     /// # Errors
     /// When the run is unknown, its journal is damaged, or it does not replay under its own configuration.
-    pub async fn replay_with(&self, run: RunId, config: AgentConfig) -> Result<ConfigReport, EngineError> {
+    pub async fn replay_with(&self, run: RunId, config: AgentConfig) -> Result<ConfigReport, HistoryError> {
         let (own, records) = self.journal_of(run).await?;
         // A journal that does not fit its own configuration says nothing about another one.
         self.fold_all(run, Arc::clone(&own), &records).await?;
@@ -162,7 +162,7 @@ fn both(
     was: &mut Course,
     now: &mut Course,
     report: &mut ConfigReport,
-) -> Result<Option<Divergence>, EngineError> {
+) -> Result<Option<Divergence>, HistoryError> {
     let (left, right) = (was.advance(run)?, now.advance(run)?);
     let step = was.machine.state().step();
     report.steps = step;

@@ -17,19 +17,16 @@ use dalsegno_core::{
 };
 use dalsegno_store::{Body, Record, Snapshot, Start, WaitingFor};
 
-use crate::policy;
-use crate::policy::is_unrepeatable;
+use crate::doubt::LeftOpen;
 use crate::progress::{self, Progress};
 use crate::tasks::Tasks;
-use crate::waiting::WaitingOperation;
-use crate::waiting::waits_at;
 
 pub(crate) use self::needs::needs_step;
 use self::words::{clip, short};
 pub(crate) use self::words::{describe, difference};
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
-pub(crate) struct Machine {
+pub struct Machine {
     config: Arc<AgentConfig>,
     /// `None` only while a step is computed.
     state: Option<AgentState>,
@@ -37,7 +34,7 @@ pub(crate) struct Machine {
 
 /// What a step comes to.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
-pub(crate) enum Advance {
+pub enum Advance {
     /// The run's next step asks for these operations.
     Asked(Vec<Operation>),
     /// Declarative tools of the same step went on.
@@ -47,16 +44,16 @@ pub(crate) enum Advance {
 }
 
 /// What declarative tools came to.
-pub(crate) struct Moved {
+pub struct Moved {
     /// Their outcomes, with the operations that they are of.
-    pub(crate) concluded: Vec<(OperationId, Outcome)>,
+    pub concluded: Vec<(OperationId, Outcome)>,
     /// What they ask for; each is below the operation of its tool.
-    pub(crate) asked: Vec<Operation>,
+    pub asked: Vec<Operation>,
 }
 
 /// How a run is over.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum End {
+pub enum End {
     /// With a response.
     Response(AgentResponse),
     /// Another agent goes on.
@@ -65,7 +62,7 @@ pub(crate) enum End {
 
 impl End {
     /// The response, unless another agent goes on.
-    pub(crate) fn response(&self) -> Option<&AgentResponse> {
+    pub fn response(&self) -> Option<&AgentResponse> {
         match self {
             Self::Response(response) => Some(response),
             Self::Handoff(_) => None,
@@ -74,24 +71,34 @@ impl End {
 }
 
 impl Machine {
-    pub(crate) fn new(config: Arc<AgentConfig>, state: AgentState) -> Self {
+    /// A core in this state.
+    pub fn new(config: Arc<AgentConfig>, state: AgentState) -> Self {
         Self { config, state: Some(state) }
     }
 
-    pub(crate) fn state(&self) -> &AgentState {
+    /// The state.
+    ///
+    /// # Panics
+    /// When a step has failed before; so do all other methods.
+    pub fn state(&self) -> &AgentState {
         self.state.as_ref().expect("a machine whose step failed is not used again")
     }
 
-    pub(crate) fn into_state(self) -> AgentState {
+    /// The state, for good.
+    pub fn into_state(self) -> AgentState {
         self.state.expect("a machine whose step failed is not used again")
     }
 
-    pub(crate) fn resume(&mut self, event: Event) -> Result<(), dalsegno_core::ResumeError> {
+    /// Gives the core an event.
+    ///
+    /// # Errors
+    /// When the core does not wait for it.
+    pub fn resume(&mut self, event: Event) -> Result<(), dalsegno_core::ResumeError> {
         self.state.as_mut().expect("a machine whose step failed is not used again").resume(event)
     }
 
     /// Lowers what the run may still use.
-    pub(crate) fn narrow(&mut self, budget: Budget) {
+    pub fn narrow(&mut self, budget: Budget) {
         self.state.as_mut().expect("a machine whose step failed is not used again").narrow(budget);
     }
 
@@ -100,7 +107,10 @@ impl Machine {
     }
 
     /// Computes a step; only when the state is ready.
-    pub(crate) fn advance(&mut self) -> Result<Advance, ExecutionError> {
+    ///
+    /// # Errors
+    /// When the state is not ready, or the core cannot execute the configuration.
+    pub fn advance(&mut self) -> Result<Advance, ExecutionError> {
         let state = self.state.take().expect("a machine whose step failed is not used again");
         let step = state.step();
         let open = |pending: &&Pending| pending.outcome.is_none();
@@ -203,27 +213,30 @@ pub enum FoldError {
 
 /// What a suspended run waits for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Suspension {
-    pub(crate) waiting_for: Vec<WaitingFor>,
-    pub(crate) wake_at: Option<Timestamp>,
+pub struct Suspension {
+    /// Each operation, with the kind of answer that it waits for.
+    pub waiting_for: Vec<WaitingFor>,
+    /// When it can go on by itself.
+    pub wake_at: Option<Timestamp>,
 }
 
 /// A journal, folded record by record.
-pub(crate) struct Fold {
+pub struct Fold {
     run: RunId,
-    pub(crate) machine: Machine,
+    /// The core, in the state so far.
+    pub machine: Machine,
     /// What the core asked for or concluded and the journal has not recorded yet.
     expected: VecDeque<Expected>,
     /// Operations of the current step that are recorded.
-    pub(crate) progress: BTreeMap<OperationId, Progress>,
+    pub progress: BTreeMap<OperationId, Progress>,
     /// The tasks of those that have one at their server.
-    pub(crate) tasked: Tasks,
+    pub tasked: Tasks,
     /// The end, once the core came to it.
-    pub(crate) ended: Option<End>,
+    pub ended: Option<End>,
     /// Whether the journal has recorded the end.
-    pub(crate) closed: bool,
+    pub closed: bool,
     /// The modules that tool servers were bound to last.
-    pub(crate) modules: BTreeMap<String, String>,
+    pub modules: BTreeMap<String, String>,
     /// The active time of earlier steps, in milliseconds.
     active_ms: u64,
     /// The active time of each operation of the current step, with what is below it; in milliseconds.
@@ -231,42 +244,9 @@ pub(crate) struct Fold {
     /// Declarative tools whose outcomes a fork replaces, and all that they asked for.
     left_out: BTreeSet<OperationId>,
     /// What the last record says that the run waits for, if that is what it says.
-    pub(crate) suspended: Option<Suspension>,
+    pub suspended: Option<Suspension>,
     /// Once the run was told to end: what was open then, and what is in doubt since.
-    pub(crate) left: LeftOpen,
-}
-
-/// What a run leaves that was told to end.
-#[derive(Default)]
-pub(crate) struct LeftOpen {
-    /// The operations that had no outcome.
-    open: BTreeMap<OperationId, Operation>,
-    /// Those of them of which nobody knows whether they took place, and why not.
-    pub(crate) in_doubt: BTreeMap<OperationId, (Operation, String)>,
-}
-
-impl LeftOpen {
-    /// Takes a `late` record.
-    fn take(&mut self, id: OperationId, outcome: &Outcome) {
-        match (outcome, self.open.get(&id)) {
-            (Outcome::Failed(failure), Some(operation))
-                if policy::is_indeterminate(outcome) && is_unrepeatable(operation.terms.class) =>
-            {
-                self.in_doubt.insert(id, (operation.clone(), failure.message.clone()));
-            }
-            _ => drop(self.in_doubt.remove(&id)),
-        }
-    }
-
-    /// What a person is asked about it.
-    pub(crate) fn waiting(&self, run: RunId) -> Vec<WaitingOperation> {
-        let waiting = self.in_doubt.values().map(|(operation, reason)| {
-            let gate = Gate::InDoubt { reason: reason.clone() };
-            let asked = Operation { gate: GateState::Waiting(gate.clone()), ..operation.clone() };
-            waits_at(run, &asked, &gate)
-        });
-        waiting.collect()
-    }
+    pub left: LeftOpen,
 }
 
 impl Expected {
@@ -282,7 +262,10 @@ impl Expected {
 
 impl Fold {
     /// Begins with a run's first record and the state that it began in.
-    pub(crate) fn begin(
+    ///
+    /// # Errors
+    /// When the record is another one.
+    pub fn begin(
         config: Arc<AgentConfig>,
         run: RunId,
         first: &Record,
@@ -294,7 +277,7 @@ impl Fold {
     }
 
     /// Begins with a state that was saved right after its step was requested: the questions of the step are as old as that.
-    pub(crate) fn restored(config: Arc<AgentConfig>, run: RunId, snapshot: Snapshot) -> Self {
+    pub fn restored(config: Arc<AgentConfig>, run: RunId, snapshot: Snapshot) -> Self {
         let Snapshot { seq: _, state, at, active_ms, modules } = snapshot;
         let requested = state.pending().iter().map(|pending| {
             let start = if pending.operation.gate == GateState::Open { Start::Now } else { Start::Deferred };
@@ -305,7 +288,7 @@ impl Fold {
     }
 
     /// Begins with a state that waits for nothing.
-    pub(crate) fn at(config: Arc<AgentConfig>, run: RunId, state: AgentState) -> Self {
+    pub fn at(config: Arc<AgentConfig>, run: RunId, state: AgentState) -> Self {
         Self {
             run,
             expected: VecDeque::new(),
@@ -323,26 +306,32 @@ impl Fold {
         }
     }
 
-    pub(crate) fn state(&self) -> &AgentState {
+    /// The state so far.
+    pub fn state(&self) -> &AgentState {
         self.machine.state()
+    }
+
+    /// How many attempts the operations of the current step had.
+    pub fn attempts(&self) -> BTreeMap<OperationId, u32> {
+        self.progress.iter().map(|(operation, progress)| (*operation, progress.attempts)).collect()
     }
 
     /// The same fold of a run that begins with these modules.
     #[must_use]
-    pub(crate) fn with_modules(mut self, modules: BTreeMap<String, String>) -> Self {
+    pub fn with_modules(mut self, modules: BTreeMap<String, String>) -> Self {
         self.modules = modules;
         self
     }
 
     /// Active time in milliseconds: for each step that of its longest operation, so that downtime and waiting for people
     /// do not count.
-    pub(crate) fn active_ms(&self) -> u64 {
+    pub fn active_ms(&self) -> u64 {
         self.active_ms + self.spent_ms.values().copied().max().unwrap_or(0)
     }
 
     /// Active time in milliseconds, with what attempts can have taken that nobody saw end: a run whose attempts bring its
     /// process down uses its time up all the same.
-    pub(crate) fn most_active_ms(&self, now: Timestamp) -> u64 {
+    pub fn most_active_ms(&self, now: Timestamp) -> u64 {
         let mut spent_ms = self.spent_ms.clone();
         for pending in self.state().pending().iter().filter(|pending| pending.outcome.is_none()) {
             let Some(progress) = self.progress.get(&pending.operation.id) else { continue };
@@ -368,7 +357,10 @@ impl Fold {
     ///
     /// The core is stepped only when a record needs it: a run that stopped between an outcome and its next step was
     /// not stepped either.
-    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
+    ///
+    /// # Errors
+    /// When the journal and the core part, or the core refuses the configuration.
+    pub fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         self.suspended = None;
         if self.ended.is_none()
             && self.expected.is_empty()
@@ -435,9 +427,7 @@ impl Fold {
                 self.take(record, Event::outcome(record.at, id, outcome.clone()))?;
             }
             Body::Signalled { signal, .. } => {
-                let open = self.state().pending().iter().filter(|pending| pending.outcome.is_none());
-                let open = open.map(|pending| (pending.operation.id, pending.operation.clone()));
-                self.left = LeftOpen { open: open.collect(), ..LeftOpen::default() };
+                self.left = LeftOpen::of(self.state().pending());
                 self.take(record, Event::signal(record.at, *signal))?;
             }
             Body::Rebound { server, digest } => {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use dalsegno_core::{
-    AgentConfig, AgentRequest, AgentResponse, AgentState, OperationId, Outcome, Pending, Reading, Request,
-    RunId,
+    AgentConfig, AgentResponse, AgentState, OperationId, Outcome, Pending, Reading, Request, RunId,
 };
-use dalsegno_store::{Body, Owner, Record, RunStatus, RunSummary};
+use dalsegno_store::{Body, Record, RunSummary};
 
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 use crate::fold::{Divergence, End, FoldError};
-use crate::start::child_run;
+use crate::ids::child_run;
+use crate::journal::Journal;
 use crate::waiting::WaitingOperation;
 
 /// A run, seen from its journal.
@@ -85,7 +84,7 @@ pub struct Prompt {
     pub config: Arc<AgentConfig>,
 }
 
-impl Engine {
+impl Journal {
     /// Computes what the model was sent for a completion of this run: the one with this id, else the last one of `step`, else
     /// the last one of the run. None where the run asked for no such completion, or shares the step with the run that it is a
     /// fork of.
@@ -97,7 +96,7 @@ impl Engine {
         run: RunId,
         step: Option<u64>,
         operation: Option<OperationId>,
-    ) -> Result<Option<Prompt>, EngineError> {
+    ) -> Result<Option<Prompt>, HistoryError> {
         let (config, records) = self.journal_of(run).await?;
         let mut fold = self.begin(run, Arc::clone(&config), &records).await?;
         let mut found = None;
@@ -120,59 +119,11 @@ impl Engine {
         Ok(found)
     }
 
-    /// The line of a run in the listing.
-    ///
-    /// # Errors
-    /// When the run is unknown, or the store cannot be read.
-    pub async fn summary(&self, run: RunId) -> Result<RunSummary, EngineError> {
-        Ok(self.store().summary(run).await?)
-    }
-
-    /// The configuration that a run began with.
-    ///
-    /// # Errors
-    /// When the run is unknown, or the store cannot be read or has another configuration under its digest.
-    pub async fn configuration(&self, run: RunId) -> Result<Arc<AgentConfig>, EngineError> {
-        let summary = self.store().summary(run).await?;
-        self.config(run, summary.config).await
-    }
-
-    /// What a run was asked.
-    ///
-    /// # Errors
-    /// When the run is unknown, or its first record is damaged or erased.
-    pub async fn asked(&self, run: RunId) -> Result<AgentRequest, EngineError> {
-        Ok(self.started(run).await?.request)
-    }
-
-    /// The run that this one is a fork of; none for a run that is no fork.
-    ///
-    /// # Errors
-    /// When the run is unknown or its journal is damaged.
-    pub async fn forked_from(&self, run: RunId) -> Result<Option<RunId>, EngineError> {
-        let records = self.store().read(run, 0).await?;
-        Ok(records.get(1).and_then(|record| match &record.body {
-            Body::Forked { run, .. } => Some(*run),
-            _ => None,
-        }))
-    }
-
-    /// Says whether a living process performs a run. A run that is `running` without one was interrupted: its process died or
-    /// left it, and it can be resumed.
-    pub fn is_performed(&self, summary: &RunSummary) -> bool {
-        let Some(owner) = summary.owner.filter(|_| summary.status == RunStatus::Running) else {
-            return false;
-        };
-        let workspace = self.workspace();
-        let folder = workspace.settings.store.parent().unwrap_or(&workspace.root);
-        Owner::lives_in(&folder.join("owners"), owner)
-    }
-
     /// Shows a run; with `step`, the state when that step was requested.
     ///
     /// # Errors
     /// When the run is unknown or its journal is damaged.
-    pub async fn inspect(&self, run: RunId, step: Option<u64>) -> Result<Inspection, EngineError> {
+    pub async fn inspect(&self, run: RunId, step: Option<u64>) -> Result<Inspection, HistoryError> {
         let summary = self.store().summary(run).await?;
         let records = self.store().read(run, 0).await?;
         let config = self.config(run, summary.config).await?;

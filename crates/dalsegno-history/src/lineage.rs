@@ -13,9 +13,9 @@ use dalsegno_store::{
 
 use dalsegno_store::codec::EncodeError;
 
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 use crate::fold::{Fold, FoldError};
+use crate::journal::Journal;
 
 /// Most forks of forks.
 const FORKS_MAX: usize = 10_000;
@@ -44,11 +44,11 @@ impl Whose {
 
     /// Whose the run is that another one goes on from, if it may: always one of the same tenant; and what an archive
     /// brought goes on from no session of this journal's own but the one that it belongs to.
-    fn may_follow(&self, run: RunId, above: &RunSummary) -> Result<Self, EngineError> {
+    fn may_follow(&self, run: RunId, above: &RunSummary) -> Result<Self, HistoryError> {
         let foreign = above.foreign.is_some();
         let reaches_out = self.foreign && !foreign && self.session != above.session;
         if self.tenant != above.tenant || reaches_out {
-            return Err(EngineError::Stranger { run, other: above.run });
+            return Err(HistoryError::Stranger { run, other: above.run });
         }
         Ok(Self { tenant: above.tenant.clone(), session: above.session.clone(), foreign })
     }
@@ -83,33 +83,42 @@ struct Ancestor {
     fresh_below: AgentState,
 }
 
-impl Engine {
+impl Journal {
     /// Folds a whole journal.
-    pub(crate) async fn fold_all(
+    ///
+    /// # Errors
+    /// When the journal is damaged, or does not replay.
+    pub async fn fold_all(
         &self,
         run: RunId,
         config: Arc<AgentConfig>,
         records: &[Record],
-    ) -> Result<Fold, EngineError> {
+    ) -> Result<Fold, HistoryError> {
         let mut fold = self.begin(run, config, records).await?;
         records[1..].iter().try_for_each(|record| fold.apply(record))?;
         Ok(fold)
     }
 
     /// A fold that stands after the first record.
-    pub(crate) async fn begin(
+    ///
+    /// # Errors
+    /// When what the run began with cannot be read, or does not replay.
+    pub async fn begin(
         &self,
         run: RunId,
         config: Arc<AgentConfig>,
         records: &[Record],
-    ) -> Result<Fold, EngineError> {
+    ) -> Result<Fold, HistoryError> {
         let first = records.first().ok_or(FoldError::NoStart { run })?;
         let origin = self.origin(run, records).await?;
         Ok(Fold::begin(config, run, first, origin)?)
     }
 
     /// The state in which a run began, of its first records.
-    pub(crate) async fn origin(&self, run: RunId, records: &[Record]) -> Result<AgentState, EngineError> {
+    ///
+    /// # Errors
+    /// When what it began with cannot be read, or does not replay.
+    pub async fn origin(&self, run: RunId, records: &[Record]) -> Result<AgentState, HistoryError> {
         let beginning = self.beginning(run, records).await?;
         if beginning.link.is_none() {
             return Ok(beginning.fresh);
@@ -120,7 +129,10 @@ impl Engine {
 
     /// The state in which a run begins that is to be written down. One that follows another gets a record of what it takes
     /// over, with the parts that are to be kept, so that from then on it needs no other run.
-    pub(crate) async fn origin_of(&self, new: &mut NewRun) -> Result<AgentState, EngineError> {
+    ///
+    /// # Errors
+    /// When what it begins with cannot be read, does not replay, or is none of its business.
+    pub async fn origin_of(&self, new: &mut NewRun) -> Result<AgentState, HistoryError> {
         let bodies = new.records.iter().map(|record| (record.at, &record.body));
         let beginning = Beginning::of(new.run, bodies)?;
         let whose = Whose::of(&beginning, false);
@@ -139,7 +151,7 @@ impl Engine {
     }
 
     /// What a run's beginning is made of, with what its own records say that it took over.
-    async fn beginning(&self, run: RunId, records: &[Record]) -> Result<Beginning, EngineError> {
+    async fn beginning(&self, run: RunId, records: &[Record]) -> Result<Beginning, HistoryError> {
         let mut beginning = Beginning::of(run, records.iter().map(|record| (record.at, &record.body)))?;
         if let Some(Body::Inherited(inherited)) = records.get(1).map(|record| &record.body) {
             let taken = Box::pin(self.taken_over(run, inherited)).await?;
@@ -149,8 +161,8 @@ impl Engine {
     }
 
     /// Reads what a run took over.
-    async fn taken_over(&self, run: RunId, inherited: &Inherited) -> Result<Inheritance, EngineError> {
-        let failed = |message: String| EngineError::Beginning { run, message };
+    async fn taken_over(&self, run: RunId, inherited: &Inherited) -> Result<Inheritance, HistoryError> {
+        let failed = |message: String| HistoryError::Beginning { run, message };
         let (mut blocks, mut entries, mut bytes) = (Vec::new(), 0u64, 0u64);
         for block in inherited.blocks() {
             let found = match self.store().blob(block.digest).await {
@@ -178,7 +190,7 @@ impl Engine {
         run: RunId,
         mut whose: Whose,
         beginning: Beginning,
-    ) -> Result<AgentState, EngineError> {
+    ) -> Result<AgentState, HistoryError> {
         let Beginning { mut fresh, link, session: _ } = beginning;
         let (mut seen, mut forks) = (BTreeSet::from([run]), 0);
         // The runs before it, the nearest first. A loop, since a chat that an earlier release wrote has as many as it has
@@ -189,7 +201,7 @@ impl Engine {
             let ancestor = link.run();
             forks += usize::from(matches!(link, Link::Fork { .. }));
             if !seen.insert(ancestor) || forks > FORKS_MAX {
-                return Err(EngineError::Lineage { run });
+                return Err(HistoryError::Lineage { run });
             }
             let summary = self.store().summary(ancestor).await?;
             whose = whose.may_follow(below, &summary)?;
@@ -201,16 +213,6 @@ impl Engine {
         }
         // Now `fresh` is the state of the oldest one.
         steps.into_iter().rev().try_fold(fresh, |origin, ancestor| Ok(ancestor.go_on(origin)?))
-    }
-
-    /// A run's configuration and its journal.
-    pub(crate) async fn journal_of(
-        &self,
-        run: RunId,
-    ) -> Result<(Arc<AgentConfig>, Vec<Record>), EngineError> {
-        let summary = self.store().summary(run).await?;
-        let records = self.store().read(run, 0).await?;
-        Ok((self.config(run, summary.config).await?, records))
     }
 }
 
@@ -250,7 +252,10 @@ impl Beginning {
 }
 
 /// The state in which a run begins that goes on from a state which hands over, with a record of what it takes over.
-pub(crate) fn successor(new: &mut NewRun, state: &AgentState) -> Result<AgentState, EngineError> {
+///
+/// # Errors
+/// When the state is too large to be taken over.
+pub fn successor(new: &mut NewRun, state: &AgentState) -> Result<AgentState, HistoryError> {
     let records = new.records.iter().map(|record| (record.at, &record.body));
     let fresh = Beginning::of(new.run, records)?.fresh;
     take_over(new, fresh, state.inheritance(true), &BTreeSet::new())
@@ -262,7 +267,7 @@ fn take_over(
     fresh: AgentState,
     taken: Inheritance,
     known: &BTreeSet<Digest>,
-) -> Result<AgentState, EngineError> {
+) -> Result<AgentState, HistoryError> {
     enum Failed {
         Encode(EncodeError),
         Inherit(InheritError),
@@ -282,8 +287,8 @@ fn take_over(
         Ok(digest)
     });
     let inherited = stored.map_err(|error| match error {
-        Failed::Encode(source) => EngineError::Create(dalsegno_store::CreateError::Record(source.into())),
-        Failed::Inherit(error) => EngineError::Beginning { run, message: error.to_string() },
+        Failed::Encode(source) => HistoryError::Encode(source),
+        Failed::Inherit(error) => HistoryError::Beginning { run, message: error.to_string() },
     })?;
     let at = new.records.first().map_or_else(Timestamp::default, |record| record.at);
     new.blobs.extend(parts);

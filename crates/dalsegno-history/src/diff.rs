@@ -7,9 +7,9 @@ use dalsegno_core::{AgentName, AgentState, Operation, Outcome, Pending, Reading,
 use dalsegno_store::{Body, RunStatus};
 
 use crate::compare::{self, Change};
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 use crate::fold::End;
+use crate::journal::Journal;
 
 /// Two runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,12 +91,12 @@ struct Course {
     last: Value,
 }
 
-impl Engine {
+impl Journal {
     /// Compares two runs. Nothing is performed.
     ///
     /// # Errors
     /// When a run is unknown, its journal is damaged, or it does not replay.
-    pub async fn diff(&self, left: RunId, right: RunId) -> Result<RunDiff, EngineError> {
+    pub async fn diff(&self, left: RunId, right: RunId) -> Result<RunDiff, HistoryError> {
         let (left, right) = (self.course(left).await?, self.course(right).await?);
         let parts = left.stages.iter().zip(&right.stages).position(|(a, b)| part(a, b).is_some());
         let shorter = left.stages.len().min(right.stages.len());
@@ -118,7 +118,7 @@ impl Engine {
         Ok(RunDiff { left: left.side, right: right.side, identical, first, state, prompt, arguments })
     }
 
-    async fn course(&self, run: RunId) -> Result<Course, EngineError> {
+    async fn course(&self, run: RunId) -> Result<Course, HistoryError> {
         let summary = self.store().summary(run).await?;
         let (config, records) = self.journal_of(run).await?;
         // The steps that a fork shares are those of the run that it was forked from, with the outcomes that it replaced.

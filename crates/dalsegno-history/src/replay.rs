@@ -6,9 +6,9 @@ use dalsegno_core::RunId;
 use dalsegno_store::{Body, ReadError, Record, RunFilter};
 use tokio::task::JoinSet;
 
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 use crate::fold::{Divergence, FoldError};
+use crate::journal::Journal;
 
 /// What a replay found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,13 +26,13 @@ pub struct ReplayReport {
     pub divergence: Option<Divergence>,
 }
 
-impl Engine {
+impl Journal {
     /// Replays a run: folds the core over its journal and compares every request and the end. Performs nothing; no
     /// model, tool server or memory is opened.
     ///
     /// # Errors
     /// When the run is unknown or its journal is damaged. A difference is not an error but the finding.
-    pub async fn replay(&self, run: RunId) -> Result<ReplayReport, EngineError> {
+    pub async fn replay(&self, run: RunId) -> Result<ReplayReport, HistoryError> {
         self.replay_until(run, u64::MAX).await
     }
 
@@ -40,7 +40,7 @@ impl Engine {
     ///
     /// # Errors
     /// As for a whole replay; what is damaged after that step is an error as well, since a chain is read as a whole.
-    pub async fn replay_until(&self, run: RunId, step: u64) -> Result<ReplayReport, EngineError> {
+    pub async fn replay_until(&self, run: RunId, step: u64) -> Result<ReplayReport, HistoryError> {
         let summary = self.store().summary(run).await?;
         let mut records = self.store().read(run, 0).await?;
         let config = self.config(run, summary.config).await?;
@@ -59,7 +59,7 @@ impl Engine {
         let count = records.len() as u64;
         match folded {
             Ok(steps) => Ok(ReplayReport { run, identical: true, steps, records: count, divergence: None }),
-            Err(EngineError::Fold(FoldError::Diverged { divergence, .. })) => Ok(ReplayReport {
+            Err(HistoryError::Fold(FoldError::Diverged { divergence, .. })) => Ok(ReplayReport {
                 run,
                 identical: false,
                 steps: divergence.step,
@@ -77,8 +77,8 @@ impl Engine {
     pub async fn replay_all(
         &self,
         filter: &RunFilter,
-        mut tell: impl FnMut(RunId, Result<ReplayReport, EngineError>),
-    ) -> Result<(), EngineError> {
+        mut tell: impl FnMut(RunId, Result<ReplayReport, HistoryError>),
+    ) -> Result<(), HistoryError> {
         let mut runs = self.runs(filter).await?.into_iter().map(|run| run.run);
         let mut tasks = JoinSet::new();
         let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -86,8 +86,8 @@ impl Engine {
             while tasks.len() < at_once
                 && let Some(run) = runs.next()
             {
-                let engine = self.clone();
-                tasks.spawn(async move { (run, engine.replay(run).await) });
+                let journal = self.clone();
+                tasks.spawn(async move { (run, journal.replay(run).await) });
             }
             match tasks.join_next().await {
                 Some(Ok((run, result))) => tell(run, result),
@@ -119,13 +119,13 @@ pub enum ReplayVerdict {
 
 impl ReplayVerdict {
     /// The verdict on a replay.
-    pub fn of(result: &Result<ReplayReport, EngineError>) -> Self {
+    pub fn of(result: &Result<ReplayReport, HistoryError>) -> Self {
         match result {
             Ok(report) if report.identical => Self::Identical,
             Ok(_) => Self::Diverged,
-            Err(EngineError::Read(ReadError::Damaged(_))) => Self::Damaged,
-            Err(EngineError::Read(ReadError::Erased { .. })) => Self::Erased,
-            Err(EngineError::Read(ReadError::NewerVersion { .. })) => Self::Newer,
+            Err(HistoryError::Read(ReadError::Damaged(_))) => Self::Damaged,
+            Err(HistoryError::Read(ReadError::Erased { .. })) => Self::Erased,
+            Err(HistoryError::Read(ReadError::NewerVersion { .. })) => Self::Newer,
             Err(_) => Self::Failed,
         }
     }

@@ -2,9 +2,9 @@
 
 use dalsegno_core::{AgentState, Gate, GateState, Operation, OperationId, Request, RunId, ToolName};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use crate::{compare, elicitation};
+use crate::compare;
 
 /// An operation that waits for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,7 +60,7 @@ impl WaitingOperation {
 }
 
 /// The operations that wait for an answer.
-pub(crate) fn waiting(run: RunId, state: &AgentState) -> Vec<WaitingOperation> {
+pub fn waiting(run: RunId, state: &AgentState) -> Vec<WaitingOperation> {
     let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
     let waiting = pending.filter_map(|pending| match &pending.operation.gate {
         GateState::Waiting(gate) => Some(waits_at(run, &pending.operation, gate)),
@@ -90,8 +90,64 @@ pub(crate) fn waits_at(run: RunId, operation: &Operation, gate: &Gate) -> Waitin
         },
         schema: match (&operation.request, gate) {
             (Request::Input(input), _) => input.schema.clone(),
-            (_, Gate::Elicitation { requests, .. }) => Some(elicitation::schema(requests)),
+            (_, Gate::Elicitation { requests, .. }) => Some(schema(requests)),
             _ => None,
         },
+    }
+}
+
+/// JSON Schema of an answer: that of a single question, or an object with an answer to each.
+fn schema<'r>(requests: impl IntoIterator<Item = (&'r String, &'r Value)>) -> Value {
+    let schema = |request: &Value| request["params"]["requestedSchema"].clone();
+    let mut schemas: Map<String, Value> =
+        requests.into_iter().map(|(name, request)| (name.clone(), schema(request))).collect();
+    if schemas.len() == 1 {
+        return schemas.values_mut().next().map(Value::take).unwrap_or_default();
+    }
+    let required: Vec<String> = schemas.keys().cloned().collect();
+    json!({ "type": "object", "properties": schemas, "required": required, "additionalProperties": false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_known_by_its_operation_and_its_arguments() {
+        let one = WaitingOperation {
+            run: RunId::from_bytes([1; 16]),
+            operation: OperationId::from_bytes([2; 16]),
+            gate: Gate::Approval,
+            question: "may it?".to_owned(),
+            tool: None,
+            arguments: Some(json!({"to": "alice", "n": 1})),
+            schema: None,
+        };
+        let shown = one.shown();
+        assert!(shown.len() == 16 && shown.bytes().all(|digit| digit.is_ascii_hexdigit()), "{shown}");
+        let others = [
+            WaitingOperation { run: RunId::from_bytes([3; 16]), ..one.clone() },
+            WaitingOperation { operation: OperationId::from_bytes([3; 16]), ..one.clone() },
+            WaitingOperation { gate: Gate::Input, ..one.clone() },
+            WaitingOperation { arguments: Some(json!({"to": "alice\u{200b}", "n": 1})), ..one.clone() },
+            WaitingOperation { arguments: None, ..one.clone() },
+        ];
+        for other in &others {
+            assert_ne!(other.shown(), shown, "{other:?}");
+        }
+        let both = WaitingOperation::all_shown([&one, &others[0]]);
+        assert_eq!(both, WaitingOperation::all_shown([&others[0], &one]));
+        assert_ne!(both, WaitingOperation::all_shown([&one]));
+    }
+
+    #[test]
+    fn one_question_is_answered_as_it_is_and_several_by_name() {
+        let ask = |kind: &str| json!({ "params": { "requestedSchema": { "type": kind } } });
+        let one = [("a".to_owned(), ask("object"))];
+        assert_eq!(schema(one.iter().map(|(name, ask)| (name, ask))), json!({ "type": "object" }));
+        let two = [("a".to_owned(), ask("object")), ("b".to_owned(), ask("object"))];
+        let schema = schema(two.iter().map(|(name, ask)| (name, ask)));
+        assert_eq!(schema["required"], json!(["a", "b"]));
+        assert_eq!(schema["properties"]["b"], json!({ "type": "object" }));
     }
 }

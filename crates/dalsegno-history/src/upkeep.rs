@@ -3,15 +3,15 @@
 use dalsegno_core::{OperationId, RunId};
 use dalsegno_store::{EraseError, Erased, GcOptions, GcReport};
 
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::HistoryError;
+use crate::journal::Journal;
 
-impl Engine {
+impl Journal {
     /// Deletes runs that ended long ago, and what nothing uses any more, or says only what would go.
     ///
     /// # Errors
     /// When what needs what cannot be read, or the store fails; what was deleted by then is gone, and all else is whole.
-    pub async fn gc(&self, options: &GcOptions) -> Result<GcReport, EngineError> {
+    pub async fn gc(&self, options: &GcOptions) -> Result<GcReport, HistoryError> {
         Ok(self.store().gc(options).await?)
     }
 
@@ -21,7 +21,7 @@ impl Engine {
     /// # Errors
     /// When the run goes on or does not exist, it is a child run whose parent goes on, there is no such operation, or the
     /// store fails.
-    pub async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, EngineError> {
+    pub async fn erase(&self, run: RunId, operation: Option<OperationId>) -> Result<Erased, HistoryError> {
         Ok(self.store().erase(run, operation).await?)
     }
 
@@ -30,7 +30,7 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such run, or what goes on from what cannot be read.
-    pub async fn heirs(&self, run: RunId) -> Result<Vec<RunId>, EngineError> {
+    pub async fn heirs(&self, run: RunId) -> Result<Vec<RunId>, HistoryError> {
         Ok(self.store().heirs(run).await?)
     }
 
@@ -39,7 +39,7 @@ impl Engine {
     ///
     /// # Errors
     /// When one of the runs has not ended, and nothing is erased then; or as for [`erase`](Self::erase).
-    pub async fn erase_everywhere(&self, run: RunId) -> Result<(Erased, Vec<RunId>), EngineError> {
+    pub async fn erase_everywhere(&self, run: RunId) -> Result<(Erased, Vec<RunId>), HistoryError> {
         let heirs = self.heirs(run).await?;
         for one in heirs.iter().chain([&run]) {
             let summary = self.store().summary(*one).await?;

@@ -1,0 +1,56 @@
+//! Reads journals: inspects, replays, compares and exports runs, and finds where they can be forked.
+//!
+//! [`Journal`] opens the runs of a workspace. It has no model, no tool server and no socket, and this crate imports none: so
+//! a replay performs nothing because it cannot.
+//!
+//! ```no_run
+//! # async fn example(run: dalsegno_core::RunId) -> Result<(), Box<dyn std::error::Error>> {
+//! use dalsegno_history::Journal;
+//!
+//! let journal = Journal::open(std::path::Path::new(".dalsegno/journal.db")).await?;
+//! let report = journal.replay(run).await?;
+//! assert!(report.identical, "{:?}", report.divergence);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Fold`] is the one reader of journals: every answer of this crate comes from it, and so does the state with which an
+//! engine resumes a run.
+
+mod compare;
+mod diff;
+mod doubt;
+mod error;
+mod export;
+mod fold;
+mod fork;
+mod ids;
+mod inspect;
+mod journal;
+mod kind;
+mod line;
+mod lineage;
+mod progress;
+mod replay;
+mod tasks;
+mod upkeep;
+mod waiting;
+mod with_config;
+
+pub use compare::Change;
+pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
+pub use doubt::{LeftOpen, is_indeterminate, is_unrepeatable};
+pub use error::{HistoryError, OpenError};
+pub use fold::{Advance, Divergence, End, Fold, FoldError, Machine, Moved, Suspension};
+pub use fork::{ForkPoint, ReadOutcome};
+pub use ids::{adopted_run, child_run, successor_run};
+pub use inspect::{Inspection, OperationView, Prompt, StepView};
+pub use journal::{Journal, open_store};
+pub use kind::ErrorKind;
+pub use line::Descendant;
+pub use lineage::successor;
+pub use progress::{LONGEST_BACKOFF, Progress, Situation, suspend};
+pub use replay::{ReplayReport, ReplayVerdict};
+pub use tasks::Tasks;
+pub use waiting::{WaitingOperation, waiting};
+pub use with_config::{ChangedRequest, ConfigReport};
