@@ -186,8 +186,7 @@ impl Engine {
         why: Why,
     ) -> Result<RunHandle, EngineError> {
         let begin = |driver: &mut Driver, _| {
-            driver.why = why;
-            driver.is_doomed = true;
+            driver.doom(why);
         };
         self.close_here(summary, config, lease, begin).await
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dalsegno_core::{EffectClass, Operation, OperationId, Outcome, Request, ToolReturn};
 use dalsegno_store::AttemptCause;
-use tokio::task::AbortHandle;
 
-use super::{Driver, Input, Running};
+use super::running::Running;
+use super::{Driver, Input};
 use crate::dispatch::{self, Admission, CacheKey, Permit};
 use crate::error::RunFailure;
 use crate::failure::AttemptError;
@@ -14,8 +14,8 @@ use crate::tool::user_id;
 
 /// What a request is told before it is written down.
 pub(super) enum Ask {
-    /// It starts with the commit that writes it down; whatever is limited has its permit.
-    Start,
+    /// It starts with the commit that writes it down, and has its permit if it is limited.
+    Start(Option<Permit>),
     /// It waits for its turn.
     Wait(dispatch::Wait),
     /// It is refused, and nothing was sent.
@@ -23,8 +23,8 @@ pub(super) enum Ask {
 }
 
 impl Driver {
-    /// Asks whether an operation may start now; keeps its permit.
-    pub(super) fn ask(&mut self, operation: &Operation) -> Ask {
+    /// Asks whether an operation may start now.
+    pub(super) fn ask(&self, operation: &Operation) -> Ask {
         let model = match &operation.request {
             Request::ModelCompletion(completion) => {
                 completion.settings(&self.context.config).ok().map(|settings| settings.name.as_str())
@@ -36,13 +36,10 @@ impl Driver {
             _ => false,
         };
         let Some(target) = dispatch::target(&operation.request, model, in_process) else {
-            return Ask::Start;
+            return Ask::Start(None);
         };
         match self.context.engine.dispatcher().admit(&target, &self.context.tenant) {
-            Admission::Now(permit) => {
-                self.permits.insert(operation.id, permit);
-                Ask::Start
-            }
+            Admission::Now(permit) => Ask::Start(Some(permit)),
             Admission::Later(wait) => Ask::Wait(wait),
             Admission::Refused(error) => Ask::Refused(error),
         }
@@ -59,17 +56,16 @@ impl Driver {
             return Ok(());
         };
         if self.stopping {
-            self.attempt(id, attempt, cause);
+            self.attempt(id, attempt, cause, None);
             return Ok(());
         }
         if self.hold_back(&operation, cause)? {
             return Ok(());
         }
         match self.ask(&operation) {
-            Ask::Start => {
-                match self.may_start(id, cause)? {
-                    true => self.attempt(id, attempt, cause),
-                    false => drop(self.permits.remove(&id)),
+            Ask::Start(permit) => {
+                if self.may_start(id, cause)? {
+                    self.attempt(id, attempt, cause, permit);
                 }
                 Ok(())
             }
@@ -89,12 +85,8 @@ impl Driver {
         cause: AttemptCause,
         wait: dispatch::Wait,
     ) {
-        self.admitting.insert(operation);
-        let running = move |abort: AbortHandle| Running {
-            pause: Some(cause),
-            ..Running::busy(operation, attempt, true)(abort)
-        };
-        self.spawn(running, async move {
+        self.flights.admit(operation);
+        self.running.spawn(Running::pause(operation, attempt, cause), async move {
             let result = wait.admitted().await;
             Input::Admitted { operation, attempt, cause, result }
         });
@@ -108,11 +100,10 @@ impl Driver {
         cause: AttemptCause,
         result: Result<Permit, AttemptError>,
     ) -> Result<(), RunFailure> {
-        self.admitting.remove(&operation);
+        self.flights.admitted(operation);
         match result {
             Ok(permit) if self.may_start(operation, cause)? => {
-                self.permits.insert(operation, permit);
-                self.attempt(operation, attempt, cause);
+                self.attempt(operation, attempt, cause, Some(permit));
                 Ok(())
             }
             Ok(_) => {

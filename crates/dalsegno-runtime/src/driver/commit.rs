@@ -7,7 +7,7 @@ use dalsegno_core::{AgentState, Handoff};
 use dalsegno_history::{Fold, Progress, Suspension, successor, suspend};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
-use super::{Driver, is_waiting};
+use super::{Driver, Handover, is_waiting};
 use crate::error::{EngineError, RunFailure};
 use crate::handle::RunEvent;
 use crate::start::{Prepared, Successor};
@@ -18,7 +18,7 @@ const CHILD_RUN: &str = "child_run";
 impl Driver {
     /// Commits what is in the outbox, all or nothing.
     pub(super) async fn commit(&mut self) -> Result<(), RunFailure> {
-        if let Some(handoff) = self.handing.take() {
+        if let Some(handoff) = self.handover.take_wish() {
             return self.hand_over(handoff).await;
         }
         self.commit_outbox().await?;
@@ -45,7 +45,7 @@ impl Driver {
         self.settle_held();
         let mut records = std::mem::take(&mut self.outbox);
         self.scrub(&mut records);
-        let consumed = std::mem::take(&mut self.consumed);
+        let consumed = std::mem::take(&mut self.mailbox.consumed);
         let copies = self.copies(&records);
         let (count, since) = (records.len(), Instant::now());
         let seqs = self.append(records, consumed).await?;
@@ -83,7 +83,7 @@ impl Driver {
         let first = self.lease.next_seq();
         self.settle_held();
         // What still waits in the inbox moves on: whoever wants this run to end means the one that goes on.
-        let consumed = self.consumed.clone();
+        let consumed = self.mailbox.consumed.clone();
         let created = match self.hand_off(records, consumed, new).await {
             Ok(created) => created,
             Err(error) => {
@@ -92,7 +92,7 @@ impl Driver {
                 return Err(self.no_handoff(&handoff, error.into()));
             }
         };
-        self.consumed.clear();
+        self.mailbox.consumed.clear();
         self.tell((first..).take(copies.len()).collect(), copies);
         self.speak();
         let _ = self.context.events.send(RunEvent::HandedOff { target: handoff.target.clone(), run: next });
@@ -101,7 +101,7 @@ impl Driver {
                 watches.began(seq, record);
             }
             let fold = Fold::at(config, next, origin).with_modules(modules);
-            self.successor = Some(Successor { context, lease, fold, watches });
+            self.handover = Handover::Made(Box::new(Successor { context, lease, fold, watches }));
         }
         Ok(())
     }
@@ -148,14 +148,15 @@ impl Driver {
             secrets.text(&mut question);
             WaitingFor { kind: waiting.kind().to_owned(), operation: waiting.operation, question }
         });
-        let elsewhere = self.paused.iter().filter(|(_, paused)| paused.elsewhere).map(|(operation, _)| {
-            let question = "another process performs this child run".to_owned();
-            WaitingFor { kind: CHILD_RUN.to_owned(), operation: *operation, question }
-        });
+        let elsewhere =
+            self.flights.suspended().filter(|(_, paused)| paused.elsewhere).map(|(operation, _)| {
+                let question = "another process performs this child run".to_owned();
+                WaitingFor { kind: CHILD_RUN.to_owned(), operation, question }
+            });
         let waiting_for = waiting_for.chain(elsewhere).collect();
         let suspension = Suspension { waiting_for, wake_at: self.wake_at() };
         self.settle_held();
-        if self.suspension.as_ref() == Some(&suspension) && self.consumed.is_empty() {
+        if self.suspension.as_ref() == Some(&suspension) && self.mailbox.consumed.is_empty() {
             return;
         }
         let at = self.now();
@@ -170,8 +171,8 @@ impl Driver {
         if state.step() < self.snapshot_step + self.context.engine.snapshot_every() {
             return;
         }
-        let fresh = self.queue.is_empty()
-            && self.tasked.is_empty()
+        let fresh = !self.flights.has_queue()
+            && self.remote.tasked.is_empty()
             && state.pending().iter().all(|pending| {
                 // A snapshot does not hold attempts: one that is in doubt, or waits in the middle of an attempt, would lose them.
                 let waits = is_waiting(&pending.operation);
@@ -186,7 +187,7 @@ impl Driver {
             return;
         }
         self.snapshot_step = state.step();
-        let active = self.active_before.saturating_add(self.began.elapsed());
+        let active = self.active.so_far();
         let snapshot = Snapshot {
             seq: self.lease.next_seq(),
             state: state.clone(),

@@ -1,6 +1,6 @@
 //! The end of a run: what ends with it, what is still under way, and how this process releases it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dalsegno_core::{
     Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, Signal,
@@ -8,7 +8,8 @@ use dalsegno_core::{
 use dalsegno_history::{End, LeftOpen, child_run, is_indeterminate, is_unrepeatable};
 use dalsegno_store::{Body, NewRecord, Start};
 
-use super::{Driver, Input, Running, Why};
+use super::running::Running;
+use super::{Driver, Input};
 use crate::error::RunFailure;
 use crate::handle::{RunEnd, RunReport};
 use crate::policy;
@@ -16,6 +17,28 @@ use crate::start::Successor;
 
 /// What is recorded of an effect that is under way when its run ends, until its outcome is known.
 const UNDER_WAY: &str = "it was under way when the run ended";
+
+/// Who wants a run to end, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Why {
+    pub(crate) by: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+/// The end of a run, from the wish for it until all that was under way is over.
+#[derive(Default)]
+pub(super) struct Closing {
+    /// Who wants the run to end, and why.
+    pub(super) why: Why,
+    /// The run is ended before anything else is done with it.
+    pub(super) is_doomed: bool,
+    /// The operations of child runs that are to end with this run.
+    orphans: Vec<OperationId>,
+    /// Effects that may not be repeated and whose outcome is unknown, once the run has ended.
+    unsettled: BTreeSet<OperationId>,
+    /// Operations that had no outcome when the run ended: the results of those under way are recorded as late.
+    pub(super) left: BTreeMap<OperationId, Operation>,
+}
 
 /// Operations that were about to start when the run ended.
 struct Withdrawn {
@@ -26,6 +49,12 @@ struct Withdrawn {
 }
 
 impl Driver {
+    /// Has the run ended before anything else is done with it.
+    pub(crate) fn doom(&mut self, why: Why) {
+        self.closing.why = why;
+        self.closing.is_doomed = true;
+    }
+
     /// Ends the run because somebody wants it to end.
     pub(super) fn cancel(&mut self) -> Result<(), RunFailure> {
         if self.ended.is_some() || self.machine.state().is_over() {
@@ -48,12 +77,10 @@ impl Driver {
     fn signal(&mut self, signal: Signal) -> Result<(), RunFailure> {
         let at = self.now();
         let Withdrawn { unwritten, unsent } = self.withdraw();
-        self.permits.clear();
-        self.queue.clear();
         self.questions.clear();
         let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
-        self.orphans = children.map(|operation| operation.id).collect();
-        self.left = self.missing().map(|operation| (operation.id, operation.clone())).collect();
+        self.closing.orphans = children.map(|operation| operation.id).collect();
+        self.closing.left = self.missing().map(|operation| (operation.id, operation.clone())).collect();
         let idle: Vec<Operation> =
             self.missing().filter_map(|operation| self.idle_task(operation.id)).collect();
         // Its server will say what became of it.
@@ -61,7 +88,7 @@ impl Driver {
             self.release(operation, true);
         }
         let (unsent, open) = self.open_effects(&unwritten, &unsent);
-        let Why { mut by, mut reason } = std::mem::take(&mut self.why);
+        let Why { mut by, mut reason } = std::mem::take(&mut self.closing.why);
         for text in [&mut by, &mut reason].into_iter().flatten() {
             self.context.bindings.secrets().text(text);
         }
@@ -72,7 +99,7 @@ impl Driver {
             let failure = Failure::new(FailureCode::Cancelled, "the run ended before it started");
             self.record_late(operation, Outcome::Failed(failure));
         }
-        self.unsettled.extend(open.iter().map(|(operation, _)| *operation));
+        self.closing.unsettled.extend(open.iter().map(|(operation, _)| *operation));
         for (operation, is_under_way) in open {
             let reason =
                 if is_under_way { UNDER_WAY } else { "the run ended before an outcome was recorded" };
@@ -83,8 +110,7 @@ impl Driver {
 
     /// Takes back what was to start with the next commit, or after the last one: none of it has begun.
     fn withdraw(&mut self) -> Withdrawn {
-        let mut unsent: BTreeSet<OperationId> =
-            self.starting.drain(..).map(|(operation, _)| operation).collect();
+        let mut unsent: BTreeSet<OperationId> = self.flights.withdraw().into_iter().collect();
         let mut unwritten = BTreeSet::new();
         self.outbox.retain_mut(|record| {
             let Some(operation) = record.operation.filter(|operation| unsent.contains(operation)) else {
@@ -138,8 +164,7 @@ impl Driver {
                 never.push(id);
                 return None;
             }
-            let mut mine = self.running.values().filter(|running| running.operation == id);
-            match mine.next() {
+            match self.running.of(id).next() {
                 None => Some((id, false)),
                 Some(running) if running.pause.is_none() => Some((id, true)),
                 Some(running) if progress.doubtful || running.may_be_lost() => Some((id, false)),
@@ -155,19 +180,19 @@ impl Driver {
     pub(super) fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
         let outcome = self.presentable(outcome);
         if !is_indeterminate(&outcome) {
-            self.unsettled.remove(&operation);
+            self.closing.unsettled.remove(&operation);
         }
-        let open = u32::try_from(self.unsettled.len()).unwrap_or(u32::MAX);
+        let open = u32::try_from(self.closing.unsettled.len()).unwrap_or(u32::MAX);
         self.outbox.push(NewRecord::of(self.now(), operation, Body::Late { outcome, open, by: None }));
     }
 
     /// Resumes a run that has ended and whose process died while effects were under way. Nothing is performed: the server
     /// of a task is asked what became of it, and everything else is in doubt until a person settles it.
     pub(crate) fn take_up_end(&mut self, left: LeftOpen) {
-        self.unsettled = left.in_doubt.keys().copied().collect();
+        self.closing.unsettled = left.in_doubt.keys().copied().collect();
         for (id, (operation, reason)) in left.in_doubt {
-            self.left.insert(id, operation.clone());
-            if self.tasked.get(id).is_some() {
+            self.closing.left.insert(id, operation.clone());
+            if self.remote.tasked.get(id).is_some() {
                 self.release(operation, true);
             } else if reason.contains(UNDER_WAY) {
                 let failure = policy::indeterminate("the process ended before an outcome was recorded");
@@ -179,13 +204,13 @@ impl Driver {
     /// Ends the child runs that this process does not perform, after the commit that ends the run. Should it die before,
     /// the same commit has told them.
     pub(super) fn end_children(&mut self) {
-        for id in std::mem::take(&mut self.orphans) {
-            if self.running.values().any(|running| running.operation == id) {
+        for id in std::mem::take(&mut self.closing.orphans) {
+            if self.running.has(id) {
                 // It is told to end where it runs.
                 continue;
             }
             let engine = self.context.engine.clone();
-            self.spawn(Running::busy(id, 1, false), async move {
+            self.running.spawn(Running::busy(id, 1, false), async move {
                 engine.end_below(child_run(id)).await;
                 Input::Look
             });
@@ -210,13 +235,13 @@ impl Driver {
             return Err(RunFailure::Child { run, source: Box::new(source) });
         }
         let agent = self.context.config.name.clone();
-        Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.successor))
+        Ok((RunReport { run, agent, end, steps, usage, before: Vec::new() }, self.handover.successor()))
     }
 
     /// Releases a run that cannot be performed here, so that another process may resume it: this one lives, and would keep
     /// it.
     pub(super) async fn abandon(mut self) {
-        self.tasks.shutdown().await;
+        self.running.shut_down().await;
         self.context.sessions.close().await;
         let run = self.context.run;
         if let Err(error) = self.context.engine.release(self.lease).await {

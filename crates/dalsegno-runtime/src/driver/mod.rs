@@ -7,17 +7,19 @@
 mod admit;
 mod commit;
 mod end;
+mod flight;
 mod grant;
 mod inbox;
 mod perform;
 mod request;
+mod running;
 mod spoken;
 mod store;
 mod tasks;
 mod verify;
 mod wait;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,13 +27,10 @@ use dalsegno_core::{
     Answer, Event, Failure, FailureCode, Gate, GateState, Handoff, Operation, OperationId, Outcome, Request,
     Status, Timestamp,
 };
-use dalsegno_history::{
-    Advance, End, Fold, Machine, Moved, Progress, Situation, Suspension, Tasks, WaitingOperation,
-};
+use dalsegno_history::{Advance, End, Fold, Machine, Moved, Progress, Situation, Suspension};
 use dalsegno_models::Schemas;
 use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use crate::attempt::RunContext;
@@ -43,18 +42,18 @@ use crate::observer::Watches;
 use crate::policy;
 use crate::policy::Effect;
 use crate::start::Successor;
-use crate::tasks::Written;
 
-use self::inbox::Ending;
+use self::end::Closing;
+pub(crate) use self::end::Why;
+use self::flight::{Flights, Paused};
 pub(crate) use self::inbox::GivenUp;
+use self::inbox::{Ending, Mailbox};
+use self::running::RunningTasks;
 use self::spoken::Spoken;
-use self::tasks::{Release, Wished};
+use self::tasks::RemoteTasks;
 
 /// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
 const HOLD: Duration = Duration::from_secs(30);
-
-/// How often a run looks for messages of other processes.
-const INBOX_EVERY: Duration = Duration::from_millis(200);
 
 /// A run that this process owns.
 pub(crate) struct Driver {
@@ -64,67 +63,28 @@ pub(crate) struct Driver {
     watches: Watches,
     schemas: Schemas,
     machine: Machine,
+    /// What the journal knows of the open operations.
     progress: BTreeMap<OperationId, Progress>,
-    /// The tasks that open operations have at their servers.
-    tasked: Tasks,
-    /// Attempts that go on when the next commit has written their tasks down.
-    announced: Vec<Written>,
-    /// What is to become of the tasks of attempts under way.
-    wishes: BTreeMap<OperationId, Wished>,
-    /// Tasks to be ended at their servers after the next commit.
-    releasing: Vec<Release>,
+    /// What this process does with them.
+    flights: Flights,
+    running: RunningTasks,
+    remote: RemoteTasks,
     /// Records of the next commit.
     outbox: Vec<NewRecord>,
-    /// Messages that were read and that the next commit of records takes out of the inbox.
-    consumed: Vec<u64>,
-    /// Messages that stay in the inbox until these operations have their outcomes.
-    held: BTreeMap<u64, BTreeSet<OperationId>>,
-    /// Operations to start after the next commit, with the number of the attempt.
-    starting: Vec<(OperationId, u32)>,
+    mailbox: Mailbox,
     /// Questions about operations in doubt, to be asked after the next commit.
     questions: Vec<verify::Question>,
-    /// Operations that wait until fewer of their step are under way, in their order.
-    queue: VecDeque<(OperationId, AttemptCause)>,
-    /// What the operations in `starting` may use until they are over.
-    permits: BTreeMap<OperationId, Permit>,
-    /// Operations that wait until there is room for them in this process.
-    admitting: BTreeSet<OperationId>,
-    /// Operations of the current step that were given up while an attempt of them was under way.
-    given_up: BTreeSet<OperationId>,
-    /// Child runs under way here of which there was news: how they stand now may not be what their task will say.
-    news: BTreeSet<OperationId>,
-    /// Child runs that are suspended, by their operation.
-    paused: BTreeMap<OperationId, Paused>,
-    tasks: JoinSet<Input>,
-    /// What the tasks are for, so that a panic finds its operation and a stop finds its tasks.
-    running: BTreeMap<Id, Running>,
     ended: Option<End>,
-    /// Who wants the run to end, and why.
-    pub(crate) why: Why,
-    /// The run is ended before anything else is done with it.
-    pub(crate) is_doomed: bool,
-    /// The operations of child runs that are to end with this run.
-    orphans: Vec<OperationId>,
-    /// Effects that may not be repeated and whose outcome nobody knows, once the run has ended.
-    unsettled: BTreeSet<OperationId>,
-    /// Operations that had no outcome when the run ended: what comes of those under way is recorded as late.
-    left: BTreeMap<OperationId, Operation>,
-    /// Why the run cannot go on here.
+    closing: Closing,
+    handover: Handover,
+    /// Why the run cannot continue here.
     trouble: Option<EngineError>,
-    /// Somebody says that there is something new: a secret may be there that was missing.
-    told: bool,
-    /// When to look for messages of other processes again.
-    next_look: Instant,
-    /// The end is a handoff that the next commit makes, together with the run that goes on.
-    handing: Option<Handoff>,
-    successor: Option<Successor>,
     stop: watch::Receiver<Stop>,
     /// What child runs are told.
     below: watch::Sender<Stop>,
     /// The run is to be left as it is: nothing new starts.
     stopping: bool,
-    began: Instant,
-    active_before: Duration,
+    active: ActiveTime,
     /// The modules of tool servers; a snapshot carries them.
     modules: BTreeMap<String, String>,
     /// What the journal says last that the run waits for, if that is what it says last.
@@ -133,55 +93,54 @@ pub(crate) struct Driver {
     spoken: Spoken,
 }
 
-/// Who wants a run to end, and why.
-#[derive(Debug, Default)]
-pub(crate) struct Why {
-    pub(crate) by: Option<String>,
-    pub(crate) reason: Option<String>,
+/// The time that a run was worked on, without its waiting for times and for the store.
+struct ActiveTime {
+    began: Instant,
+    before: Duration,
 }
 
-/// A child run that this process does not perform now.
-struct Paused {
-    waiting: Vec<WaitingOperation>,
-    wake_at: Option<Timestamp>,
-    /// Another process performs it, and tells this run when the child ends or is suspended.
-    elsewhere: bool,
-}
+impl ActiveTime {
+    fn so_far(&self) -> Duration {
+        self.before.saturating_add(self.began.elapsed())
+    }
 
-impl Paused {
-    const fn elsewhere() -> Self {
-        Self { waiting: Vec::new(), wake_at: None, elsewhere: true }
+    /// Does not count this time, which has just passed.
+    fn leave_out(&mut self, time: Duration) {
+        self.began += time;
     }
 }
 
-/// A task under way: an attempt, or the pause before one.
-struct Running {
-    operation: OperationId,
-    attempt: u32,
-    abort: AbortHandle,
-    /// Why there will be another attempt, when this is the pause before it.
-    pause: Option<AttemptCause>,
-    /// It may be given up at any time, since it may be repeated.
-    free: bool,
-    /// It only waits for a time, which is no active time.
-    idle: bool,
+/// Whether the run ends with a handoff.
+#[derive(Default)]
+enum Handover {
+    #[default]
+    None,
+    /// The next commit makes it, together with the run that continues.
+    Wanted(Box<Handoff>),
+    /// The run that continues was started.
+    Made(Box<Successor>),
 }
 
-impl Running {
-    /// It is the pause after an attempt that may have been acted on.
-    fn may_be_lost(&self) -> bool {
-        matches!(
-            self.pause,
-            Some(AttemptCause::Failed { possibly_received: true, .. } | AttemptCause::Recovered)
-        )
+impl Handover {
+    const fn is_wanted(&self) -> bool {
+        matches!(self, Self::Wanted(_))
     }
 
-    fn busy(operation: OperationId, attempt: u32, free: bool) -> impl FnOnce(AbortHandle) -> Self {
-        move |abort| Self { operation, attempt, abort, pause: None, free, idle: false }
+    fn take_wish(&mut self) -> Option<Handoff> {
+        match std::mem::take(self) {
+            Self::Wanted(handoff) => Some(*handoff),
+            other => {
+                *self = other;
+                None
+            }
+        }
     }
 
-    fn idle(operation: OperationId, attempt: u32) -> impl FnOnce(AbortHandle) -> Self {
-        move |abort| Self { operation, attempt, abort, pause: None, free: true, idle: true }
+    fn successor(self) -> Option<Successor> {
+        match self {
+            Self::Made(successor) => Some(*successor),
+            Self::None | Self::Wanted(_) => None,
+        }
     }
 }
 
@@ -236,7 +195,8 @@ impl Driver {
         let schemas = Schemas::compile(&context.toolbox);
         let step = fold.state().step();
         let spoken = Spoken::until(fold.state());
-        let active_before = Duration::from_millis(fold.most_active_ms(context.engine.now()));
+        let before = Duration::from_millis(fold.most_active_ms(context.engine.now()));
+        let active = ActiveTime { began: Instant::now(), before };
         Self {
             context,
             store,
@@ -244,39 +204,20 @@ impl Driver {
             watches,
             schemas,
             progress: fold.progress,
-            tasked: fold.tasked,
-            announced: Vec::new(),
-            wishes: BTreeMap::new(),
-            releasing: Vec::new(),
+            flights: Flights::default(),
+            running: RunningTasks::default(),
+            remote: RemoteTasks::new(fold.tasked),
             outbox: Vec::new(),
-            consumed: Vec::new(),
-            held: BTreeMap::new(),
-            starting: Vec::new(),
+            mailbox: Mailbox::new(),
             questions: Vec::new(),
-            queue: VecDeque::new(),
-            permits: BTreeMap::new(),
-            admitting: BTreeSet::new(),
-            given_up: BTreeSet::new(),
-            news: BTreeSet::new(),
-            paused: BTreeMap::new(),
-            tasks: JoinSet::new(),
-            running: BTreeMap::new(),
             ended: if fold.closed { fold.ended } else { None },
-            why: Why::default(),
-            is_doomed: false,
-            left: BTreeMap::new(),
-            orphans: Vec::new(),
-            unsettled: BTreeSet::new(),
+            closing: Closing::default(),
+            handover: Handover::default(),
             trouble: None,
-            told: true,
-            next_look: Instant::now() + INBOX_EVERY,
-            handing: None,
-            successor: None,
             stop,
             below: watch::channel(Stop::Go).0,
             stopping: false,
-            began: Instant::now(),
-            active_before,
+            active,
             modules: fold.modules,
             suspension: fold.suspended,
             snapshot_step: step,
@@ -309,29 +250,29 @@ impl Driver {
             };
             if matches!(operation.request, Request::Timer(_)) {
                 // A time that comes is no attempt.
-                self.starting.push((operation.id, progress.attempts.max(1)));
+                self.flights.start(operation.id, progress.attempts.max(1), None);
                 continue;
             }
             if matches!(operation.request, Request::AgentCall(_)) && progress.started {
                 // The same child run goes on: that is no attempt either. The time in between was not spent on it.
                 let at = self.now();
                 self.progress.entry(operation.id).or_default().taken_up(at);
-                self.starting.push((operation.id, progress.attempts.max(1)));
+                self.flights.start(operation.id, progress.attempts.max(1), None);
                 continue;
             }
-            if progress.started && self.tasked.get(operation.id).is_some() {
+            if progress.started && self.remote.tasked.get(operation.id).is_some() {
                 // Its server works on it: the same attempt goes on.
                 let at = self.now();
                 self.progress.entry(operation.id).or_default().taken_up(at);
-                self.starting.push((operation.id, progress.attempts.max(1)));
+                self.flights.start(operation.id, progress.attempts.max(1), None);
                 continue;
             }
             if !progress.started && !progress.doubtful && operation.gate == GateState::Answered {
-                self.queue.push_back((operation.id, AttemptCause::Answered));
+                self.flights.queue(operation.id, AttemptCause::Answered);
                 continue;
             }
             if !progress.started && progress.attempts == 0 && self.machine.state().concurrency().is_some() {
-                self.queue.push_back((operation.id, AttemptCause::Queued));
+                self.flights.queue(operation.id, AttemptCause::Queued);
                 continue;
             }
             if !progress.started && !progress.doubtful {
@@ -402,7 +343,7 @@ impl Driver {
         }
         let goes_on = self.missing().any(|missing| missing.id == operation && !missing.is_declarative());
         if goes_on && !self.time_left().is_zero() {
-            self.queue.push_back((operation, AttemptCause::Answered));
+            self.flights.queue(operation, AttemptCause::Answered);
             self.fill()?;
         }
         Ok(())
@@ -420,7 +361,7 @@ impl Driver {
     }
 
     async fn perform(&mut self) -> Result<(), RunFailure> {
-        if self.is_doomed || *self.stop.borrow() == Stop::Cancel {
+        if self.closing.is_doomed || *self.stop.borrow() == Stop::Cancel {
             self.cancel()?;
         }
         let messages = self.look().await;
@@ -430,7 +371,7 @@ impl Driver {
         }
         self.go_on()?;
         loop {
-            if std::mem::take(&mut self.told) && self.ended.is_none() {
+            if std::mem::take(&mut self.mailbox.told) && self.ended.is_none() {
                 self.look_for_secrets().await?;
             }
             let since = Instant::now();
@@ -448,7 +389,7 @@ impl Driver {
             } else {
                 self.snapshot().await;
             }
-            if self.tasks.is_empty() {
+            if self.running.is_empty() {
                 if self.stopping || self.ended.is_some() || !self.can_continue().await? {
                     return Ok(());
                 }
@@ -456,7 +397,7 @@ impl Driver {
             }
             let input = self.next_input().await;
             self.handle(input)?;
-            while let Some(joined) = self.tasks.try_join_next_with_id() {
+            while let Some(joined) = self.running.try_next() {
                 let input = self.joined(joined);
                 self.handle(input)?;
             }
@@ -490,19 +431,19 @@ impl Driver {
     fn has_more_to_start(&self) -> bool {
         self.missing().any(|operation| {
             let waits = is_waiting(operation) || matches!(operation.request, Request::Timer(_));
-            !waits && !operation.is_declarative() && !self.paused.contains_key(&operation.id)
+            !waits && !operation.is_declarative() && !self.flights.is_suspended(operation.id)
         })
     }
 
     /// Nothing is to be recorded, started or looked at.
     fn is_idle(&self) -> bool {
         self.ended.is_none()
-            && !self.told
+            && !self.mailbox.told
             && self.outbox.is_empty()
-            && self.starting.is_empty()
+            && !self.flights.has_starting()
             && self.questions.is_empty()
-            && self.releasing.is_empty()
-            && self.tasks.is_empty()
+            && !self.remote.has_releases()
+            && self.running.is_empty()
     }
 
     /// Steps while nothing is missing, unless the run is to stop.
@@ -528,18 +469,15 @@ impl Driver {
     fn time_left(&self) -> Duration {
         let limit = self.context.grant.timeout_ms(self.context.config.limits.timeout_ms);
         let limit = Duration::from_millis(limit);
-        limit.saturating_sub(self.active_before).saturating_sub(self.began.elapsed())
+        limit.saturating_sub(self.active.so_far())
     }
 
     fn step(&mut self) -> Result<(), RunFailure> {
         match self.machine.advance().map_err(|error| self.defect(&error.to_string()))? {
             Advance::Asked(operations) => {
                 self.progress.clear();
-                self.tasked.clear();
-                self.queue.clear();
-                self.paused.clear();
-                self.given_up.clear();
-                self.news.clear();
+                self.remote.tasked.clear();
+                self.flights.clear();
                 self.request(operations)
             }
             Advance::Moved(Moved { concluded, asked }) => {
@@ -569,7 +507,7 @@ impl Driver {
                 };
                 self.outbox.push(NewRecord::new(self.now(), body));
             }
-            End::Handoff(handoff) => self.handing = Some(handoff.clone()),
+            End::Handoff(handoff) => self.handover = Handover::Wanted(Box::new(handoff.clone())),
         }
         self.ended = Some(end);
     }

@@ -8,10 +8,12 @@ use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Reque
 use dalsegno_protocol::Caller;
 use dalsegno_store::{AttemptCause, NewRecord};
 use serde_json::Value;
-use tokio::task::{AbortHandle, Id, JoinError};
+use tokio::task::{Id, JoinError};
 use tokio::time::Instant;
 
-use super::{Driver, HOLD, INBOX_EVERY, Input, Paused, Running};
+use super::flight::{Paused, Starting};
+use super::running::Running;
+use super::{Driver, HOLD, Input};
 use crate::attempt::Attempt;
 use crate::children::{Below, Within};
 use crate::error::RunFailure;
@@ -28,7 +30,7 @@ impl Driver {
         self.acknowledge();
         self.end_released();
         self.ask_questions();
-        for (id, attempt) in std::mem::take(&mut self.starting) {
+        for Starting { operation: id, attempt, permit } in self.flights.take_starting() {
             let Some(operation) = self.missing().find(|operation| operation.id == id).cloned() else {
                 continue;
             };
@@ -39,7 +41,7 @@ impl Driver {
                         Duration::from_millis(timer.until.as_millis().saturating_sub(self.now().as_millis()));
                     // A longer one wakes the run when it is suspended.
                     if left <= HOLD {
-                        self.spawn(Running::idle(id, attempt), async move {
+                        self.running.spawn(Running::idle(id, attempt), async move {
                             tokio::time::sleep(left).await;
                             Input::Attempted { operation: id, attempt, result: Ok(Outcome::TimerFired) }
                         });
@@ -50,7 +52,7 @@ impl Driver {
                     let (state, stop) = (self.machine.state(), self.below.subscribe());
                     let within =
                         Within { ask_effects: state.asks_effects(), context: state.session().clone().own() };
-                    self.spawn(Running::busy(id, attempt, false), async move {
+                    self.running.spawn(Running::busy(id, attempt, false), async move {
                         match children::perform(context, id, call, within, stop).await {
                             Below::Done(result) => Input::Attempted { operation: id, attempt, result },
                             Below::Suspended { waiting, wake_at } => {
@@ -76,8 +78,7 @@ impl Driver {
                     let tasking = self.tasking(id);
                     let task = self.task(&operation, attempt, tasking);
                     let free = is_free(operation.terms.class);
-                    let permit = self.permits.remove(&id);
-                    self.spawn(Running::busy(id, attempt, free), async move {
+                    self.running.spawn(Running::busy(id, attempt, free), async move {
                         let result = task.perform().await;
                         if let Some(permit) = permit {
                             permit.settle(&result);
@@ -144,21 +145,12 @@ impl Driver {
         Some(above.operation.request.as_tool_call()?.tool_name.clone())
     }
 
-    pub(super) fn spawn(
-        &mut self,
-        running: impl FnOnce(AbortHandle) -> Running,
-        task: impl Future<Output = Input> + Send + 'static,
-    ) {
-        let abort = self.tasks.spawn(task);
-        self.running.insert(abort.id(), running(abort));
-    }
-
     /// Gives up what may be given up: pauses, and attempts that may be repeated. The task of an attempt goes on at its server
     /// until the run goes on; after its end it is cancelled there, which the attempt waits for.
     pub(super) fn give_up(&self) {
         let has_ended = self.ended.is_some();
-        for running in self.running.values() {
-            let is_task = running.pause.is_none() && self.tasked.get(running.operation).is_some();
+        for running in self.running.all() {
+            let is_task = running.pause.is_none() && self.remote.tasked.get(running.operation).is_some();
             let ends = match is_task {
                 true => !has_ended,
                 false => running.free || running.pause.is_some(),
@@ -179,26 +171,26 @@ impl Driver {
         let goes = self.ended.is_none();
         let may_stop = !self.stopping && goes;
         // Waiting for a time is no active time.
-        let idle = self.running.values().all(|running| running.idle);
+        let idle = self.running.all().all(|running| running.idle);
         let since = Instant::now();
         let told = |stop: &Stop| *stop == Stop::Cancel || (may_stop && *stop == Stop::Interrupt);
         let joined = tokio::select! {
             biased;
-            Some(joined) = self.tasks.join_next_with_id() => Ok(joined),
+            Some(joined) = self.running.next() => Ok(joined),
             Ok(stop) = self.stop.wait_for(told), if goes => {
                 Err(if *stop == Stop::Cancel { Input::Cancelled } else { Input::Interrupted })
             }
             () = tokio::time::sleep(left), if may_stop && !idle => Err(Input::Deadline),
             () = self.context.tasked.news() => Err(Input::Tasked),
-            () = tokio::time::sleep_until(self.next_look), if goes => Err(Input::Look),
+            () = tokio::time::sleep_until(self.mailbox.next_look), if goes => Err(Input::Look),
         };
         if idle {
-            self.began += since.elapsed();
+            self.active.leave_out(since.elapsed());
         }
         match joined {
             Ok(joined) => self.joined(joined),
             Err(Input::Look) => {
-                self.next_look = Instant::now() + INBOX_EVERY;
+                self.mailbox.looked();
                 if let Ok(owner) = self.context.engine.owner().await {
                     // A file that was deleted makes others take this process for dead.
                     owner.show();
@@ -213,18 +205,17 @@ impl Driver {
     pub(super) fn joined(&mut self, joined: Result<(Id, Input), JoinError>) -> Input {
         match joined {
             Ok((id, input)) => {
-                self.running.remove(&id);
+                self.running.take(id);
                 input
             }
             Err(error) => {
-                let Running { operation, attempt, pause, .. } =
-                    self.running.remove(&error.id()).expect("every task is entered when it is spawned");
+                let Running { operation, attempt, pause, .. } = self.running.take(error.id());
                 if error.is_cancelled() {
                     return match pause {
                         Some(cause) => Input::Due { operation, attempt, cause },
                         None if self.was_given_up(operation).is_some() => Input::GivenUp,
                         // Its server works on a task, which goes on.
-                        None if self.tasked.get(operation).is_some() => Input::GivenUp,
+                        None if self.remote.tasked.get(operation).is_some() => Input::GivenUp,
                         None => Input::PutOff { operation, attempt },
                     };
                 }
@@ -252,9 +243,9 @@ impl Driver {
         };
         match input {
             // Its answer was on the way to this loop, and it has that for its outcome.
-            Input::Attempted { operation, .. } if self.given_up.contains(&operation) => Ok(()),
+            Input::Attempted { operation, .. } if self.flights.is_given_up(operation) => Ok(()),
             Input::Attempted { operation, attempt, result } if self.ended.is_some() => {
-                if let Some(left) = self.left.get(&operation) {
+                if let Some(left) = self.closing.left.get(&operation) {
                     let progress = self.progress.get(&operation).copied().unwrap_or_default();
                     let now = self.situation(&progress, attempt);
                     self.record_late(operation, policy::late(Effect::from(left), now, result));
@@ -268,7 +259,7 @@ impl Driver {
             }
             Input::Attempted { operation, attempt, result } => self.settle(operation, attempt, None, result),
             Input::Due { operation, attempt, cause } => {
-                self.admitting.remove(&operation);
+                self.flights.admitted(operation);
                 if self.ended.is_some() {
                     return Ok(());
                 }
@@ -287,8 +278,8 @@ impl Driver {
                 self.child_given_up(operation, attempt, given_up, ending)
             }
             Input::Paused { operation, paused } => {
-                self.paused.insert(operation, paused);
-                if self.news.remove(&operation) {
+                self.flights.suspend(operation, paused);
+                if self.flights.take_news(operation) {
                     let attempt = self.progress.get(&operation).map_or(1, |progress| progress.attempts);
                     self.look_at_child(operation, attempt);
                 }
@@ -303,7 +294,7 @@ impl Driver {
             Input::Cancelled => self.cancel(),
             Input::PutOff { operation, attempt } => {
                 if self.stopping && self.ended.is_none() && self.is_missing(operation) {
-                    self.attempt(operation, attempt + 1, AttemptCause::Recovered);
+                    self.attempt(operation, attempt + 1, AttemptCause::Recovered, None);
                 }
                 Ok(())
             }

@@ -6,7 +6,9 @@ use dalsegno_history::{Progress, Situation};
 use dalsegno_store::{AttemptCause, Body, NewRecord, Start};
 
 use super::admit::Ask;
-use super::{Driver, Input, Running, is_waiting};
+use super::running::Running;
+use super::{Driver, Input, is_waiting};
+use crate::dispatch::Permit;
 use crate::error::RunFailure;
 use crate::failure::AttemptError;
 use crate::grant::Leave;
@@ -58,7 +60,7 @@ impl Driver {
                 },
             };
             let start = match beginning {
-                Beginning::Ask(Ask::Start) => Start::Now,
+                Beginning::Ask(Ask::Start(_)) => Start::Now,
                 Beginning::Over(_)
                 | Beginning::Gate
                 | Beginning::Approval
@@ -93,8 +95,8 @@ impl Driver {
                 }
                 Beginning::Approval => self.open_gate(operation.id, Gate::Approval)?,
                 Beginning::Parts => {}
-                Beginning::Queue => self.queue.push_back((operation.id, AttemptCause::Queued)),
-                Beginning::Ask(Ask::Start) => self.starting.push((operation.id, 1)),
+                Beginning::Queue => self.flights.queue(operation.id, AttemptCause::Queued),
+                Beginning::Ask(Ask::Start(permit)) => self.flights.start(operation.id, 1, permit),
                 Beginning::Ask(Ask::Wait(wait)) => self.wait(operation.id, 1, AttemptCause::Queued, wait),
                 Beginning::Ask(Ask::Refused(error)) => {
                     self.decide(operation.id, 1, Some(AttemptCause::Queued), Err(error))?;
@@ -119,11 +121,11 @@ impl Driver {
     /// Starts operations of the queue as long as fewer are under way than the step allows.
     pub(super) fn fill(&mut self) -> Result<(), RunFailure> {
         let most = self.machine.state().concurrency().map_or(usize::MAX, |most| most as usize);
-        while let Some((operation, cause)) = self.queue.front().copied() {
+        while self.flights.has_queue() {
             if self.stopping || self.ended.is_some() || self.under_way() >= most {
                 return Ok(());
             }
-            self.queue.pop_front();
+            let Some((operation, cause)) = self.flights.dequeue() else { return Ok(()) };
             if self.is_missing(operation) {
                 let attempts = self.progress.get(&operation).map_or(0, |progress| progress.attempts);
                 self.admit(operation, attempts + 1, cause)?;
@@ -136,22 +138,27 @@ impl Driver {
     pub(super) fn under_way(&self) -> usize {
         let started = |operation: &&Operation| {
             let started = self.progress.get(&operation.id).is_some_and(|progress| progress.started);
-            let busy = self.running.values().any(|running| running.operation == operation.id);
-            !is_waiting(operation) && (started || busy || self.admitting.contains(&operation.id))
+            let is_busy = || self.running.has(operation.id) || self.flights.is_admitting(operation.id);
+            !is_waiting(operation) && (started || is_busy())
         };
         self.missing().filter(started).count()
     }
 
     /// Writes down a further attempt and starts it after the commit; while the run stops, it is put off.
-    pub(super) fn attempt(&mut self, operation: OperationId, attempt: u32, cause: AttemptCause) {
+    pub(super) fn attempt(
+        &mut self,
+        operation: OperationId,
+        attempt: u32,
+        cause: AttemptCause,
+        permit: Option<Permit>,
+    ) {
         let at = self.now();
         let start = if self.stopping { Start::Deferred } else { Start::Now };
         self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start }));
         self.progress.entry(operation).or_default().attempted(at, attempt, cause, start);
-        self.tasked.attempted(operation, cause);
-        match start {
-            Start::Now => self.starting.push((operation, attempt)),
-            Start::Deferred => drop(self.permits.remove(&operation)),
+        self.remote.tasked.attempted(operation, cause);
+        if start == Start::Now {
+            self.flights.start(operation, attempt, permit);
         }
     }
 
@@ -207,7 +214,7 @@ impl Driver {
         self.context.bindings.secrets().scrub_gate(&mut gate);
         let at = self.now();
         self.progress.entry(operation).or_default().interpose(at);
-        self.tasked.gated(operation, &gate);
+        self.remote.tasked.gated(operation, &gate);
         self.outbox.push(NewRecord::of(at, operation, Body::Waiting { gate: gate.clone() }));
         self.resume(Event::gated(at, operation, gate))
     }
@@ -260,12 +267,10 @@ impl Driver {
                     self.progress.entry(id).or_default().refusals = now.attempt;
                 }
                 if self.stopping {
-                    self.attempt(id, attempt, cause);
+                    self.attempt(id, attempt, cause, None);
                     return Ok(());
                 }
-                let pausing =
-                    move |abort| Running { pause: Some(cause), ..Running::busy(id, attempt, true)(abort) };
-                self.spawn(pausing, async move {
+                self.running.spawn(Running::pause(id, attempt, cause), async move {
                     tokio::time::sleep(pause).await;
                     Input::Due { operation: id, attempt, cause }
                 });

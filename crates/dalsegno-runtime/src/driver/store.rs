@@ -56,7 +56,7 @@ impl Driver {
         }
     }
 
-    /// Hands over, however long the store cannot be written.
+    /// RunningTasks over, however long the store cannot be written.
     pub(super) async fn hand_off(
         &mut self,
         records: Vec<NewRecord>,
@@ -90,7 +90,7 @@ impl Driver {
         let _ = self.context.events.send(RunEvent::Unwritable { kind: error.kind(), waited });
         let since = Instant::now();
         tokio::time::sleep(repeated.pause).await;
-        self.began += since.elapsed();
+        self.active.leave_out(since.elapsed());
         repeated.pause = (repeated.pause * 2).min(LONGEST_PAUSE);
     }
 
@@ -100,7 +100,7 @@ impl Driver {
         let run = self.context.run;
         let failed = |source| RunFailure::Append { run, source };
         let Ok(owner) = self.context.engine.owner().await else { return Ok(()) };
-        if self.starting.is_empty() || (owner.is_shown() && since.elapsed() < SUSPICIOUS) {
+        if !self.flights.has_starting() || (owner.is_shown() && since.elapsed() < SUSPICIOUS) {
             return Ok(());
         }
         let mut pause = FIRST_PAUSE;
@@ -126,7 +126,7 @@ impl Driver {
     /// After a commit that took long, reads what people asked of the run meanwhile, before effects start: a cancelled run
     /// starts none. Returns whether there is something to write down first.
     pub(super) async fn catch_up(&mut self, since: Instant) -> Result<bool, RunFailure> {
-        if self.starting.is_empty() || self.ended.is_some() || since.elapsed() < SUSPICIOUS {
+        if !self.flights.has_starting() || self.ended.is_some() || since.elapsed() < SUSPICIOUS {
             return Ok(false);
         }
         if *self.stop.borrow() == Stop::Cancel {
@@ -134,6 +134,6 @@ impl Driver {
         }
         let messages = self.look().await;
         self.handle(Input::Inbox(messages))?;
-        Ok(!self.outbox.is_empty() || self.handing.is_some())
+        Ok(!self.outbox.is_empty() || self.handover.is_wanted())
     }
 }

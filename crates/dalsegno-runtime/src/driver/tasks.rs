@@ -1,28 +1,53 @@
 //! Tasks of tool servers: written down before they are followed, taken up again, and ended when nobody wants them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dalsegno_core::Received;
 use dalsegno_core::{Failure, FailureCode, OnIndeterminate, Operation, OperationId, Outcome, Timestamp};
+use dalsegno_history::Tasks;
 use dalsegno_store::{Body, NewRecord};
 use tokio::sync::watch;
 
-use super::{Driver, Input, Running};
+use super::running::Running;
+use super::{Driver, Input};
 use crate::error::RunFailure;
 use crate::failure::AttemptError;
 use crate::policy;
 use crate::policy::is_free;
-use crate::tasks::{Announced, Tasking, Wish};
+use crate::tasks::{Announced, Tasking, Wish, Written};
+
+/// The tasks that open operations have at their servers, and what the driver does about them.
+pub(super) struct RemoteTasks {
+    /// What the journal knows of them.
+    pub(super) tasked: Tasks,
+    /// Attempts that continue when the next commit has recorded their tasks.
+    announced: Vec<Written>,
+    /// What the attempts under way are to do with their tasks.
+    wishes: BTreeMap<OperationId, Wished>,
+    /// Tasks to be ended at their servers after the next commit.
+    releasing: Vec<Release>,
+}
+
+impl RemoteTasks {
+    pub(super) const fn new(tasked: Tasks) -> Self {
+        Self { tasked, announced: Vec::new(), wishes: BTreeMap::new(), releasing: Vec::new() }
+    }
+
+    /// Says whether a task is to be ended.
+    pub(super) fn has_releases(&self) -> bool {
+        !self.releasing.is_empty()
+    }
+}
 
 /// What the driver wants to become of the task of an attempt.
-pub(super) struct Wished {
+struct Wished {
     wish: watch::Sender<Wish>,
     /// Why it was given up, if somebody gave it up.
     words: Option<String>,
 }
 
 /// A task that is to be ended at its server, of an operation that nobody performs here.
-pub(super) struct Release {
+struct Release {
     operation: Operation,
     task: String,
     attempt: u32,
@@ -46,24 +71,25 @@ impl Driver {
             let expires_at = ttl.map(|ttl| Timestamp::from_millis(at.as_millis().saturating_add(ttl)));
             let mut task = task.id;
             self.context.bindings.secrets().text(&mut task);
-            self.tasked.note(operation, task.clone());
+            self.remote.tasked.note(operation, task.clone());
             let body = Body::Tasked { attempt, server, task, expires_at };
             self.outbox.push(NewRecord::of(at, operation, body));
-            self.announced.push(written);
+            self.remote.announced.push(written);
         }
     }
 
     /// Lets the attempts go on whose tasks the last commit has written down.
     pub(super) fn acknowledge(&mut self) {
-        for written in self.announced.drain(..) {
+        for written in self.remote.announced.drain(..) {
             written.done();
         }
     }
 
     /// What an attempt has to do with a task.
     pub(super) fn tasking(&mut self, operation: OperationId) -> Tasking {
-        let known = self.tasked.get(operation).cloned();
+        let known = self.remote.tasked.get(operation).cloned();
         let wished = self
+            .remote
             .wishes
             .entry(operation)
             .or_insert_with(|| Wished { wish: watch::channel(Wish::Follow).0, words: None });
@@ -73,6 +99,7 @@ impl Driver {
     /// Has the task of an operation cancelled that is performed here, or is about to be.
     fn unwish(&mut self, operation: OperationId, words: Option<String>) {
         let wished = self
+            .remote
             .wishes
             .entry(operation)
             .or_insert_with(|| Wished { wish: watch::channel(Wish::Follow).0, words: None });
@@ -84,16 +111,15 @@ impl Driver {
 
     /// Has all tasks cancelled that are followed here, since the run has ended.
     pub(super) fn unwish_all(&self) {
-        for wished in self.wishes.values() {
+        for wished in self.remote.wishes.values() {
             wished.wish.send_replace(Wish::Cancel);
         }
     }
 
     /// Gives the task of an operation up that is under way here, or is about to be; says whether there is one.
     pub(super) fn give_up_task(&mut self, operation: OperationId, words: &str) -> bool {
-        let performed = self.running.values().any(|running| running.operation == operation)
-            || self.starting.iter().any(|(starting, _)| *starting == operation);
-        if !performed || self.tasked.get(operation).is_none() {
+        let is_here = self.running.has(operation) || self.flights.is_starting(operation);
+        if !is_here || self.remote.tasked.get(operation).is_none() {
             return false;
         }
         self.unwish(operation, Some(words.to_owned()));
@@ -102,7 +128,7 @@ impl Driver {
 
     /// Why the task of an operation was given up, if it was; asked when its attempt has ended.
     pub(super) fn was_given_up(&mut self, operation: OperationId) -> Option<String> {
-        self.wishes.remove(&operation)?.words
+        self.remote.wishes.remove(&operation)?.words
     }
 
     /// Takes the end of an attempt whose task was given up: it has no other attempt.
@@ -141,9 +167,8 @@ impl Driver {
 
     /// The operation with its task, where one goes on at the server and nobody performs it here.
     pub(super) fn idle_task(&self, operation: OperationId) -> Option<Operation> {
-        self.tasked.get(operation)?;
-        let performs = |running: &Running| running.operation == operation && running.pause.is_none();
-        if self.running.values().any(performs) {
+        self.remote.tasked.get(operation)?;
+        if self.running.of(operation).any(|running| running.pause.is_none()) {
             return None;
         }
         self.missing().find(|missing| missing.id == operation).cloned()
@@ -151,26 +176,26 @@ impl Driver {
 
     /// Has the task of an operation cancelled after the next commit. `is_kept` says that what comes of it is recorded.
     pub(super) fn release(&mut self, operation: Operation, is_kept: bool) {
-        let Some(task) = self.tasked.get(operation.id).cloned() else { return };
-        self.tasked.forget(operation.id);
+        let Some(task) = self.remote.tasked.get(operation.id).cloned() else { return };
+        self.remote.tasked.forget(operation.id);
         let attempt = self.progress.get(&operation.id).map_or(1, |progress| progress.attempts.max(1));
-        self.releasing.push(Release { operation, task, attempt, is_kept });
+        self.remote.releasing.push(Release { operation, task, attempt, is_kept });
     }
 
     /// The operations whose tasks end after the next commit.
     pub(super) fn released(&self) -> BTreeSet<OperationId> {
-        self.releasing.iter().map(|release| release.operation.id).collect()
+        self.remote.releasing.iter().map(|release| release.operation.id).collect()
     }
 
     /// Ends the tasks at their servers that were released.
     pub(super) fn end_released(&mut self) {
-        for Release { operation, task, attempt, is_kept } in std::mem::take(&mut self.releasing) {
+        for Release { operation, task, attempt, is_kept } in std::mem::take(&mut self.remote.releasing) {
             let id = operation.id;
             let (_, wish) = watch::channel(Wish::Cancel);
             let tasking = Tasking { known: Some(task), wish };
             let ending = self.task(&operation, attempt, tasking);
             let is_free = is_free(operation.terms.class);
-            self.spawn(Running::busy(id, attempt, false), async move {
+            self.running.spawn(Running::busy(id, attempt, false), async move {
                 match ending.perform().await {
                     // What was only read is no matter of the run any more.
                     Err(_) if is_free => Input::GivenUp,

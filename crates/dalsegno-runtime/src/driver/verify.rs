@@ -11,7 +11,8 @@ use dalsegno_core::{
 use dalsegno_store::{Body, Evidence, NewRecord};
 use serde_json::{Value, json};
 
-use super::{Driver, Input, Running};
+use super::running::Running;
+use super::{Driver, Input};
 use crate::attempt::{Attempt, RunContext};
 use crate::declared::OfUser;
 use crate::dispatch;
@@ -83,7 +84,7 @@ impl Driver {
         for question in std::mem::take(&mut self.questions) {
             let context = Arc::clone(&self.context);
             let Question { operation, attempts, round, verify, asks, names } = question;
-            self.spawn(Running::busy(asking(operation, round), 1, true), async move {
+            self.running.spawn(Running::busy(asking(operation, round), 1, true), async move {
                 let found = match asks {
                     Ok(asks) => found_out(&context, &verify, asks, names).await,
                     Err(error) => Found::unknown(&verify, 1, None, Some(error)),

@@ -9,7 +9,8 @@ use dalsegno_core::{
 use dalsegno_history::{WaitingOperation, child_run, waiting};
 
 use super::inbox::Ending;
-use super::{Driver, HOLD, Input, Running};
+use super::running::Running;
+use super::{Driver, HOLD, Input};
 use crate::error::RunFailure;
 use crate::policy::is_free;
 
@@ -19,14 +20,14 @@ const NOBODY: &str = "dalsegno";
 impl Driver {
     pub(super) fn waiting(&self) -> Vec<WaitingOperation> {
         let own = waiting(self.context.run, self.machine.state());
-        let below = self.paused.values().flat_map(|paused| paused.waiting.iter().cloned());
+        let below = self.flights.suspended().flat_map(|(_, paused)| paused.waiting.iter().cloned());
         own.into_iter().chain(below).collect()
     }
 
     /// The first time at which something goes on by itself.
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         let timers = self.missing().filter_map(|operation| Some(operation.request.as_timer()?.until));
-        let paused = self.paused.values().filter_map(|paused| paused.wake_at);
+        let paused = self.flights.suspended().filter_map(|(_, paused)| paused.wake_at);
         timers.chain(paused).chain(self.expiries().map(|(_, at)| at)).min()
     }
 
@@ -39,12 +40,11 @@ impl Driver {
             _ => None,
         });
         let mut due: Vec<OperationId> = timers.collect();
-        let children = self.paused.iter().filter(|(_, paused)| paused.wake_at.is_some_and(soon));
-        due.extend(children.map(|(id, _)| *id));
+        let children = self.flights.suspended().filter(|(_, paused)| paused.wake_at.is_some_and(soon));
+        due.extend(children.map(|(id, _)| id));
         for id in &due {
-            self.paused.remove(id);
             let attempt = self.progress.get(id).map_or(1, |progress| progress.attempts.max(1));
-            self.starting.push((*id, attempt));
+            self.flights.start(*id, attempt, None);
         }
         !due.is_empty()
     }
@@ -104,11 +104,9 @@ impl Driver {
 
     /// Takes up a child run again that nobody performs here, to see how it stands.
     pub(super) fn look_at_child(&mut self, operation: OperationId, attempt: u32) {
-        let performed = self.running.values().any(|running| running.operation == operation);
-        let starting = self.starting.iter().any(|(starting, _)| *starting == operation);
-        if self.ended.is_none() && !performed && !starting && self.is_missing(operation) {
-            self.paused.remove(&operation);
-            self.starting.push((operation, attempt.max(1)));
+        let is_here = self.running.has(operation) || self.flights.is_starting(operation);
+        if self.ended.is_none() && !is_here && self.is_missing(operation) {
+            self.flights.start(operation, attempt.max(1), None);
         }
     }
 
@@ -116,9 +114,10 @@ impl Driver {
     /// suspended, as it was before the news: it is looked at again then.
     pub(super) fn look_at_children(&mut self) {
         let children = self.missing().filter(|operation| matches!(operation.request, Request::AgentCall(_)));
-        let under_way = |id: &OperationId| self.running.values().any(|running| running.operation == *id);
-        self.news = children.map(|operation| operation.id).filter(under_way).collect();
-        for operation in self.paused.keys().copied().collect::<Vec<_>>() {
+        let under_way = children.map(|operation| operation.id).filter(|id| self.running.has(*id)).collect();
+        self.flights.note_news(under_way);
+        let suspended: Vec<OperationId> = self.flights.suspended().map(|(operation, _)| operation).collect();
+        for operation in suspended {
             let attempt = self.progress.get(&operation).map_or(1, |progress| progress.attempts);
             self.look_at_child(operation, attempt);
         }
@@ -195,7 +194,7 @@ impl Driver {
                 (GateState::Waiting(Gate::InDoubt { .. }), _) => {}
                 (GateState::Open | GateState::Answered, Request::AgentCall(_)) if progress.started => {
                     // It must not be started while it is being ended.
-                    self.starting.retain(|(starting, _)| starting != id);
+                    self.flights.hold(*id);
                     let ending = Ending { by: by.cloned(), reason: reason.cloned(), words: words.clone() };
                     self.end_child(*id, progress.attempts, ending, Duration::ZERO);
                     later.insert(*id);
@@ -204,24 +203,20 @@ impl Driver {
                     later.insert(*id);
                 }
                 (GateState::Open | GateState::Answered, _) => {
-                    let mut running = self.running.values().filter(|running| running.operation == *id);
                     let pausing = |running: &Running| running.pause.is_some() && !running.may_be_lost();
-                    let is_unsent = self.starting.iter().any(|(starting, _)| starting == id);
+                    let is_unsent = self.flights.is_starting(*id);
                     let stops = !progress.doubtful
                         && (is_free(operation.terms.class)
                             || !progress.started
                             || is_unsent
-                            || running.any(pausing));
+                            || self.running.of(*id).any(pausing));
                     if !stops {
                         continue;
                     }
-                    for running in self.running.values().filter(|running| running.operation == *id) {
+                    for running in self.running.of(*id) {
                         running.abort.abort();
                     }
-                    self.queue.retain(|(queued, _)| queued != id);
-                    self.starting.retain(|(starting, _)| starting != id);
-                    self.permits.remove(id);
-                    self.given_up.insert(*id);
+                    self.flights.give_up(*id);
                     let failure = Failure::new(FailureCode::Cancelled, words.clone());
                     if let Some(task) = self.idle_task(*id) {
                         self.release(task, false);
@@ -246,7 +241,7 @@ impl Driver {
         pause: Duration,
     ) {
         let (engine, child) = (self.context.engine.clone(), child_run(operation));
-        self.spawn(Running::idle(operation, attempt), async move {
+        self.running.spawn(Running::idle(operation, attempt), async move {
             tokio::time::sleep(pause).await;
             let given_up = engine.give_up_child(child, ending.by.clone(), ending.reason.clone()).await;
             Input::ChildGivenUp { operation, attempt, given_up, ending }

@@ -90,7 +90,9 @@ fn wheel_platform(name: &str) -> anyhow::Result<String> {
 /// a system that the other package is not for.
 pub(super) fn npm(product: &Product, folder: &Path, scratch: &Path) -> anyhow::Result<CheckResult> {
     let (Some(node), Some(npm)) = (find("node"), find("npm")) else {
-        return Ok(CheckResult::Skipped("`node` or `npm` is missing: install Node.js 18 or later".to_owned()));
+        return Ok(CheckResult::Skipped(
+            "`node` or `npm` is missing: install Node.js 18 or later".to_owned(),
+        ));
     };
     let nodes = node.parent().context("a program is in a folder")?;
     let path = format!("{}:/usr/bin:/bin", nodes.display());
