@@ -11,7 +11,7 @@ use crate::fold::FoldError;
 #[non_exhaustive]
 pub enum OpenError {
     /// The folder of the journal could not be made.
-    #[error("cannot make the folder `{}`", path.display())]
+    #[error("cannot create the folder `{}`", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -22,7 +22,7 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] dalsegno_store::OpenError),
     /// The program shuts down.
-    #[error("opening was given up: {message}: try again")]
+    #[error("cannot open the journal: {message}: try again")]
     Stopped {
         /// What ended it.
         message: String,
@@ -49,7 +49,7 @@ pub enum HistoryError {
     },
     /// A run names another as the one that it goes on from, and that one is none of its business.
     #[error(
-        "run {run} names run {other}, which belongs to another tenant or session, as the one that it goes on from: erase \
+        "run {run} names run {other}, which belongs to another tenant or session, as its predecessor: erase \
          run {run} if an archive brought it"
     )]
     Stranger {
@@ -60,7 +60,7 @@ pub enum HistoryError {
     },
     /// The runs before a run lead back to it, or it is a fork of more forks than are followed.
     #[error(
-        "the runs before run {run} lead back to it, or it is a fork of too many forks: erase it if an archive brought it, \
+        "the predecessors of run {run} lead back to it, or it is a fork of too many forks: erase it if an archive brought it, \
          or begin a new session"
     )]
     Lineage {
@@ -69,7 +69,7 @@ pub enum HistoryError {
     },
     /// What a run took over from the run before it cannot be read or written.
     #[error(
-        "what run {run} takes over from the run before it cannot be used: {message}: restore the journal from a backup, end \
+        "cannot use what run {run} inherits from its predecessor: {message}: restore the journal from a backup, end \
          the run with `dalsegno abandon {run} --reason TEXT`, or begin a new session"
     )]
     Beginning {

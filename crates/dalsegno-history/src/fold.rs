@@ -178,7 +178,7 @@ impl fmt::Display for Divergence {
 #[non_exhaustive]
 pub enum FoldError {
     /// The journal and the core part.
-    #[error("run {run} does not replay: {divergence}")]
+    #[error("the replay of run {run} differs from its journal: {divergence}")]
     Diverged {
         /// The run.
         run: RunId,
@@ -192,7 +192,7 @@ pub enum FoldError {
         run: RunId,
     },
     /// The run began as a fork of another at a place where that one cannot be forked.
-    #[error("run {run} began as a fork of run {of}, which does not fit: {source}")]
+    #[error("run {run} began as a fork of run {of}, whose records do not fit: {source}")]
     Fork {
         /// The run.
         run: RunId,
@@ -202,7 +202,7 @@ pub enum FoldError {
         source: dalsegno_core::ForkError,
     },
     /// The core refused the run's configuration.
-    #[error("run {run} cannot be stepped: {source}")]
+    #[error("cannot compute the next step of run {run}: {source}")]
     Execution {
         /// The run.
         run: RunId,

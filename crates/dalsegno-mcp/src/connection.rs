@@ -216,7 +216,7 @@ impl Connection {
         if let Some(process) = &self.process {
             process.grace().await;
         }
-        self.wire.fail(Failure::new(CallErrorKind::Closed, "the connection was closed by its owner"));
+        self.wire.fail(Failure::new(CallErrorKind::Closed, "the engine closed the connection"));
     }
 
     /// Requests that belong to one call, or to none.
@@ -249,7 +249,7 @@ impl Connection {
             }
             Err(_) => {
                 return Err(self.failed(
-                    Failure::new(CallErrorKind::Timeout, "the server takes no more requests"),
+                    Failure::new(CallErrorKind::Timeout, "the server accepts no more requests"),
                     Received::No,
                 ));
             }
@@ -285,7 +285,7 @@ impl Connection {
         match error {
             ServiceError::McpError(error) => dalsegno_protocol::refusal(error),
             ServiceError::Timeout { timeout } => {
-                Failure::new(CallErrorKind::Timeout, format!("the server gave no answer within {timeout:?}"))
+                Failure::new(CallErrorKind::Timeout, format!("the server did not answer within {timeout:?}"))
             }
             ServiceError::TransportClosed
             | ServiceError::TransportSend(_)

@@ -118,7 +118,7 @@ impl Guarded {
         if self.unanswered.fetch_add(1, Ordering::Relaxed) < UNANSWERED_MAX {
             return Ok(());
         }
-        let message = "the server sends requests and does not take the answers";
+        let message = "the server sends requests but does not accept the answers";
         Err(self.end(Failure::new(CallErrorKind::Protocol, message)))
     }
 

@@ -50,7 +50,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
                 Err(error) => {
                     return Err(Failure::new(
                         CallErrorKind::Closed,
-                        format!("the server's output broke off: {error}"),
+                        format!("cannot read the output of the server: {error}"),
                     ));
                 }
             };
@@ -78,7 +78,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         if matches!(message, JsonRpcMessage::Request(_))
             && self.unanswered.fetch_add(1, Ordering::Relaxed) >= UNANSWERED_MAX
         {
-            let message = "the server sends requests and does not read the answers";
+            let message = "the server sends requests but does not read the answers";
             return Err(Failure::new(CallErrorKind::Protocol, message));
         }
         Ok(Some(message))

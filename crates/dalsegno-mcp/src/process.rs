@@ -94,7 +94,7 @@ impl Drop for Process {
         if let Some(group) = self.group.filter(|_| !self.ended.load(Ordering::Acquire)) {
             kill_group(group);
         }
-        self.wire.fail(Failure::new(CallErrorKind::Closed, "the process was ended by its owner"));
+        self.wire.fail(Failure::new(CallErrorKind::Closed, "the engine stopped the process"));
         self.waiting.abort();
     }
 }

@@ -66,7 +66,7 @@ pub enum MemoryError {
     },
     /// The operation id was used before, in the same scope, for something else.
     #[error(
-        "the operation `{operation}` has already written something else; \
+        "the operation `{operation}` has already written another text; \
              a new write needs a new operation id"
     )]
     OperationReused {
@@ -107,7 +107,7 @@ pub enum MemoryError {
     },
     /// An observation brings too many relations.
     #[error(
-        "{given} relations come with one observation, expected at most {RELATIONS_MAX}; relate the rest apart"
+        "{given} relations come with one observation, expected at most {RELATIONS_MAX}; write the others in a call of their own"
     )]
     Relations {
         /// How many there are.
@@ -138,7 +138,7 @@ pub enum MemoryError {
         source: rusqlite::Error,
     },
     /// The work was given up because the program is shutting down or a thread failed.
-    #[error("the memory stopped before it could answer; the same call may be made again")]
+    #[error("the memory stopped before it answered; make the same call again")]
     Stopped {
         /// What ended the thread.
         source: tokio::task::JoinError,
@@ -161,7 +161,7 @@ impl From<rusqlite::Error> for MemoryError {
 pub enum OpenError {
     /// The file cannot be opened or made.
     #[error("cannot open the memory file `{}`; check that its folder exists and \
-             may be written", path.display())]
+             is writable", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -184,7 +184,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file defines something that no memory has.
-    #[error("`{}` defines `{name}`, which is not as a memory has it, so the file is not used; restore it from a \
+    #[error("`{}` defines `{name}`, unlike a memory file, so it was not opened; restore it from a \
              backup, or move it away to start with an empty memory", path.display())]
     Definitions {
         /// The file.
@@ -193,8 +193,8 @@ pub enum OpenError {
         name: String,
     },
     /// The file was written by a newer version of this program.
-    #[error("`{}` has memory format {found}, this program knows up to {known}; \
-             use a newer version of it", path.display())]
+    #[error("`{}` has memory format {found}, this release reads up to {known}; \
+             use a newer release", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -212,7 +212,7 @@ pub enum OpenError {
         source: rusqlite::Error,
     },
     /// Any other trouble, such as a full disk.
-    #[error("the memory file `{}` could not be prepared", path.display())]
+    #[error("cannot prepare the memory file `{}`", path.display())]
     Storage {
         /// The file.
         path: PathBuf,

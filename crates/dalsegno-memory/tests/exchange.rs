@@ -148,20 +148,17 @@ async fn modes_decide_about_what_differs_only(memory: impl Memory) {
         assert_eq!(export(&memory, &here()).await, before, "{mode}");
     }
     for (changed, what) in [
-        (
-            before.replace("incident", "person"),
-            "line 2: the entity `a`, of type `incident`, is there already",
-        ),
+        (before.replace("incident", "person"), "line 2: the entity `a`, of type `incident`, already exists"),
         (
             before.replace(
                 "\"valid_from\":10,\"recorded_at\":10,\"run\":\"run-1\"",
                 "\"valid_from\":9,\"recorded_at\":10,\"run\":\"run-1\"",
             ),
-            "line 3: an observation about `a` is there already",
+            "line 3: an observation about `a` already exists",
         ),
         (
             before.replace("\"strength\":0.5", "\"strength\":0.25"),
-            "line 5: the relation `a` `r` `b` is there",
+            "line 5: the relation `a` `r` `b` already exists",
         ),
     ] {
         assert_ne!(changed, before);
@@ -252,7 +249,7 @@ async fn an_import_is_all_or_nothing(memory: impl Memory) {
         (observed(",\"valid_from\":5,\"valid_to\":5"), "line 4, field `valid_to`: is not after `valid_from`"),
         (observed(",\"hash\":\"00\""), "line 4, field `hash`: does not fit text and metadata, expected "),
         (observed(",\"run\":\"r\""), "line 4, field `step`: is missing, expected a number beside `run`"),
-        (observed(",\"superseded_by\":\"00\""), "line 4, field `superseded_by`: is no hash, expected 64"),
+        (observed(",\"superseded_by\":\"00\""), "line 4, field `superseded_by`: is not a hash, expected 64"),
         (
             observed(&zeros),
             "line 4, field `superseded_by`: its entity has no such observation, expected the hash",

@@ -180,7 +180,7 @@ fn a_panic_of_an_output_loses_no_connection() {
         create(&memory, &scopes, observation(1, "e", "text")).await;
         for _ in 0..8 {
             let error = memory.export(&scopes, Box::new(Broken)).await.unwrap_err();
-            assert!(error.to_string().contains("stopped before it could answer"), "{error}");
+            assert!(error.to_string().contains("stopped before it answered"), "{error}");
         }
         assert_eq!(search(&memory, &scopes, "text").await.len(), 1);
     });
@@ -262,9 +262,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     let error = refusal(&path);
     assert!(matches!(error, OpenError::Newer { found: 99, known: 4, .. }), "{error:?}");
     assert!(
-        error
-            .to_string()
-            .ends_with("has memory format 99, this program knows up to 4; use a newer version of it")
+        error.to_string().ends_with("has memory format 99, this release reads up to 4; use a newer release")
     );
     assert_eq!(fs::read(&path).unwrap(), before);
 }

@@ -81,7 +81,7 @@ impl Schemas {
 }
 
 fn unusable(error: &SchemaError) -> String {
-    format!("the tool cannot be called, whatever the arguments: {error}")
+    format!("the tool cannot be called with any arguments: {error}")
 }
 
 /// Judges a value of any type against a schema.
@@ -92,7 +92,7 @@ pub(crate) fn judge_any(schema: &Value, value: Value) -> Validation {
             Err(violations) => Validation::Invalid { violations },
         },
         Err(error) => {
-            let message = format!("no answer can fit, whatever it is: {error}");
+            let message = format!("no answer can fit the schema: {error}");
             Validation::Invalid { violations: vec![Violation { path: String::new(), message }] }
         }
     }

@@ -339,7 +339,7 @@ async fn a_second_recorder_of_a_file_is_refused_until_the_first_is_done() {
     let other = Recording::open(folder.path().join("other.jsonl")).unwrap();
     let error = Recording::open(&path).unwrap_err();
     assert!(matches!(error, CassetteError::Busy { .. }), "{error:?}");
-    assert!(error.to_string().ends_with("wait for it, or record to another file"), "{error}");
+    assert!(error.to_string().ends_with("wait until it ends, or record to another file"), "{error}");
     let script = Arc::new(ScriptModel::parse(SCRIPT).unwrap());
     let recorder = Recorder::new(script, first);
     recorder.complete(&request(&opening()), &()).await.unwrap();

@@ -98,7 +98,7 @@ pub enum EgressError {
     #[error(transparent)]
     Denied(#[from] EgressDenied),
     /// The name has no address, or nobody could be asked in time.
-    #[error("the name `{name}` has no address: {message}")]
+    #[error("cannot resolve the host name `{name}`: {message}")]
     Unresolved {
         /// The name.
         name: String,
@@ -123,7 +123,7 @@ pub enum NetError {
         message: String,
     },
     /// The connection broke after the request was begun.
-    #[error("`{url}` did not answer what it was sent: {message}")]
+    #[error("`{url}` did not answer the request: {message}")]
     Broken {
         /// Who was asked.
         url: String,
@@ -141,7 +141,7 @@ pub enum NetError {
         sent: bool,
     },
     /// The answer is longer than it may be.
-    #[error("the answer of `{url}` has more than {limit} bytes")]
+    #[error("the answer of `{url}` is too large, expected at most {limit} bytes")]
     TooLarge {
         /// Who answered.
         url: String,
@@ -149,7 +149,7 @@ pub enum NetError {
         limit: u64,
     },
     /// The receiver sends the request from one place to the next.
-    #[error("`{url}` is one redirect too many: at most {limit} are followed")]
+    #[error("too many redirects: at most {limit} are followed, and `{url}` would be the next")]
     Redirects {
         /// Where the last one led.
         url: String,
@@ -157,14 +157,14 @@ pub enum NetError {
         limit: u32,
     },
     /// A redirect that leads nowhere.
-    #[error("`{url}` answered with a redirect that cannot be read")]
+    #[error("`{url}` answered with a redirect to an address that is not valid")]
     Location {
         /// Who answered.
         url: String,
     },
     /// A redirect that would carry a body to another origin than the one that it was written for.
     #[error(
-        "`{url}` sends the body of the request on to `{to}`, and a body is not sent on to another origin"
+        "`{url}` redirects the body of the request to `{to}`, which is another origin: send it there directly"
     )]
     BodyElsewhere {
         /// Who answered.

@@ -143,7 +143,7 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, InvalidOrigin> {
         let invalid = |reason| InvalidOrigin { shown: excerpt(text), reason };
         if text.contains('*') {
-            return Err(invalid("there are no wildcards: every host is written out"));
+            return Err(invalid("wildcards are not allowed: write each host in full"));
         }
         let url =
             Url::parse(text).map_err(|_| invalid("expected an address such as `https://crm.example.com`"))?;

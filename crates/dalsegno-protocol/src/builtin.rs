@@ -330,7 +330,7 @@ fn text<A: Ask>(server: &A, arguments: &mut Map<String, Value>, name: &str) -> R
     match arguments.remove(name) {
         Some(Value::String(text)) => Ok(text),
         _ => {
-            let message = format!("the argument `{name}` is missing, or is no text");
+            let message = format!("the argument `{name}` is missing or is not a text");
             // The code that a server would refuse it with.
             Err(server.unusable(Failure::new(CallErrorKind::Refused { code: INVALID_PARAMS }, message)))
         }

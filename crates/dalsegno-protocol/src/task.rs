@@ -80,7 +80,7 @@ pub async fn task<A: Ask>(server: &A, id: &str) -> Result<TaskState, A::Error> {
             state(result.task).map_err(|failure| server.unusable(failure))
         }
         ServerResult::GetTaskResult(_) => {
-            Err(server.unusable(misfit("the server was asked about one task, and told of another")))
+            Err(server.unusable(misfit("the server answered about another task than it was asked about")))
         }
         _ => Err(server.unusable(misfit("the server answered `tasks/get` with another kind of result"))),
     }

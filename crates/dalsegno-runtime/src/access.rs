@@ -130,13 +130,17 @@ pub enum ServerAccessError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Nobody has to consent to the use of the server.
-    #[error("`{server}` needs no consent: add `[servers.{server}.oauth]` to dalsegno.toml if it wants OAuth")]
+    #[error(
+        "tool server `{server}` has no OAuth settings, so there is nothing to consent to: if it uses OAuth, add `[servers.{server}.oauth]` to dalsegno.toml"
+    )]
     NotNeeded {
         /// The server.
         server: String,
     },
     /// The client gets access by itself.
-    #[error("`{server}` needs no consent: its grant is `client_credentials`")]
+    #[error(
+        "tool server `{server}` has the grant `client_credentials`, which needs no person's consent: run the agent"
+    )]
     ByItself {
         /// The server.
         server: String,

@@ -131,7 +131,7 @@ impl Engine {
                 Some(signer) => format!(
                     "{signer} signed its archive, whom `[signers]` of dalsegno.toml does not name: add the key there if you know whose it is"
                 ),
-                None => "nobody signed its archive: adopt it with `--unknown-signer` if you know who made it".to_owned(),
+                None => "its archive is not signed: adopt it with `--unknown-signer` if you know who made it".to_owned(),
             });
         }
         let workspace = self.workspace();

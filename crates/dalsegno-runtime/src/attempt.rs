@@ -172,7 +172,7 @@ impl Attempt {
             }
             // The driver performs these itself.
             Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
-                Err(certain(FailureCode::Internal, "it is no attempt of its own".to_owned()))
+                Err(certain(FailureCode::Internal, "it has no attempts of its own".to_owned()))
             }
             Request::ApiCall(call) => within(timeout, self.part().call_endpoint(call)).await,
             Request::Email(mail) => within(timeout, self.part().send_mail(mail)).await,
@@ -486,7 +486,7 @@ fn send(events: &broadcast::Sender<RunEvent>, operation: OperationId, attempt: u
 
 /// The end of an attempt whose server wants to know more first.
 fn asks(input: InputRequired) -> AttemptError {
-    let asked = "its server asks for more before it goes on".to_owned();
+    let asked = "its server asks for more input before it continues".to_owned();
     match elicitation::gate(input) {
         Ok(gate) => AttemptError { gate: Some(gate.into()), ..certain(FailureCode::Protocol, asked) },
         Err(message) => certain(FailureCode::Protocol, message),

@@ -203,7 +203,7 @@ impl Part<'_> {
                 found.ok_or_else(|| {
                     if self.owner.is_none() {
                         let message = format!(
-                            "the document `{toolkit}` is none of this workspace's and gets no secret: put its file into `tools/`, or into `tenants/{tenant}/tools/`"
+                            "the document `{toolkit}` is not in this workspace, so it gets no secret: put its file into `tools/`, or into `tenants/{tenant}/tools/`"
                         );
                         return certain(FailureCode::NotPermitted, message);
                     }

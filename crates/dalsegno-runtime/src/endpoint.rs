@@ -72,13 +72,13 @@ impl Exchange<'_> {
             Ok(body) if is_json => body,
             _ if bytes.is_empty() => Value::Null,
             Err(error) if is_json && is_performed && self.terms.class != EffectClass::Read => {
-                let message = format!("the body is no JSON: {error}");
+                let message = format!("the body is not JSON: {error}");
                 return self.unreadable(status, certain(FailureCode::Protocol, message));
             }
             _ => match String::from_utf8(bytes) {
                 Ok(text) => Value::String(text),
                 Err(error) if is_performed && self.terms.class != EffectClass::Read => {
-                    let message = format!("the body is no text: {error}");
+                    let message = format!("the body is not UTF-8: {error}");
                     return self.unreadable(status, certain(FailureCode::Protocol, message));
                 }
                 Err(error) => Value::String(String::from_utf8_lossy(error.as_bytes()).into_owned()),
@@ -123,7 +123,7 @@ impl Exchange<'_> {
         let url = call.url.resolve(resolve).map_err(lost)?;
         // What the URL says may hold a secret: only the document's own words are shown.
         let mut url =
-            url::Url::parse(&url).map_err(|error| bad(format!("`{}` is no URL: {error}", call.url)))?;
+            url::Url::parse(&url).map_err(|error| bad(format!("`{}` is not a URL: {error}", call.url)))?;
         if !call.query.is_empty() {
             let mut pairs = url.query_pairs_mut();
             for (name, value) in &call.query {

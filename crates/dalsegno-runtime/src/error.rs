@@ -19,7 +19,7 @@ pub enum OpenError {
         diagnostics: Vec<Diagnostic>,
     },
     /// A folder that the engine needs could not be made.
-    #[error("cannot make the folder `{}`", path.display())]
+    #[error("cannot create the folder `{}`", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -52,7 +52,9 @@ pub enum OpenError {
         known: Vec<String>,
     },
     /// A tool server is a program, and this engine starts none.
-    #[error("tool server `{server}` is a program, and nothing is started here")]
+    #[error(
+        "tool server `{server}` is a program, and this engine starts no programs: use an engine that does"
+    )]
     Program {
         /// The name.
         server: String,
@@ -74,7 +76,7 @@ pub enum OpenError {
         message: String,
     },
     /// The work was given up because the program is shutting down.
-    #[error("opening was given up: {message}: try again")]
+    #[error("cannot open the workspace: {message}: try again")]
     Stopped {
         /// What ended it.
         message: String,
@@ -90,7 +92,7 @@ pub enum OpenError {
     },
     /// A tool server is a WebAssembly module, which this build cannot run.
     #[error(
-        "tool server `{server}` is a WebAssembly module, and this build of Dalsegno has no WebAssembly: build it with the feature `wasm`"
+        "tool server `{server}` is a WebAssembly module, and this build of Dalsegno runs no WebAssembly: build it with the feature `wasm`"
     )]
     NoModules {
         /// Its name in dalsegno.toml.
@@ -127,7 +129,7 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum EngineError {
     /// A secret came with the request, and there is no place to keep it.
-    #[error("`{path}` came with the request and cannot be kept in the secret store: {message}")]
+    #[error("the secret `{path}` of the request cannot be written to the secret store: {message}")]
     UserSecret {
         /// Where it stands.
         path: String,
@@ -135,13 +137,13 @@ pub enum EngineError {
         message: String,
     },
     /// A secret that a run may meet is there and cannot be read, so that it could not be kept out of the records.
-    #[error("a secret that must be kept out of the records cannot be read: {message}")]
+    #[error("cannot read a secret that has to be scrubbed from the records: {message}")]
     Scrubbing {
         /// Why; never the value.
         message: String,
     },
     /// A name that the caller chose holds a secret.
-    #[error("the {what} holds a secret, and would be recorded: choose another one")]
+    #[error("the {what} contains a secret and would be recorded: use another one")]
     SecretName {
         /// What the name is for, such as `session`.
         what: &'static str,
@@ -245,15 +247,17 @@ pub enum EngineError {
         waiting: Vec<dalsegno_history::WaitingOperation>,
     },
     /// The start key belongs to a run that a process performs at this moment.
-    #[error("the start key belongs to run {run}, which another process performs: nothing new was started")]
+    #[error(
+        "the idempotency key belongs to run {run}, which another process executes: nothing new was started"
+    )]
     AlreadyRunning {
         /// The run.
         run: RunId,
     },
     /// The run came in an archive.
     #[error(
-        "run {run} came in an archive and is foreign: it can be shown, replayed, compared and forked, and nothing of it is \
-         performed"
+        "run {run} came in an archive and is foreign: it can be shown, replayed, compared and forked, but not \
+         executed"
     )]
     Foreign {
         /// The run.
@@ -268,7 +272,7 @@ pub enum EngineError {
         reasons: Vec<String>,
     },
     /// The run has ended already.
-    #[error("run {run} has ended already ({status}): look at it with `dalsegno show {run}`")]
+    #[error("run {run} has already ended ({status}): see `dalsegno show {run}`")]
     Ended {
         /// The run.
         run: RunId,
@@ -277,7 +281,7 @@ pub enum EngineError {
     },
     /// The run can be ended with a look at what it has come to, which is better.
     #[error(
-        "run {run} is healthy: end it with `dalsegno cancel {run}`, which settles what is under way, or add `--force`"
+        "run {run} is healthy: end it with `dalsegno cancel {run}`, which also settles its unfinished operations, or add `--force`"
     )]
     Cancellable {
         /// The run.
@@ -285,7 +289,7 @@ pub enum EngineError {
     },
     /// Nobody can say where a run stands that is to be cancelled.
     #[error(
-        "run {run} cannot be cancelled, since its records do not tell where it stands: {source}: end it with `dalsegno abandon \
+        "run {run} cannot be cancelled, because its state cannot be computed from its records: {source}: end it with `dalsegno abandon \
          {run} --reason TEXT`"
     )]
     Uncancellable {
@@ -296,14 +300,14 @@ pub enum EngineError {
     },
     /// A run cannot go on from another.
     #[error(
-        "run {run} has not ended, or belongs to another tenant: go on from a run of the same tenant that has ended"
+        "run {run} has not ended, or belongs to another tenant: continue from a run of the same tenant that has ended"
     )]
     After {
         /// The other run.
         run: RunId,
     },
     /// Runs start runs too deep.
-    #[error("the agent `{agent}` would be {depth} runs deep: let agents call each other less deep")]
+    #[error("agent `{agent}` would be {depth} runs below the first one: nest fewer calls of agents")]
     TooDeep {
         /// The agent that was to be started.
         agent: AgentName,
@@ -311,7 +315,7 @@ pub enum EngineError {
         depth: u32,
     },
     /// The agent cannot be given another model.
-    #[error("the agent `{agent}` cannot be given another model: {message}")]
+    #[error("cannot replace the model of agent `{agent}`: {message}")]
     Model {
         /// The agent.
         agent: AgentName,
@@ -322,16 +326,16 @@ pub enum EngineError {
     #[error(transparent)]
     Import(#[from] dalsegno_store::ImportError),
     /// The key with which archives are signed cannot be read or made.
-    #[error("the key that signs archives cannot be used: {0}")]
+    #[error("cannot use the key that signs archives: {0}")]
     SigningKey(dalsegno_secrets::KeyError),
     /// There is no such key.
-    #[error("this workspace has no key that signs archives: export a run, which makes one")]
+    #[error("this workspace has no key that signs archives: export a run, which creates one")]
     NoSigningKey,
     /// Another process could not be told.
     #[error(transparent)]
     Post(#[from] dalsegno_store::PostError),
     /// The run was interrupted.
-    #[error("run {run} was interrupted: resume it")]
+    #[error("run {run} was interrupted: run `dalsegno resume {run}`")]
     Interrupted {
         /// The run.
         run: RunId,
@@ -430,7 +434,7 @@ fn list(violations: &[Violation]) -> String {
 #[non_exhaustive]
 pub enum RunFailure {
     /// The journal could not be written: the disk is full, or another process took the run over.
-    #[error("run {run} cannot be written down")]
+    #[error("cannot record what happens in run {run}")]
     Append {
         /// The run.
         run: RunId,
@@ -438,7 +442,7 @@ pub enum RunFailure {
         source: dalsegno_store::AppendError,
     },
     /// The agent that was to go on could not be started.
-    #[error("run {run} cannot hand over to `{target}`: correct what is wrong and resume it")]
+    #[error("run {run} cannot hand over to agent `{target}`: correct the cause and resume the run")]
     Handoff {
         /// The run.
         run: RunId,
@@ -448,7 +452,9 @@ pub enum RunFailure {
         source: Box<EngineError>,
     },
     /// A child run cannot be performed here now. It may still act elsewhere, so that its parent waits.
-    #[error("run {run} waits for a child run that cannot go on here: resume it when that is settled")]
+    #[error(
+        "run {run} waits for a child run that cannot continue here: correct the cause and resume the run"
+    )]
     Child {
         /// The run.
         run: RunId,
@@ -456,7 +462,7 @@ pub enum RunFailure {
         source: Box<EngineError>,
     },
     /// The core refused its own state: a defect.
-    #[error("run {run} cannot go on: {message}: this is a defect of the engine, please report it")]
+    #[error("run {run} cannot continue: {message}: this is a defect of the engine, please report it")]
     Defect {
         /// The run.
         run: RunId,
@@ -464,7 +470,9 @@ pub enum RunFailure {
         message: String,
     },
     /// The task that performed the run panicked: a defect.
-    #[error("run {run} stopped: {message}: resume it, and report this defect of the engine")]
+    #[error(
+        "run {run} stopped because of a defect of the engine: {message}: resume the run, and report the defect"
+    )]
     Panicked {
         /// The run.
         run: RunId,

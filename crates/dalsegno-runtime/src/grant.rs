@@ -56,7 +56,8 @@ impl Grant {
         };
         if step > today.limits.max_steps && !matches!(request, Request::Timer(_) | Request::Input(_)) {
             let most = today.limits.max_steps;
-            let message = format!("the agent `{}` may take {most} steps by now (`max_steps`)", self.agent);
+            let message =
+                format!("the file of the agent `{}` now allows {most} steps (`max_steps`)", self.agent);
             return Leave::Refused(FailureCode::LimitExceeded, message);
         }
         let built_in = |name: &str| name.parse::<ToolName>().ok();

@@ -113,7 +113,7 @@ fn no_answer(error: &Error) -> AttemptError {
 
 fn message(mail: &Email, message_id: &str) -> Result<Message, String> {
     let mailbox = |text: &String| {
-        text.parse::<Mailbox>().map_err(|error| format!("`{text}` is no mail address: {error}"))
+        text.parse::<Mailbox>().map_err(|error| format!("`{text}` is not a mail address: {error}"))
     };
     let mut builder = Message::builder()
         .from(mailbox(&mail.from)?)

@@ -27,7 +27,7 @@ const SCRUBBED: &str = "[secret]";
 /// A secret that is too short to be told from innocent text, and so could not be kept out of the records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its value is shorter than {} bytes and could not be scrubbed from the records; use a longer one",
+    "its value is shorter than {} bytes, so it cannot be scrubbed from the records: use a longer one",
     Secrets::SHORTEST
 )]
 pub struct ShortSecret {

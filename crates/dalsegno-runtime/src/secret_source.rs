@@ -32,7 +32,7 @@ pub struct SecretSource {
 #[non_exhaustive]
 pub enum SecretUnavailable {
     /// The environment does not have it.
-    #[error("the environment variable `{name}` is not set, or is not text; set it")]
+    #[error("the environment variable `{name}` is not set, or is not UTF-8: set it")]
     Variable {
         /// The variable.
         name: String,
@@ -46,22 +46,24 @@ pub enum SecretUnavailable {
         source: io::Error,
     },
     /// The secret store does not have it, or there is no such store yet.
-    #[error("the secret store does not have `{name}`: put it there with `{}`", put_command(name))]
+    #[error("the secret store has no secret `{name}`: add it with `{}`", put_command(name))]
     NotStored {
         /// The secret's name; that of a tenant's own as `TENANT/NAME`.
         name: String,
     },
     /// There is no secret store.
-    #[error("there is no secret store yet: put a secret there with `dalsegno secret put NAME`")]
+    #[error("there is no secret store yet: create it with `dalsegno secret put NAME`")]
     NoStore,
     /// The key is in the environment, and no new one was named.
-    #[error("the key is in the environment variable `{name}`: name another one that has the new key")]
+    #[error(
+        "the environment variable `{name}` has the present key of the secret store: name another variable, with the new key"
+    )]
     NoNewKey {
         /// The variable with the old key.
         name: String,
     },
     /// The key of the secret store cannot be read.
-    #[error("the key of the secret store is not at hand: {0}")]
+    #[error("cannot read the key of the secret store: {0}")]
     Key(#[from] KeyError),
     /// The secret store cannot be opened.
     #[error("{0}")]
@@ -73,7 +75,7 @@ pub enum SecretUnavailable {
     #[error("{0}")]
     Name(#[from] dalsegno_secrets::NameError),
     /// The folder of the secret store cannot be made, or a thread failed.
-    #[error("the secret store cannot be opened: {message}")]
+    #[error("cannot open the secret store: {message}")]
     Stopped {
         /// What happened.
         message: String,

@@ -158,7 +158,7 @@ pub enum ToolboxError {
         violations: Vec<Violation>,
     },
     /// The tool is an agent: to call it is a run.
-    #[error("`{tool}` is the agent `{agent}`: a call of it is a run")]
+    #[error("`{tool}` is an agent, not a tool: start it with `dalsegno run {agent}`")]
     IsAgent {
         /// The tool.
         tool: ToolName,
@@ -166,7 +166,7 @@ pub enum ToolboxError {
         agent: AgentName,
     },
     /// There was no answer.
-    #[error("`{tool}` gave no answer: {message}")]
+    #[error("`{tool}` did not answer: {message}")]
     NoAnswer {
         /// The tool.
         tool: ToolName,
@@ -556,7 +556,7 @@ impl Call<'_> {
             Answer::InputRequired(input) => {
                 let names: Vec<&str> = input.requests.keys().map(String::as_str).collect();
                 let message = format!(
-                    "its server asks for input first ({}), which only a run can wait for: give the tool to an agent",
+                    "its server asks for input first ({}), and only a run can wait for that: allow the tool to an agent",
                     names.join(", ").escape_debug()
                 );
                 return Err(no_answer(message, Received::No));

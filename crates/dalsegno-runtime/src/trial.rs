@@ -97,7 +97,7 @@ pub enum TrialError {
     #[error(transparent)]
     Tenant(#[from] NoTenant),
     /// The document has no such tool.
-    #[error("`{toolkit}` has no tool `{tool}`: it has {}", known.join(", "))]
+    #[error("toolkit `{toolkit}` has no tool `{tool}`, expected one of {}", known.join(", "))]
     UnknownTool {
         /// The document.
         toolkit: String,
@@ -107,7 +107,7 @@ pub enum TrialError {
         known: Vec<String>,
     },
     /// The call asks for something that the recording does not have.
-    #[error("the recording has no answer to `{request}`, which `{action}` asks for: {hint}")]
+    #[error("the recording has no answer to the request `{request}` of `{action}`: {hint}")]
     NotRecorded {
         /// The request in a few words.
         request: String,
@@ -455,7 +455,7 @@ fn told(outcome: Outcome) -> EffectOutcome {
         Outcome::EmailSent(receipt) => EffectOutcome::Sent { message_id: receipt.message_id },
         Outcome::Failed(failure) => EffectOutcome::Failed(failure.into()),
         _ => {
-            let failure = Failure::new(FailureCode::Internal, "it is no answer to a part of a tool");
+            let failure = Failure::new(FailureCode::Internal, "the answer does not fit a part of a tool");
             EffectOutcome::Failed(failure.into())
         }
     }
@@ -469,7 +469,7 @@ fn failure(code: ErrorCode, message: &str) -> EffectFailure {
 fn unsettled(gate: &Gate) -> Failure {
     let message = match gate {
         Gate::Secret { name } => format!("the secret `{name}` is not in the secret store"),
-        _ => "somebody has to answer a question first".to_owned(),
+        _ => "a person has to answer a question first".to_owned(),
     };
     Failure::new(FailureCode::Unavailable, message)
 }

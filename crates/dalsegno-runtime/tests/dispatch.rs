@@ -185,7 +185,10 @@ async fn a_question_that_nobody_answers_in_time_is_answered_with_a_no() {
     }
     watch.0.store(1_001 * hour, Ordering::SeqCst);
     let report = open().await.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
-    assert_eq!(answer(&report), r#"{"error":{"code":"denied","message":"nobody answered within 3600 s"}}"#);
+    assert_eq!(
+        answer(&report),
+        r#"{"error":{"code":"denied","message":"there was no answer within 3600 s"}}"#
+    );
     assert_eq!(world.count("local.it"), 0);
     assert!(world.engine().await.journal().replay(report.run).await.unwrap().identical);
 }

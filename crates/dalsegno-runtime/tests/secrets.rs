@@ -370,7 +370,7 @@ async fn a_secret_that_cannot_be_read_is_told_before_anything_is_recorded() {
     assert!(answer(&ask(&world).await.unwrap()).contains("you showed nothing yet"));
     write(&world, "token/inner", "x");
     let error = ask(&world).await.unwrap_err().to_string();
-    assert!(error.contains("must be kept out of the records cannot be read"), "{error}");
+    assert!(error.contains("cannot read a secret that has to be scrubbed from the records"), "{error}");
     assert_eq!(world.engine().await.journal().runs(&RunFilter::default()).await.unwrap().len(), 1);
 }
 

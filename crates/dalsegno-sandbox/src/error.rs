@@ -49,7 +49,7 @@ pub enum LoadError {
         found: String,
     },
     /// The file is not the one that was pinned.
-    #[error("`{}` has the digest `{found}`, expected `{expected}`: it was changed since it was pinned", path.display())]
+    #[error("`{}` has the digest `{found}`, expected `{expected}`: it changed after it was pinned; pin it again if you trust it", path.display())]
     DigestMismatch {
         /// The file.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The file takes too long to compile.
-    #[error("`{}` is not compiled after {} s: raise `compile_timeout` in the server's `limits` if you trust it", path.display(), limit.as_secs_f64())]
+    #[error("`{}` did not compile within {} s: raise `compile_timeout` in the server's `limits` if you trust it", path.display(), limit.as_secs_f64())]
     Slow {
         /// The file.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum LoadError {
         limit: Duration,
     },
     /// Other files are being compiled for longer than they may, so that this one is not.
-    #[error("`{}` is not compiled: {others} other modules take longer than their `compile_timeout` and are still being compiled; try again later", path.display())]
+    #[error("`{}` cannot be compiled now: {others} other modules exceed their `compile_timeout` and still compile; try again later", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum LoadError {
         reason: String,
     },
     /// A grant contradicts itself or another one.
-    #[error("the permissions of the server `{server}` make no sense: {reason}")]
+    #[error("the permissions of the server `{server}` are not valid: {reason}")]
     Permission {
         /// The server.
         server: String,

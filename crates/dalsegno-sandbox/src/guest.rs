@@ -139,19 +139,13 @@ pub(crate) async fn run(program: Program, mut store: Store<GuestState>) -> Failu
         Program::Module(module) => run_module(&module, &mut store).await,
     };
     let Err(error) = ended else {
-        return Failure::new(
-            CallErrorKind::Exited,
-            "the guest came to its end while the host still needed it",
-        );
+        return Failure::new(CallErrorKind::Exited, "the guest exited before the host was done with it");
     };
     if let Some(error) = error.downcast_ref::<OutOfMemory>() {
         return Failure::new(CallErrorKind::OutOfMemory, error.to_string());
     }
     if let Some(error) = error.downcast_ref::<PoolConcurrencyLimitError>() {
-        return Failure::new(
-            CallErrorKind::Overloaded,
-            format!("there is no room for another instance: {error}"),
-        );
+        return Failure::new(CallErrorKind::Overloaded, format!("too many instances run already: {error}"));
     }
     if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
         return Failure::new(CallErrorKind::Exited, format!("the guest exited with code {code}"));
@@ -229,7 +223,9 @@ impl ResourceLimiter for Limiter {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the guest wanted {wanted} {what}, its limit is {limit}; raise the limit or give it less to do")]
+#[error(
+    "the guest asked for {wanted} {what}, expected at most {limit}: raise the limit, or give the guest less work"
+)]
 struct OutOfMemory {
     what: &'static str,
     wanted: usize,

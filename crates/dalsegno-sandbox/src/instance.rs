@@ -92,7 +92,7 @@ impl Link {
     pub(crate) fn output_ended(&self) {
         let failure = self.ending.get().cloned();
         self.publish(
-            failure.unwrap_or_else(|| Failure::new(CallErrorKind::Closed, "the instance was ended")),
+            failure.unwrap_or_else(|| Failure::new(CallErrorKind::Closed, "the host stopped the instance")),
         );
     }
 
@@ -172,7 +172,7 @@ struct KillOnDrop(Arc<Link>);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        self.0.kill(Failure::new(CallErrorKind::Closed, "the instance was ended by its owner"));
+        self.0.kill(Failure::new(CallErrorKind::Closed, "the host stopped the instance"));
     }
 }
 
@@ -316,7 +316,7 @@ impl Instance {
         let busy = Busy::new(link);
         link.input.close();
         if tokio::time::timeout(CLOSE_GRACE, link.failed()).await.is_err() {
-            link.kill(Failure::new(CallErrorKind::Closed, "the instance was ended by its owner"));
+            link.kill(Failure::new(CallErrorKind::Closed, "the host stopped the instance"));
         }
         drop(busy);
     }
@@ -363,7 +363,7 @@ impl Instance {
             }),
             failure = link.failed() => Err(failure),
             () = tokio::time::sleep(timeout) => {
-                let failure = Failure::new(CallErrorKind::Timeout, format!("the guest gave no answer within {timeout:?}"));
+                let failure = Failure::new(CallErrorKind::Timeout, format!("the guest did not answer within {timeout:?}"));
                 link.kill(failure.clone());
                 Err(failure)
             }
@@ -435,7 +435,7 @@ impl Drop for KillIfAbandoned<'_> {
         if self.armed {
             self.link.kill(Failure::new(
                 CallErrorKind::Closed,
-                "the instance was ended with a call that was given up",
+                "the instance was stopped together with a call that timed out or was cancelled",
             ));
         }
     }

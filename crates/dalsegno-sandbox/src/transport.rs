@@ -63,7 +63,7 @@ impl PipeTransport {
         if matches!(message, JsonRpcMessage::Request(_)) {
             let waiting = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
             if waiting > UNANSWERED_MAX || self.link.input.backlog() > BACKLOG_BYTES_MAX {
-                let message = "the guest sends requests and does not read the answers";
+                let message = "the guest sends requests but does not read the answers";
                 return Err(Failure::new(CallErrorKind::Protocol, message));
             }
         }

@@ -79,7 +79,7 @@ async fn a_module_that_takes_too_long_is_given_up_and_holds_up_no_other() {
     let began = Instant::now();
     let error = load(&sandbox, &one, SHORT).await.unwrap_err();
     assert!(matches!(error, LoadError::Slow { .. }), "{error}");
-    assert!(error.to_string().contains("is not compiled after 0.05 s: raise `compile_timeout`"), "{error}");
+    assert!(error.to_string().contains("did not compile within 0.05 s: raise `compile_timeout`"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     // It is not begun once more while it is at work, however patient its load is.
     let error = load(&sandbox, &one, LONG).await.unwrap_err();

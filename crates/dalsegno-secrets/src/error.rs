@@ -26,7 +26,7 @@ pub enum SecretError {
         given: u64,
     },
     /// The tenant has as many secrets as it may have.
-    #[error("the tenant has {SECRETS_MAX} secrets, which is the most; remove what is not needed any more")]
+    #[error("the tenant has {SECRETS_MAX} secrets, the maximum; remove those that are no longer needed")]
     TooMany,
     /// Something else stands there than the write demanded. Read the secret again and decide anew.
     #[error("{}; read it again before you replace it", conflict(*.expected, *.found))]
@@ -38,7 +38,7 @@ pub enum SecretError {
     },
     /// The store is encrypted with another master key.
     #[error(
-        "the secret store is encrypted with the key `{expected}`, and the key `{given}` was given; give that one"
+        "the secret store is encrypted with the key `{expected}`, and this is the key `{given}`; use the first one"
     )]
     WrongKey {
         /// The key that opens the store.
@@ -47,7 +47,7 @@ pub enum SecretError {
         given: KeyId,
     },
     /// A part of the store is not as it was written.
-    #[error("{part} was damaged or changed from outside; restore the secret store from a backup")]
+    #[error("{part} is damaged, or another program changed it; restore the secret store from a backup")]
     Damaged {
         /// The smallest part that is known to be affected.
         part: DamagedPart,
@@ -76,13 +76,13 @@ pub enum SecretError {
         source: rusqlite::Error,
     },
     /// The operating system gave no random numbers.
-    #[error("the operating system gave no random numbers, without which nothing can be encrypted")]
+    #[error("the operating system returned no random numbers, so nothing can be encrypted; try again")]
     Random {
         /// What it said.
         source: getrandom::Error,
     },
     /// The work was given up because the program is shutting down or a thread failed.
-    #[error("the secret store stopped before it could answer; look whether the change was made")]
+    #[error("the secret store stopped before it answered; check whether the change was made")]
     Stopped {
         /// What ended the thread.
         source: tokio::task::JoinError,
@@ -148,7 +148,7 @@ impl From<getrandom::Error> for SecretError {
 #[non_exhaustive]
 pub enum OpenError {
     /// The file cannot be opened or made.
-    #[error("cannot open the secret store `{}`; check that its folder exists and may be written", path.display())]
+    #[error("cannot open the secret store `{}`; check that its folder exists and is writable", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -171,7 +171,7 @@ pub enum OpenError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "`{}` has secret store format {found}, this program knows up to {known}; use a newer version of it",
+        "`{}` has secret store format {found}, this release reads up to {known}; use a newer release",
         path.display()
     )]
     Newer {
@@ -184,7 +184,7 @@ pub enum OpenError {
     },
     /// The store is encrypted with another master key.
     #[error(
-        "the secret store `{}` is encrypted with the key `{expected}`, and the key `{given}` was given; give that \
+        "the secret store `{}` is encrypted with the key `{expected}`, and this is the key `{given}`; use the first \
          one, or move the file away to start with an empty store",
         path.display()
     )]
@@ -197,7 +197,7 @@ pub enum OpenError {
         given: KeyId,
     },
     /// The store is damaged, busy, or in other trouble.
-    #[error("the secret store `{}` did not open", path.display())]
+    #[error("cannot open the secret store `{}`", path.display())]
     Store {
         /// The file.
         path: PathBuf,

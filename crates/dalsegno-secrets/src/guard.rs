@@ -5,8 +5,8 @@ use std::fs::Metadata;
 /// What others than the owner may do with a file that should be nobody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "may be used by others than its owner (mode {mode:04o}, expected 0600); run `chmod 600` on it, and \
-         consider what it holds known to those others"
+    "can be read by other users (mode {mode:04o}, expected 0600); run `chmod 600` on it, and \
+         replace the secrets in it"
 )]
 pub struct TooOpen {
     /// The permissions, as of `chmod`.

@@ -15,7 +15,7 @@ pub const TENANT_BYTES_MAX: usize = 256;
 pub enum NameError {
     /// The name of a secret does not follow the rule.
     #[error(
-        "not the name of a secret: expected 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`, beginning with \
+        "this is not the name of a secret: expected 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`, beginning with \
          a letter, and found {bytes} bytes, of which the one at {at} does not fit"
     )]
     Secret {
@@ -26,7 +26,7 @@ pub enum NameError {
     },
     /// The name of a tenant does not follow the rule.
     #[error(
-        "not the name of a tenant: expected one printable line of 1 to {TENANT_BYTES_MAX} bytes, and found {bytes} \
+        "this is not the name of a tenant: expected one printable line of 1 to {TENANT_BYTES_MAX} bytes, and found {bytes} \
          bytes of which {control} are control characters"
     )]
     Tenant {

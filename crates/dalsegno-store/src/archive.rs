@@ -271,7 +271,7 @@ pub enum ImportError {
     Blob(#[from] BlobError),
     /// The run is here with other records.
     #[error(
-        "run {run} is here already, with other records: keep this one, or import the archive into an empty journal"
+        "the journal already has run {run}, with other records: keep that run, or import the archive into an empty journal"
     )]
     RunConflict {
         /// The run.
@@ -280,7 +280,7 @@ pub enum ImportError {
     /// A run would reach one of this journal's own that is none of its business.
     #[error(
         "run {run} of the archive names run {own}, which is this journal's own, as its parent or as a run of another \
-         tenant or session: import the archive into another journal, or ask whoever sent it"
+         tenant or session: import the archive into another journal, or ask its sender"
     )]
     Reaches {
         /// The run in the archive.

@@ -11,13 +11,13 @@ use crate::error::{OpenError, StorageError};
 #[non_exhaustive]
 pub enum BackupError {
     /// There is such a file.
-    #[error("`{}` exists already: name a new file", path.display())]
+    #[error("`{}` already exists: name a new file", path.display())]
     Exists {
         /// The path.
         path: PathBuf,
     },
     /// The file cannot be made.
-    #[error("cannot make `{}`: check that its folder exists and that this user may write there", path.display())]
+    #[error("cannot create `{}`: check that its folder exists and that this user may write to it", path.display())]
     Target {
         /// The path.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum BackupError {
     },
     /// Another process keeps the copy locked.
     #[error(
-        "another process kept the copy `{}` locked, so it was removed: stop what opens it, then try again",
+        "another process locked the copy `{}`, so it was removed: stop the program that opens it, then try again",
         path.display()
     )]
     Locked {

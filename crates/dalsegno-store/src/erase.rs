@@ -25,7 +25,7 @@ pub struct Erased {
 #[non_exhaustive]
 pub enum EraseError {
     /// There is no such run.
-    #[error("no run {run} in the journal")]
+    #[error("the journal has no run {run}")]
     UnknownRun {
         /// The run.
         run: RunId,
@@ -40,7 +40,7 @@ pub enum EraseError {
     },
     /// The run is a child run, and its parent has still to read how it ended.
     #[error(
-        "run {run} is a child run of {parent}, which has not ended and needs its outcome: cancel that one first, or wait until it ends"
+        "run {run} is a child run of {parent}, which has not ended and needs its outcome: cancel the parent first, or wait until it ends"
     )]
     Needed {
         /// The run.
@@ -60,7 +60,7 @@ pub enum EraseError {
     /// reads an older state of the journal.
     #[error(
         "the content of run {run} is erased, but a reader of an older state keeps its bytes in the log of the journal: \
-         stop what reads the journal and erase again"
+         stop the programs that read the journal, and erase the run again"
     )]
     Busy {
         /// The run.

@@ -24,7 +24,7 @@ pub enum OpenError {
     },
     /// The file is something else than a SQLite database.
     #[error(
-        "`{}` is not a journal: it is no SQLite database, or its beginning is damaged; restore it from a backup, or \
+        "`{}` is not a journal: it is not a SQLite database, or its header is damaged; restore it from a backup, or \
          move it away to begin a new journal", path.display()
     )]
     NotADatabase {
@@ -58,8 +58,8 @@ pub enum OpenError {
     },
     /// The file may only be read, and its latest commits stand in a log that cannot be read there.
     #[error(
-        "the journal `{0}` may only be read, and its latest commits stand in `{0}-wal`, which can only be read where files can \
-         be made: copy both files to a folder that this user may write, and read them there",
+        "the journal `{0}` is read-only, and its latest commits are in `{0}-wal`, which can be read only in a writable \
+         folder: copy both files to a folder that this user may write to, and read them there",
         path.display()
     )]
     LogUnreadable {
@@ -68,7 +68,7 @@ pub enum OpenError {
     },
     /// The file defines something that no journal has.
     #[error(
-        "the journal `{}` defines `{name}`, which no journal has, so it is not used: restore it from a backup, or move it away \
+        "the journal `{}` defines `{name}`, which a journal does not have, so it was not opened: restore it from a backup, or move it away \
          to begin a new journal", path.display()
     )]
     Definitions {
@@ -122,7 +122,7 @@ pub enum OpenError {
 
 /// An owner that cannot be claimed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make and lock an owner file in `{}`: check that it is a folder that may be written, on a local disk", dir.display())]
+#[error("cannot create and lock an owner file in `{}`: check that it is a writable folder on a local disk", dir.display())]
 pub struct OwnerError {
     /// The folder.
     pub(crate) dir: PathBuf,
@@ -135,7 +135,9 @@ pub struct OwnerError {
 #[non_exhaustive]
 pub enum CreateError {
     /// The tenant used the key for something else.
-    #[error("the key `{key}` belongs to run {run}, which has another agent or input: use a new key")]
+    #[error(
+        "the idempotency key `{key}` belongs to run {run}, which has another agent or input: use a new key"
+    )]
     KeyConflict {
         /// The key.
         key: String,
@@ -143,7 +145,7 @@ pub enum CreateError {
         run: RunId,
     },
     /// The id belongs to a run with another agent or input.
-    #[error("the run {run} exists, with another agent or input: use a new id")]
+    #[error("run {run} already exists, with another agent or input: use a new id")]
     RunConflict {
         /// The run.
         run: RunId,
@@ -167,7 +169,7 @@ pub enum CreateError {
         run: RunId,
     },
     /// Another root run of the session was created meanwhile.
-    #[error("another run of the session `{session}` was faster: start again, to follow that one")]
+    #[error("another run of the session `{session}` started first: start this one again, so that it follows")]
     Overtaken {
         /// The session.
         session: String,
@@ -231,7 +233,7 @@ pub enum BlobError {
         found: Digest,
     },
     /// It is too long.
-    #[error("the file {digest} has {found} bytes, and at most {MAX_BLOB} are stored: send a smaller one")]
+    #[error("the file {digest} has {found} bytes, expected at most {MAX_BLOB}: send a smaller one")]
     TooLong {
         /// Its digest.
         digest: Digest,
@@ -257,7 +259,7 @@ pub enum RecordError {
     Encode(#[from] EncodeError),
     /// The body is too long.
     #[error(
-        "a record's body has {found} bytes, and at most {MAX_BODY} are stored: keep large results elsewhere"
+        "the body of a record has {found} bytes, expected at most {MAX_BODY}: store large results elsewhere"
     )]
     TooLong {
         /// Its length in bytes.
@@ -282,7 +284,7 @@ pub enum AppendError {
         current: u64,
     },
     /// The run has another number of records, as after an append that was given up half-way.
-    #[error("run {run} has {found} records, and the append expected {expected}: acquire the run again")]
+    #[error("run {run} has {found} records, expected {expected}: acquire the run again")]
     SeqMismatch {
         /// The run.
         run: RunId,
@@ -292,15 +294,13 @@ pub enum AppendError {
         found: u64,
     },
     /// The run is gone from the store.
-    #[error("no run {run} in the journal")]
+    #[error("the journal has no run {run}")]
     UnknownRun {
         /// The run.
         run: RunId,
     },
     /// A message that the append was to consume is not in the run's inbox.
-    #[error(
-        "message {number} is not in the inbox of run {run}: it was consumed already, so read the inbox again"
-    )]
+    #[error("message {number} is not in the inbox of run {run}: it was already read; read the inbox again")]
     UnknownMessage {
         /// The run.
         run: RunId,
@@ -321,7 +321,7 @@ pub enum AppendError {
 #[non_exhaustive]
 pub enum AcquireError {
     /// Somebody works on it.
-    #[error("run {run} is owned by {by}, which lives: wait until it is done, or stop it")]
+    #[error("run {run} belongs to the running process {by}: wait until it is done, or stop it")]
     Owned {
         /// The run.
         run: RunId,
@@ -329,7 +329,7 @@ pub enum AcquireError {
         by: OwnerId,
     },
     /// There is no such run.
-    #[error("no run {run} in the journal")]
+    #[error("the journal has no run {run}")]
     UnknownRun {
         /// The run.
         run: RunId,
@@ -373,7 +373,7 @@ impl From<ReadError> for AcquireError {
 #[non_exhaustive]
 pub enum ReadError {
     /// There is no such run.
-    #[error("no run {run} in the journal")]
+    #[error("the journal has no run {run}")]
     UnknownRun {
         /// The run.
         run: RunId,
@@ -392,7 +392,7 @@ pub enum ReadError {
         source: DecodeError,
     },
     /// The content of a record was erased on purpose. The record itself and the chain are intact.
-    #[error("the content of record {seq} of run {run} was erased: only that it was there is known")]
+    #[error("the content of record {seq} of run {run} was erased: only its number and checksum are left")]
     Erased {
         /// The run.
         run: RunId,
@@ -400,7 +400,7 @@ pub enum ReadError {
         seq: u64,
     },
     /// There is no such configuration.
-    #[error("no configuration {digest} in the journal")]
+    #[error("the journal has no configuration {digest}: restore it from a backup")]
     UnknownConfig {
         /// Its digest.
         digest: Digest,

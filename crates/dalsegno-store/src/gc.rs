@@ -49,7 +49,7 @@ pub struct GcReport {
 pub enum GcError {
     /// Something that says which run needs which cannot be read.
     #[error(
-        "cannot tell which runs are needed, so none more is deleted: examine the journal with `doctor`, and restore it \
+        "cannot find out which runs are needed, so no more are deleted: examine the journal with `doctor`, and restore it \
          from a backup"
     )]
     Unreadable(#[source] ReadError),

@@ -66,13 +66,13 @@ impl Message {
 #[non_exhaustive]
 pub enum PostError {
     /// There is no such run.
-    #[error("no run {run} in the journal")]
+    #[error("the journal has no run {run}")]
     UnknownRun {
         /// The run.
         run: RunId,
     },
     /// The run is over.
-    #[error("run {run} has ended ({status}): no message can reach it")]
+    #[error("run {run} has ended ({status}), so it reads no more messages: start a new run")]
     Ended {
         /// The run.
         run: RunId,
@@ -80,21 +80,23 @@ pub enum PostError {
         status: RunStatus,
     },
     /// An archive brought the run, and nobody performs it here.
-    #[error("run {run} came in an archive and is foreign: nobody performs it, so no message can reach it")]
+    #[error(
+        "run {run} came in an archive and is foreign: it is not executed, so it reads no messages; fork it"
+    )]
     Foreign {
         /// The run.
         run: RunId,
     },
     /// Too many messages wait.
     #[error(
-        "{WAITING_MAX} messages wait for run {run}, and no more are taken: resume it, so that it reads them"
+        "the inbox of run {run} is full, with {WAITING_MAX} messages: resume the run, so that it reads them"
     )]
     Full {
         /// The run.
         run: RunId,
     },
     /// The message is too long.
-    #[error("a message has {found} bytes, and at most {MAX_MESSAGE} are taken: send a shorter one")]
+    #[error("the message has {found} bytes, expected at most {MAX_MESSAGE}: send a shorter one")]
     TooLong {
         /// Its length in bytes.
         found: usize,

@@ -54,7 +54,7 @@ impl fmt::Display for Signer {
 
 /// A text that is not the key of a signer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not the key of a signer: expected 64 hexadecimal digits, as `dalsegno import` shows them")]
+#[error("this is not the key of a signer: expected 64 hexadecimal digits, as `dalsegno import` shows them")]
 pub struct SignerError;
 
 impl FromStr for Signer {

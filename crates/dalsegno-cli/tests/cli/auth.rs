@@ -242,7 +242,7 @@ fn a_person_who_says_no_gives_nothing() {
     assert!(browse(&no).0.contains("200"));
     let (code, rest) = end(child, words);
     assert_eq!(code, Some(1));
-    assert!(rest.contains("access was not given: access_denied"), "{rest}");
+    assert!(rest.contains("access was refused: access_denied"), "{rest}");
     assert!(service.got("/token").is_empty());
 }
 
@@ -255,7 +255,7 @@ fn what_needs_no_consent_says_so() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `email` needs no consent: its `auth` is not `oauth2`
+        error: toolkit `email` does not use OAuth, so there is nothing to consent to: its `auth` is not `oauth2`
         ");
     photograph!(workspace.dalsegno(&["auth", "calendar"]), @r"
         exit code: 2
@@ -268,7 +268,7 @@ fn what_needs_no_consent_says_so() {
         exit code: 2
         --- stdout
         --- stderr
-        error: there is no tenant `acme`: write tenants/acme.toml, which says whom its tools may reach
+        error: there is no tenant `acme`: write tenants/acme.toml, whose `egress` lists the addresses that its tools may reach
         ");
     workspace.write("tenants/default.toml", "name = \"default\"\n");
     let said = workspace.dalsegno(&["auth", "google_calendar"]);

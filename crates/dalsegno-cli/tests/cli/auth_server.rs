@@ -195,5 +195,5 @@ fn a_tool_server_without_oauth_needs_no_consent() {
     let workspace = Workspace::empty();
     workspace.write("dalsegno.toml", "[servers.local]\ncommand = [\"local\"]\n");
     let said = workspace.dalsegno(&["auth", "local"]);
-    assert!(said.contains("`local` needs no consent"), "{said}");
+    assert!(said.contains("tool server `local` has no OAuth settings"), "{said}");
 }

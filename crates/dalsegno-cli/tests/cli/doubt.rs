@@ -46,7 +46,7 @@ fn a_call_without_an_answer_is_asked_about() {
     suspended · 1 step · 1 tool call · [TOOK] · run [SHORT]
 
     did `pager.page` take place?
-      attempt 1 had no answer (tool server `pager`: the guest gave no answer within 300ms)
+      attempt 1 had no answer (tool server `pager`: the guest did not answer within 300ms)
     its arguments:
       {
         "who": "ada"
@@ -65,7 +65,7 @@ fn a_call_in_doubt_is_a_document_for_programs() {
     assert_eq!(document["status"], "suspended");
     let waiting = &document["waiting_for"][0];
     assert_eq!((&waiting["kind"], &waiting["arguments"]), (&json!("in_doubt"), &json!({"who": "ada"})));
-    assert!(waiting["reason"].as_str().unwrap().contains("no answer within 300ms"), "{waiting}");
+    assert!(waiting["reason"].as_str().unwrap().contains("did not answer within 300ms"), "{waiting}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_server_that_ends_at_once_starts_no_run() {
         exit code: 1
         --- stdout
         --- stderr
-        error: tool server `pager`: the guest came to its end while the host still needed it (at its start)
+        error: tool server `pager`: the guest exited before the host was done with it (at its start)
           help: start the server or correct its section in dalsegno.toml; `dalsegno servers` tries each server alone
         ");
     assert_eq!(workspace.json(&["runs"]), json!([]));

@@ -125,7 +125,7 @@ fn another_model_of_the_workspace_is_named() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the agent `note` cannot be given another model: its agent is a plan: a model can be changed in an agent that has `[model]`
+        error: cannot replace the model of agent `note`: its agent is a plan: a model can be changed in an agent that has `[model]`
         ");
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 2);
 }

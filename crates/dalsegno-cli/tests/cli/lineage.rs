@@ -543,7 +543,7 @@ mod journeys {
             exit code: 2
             --- stdout
             --- stderr
-            error: `garbage.dalsegno` holds no runs: not an archive: byte 0 is not that of an archive's first line; name a file that `export` wrote
+            error: `garbage.dalsegno` holds no runs: not an archive: byte 0 differs from an archive's first line; name a file that `dalsegno export` wrote
               help: give a file that `dalsegno export` has written
             ");
         photograph!(other.dalsegno(&["import", "nothing.dalsegno"]), @r"
@@ -618,7 +618,7 @@ mod ends {
             exit code: 2
             --- stdout
             --- stderr
-            error: run [SHORT] has ended already (cancelled): look at it with `dalsegno show [SHORT]`
+            error: run [SHORT] has already ended (cancelled): see `dalsegno show [SHORT]`
             ");
         let output = workspace.dalsegno(&["resume", "last", "--approve"]);
         assert!(output.starts_with("exit code: 2\n"), "{output}");

@@ -140,7 +140,7 @@ fn the_same_key_gives_the_same_run() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the key `ticket-1` belongs to run [SHORT], which has another agent or input: use a new key
+        error: the idempotency key `ticket-1` belongs to run [SHORT], which has another agent or input: use a new key
         ");
 }
 

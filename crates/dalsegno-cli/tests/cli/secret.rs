@@ -108,7 +108,7 @@ fn a_key_from_the_environment_opens_the_store_and_another_one_does_not() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the key of the secret store is not at hand: the environment variable `STORE_KEY` is not set, expected the key of the secret store in base64
+        error: cannot read the key of the secret store: the environment variable `STORE_KEY` is not set, expected the key of the secret store in base64
         ");
     with(&["secret", "put", "model.key"], &[("STORE_KEY", &key)], KEY);
     let refused = with(&["secret", "list"], &[("STORE_KEY", &other)], "");
@@ -117,7 +117,7 @@ fn a_key_from_the_environment_opens_the_store_and_another_one_does_not() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the key is in the environment variable `STORE_KEY`: name another one that has the new key
+        error: the environment variable `STORE_KEY` has the present key of the secret store: name another variable, with the new key
         ");
     let rotated =
         with(&["secret", "rotate-key", "--new-env", "NEXT"], &[("STORE_KEY", &key), ("NEXT", &other)], "");

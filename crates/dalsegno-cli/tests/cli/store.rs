@@ -67,7 +67,7 @@ fn a_text_in_the_place_of_the_journal_is_told() {
         --- stdout
         --- stderr
         warning: other users could use `.dalsegno` (mode 0755): it is closed to them now; what it holds may be known to them
-        error: `[WORKSPACE]/.dalsegno/dalsegno.db` is not a journal: it is no SQLite database, or its beginning is damaged; restore it from a backup, or move it away to begin a new journal
+        error: `[WORKSPACE]/.dalsegno/dalsegno.db` is not a journal: it is not a SQLite database, or its header is damaged; restore it from a backup, or move it away to begin a new journal
         ");
     let text = fs::read_to_string(workspace.path(".dalsegno/dalsegno.db")).unwrap();
     assert!(text.starts_with("these are my notes"), "the file was changed");
@@ -118,7 +118,7 @@ mod permissions {
             exit code: 1
             --- stdout
             --- stderr
-            error: cannot make the folder `[WORKSPACE]/.dalsegno`: Permission denied (os error 13)
+            error: cannot create the folder `[WORKSPACE]/.dalsegno`: Permission denied (os error 13)
               help: give this user the right to write there, or set `store.path` in dalsegno.toml
             ");
     }
@@ -175,6 +175,6 @@ mod permissions {
         fs::set_permissions(workspace.path(".dalsegno/dalsegno.db-wal"), Permissions::from_mode(0o444))
             .unwrap();
         let told = dalsegno_read_only(&workspace, &["runs"]);
-        assert!(told.contains("dalsegno.db-wal`, which can only be read where files can be made"), "{told}");
+        assert!(told.contains("dalsegno.db-wal`, which can be read only in a writable folder"), "{told}");
     }
 }

@@ -141,7 +141,7 @@ fn a_start_whose_run_is_under_way_has_a_code_and_names_the_run() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&document["error"]["code"], &document["error"]["run_id"]), (&"under_way".into(), &run));
     let shown = workspace.dalsegno(&start);
-    assert!(shown.contains("which another process performs: nothing new was started"), "{shown}");
+    assert!(shown.contains("which another process executes: nothing new was started"), "{shown}");
     assert!(shown.contains("help: wait until it ends or suspends"), "{shown}");
     workspace.succeed(&["cancel", "last"]);
     drop(lines);

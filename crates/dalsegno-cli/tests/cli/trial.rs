@@ -125,7 +125,7 @@ fn by_itself_it_reaches_nobody_and_says_what_it_would_need() {
         exit code: 2
         --- stdout
         --- stderr
-        error: the recording has no answer to `POST [ORIGIN]/meals`, which `actions[1]` asks for: it has no more of them
+        error: the recording has no answer to the request `POST [ORIGIN]/meals` of `actions[1]`: it has no more of them
           help: record it with `--record FILE`, which performs the tool, or perform it with `--live`
         ");
     test(&workspace, &["--user", USER, "--record", "meal.json"]);
@@ -215,7 +215,7 @@ fn the_document_of_a_stranger_gets_no_secret_of_the_workspace() {
         workspace.write(stranger, &keyed(&origin));
         let shown = workspace.dalsegno(&["tools", "test", stranger, "--live"]);
         assert!(!shown.starts_with("exit code: 0\n"), "{stranger}: {shown}");
-        assert!(shown.contains("is none of this workspace's"), "{stranger}: {shown}");
+        assert!(shown.contains("is not in this workspace, so it gets no secret"), "{stranger}: {shown}");
         assert!(!shown.contains("canary-0815"), "{stranger}: {shown}");
         std::fs::remove_file(workspace.path(stranger)).unwrap();
     }

@@ -36,7 +36,7 @@ fn a_worker_goes_on_with_what_nobody_answers() {
     let show = workspace.json(&["show", "last"]);
     assert_eq!(
         (&show["status"], &show["answer"]),
-        (&"completed".into(), &"nobody answered within 300 ms".into())
+        (&"completed".into(), &"there was no answer within 300 ms".into())
     );
 }
 
@@ -148,7 +148,7 @@ fn a_copy_is_a_journal_and_no_file_is_written_over() {
         exit code: 2
         --- stdout
         --- stderr
-        error: `[WORKSPACE]/copy.db` exists already: name a new file
+        error: `[WORKSPACE]/copy.db` already exists: name a new file
         ");
     fs::remove_dir_all(workspace.path(".dalsegno")).unwrap();
     fs::create_dir(workspace.path(".dalsegno")).unwrap();
@@ -179,12 +179,12 @@ fn what_is_erased_cannot_be_replayed_and_harms_no_other_run() {
         exit code: 1
         --- stdout
         --- stderr
-        error: the content of record 0 of run [SHORT] was erased: only that it was there is known
+        error: the content of record 0 of run [SHORT] was erased: only its number and checksum are left
         ");
     photograph!(workspace.dalsegno(&["replay", "--all"]), @r"
         exit code: 0
         --- stdout
-        [SHORT]  erased  the content of record 0 of run [SHORT] was erased: only that it was there is known
+        [SHORT]  erased  the content of record 0 of run [SHORT] was erased: only its number and checksum are left
         --- stderr
         1 erased, 1 identical, nothing performed
         ");
@@ -304,7 +304,7 @@ fn a_run_that_cannot_be_cancelled_is_abandoned() {
         exit code: 2
         --- stdout
         --- stderr
-        error: run [SHORT] is healthy: end it with `dalsegno cancel [ID]`, which settles what is under way, or add `--force`
+        error: run [SHORT] is healthy: end it with `dalsegno cancel [ID]`, which also settles its unfinished operations, or add `--force`
         ");
     let behind = rusqlite::Connection::open(workspace.path(".dalsegno/dalsegno.db")).unwrap();
     behind.execute("UPDATE record SET body = x'00' WHERE kind = 1", []).unwrap();
@@ -317,7 +317,7 @@ fn a_run_that_cannot_be_cancelled_is_abandoned() {
     assert!(abandoned.contains("its records cannot be read"), "{abandoned}");
     assert_eq!(workspace.json(&["runs", "--status", "abandoned"]).as_array().unwrap().len(), 1);
     let again = workspace.dalsegno(&["abandon", "last", "--reason", "damaged"]);
-    assert!(again.contains("has ended already (abandoned)"), "{again}");
+    assert!(again.contains("has already ended (abandoned)"), "{again}");
     fs::remove_file(workspace.path("agents/broken.toml")).unwrap();
     assert!(workspace.dalsegno(&["run", "chatty", "two", "--session", "s"]).starts_with("exit code: 0"));
 }

@@ -34,7 +34,7 @@ impl OAuth {
     pub(crate) async fn refused(&self, sent: Option<String>, challenge: &str) -> Result<String, OAuthError> {
         self.inner.note_challenge(challenge);
         if sent.is_none() && self.inner.config.grant == Grant::Consent {
-            return Err(self.inner.missing("nobody has consented to the access yet"));
+            return Err(self.inner.missing("no person has consented to the access yet"));
         }
         self.renew(sent, true).await
     }
@@ -59,9 +59,8 @@ impl OAuth {
             Ok(())
         };
         match kept.await {
-            Ok(()) => {
-                inner.missing(&format!("the server wants the scope `{shown}`, to which nobody has consented"))
-            }
+            Ok(()) => inner
+                .missing(&format!("the server wants the scope `{shown}`, to which no person has consented")),
             Err(error) => error,
         }
     }
@@ -86,7 +85,7 @@ impl Inner {
             let now = Instant::now();
             renewed.retain(|then| now.duration_since(*then) < MINUTE);
             if renewed.len() >= REFUSALS_PER_MINUTE {
-                let message = "the server takes none of the tokens that it is shown; try again in a minute";
+                let message = "the server refuses every token; try again in a minute";
                 return Err(OAuthError::Refused(message.to_owned()));
             }
             renewed.push(now);
@@ -95,7 +94,7 @@ impl Inner {
             (Grant::ClientCredentials, _) => self.ask().await?,
             (Grant::Consent, Some(bundle)) if bundle.can_refresh() => self.refresh(&bundle, stale).await?,
             (Grant::Consent, Some(_)) => return Err(self.ended("the access has ended").await),
-            (Grant::Consent, None) => return Err(self.missing("nobody has consented to the access yet")),
+            (Grant::Consent, None) => return Err(self.missing("no person has consented to the access yet")),
         }
         let bundle = self.bundle().await?;
         let token = bundle.and_then(|bundle| bundle.access_token());
@@ -133,7 +132,7 @@ impl Inner {
                     }
                     tokio::time::sleep(LOOK).await;
                 }
-                Err(self.ended("the access has ended: the authorization server takes it no more").await)
+                Err(self.ended("the access has ended: the authorization server no longer accepts it").await)
             }
             Err(error) => Err(failed(error)),
         }

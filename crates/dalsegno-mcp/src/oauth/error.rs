@@ -30,10 +30,10 @@ pub enum OAuthError {
     #[error("access was refused: {0}")]
     Refused(String),
     /// What the server or its authorization server says of itself cannot be used.
-    #[error("the server's authorization cannot be used: {0}")]
+    #[error("cannot use the authorization settings of the server: {0}")]
     Unusable(String),
     /// Nobody answered, or not in a way that says no. It may be otherwise later.
-    #[error("the authorization server gave no answer: {0}")]
+    #[error("the authorization server did not answer: {0}")]
     Unanswered(String),
     /// The tokens, or a secret of the client, cannot be read or kept.
     #[error("{0}")]

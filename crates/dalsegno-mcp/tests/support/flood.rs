@@ -192,7 +192,7 @@ async fn flooded(count: usize) -> Arc<Seen> {
     let server = server(address);
     let error = look(&server).await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::Protocol, "{error}");
-    assert!(error.message.contains("does not take the answers"), "{error}");
+    assert!(error.message.contains("does not accept the answers"), "{error}");
     let noticed = async {
         while seen.cut.load(Ordering::Relaxed) == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -152,7 +152,7 @@ pub enum ImportError {
     },
     /// What a line says differs from what is there, and the mode is [`ImportMode::Fail`].
     #[error(
-        "line {line}: {what} is there already and differs; import with the mode `update` to replace what is \
+        "line {line}: {what} already exists and differs; import with the mode `update` to replace what is \
              there, or `skip` to keep it"
     )]
     Conflict {

@@ -194,7 +194,7 @@ fn observation(mut fields: Fields, at: u64) -> Result<Entry, Problem> {
     checked.valid_to = valid_to;
     if let Some(given) = superseded_by {
         let successor = long_from_hex(&given)
-            .ok_or_else(|| problem("superseded_by", "is no hash, expected 64 hexadecimal digits"))?;
+            .ok_or_else(|| problem("superseded_by", "is not a hash, expected 64 hexadecimal digits"))?;
         if valid_to.is_none() || successor == checked.content_hash {
             let text = "names a successor, expected another observation and `valid_to` beside it";
             return Err(problem("superseded_by", text).into());

@@ -47,7 +47,7 @@ pub enum CassetteError {
     },
     /// The file cannot be written.
     #[error(
-        "cannot write the cassette `{}`: {source}; see that its folder exists, has room and may be written to",
+        "cannot write the cassette `{}`: {source}; check that its folder exists, has room and is writable",
         path.display()
     )]
     Write {
@@ -57,7 +57,7 @@ pub enum CassetteError {
         source: io::Error,
     },
     /// Another recorder writes to the file.
-    #[error("the cassette `{}` is being recorded to by another run; wait for it, or record to another file", path.display())]
+    #[error("another run records to the cassette `{}`: wait until it ends, or record to another file", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum CassetteError {
         source: io::Error,
     },
     /// The file is larger than any cassette should be.
-    #[error("the cassette `{}` has more than 64 MiB; record shorter runs", path.display())]
+    #[error("the cassette `{}` is larger than 64 MiB: record shorter runs", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,

@@ -332,7 +332,7 @@ impl AnthropicReader {
 
     fn add(&mut self, index: usize, delta: &Delta, output: &mut Output<'_>) -> Result<(), ModelError> {
         let Some(block) = self.blocks.get_mut(&index) else {
-            return Err(protocol(format!("the endpoint went on with block {index}, which has not begun")));
+            return Err(protocol(format!("the endpoint continued block {index}, which has not begun")));
         };
         let (target, more) = match delta {
             Delta::Text { text } => {

@@ -66,7 +66,7 @@ impl Endpoint {
                 return ModelError::new(ModelErrorKind::Unavailable, message);
             }
             // The request may have arrived whole, and then it is worked on and paid for.
-            protocol(format!("`{}` did not answer what it was sent: {why}", self.shown))
+            protocol(format!("`{}` did not answer the request: {why}", self.shown))
         })?;
         let status = response.status();
         if status != StatusCode::OK {
@@ -121,7 +121,7 @@ impl Endpoint {
                     Ok(error) => *error,
                     Err(error) => protocol(format!("the stream cannot be read: {error}")),
                 })),
-                Err(error) => Some(Err(protocol(format!("the stream is no stream of events: {error}")))),
+                Err(error) => Some(Err(protocol(format!("the answer is not a stream of events: {error}")))),
             }
         })
     }

@@ -53,7 +53,7 @@ pub(super) struct Revealed(String);
 impl Revealed {
     pub(super) fn ask(key: &dyn ApiKey) -> Result<Self, ModelError> {
         let key = key.reveal().map_err(|words| {
-            ModelError::new(ModelErrorKind::Refused, format!("the model's key is not at hand: {words}"))
+            ModelError::new(ModelErrorKind::Refused, format!("cannot read the key of the model: {words}"))
         })?;
         Ok(Self(key.trim().to_owned()))
     }

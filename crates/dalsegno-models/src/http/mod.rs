@@ -199,15 +199,15 @@ pub enum HttpModelError {
     },
     /// The address is beyond this machine, and not encrypted.
     #[error(
-        "`base_url` is `{url}`, which would send the key and what is asked unencrypted beyond this machine; write \
-         `https://…`, or set `allow_http` for a network that is yours"
+        "`base_url` is `{url}`, which sends the key and the prompts unencrypted over the network: write \
+         `https://…`, or set `allow_http` for your own network"
     )]
     Insecure {
         /// The address, without a query.
         url: String,
     },
     /// `extra` names a field that it cannot set.
-    #[error("`extra` cannot set `{name}`, which makes up the request itself")]
+    #[error("`extra` cannot set `{name}`, a field that Dalsegno sets itself: remove it")]
     Reserved {
         /// The field, or the path to it: `text.format`.
         name: String,
@@ -223,7 +223,7 @@ pub enum HttpModelError {
         found: &'static str,
     },
     /// The system's certificates or the TLS library cannot be used.
-    #[error("cannot set up a connection: {source}; install the system's certificates (`ca-certificates`)")]
+    #[error("cannot set up TLS: {source}; install the system's certificates (`ca-certificates`)")]
     Client {
         /// What is wrong.
         source: Box<dyn Error + Send + Sync>,

@@ -56,11 +56,11 @@ pub enum SchemaError {
         id: String,
     },
     /// It refers to itself without going into a property or an item, so no value would ever be decided.
-    #[error("the schema refers to itself in a circle at the same place")]
+    #[error("the schema refers to itself in a circle: remove one of the references")]
     Circular,
     /// Its references form a chain that would take too much stack, or multiply so that it would take too long.
     #[error(
-        "the schema is too complex: its references or alternatives lead to too many subschemas for one value"
+        "the schema is too complex: its references or alternatives apply too many subschemas to one value; simplify it"
     )]
     TooComplex,
     /// It is no JSON Schema, or uses a pattern that cannot run in linear time (look-around, back-references).

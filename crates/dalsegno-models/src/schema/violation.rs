@@ -44,7 +44,7 @@ pub(super) fn explain_one(error: &ValidationError<'_>) -> Violation {
         _ => {
             let mut writer = Writer { document: &Value::Null, violations: Vec::new() };
             writer.error(error);
-            let unnamed = || Violation { path: path(), message: "is no JSON Schema".to_owned() };
+            let unnamed = || Violation { path: path(), message: "is not a JSON Schema".to_owned() };
             writer.violations.into_iter().next().unwrap_or_else(unnamed)
         }
     }

@@ -196,7 +196,7 @@ async fn its_faults_are_what_they_are() {
         ("stop in the middle", ModelErrorKind::Protocol, Retry::Now, "the stream ended before"),
         ("chaos: drop", ModelErrorKind::Unavailable, Retry::Now, "500"),
         ("chaos: malformed", ModelErrorKind::Protocol, Retry::Never, "a stream of events was expected"),
-        ("chaos: disconnect", ModelErrorKind::Protocol, Retry::Now, "did not answer what it was sent"),
+        ("chaos: disconnect", ModelErrorKind::Protocol, Retry::Now, "did not answer the request"),
         ("nothing that it knows", ModelErrorKind::Unavailable, Retry::Now, "no fixture matched"),
     ];
     for wire in Wire::ALL {

@@ -183,7 +183,7 @@ async fn an_attempt_that_was_sent_counts_as_paid_for() {
         // It hangs up before it answers anything.
         let reply = asked(wire, Answer::bytes(Vec::new()).end(End::HangUp)).await;
         assert_eq!(reply.as_ref().unwrap_err().kind.code(), FailureCode::Protocol);
-        fails(reply, ModelErrorKind::Protocol, Retry::Now, "did not answer what it was sent: ");
+        fails(reply, ModelErrorKind::Protocol, Retry::Now, "did not answer the request: ");
         // A gateway stops waiting for it.
         for status in ["504 Gateway Timeout", "524 A Timeout Occurred"] {
             let answer = Answer::failure(status, "");
@@ -291,7 +291,7 @@ async fn garbage_is_not_a_reply() {
         let at = stream.iter().position(|byte| *byte == b'H').unwrap();
         stream[at] = 0xff;
         let reply = asked(wire, Answer::bytes(stream)).await;
-        fails(reply, ModelErrorKind::Protocol, Retry::Now, "no stream of events");
+        fails(reply, ModelErrorKind::Protocol, Retry::Now, "not a stream of events");
     }
 }
 
@@ -383,7 +383,7 @@ async fn a_file_that_models_do_not_read_is_refused_by_name() {
 async fn a_key_that_is_not_there_is_refused_before_anything_is_sent() {
     let double = Double::start([]).await;
     for (text, words) in [
-        (Err("set `OPENAI_API_KEY`".to_owned()), "the model's key is not at hand: set `OPENAI_API_KEY`"),
+        (Err("set `OPENAI_API_KEY`".to_owned()), "cannot read the key of the model: set `OPENAI_API_KEY`"),
         (Ok(format!("{KEY}\nsecond line")), "characters that no header can hold"),
     ] {
         let key: std::sync::Arc<dyn dalsegno_models::ApiKey> = std::sync::Arc::new(move || text.clone());

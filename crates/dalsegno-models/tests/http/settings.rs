@@ -105,10 +105,7 @@ fn an_address_beyond_this_machine_is_encrypted() {
             assert_eq!(model.is_err(), refused, "{base}: {model:?}");
             if let Err(error) = model {
                 assert!(matches!(error, HttpModelError::Insecure { .. }), "{error:?}");
-                assert!(
-                    error.to_string().ends_with("set `allow_http` for a network that is yours"),
-                    "{error}"
-                );
+                assert!(error.to_string().ends_with("set `allow_http` for your own network"), "{error}");
             }
         }
     }
@@ -155,7 +152,7 @@ fn extra_fields_cannot_replace_the_request() {
         assert_eq!((members.len() <= 1, fields), (true, all.iter().chain(own).copied().collect()));
         for name in all.iter().chain(own) {
             let error = refused(wire, json!({"top_p": 1, *name: 1}));
-            let words = format!("`extra` cannot set `{name}`, which makes up the request itself");
+            let words = format!("`extra` cannot set `{name}`, a field that Dalsegno sets itself: remove it");
             assert_eq!(error.to_string(), words);
         }
     }
@@ -170,7 +167,8 @@ fn an_object_of_ours_takes_members_but_not_our_own() {
     ] {
         assert!(wire.reserved().any(|path| path == format!("{name}.{own}")), "{wire}");
         let error = refused(wire, json!({name: {own: 1}}));
-        let words = format!("`extra` cannot set `{name}.{own}`, which makes up the request itself");
+        let words =
+            format!("`extra` cannot set `{name}.{own}`, a field that Dalsegno sets itself: remove it");
         assert_eq!(error.to_string(), words);
         for value in [json!(null), json!(7), json!([])] {
             let error = refused(wire, json!({name: value}));

@@ -79,7 +79,7 @@ impl Driver {
         let limit =
             if limit.is_multiple_of(1_000) { format!("{} s", limit / 1_000) } else { format!("{limit} ms") };
         for operation in expired {
-            let reason = Some(format!("nobody answered within {limit}"));
+            let reason = Some(format!("there was no answer within {limit}"));
             self.answer(operation, Answer::Denied { reason, by: Some(NOBODY.to_owned()) })?;
         }
         Ok(())

@@ -252,8 +252,7 @@ enum Next {
 
 fn missing(name: &str, toolkit: &str) -> AttemptError {
     let giver = SecretGiver::of(name);
-    let message =
-        format!("nobody has given access to `{toolkit}`, or it was taken back: give it with `{giver}`");
+    let message = format!("`{toolkit}` has no access, or its access was revoked: give it with `{giver}`");
     AttemptError {
         gate: Some(Gate::Secret { name: name.to_owned() }.into()),
         ..certain(FailureCode::Unavailable, message)

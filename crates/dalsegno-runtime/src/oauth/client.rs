@@ -35,16 +35,16 @@ pub(super) struct Credentials {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TokenError {
     /// What was shown is worth nothing any more: a person has to consent anew.
-    #[error("the authorization server takes it no more: {0}")]
+    #[error("the authorization server no longer accepts the token: {0}")]
     Refused(String),
     /// The server does not want this client, or this request.
-    #[error("the authorization server refused: {0}")]
+    #[error("the authorization server refused the request: {0}")]
     Client(String),
     /// The address of the server cannot be used.
     #[error("{0}")]
     Address(String),
     /// The server gave no answer of use; it may later.
-    #[error("the authorization server gave no answer: {0}")]
+    #[error("the authorization server did not answer: {0}")]
     Unanswered(String),
     /// The rules of the tenant do not allow to ask it.
     #[error("{0}")]
@@ -56,7 +56,7 @@ pub(super) enum TokenError {
 enum Unusable {
     #[error(transparent)]
     Net(#[from] NetError),
-    #[error("status {0}")]
+    #[error("the answer has the status {0}")]
     Status(u16),
     #[error("the request cannot be sent")]
     Request,
@@ -65,7 +65,7 @@ enum Unusable {
 /// The client of a document.
 pub(super) fn protocol(oauth: &OAuth2, credentials: &Credentials) -> Result<Protocol, TokenError> {
     let bad =
-        |name: &str, error: url::ParseError| TokenError::Address(format!("`{name}` is no URL: {error}"));
+        |name: &str, error: url::ParseError| TokenError::Address(format!("`{name}` is not a URL: {error}"));
     let auth = AuthUrl::new(oauth.auth_url.clone()).map_err(|error| bad("auth_url", error))?;
     let token = TokenUrl::new(oauth.token_url.clone()).map_err(|error| bad("token_url", error))?;
     let mut client = BasicClient::new(ClientId::new(credentials.id.expose().to_owned()))

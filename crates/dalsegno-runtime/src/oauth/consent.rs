@@ -28,14 +28,16 @@ pub enum ConsentError {
         known: Vec<String>,
     },
     /// Nobody has to consent to the use of the toolkit.
-    #[error("`{toolkit}` needs no consent: its `auth` is not `oauth2`")]
+    #[error(
+        "toolkit `{toolkit}` does not use OAuth, so there is nothing to consent to: its `auth` is not `oauth2`"
+    )]
     NotNeeded {
         /// The toolkit.
         toolkit: String,
     },
     /// The tenant may reach nobody.
     #[error(
-        "there is no tenant `{tenant}`: write tenants/{tenant}.toml, which says whom its tools may reach"
+        "there is no tenant `{tenant}`: write tenants/{tenant}.toml, whose `egress` lists the addresses that its tools may reach"
     )]
     UnknownTenant {
         /// The tenant.
@@ -44,7 +46,7 @@ pub enum ConsentError {
     /// The agent has no access of its own.
     #[error(
         "the agent `{agent}` has no access of its own to `{toolkit}`: add `own_access = true` to `[tools.{toolkit}.agents.{agent}]` of \
-         tenants/{tenant}.toml, or leave the agent out"
+         tenants/{tenant}.toml, or omit the agent"
     )]
     NoAccessOfItsOwn {
         /// The tenant.
@@ -83,19 +85,19 @@ pub enum ConsentError {
         message: String,
     },
     /// What came back is not an answer to this question.
-    #[error("this is not the address that the browser was sent to: {message}")]
+    #[error("this is not the address to which the browser was redirected: {message}")]
     Foreign {
         /// What is wrong with it.
         message: String,
     },
     /// The person, or the authorization server, said no.
-    #[error("access was not given: {reason}")]
+    #[error("access was refused: {reason}")]
     Denied {
         /// Why, in the server's words.
         reason: String,
     },
     /// The authorization server gave no tokens.
-    #[error("there are no tokens: {message}")]
+    #[error("the authorization server returned no tokens: {message}")]
     NoTokens {
         /// Why.
         message: String,
@@ -203,7 +205,7 @@ impl Engine {
         }
         let address = |message: String| ConsentError::Address { message };
         let token_url = Url::parse(&oauth.token_url)
-            .map_err(|error| address(format!("`token_url` is no URL: {error}")))?;
+            .map_err(|error| address(format!("`token_url` is not a URL: {error}")))?;
         let origin = Origin::of(&token_url).map_err(|error| address(error.to_string()))?;
         if self.endpoints().client(&self.workspace(), tenant).egress().permits(&origin).is_err() {
             return Err(ConsentError::Egress { tenant: tenant.to_owned(), origin: origin.to_string() });

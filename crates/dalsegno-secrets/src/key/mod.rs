@@ -148,7 +148,7 @@ pub enum KeyError {
         problem: TooOpen,
     },
     /// A key file is to be made where a file exists.
-    #[error("the key file `{}` exists; it is not replaced, since its key may open a store", path.display())]
+    #[error("the key file `{}` already exists and is not replaced, because its key may belong to a store; name another file", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -164,13 +164,13 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The operating system gave no random numbers.
-    #[error("the operating system gave no random numbers, without which there is no key")]
+    #[error("the operating system returned no random numbers for a key; try again")]
     Random {
         /// What it said.
         source: getrandom::Error,
     },
     /// A source of another kind has no key.
-    #[error("the key of the secret store could not be had from {place}")]
+    #[error("cannot read the key of the secret store from {place}")]
     Source {
         /// What was asked.
         place: String,

@@ -36,27 +36,27 @@ const MAX_DEPTH: usize = 64;
 pub enum ArchiveError {
     /// The file does not begin like an archive.
     #[error(
-        "not an archive: byte {offset} is not that of an archive's first line; name a file that `export` wrote"
+        "not an archive: byte {offset} differs from an archive's first line; name a file that `dalsegno export` wrote"
     )]
     NotAnArchive {
         /// The first byte that differs.
         offset: usize,
     },
     /// The archive has a version that this release does not read.
-    #[error("the archive has a version that this release does not read (byte {offset}): use a newer release")]
+    #[error("this release cannot read the version of the archive (byte {offset}): use a newer release")]
     Version {
         /// Where the version stands.
         offset: usize,
     },
     /// The file is too short to be an archive.
-    #[error("the archive is cut: it ends at byte {offset}; copy it again")]
+    #[error("the archive is incomplete: it ends at byte {offset}; copy it again")]
     Cut {
         /// Where it ends.
         offset: usize,
     },
     /// The file is not as long as it says.
     #[error(
-        "the archive ends at byte {offset}, and says that it has {stated} bytes: it was cut or changed; copy it again"
+        "the archive ends at byte {offset}, expected {stated} bytes: it is incomplete or was changed; copy it again"
     )]
     Length {
         /// Where it ends.
@@ -65,7 +65,7 @@ pub enum ArchiveError {
         stated: u64,
     },
     /// The file does not have its checksum.
-    #[error("the archive does not have the checksum at byte {offset}: it was changed; copy it again")]
+    #[error("the checksum at byte {offset} does not match the archive: it was changed; copy it again")]
     Checksum {
         /// Where the checksum stands.
         offset: usize,
@@ -73,7 +73,7 @@ pub enum ArchiveError {
     /// The file is signed, and the signature is of something else.
     #[error(
         "the signature of the archive, at byte {offset}, is not that of {signer} for what the archive holds: it was changed, \
-         or signed by somebody else; export it again where it came from"
+         or has another signer; export it again where it came from"
     )]
     Signature {
         /// Where the signature stands.
@@ -90,9 +90,7 @@ pub enum ArchiveError {
         source: rmp_serde::decode::Error,
     },
     /// Something stands between the contents and the length.
-    #[error(
-        "the archive has bytes that belong to nothing, from byte {offset} on: export it again where it came from"
-    )]
+    #[error("the archive has unexpected bytes from byte {offset} on: export it again where it came from")]
     Surplus {
         /// Where they begin.
         offset: usize,
