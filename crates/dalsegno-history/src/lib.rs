@@ -7,7 +7,7 @@
 //! # async fn example(run: dalsegno_core::RunId) -> Result<(), Box<dyn std::error::Error>> {
 //! use dalsegno_history::Journal;
 //!
-//! let journal = Journal::open(std::path::Path::new(".dalsegno/journal.db")).await?;
+//! let journal = Journal::open(std::path::Path::new(".dalsegno/dalsegno.db")).await?;
 //! let report = journal.replay(run).await?;
 //! assert!(report.identical, "{:?}", report.divergence);
 //! # Ok(())
