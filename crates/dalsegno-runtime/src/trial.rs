@@ -423,7 +423,7 @@ async fn within(
     let limit = Duration::from_millis(terms.timeout_ms);
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         let message = format!("no answer within {} ms", terms.timeout_ms);
-        let received = crate::Received::Possibly;
+        let received = dalsegno_core::Received::Possibly;
         Err(AttemptError { received, transient: true, ..certain(FailureCode::Timeout, message) })
     })
 }
