@@ -71,11 +71,11 @@ impl Engine {
                 Err(_) => {}
             }
         }
-        let owner = self.owner().await?;
+        let owner = self.ports().owner().await?;
         let mut lease = self.store().seize(run, owner).await?;
         let now = self.store().summary(run).await?;
         if now.status.is_end() {
-            self.release(lease).await?;
+            self.ports().release(lease).await?;
             return Err(ended(now.status));
         }
         if let Some(parent) = summary.parent {
@@ -93,7 +93,7 @@ impl Engine {
         if let Err(source) = self.store().append(&mut lease, new).await {
             return Err(self.give_back(lease, RunFailure::Append { run, source }.into()).await);
         }
-        self.release(lease).await?;
+        self.ports().release(lease).await?;
         // The commit told them; this does not wait for a worker.
         if let Err(error) = self.end_left_behind(run).await {
             tracing::debug!(%run, %error, "the child runs of an abandoned run are not ended by this process");

@@ -5,11 +5,11 @@ use dalsegno_core::{AgentConfig, Mind, RunId};
 use dalsegno_history::adopted_run;
 use dalsegno_store::{Body, Created, NewRecord, RunSummary};
 
-use crate::declared;
 use crate::engine::Engine;
 use crate::error::{EngineError, RunFailure};
 use crate::fork::outcome;
 use crate::names::DEFAULT_TENANT;
+use crate::request;
 use crate::start::Beginning;
 
 /// How a run is adopted.
@@ -82,7 +82,7 @@ impl Engine {
             ..Beginning::new(
                 new,
                 source.agent,
-                declared::without_what_is_ours(source.request, &self.bindings().settings().secret_paths),
+                request::without_what_is_ours(source.request, &self.bindings().settings().secret_paths),
                 summary.session.clone(),
             )
         };

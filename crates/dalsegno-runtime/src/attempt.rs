@@ -4,36 +4,33 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OnceCell, broadcast};
+use tokio::sync::broadcast;
 
 use dalsegno_core::Received;
 use dalsegno_core::{
-    AgentConfig, Budget, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit,
-    MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
-    Request, RunId, Terms, ToolCall, ToolName, Toolbox, Transcript, TraversedEntity, TraversedRelation,
+    Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch,
+    MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart, Request,
+    Terms, ToolCall, ToolDocument, ToolKind, ToolName, ToolOwner, Transcript, TraversedEntity,
+    TraversedRelation,
 };
-use dalsegno_history::HistoryError;
 use dalsegno_memory::{
-    Direction, Memory, MemoryError, NewObservation, RelationTo, ScopeSet, SearchQuery, Source, Traverse,
+    Direction, Memory, MemoryError, NewObservation, RelationTo, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
 use dalsegno_protocol::{Answer, CallContext, CallErrorKind, Caller, Input, InputRequired};
-use dalsegno_store::{Body, Denial, Parent, Started};
+use dalsegno_store::{Body, Denial};
+use dalsegno_workspace::ToolkitFile;
 use serde_json::Value;
 
-use crate::bindings::{Bindings, Sessions};
-use crate::bound::Bound;
+use crate::context::RunContext;
+use crate::declared::{OfUser, Part};
 use crate::elicitation;
-use crate::engine::Engine;
-use crate::engine_tools::EngineTool;
 use crate::failure::{AttemptError, certain};
 use crate::failure::{describe, no_answer};
-use crate::grant::Grant;
-use crate::handle::{GateInput, RunEvent};
-use crate::hidden::Held;
+use crate::handle::RunEvent;
 use crate::policy::is_free;
 use crate::secret::StreamScrubber;
-use crate::tasks::{Announcements, Line, Tasking};
+use crate::tasks::{Line, Tasking};
 use crate::tool::{Invocation, Tool};
 use crate::tool_server::{ServerSession, returned};
 
@@ -43,89 +40,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 /// What the start of a server's instance may add to the time of a call. The instance's own limits bound it more
 /// tightly; this is for a host that hangs.
 const START_ALLOWANCE: Duration = Duration::from_secs(30);
-
-/// What all attempts of a run share.
-pub(crate) struct RunContext {
-    pub(crate) run: RunId,
-    pub(crate) tenant: String,
-    pub(crate) engine: Engine,
-    /// Answers for child runs, by the operation below which they run; each is passed on once.
-    pub(crate) child_answers: Mutex<BTreeMap<OperationId, Vec<GateInput>>>,
-    pub(crate) bindings: Arc<Bindings>,
-    pub(crate) sessions: Sessions,
-    pub(crate) config: Arc<AgentConfig>,
-    /// What today's workspace grants it.
-    pub(crate) grant: Grant,
-    pub(crate) toolbox: Arc<Toolbox>,
-    pub(crate) scopes: ScopeSet,
-    pub(crate) events: broadcast::Sender<RunEvent>,
-    /// What tool servers were refused and no record says yet.
-    pub(crate) denied: Mutex<Vec<(OperationId, Body)>>,
-    /// The tasks that attempts were told of and no record says yet.
-    pub(crate) tasked: Announcements,
-    /// Read when it is first needed.
-    pub(crate) heritage: OnceCell<Heritage>,
-    /// The run above all others; read when it is first needed.
-    pub(crate) root: OnceCell<RunId>,
-    /// The tool servers that the run uses, as it knows them.
-    pub(crate) bound: Bound,
-    /// Keeps the secrets that came with the request among those that are scrubbed.
-    pub(crate) _held: Held,
-}
-
-/// What the start of a run says that child runs and the run after a handoff take over.
-pub(crate) struct Heritage {
-    pub(crate) session: String,
-    pub(crate) parent: Option<Parent>,
-    pub(crate) depth: u32,
-    pub(crate) budget: Option<Budget>,
-    pub(crate) ask_effects: bool,
-    pub(crate) user: Value,
-}
-
-impl Heritage {
-    pub(crate) fn of(started: &Started) -> Self {
-        Self {
-            session: started.session.clone(),
-            parent: started.parent,
-            depth: started.depth,
-            budget: started.budget,
-            ask_effects: started.ask_effects,
-            user: started.request.user.clone(),
-        }
-    }
-}
-
-impl RunContext {
-    /// Keeps answers for child runs until these go on.
-    pub(crate) fn answer_children(&self, answers: BTreeMap<OperationId, Vec<GateInput>>) {
-        *self.child_answers.lock().unwrap_or_else(PoisonError::into_inner) = answers;
-    }
-
-    pub(crate) fn take_answers(&self, operation: OperationId) -> Vec<GateInput> {
-        let mut answers = self.child_answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.remove(&operation).unwrap_or_default()
-    }
-
-    pub(crate) async fn heritage(&self) -> Result<&Heritage, HistoryError> {
-        let read = || async { Ok(Heritage::of(&self.engine.journal().started(self.run).await?)) };
-        self.heritage.get_or_try_init(read).await
-    }
-
-    /// The trace that an operation belongs to, where somebody traces. A call does not fail for want of it.
-    async fn traceparent(&self, operation: OperationId) -> Option<String> {
-        let observers = self.engine.observers();
-        if observers.is_empty() {
-            return None;
-        }
-        let find = || async {
-            let parent = self.heritage().await?.parent.map(|parent| parent.run);
-            self.engine.journal().root(self.run, parent).await
-        };
-        let root = *self.root.get_or_try_init(find).await.ok()?;
-        observers.iter().find_map(|observer| observer.traceparent(root, self.run, operation))
-    }
-}
 
 /// One attempt, owned, so that it runs as a task of its own.
 pub(crate) struct Attempt {
@@ -176,19 +90,55 @@ impl Attempt {
             }
             Request::ApiCall(call) => within(timeout, self.part().call_endpoint(call)).await,
             Request::Email(mail) => within(timeout, self.part().send_mail(mail)).await,
-            Request::ToolCall(call) => match (
-                self.context.bindings.tool(&call.tool_name),
-                EngineTool::of(&call.tool_name, &self.context.engine),
-            ) {
-                (Some(tool), _) => within(timeout, self.call(&**tool, call)).await,
-                (None, Some(tool)) => within(timeout, Box::pin(self.engine_tool(tool, call))).await,
-                (None, None) => {
+            Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
+                Some(tool) => within(timeout, self.call(&**tool, call)).await,
+                None if self.context.runs.offers(&call.tool_name) => {
+                    within(timeout, self.context.runs.call_tool(&self.context, call)).await
+                }
+                None => {
                     let (session, tool) = Box::pin(self.session(call)).await?;
                     // The session keeps the call's time; it starts an instance first where there is none.
                     let limit = session.longest(timeout).saturating_add(START_ALLOWANCE);
                     within(limit, Box::pin(self.call_server(&session, tool, call, timeout))).await
                 }
             },
+        }
+    }
+
+    /// What this is an attempt at, where a declarative tool asks for it.
+    fn part(&self) -> Part<'_> {
+        Part {
+            ports: &self.context.ports,
+            tenant: &self.context.tenant,
+            agent: Some(&self.context.config.name),
+            toolkit: self.document().map(ToolDocument::toolkit),
+            owner: self.document().map(|document| self.owner_of(document)),
+            user: &self.user,
+            of_user: OfUser::Kept,
+            terms: &self.terms,
+            attempt: self.attempt,
+            operation: self.operation.to_string(),
+        }
+    }
+
+    /// Whose a document is that the run began with. Older configurations do not say it: then it is the workspace's only if
+    /// that has the same one today.
+    pub(crate) fn owner_of(&self, document: &ToolDocument) -> ToolOwner {
+        let (workspace, name) = (self.context.ports.workspace(), document.toolkit().name());
+        let same = |file: &ToolkitFile| file.toolkit.source() == document.toolkit().source();
+        match document.owner() {
+            Some(owner) => owner.clone(),
+            None if workspace.toolkits.get(name).is_some_and(same) => ToolOwner::Workspace,
+            None => ToolOwner::Tenant(self.context.tenant.clone()),
+        }
+    }
+
+    /// The document whose tool asks for this.
+    fn document(&self) -> Option<&ToolDocument> {
+        let config = &self.context.config;
+        match &config.tools.tools.get(self.tool.as_ref()?)?.kind {
+            ToolKind::Declarative { toolkit, .. } => config.toolkits.get(toolkit),
+            _ => None,
         }
     }
 
@@ -202,9 +152,9 @@ impl Attempt {
         let Some((server, tool)) = call.tool_name.as_str().split_once('.') else {
             return Err(certain(FailureCode::Unavailable, format!("no server offers `{}`", call.tool_name)));
         };
-        let RunContext { sessions, bindings, tenant, .. } = &*self.context;
+        let RunContext { sessions, bindings, tenant, bound, ports, config, run, .. } = &*self.context;
         let opening = async {
-            self.context.check_server(server).await?;
+            bound.check(ports, *run, tenant, config, server).await?;
             sessions.open(bindings, server, tenant, is_free(self.terms.class)).await
         };
         let session = tokio::time::timeout(OPEN_TIMEOUT, opening).await;
@@ -226,7 +176,7 @@ impl Attempt {
         let Some(Reading { settings, transcript, schema, tools }) = reading else {
             return Err(certain(FailureCode::Internal, "the agent has no such model".to_owned()));
         };
-        let now = self.context.engine.now();
+        let now = self.context.ports.now();
         self.context.bindings.refresh_key(&settings.name, now).await?;
         let model = self
             .context
@@ -289,7 +239,7 @@ impl Attempt {
         let mut files = BTreeMap::new();
         for entry in transcript.iter() {
             let Entry::Attachment(attachment) = entry else { continue };
-            let blob = self.context.engine.store().blob(attachment.digest).await;
+            let blob = self.context.ports.store().blob(attachment.digest).await;
             let blob = blob.map_err(|error| certain(FailureCode::Internal, describe(&error)))?;
             let Some(bytes) = blob else {
                 let message = format!("the content of `{}` is not in the store", attachment.name);
@@ -401,7 +351,7 @@ impl Attempt {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let traceparent = self.context.traceparent(self.operation).await;
         let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
-        let line = Line::new(&self.context, self.operation, self.attempt, server, &self.tasking);
+        let line = Line::new(&self.context.tasked, self.operation, self.attempt, server, &self.tasking);
         let input = call
             .input
             .clone()

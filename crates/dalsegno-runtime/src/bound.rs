@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use dalsegno_core::Received;
-use dalsegno_core::{FailureCode, Gate, ToolKind};
+use dalsegno_core::{AgentConfig, FailureCode, Gate, RunId, ToolKind};
 use dalsegno_protocol::CallErrorKind;
 use dalsegno_workspace::SecretRef;
 
-use crate::attempt::RunContext;
-use crate::bindings::{Cells, secrets_of};
+use crate::bindings::{Bindings, Cells, secrets_of};
 use crate::error::EngineError;
 use crate::failure::AttemptError;
 use crate::failure::describe;
 use crate::failure::{certain, no_answer};
 use crate::names::DEFAULT_TENANT;
+use crate::ports::Ports;
 
 /// The servers that a run is bound to.
 #[derive(Default)]
@@ -36,9 +36,7 @@ impl Bound {
     pub(crate) fn take_news(&self) -> Vec<(String, String)> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-impl RunContext {
     /// Checks that a server can be used for a call: that the secrets are there that it needs, and that it offers what it
     /// offered when the run began. Another module is fine as long as the tools are the same, and is written down. Nothing
     /// is sent of the call.
@@ -46,21 +44,28 @@ impl RunContext {
     /// # Errors
     /// When a secret is missing, which a person gives; when the server cannot be opened or asked, which may pass; when it
     /// offers something else.
-    pub(crate) async fn check_server(&self, server: &str) -> Result<(), AttemptError> {
-        if let Some(name) = self.missing_secret(server).await {
+    pub(crate) async fn check(
+        &self,
+        ports: &Ports,
+        run: RunId,
+        tenant: &str,
+        config: &AgentConfig,
+        server: &str,
+    ) -> Result<(), AttemptError> {
+        if let Some(name) = missing_secret(ports, server).await {
             let message = format!(
                 "tool server `{server}` needs the secret `{name}`, which the secret store does not have"
             );
             let gate = Some(Gate::Secret { name }.into());
             return Err(AttemptError { gate, ..certain(FailureCode::Unavailable, message) });
         }
-        let cell = self.bound.checked.get(server.to_owned());
-        let compared = cell.get_or_try_init(|| self.compare(server)).await;
+        let cell = self.checked.get(server.to_owned());
+        let compared = cell.get_or_try_init(|| self.compare(&ports.bindings, run, config, server)).await;
         let Err(error) = compared else { return Ok(()) };
         match error {
             EngineError::Catalogue(error) => {
                 let missing = match error.kind {
-                    CallErrorKind::Unauthorized => self.missing_grant(server).await,
+                    CallErrorKind::Unauthorized => missing_grant(&ports.bindings, tenant, server).await,
                     _ => None,
                 };
                 let gate = missing.map(|name| Gate::Secret { name }.into());
@@ -71,38 +76,21 @@ impl RunContext {
         }
     }
 
-    /// The first secret that a server needs and the secret store does not have.
-    async fn missing_secret(&self, server: &str) -> Option<String> {
-        let binding = self.bindings.settings().servers.get(server)?;
-        // One that is added to requests is needed only by calls that send some: without it these are refused.
-        let added =
-            |reference: &&SecretRef| binding.permissions.secrets.iter().any(|one| one.value == **reference);
-        for reference in secrets_of(binding).filter(|reference| !added(reference)) {
-            if let SecretRef::Store(name) = reference
-                && !self.bindings.is_stored(name, self.engine.now()).await
-            {
-                return Some(name.clone());
-            }
-        }
-        None
-    }
-
-    /// The access to a server that a person must give, where it is missing.
-    async fn missing_grant(&self, server: &str) -> Option<String> {
-        let loaded = self.bindings.server(server).await.ok()?;
-        loaded.open(&self.tenant, true).missing(server).await
-    }
-
-    async fn compare(&self, server: &str) -> Result<(), EngineError> {
-        let loaded = self.bindings.server(server).await?;
+    async fn compare(
+        &self,
+        bindings: &Bindings,
+        run: RunId,
+        config: &AgentConfig,
+        server: &str,
+    ) -> Result<(), EngineError> {
+        let loaded = bindings.server(server).await?;
         let digest = loaded.digest(DEFAULT_TENANT).await?;
-        if self.bound.known.get(server) == Some(&digest) {
+        if self.known.get(server) == Some(&digest) {
             return Ok(());
         }
-        let offered = self.bindings.catalogue([server.to_owned()]).await?;
+        let offered = bindings.catalogue([server.to_owned()]).await?;
         let prefix = format!("{server}.");
-        let ours = self
-            .config
+        let ours = config
             .tools
             .tools
             .iter()
@@ -114,12 +102,34 @@ impl RunContext {
                     && now.description == tool.description
             });
             if !same {
-                let (run, server, tool) = (self.run, server.to_owned(), name.to_string());
+                let (server, tool) = (server.to_owned(), name.to_string());
                 return Err(EngineError::Rebind { run, server, tool });
             }
         }
-        let mut news = self.bound.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         news.push((server.to_owned(), digest));
         Ok(())
     }
+}
+
+/// The first secret that a server needs and the secret store does not have.
+async fn missing_secret(ports: &Ports, server: &str) -> Option<String> {
+    let binding = ports.bindings.settings().servers.get(server)?;
+    // One that is added to requests is needed only by calls that send some: without it these are refused.
+    let added =
+        |reference: &&SecretRef| binding.permissions.secrets.iter().any(|one| one.value == **reference);
+    for reference in secrets_of(binding).filter(|reference| !added(reference)) {
+        if let SecretRef::Store(name) = reference
+            && !ports.bindings.is_stored(name, ports.now()).await
+        {
+            return Some(name.clone());
+        }
+    }
+    None
+}
+
+/// The access to a server that a person must give, where it is missing.
+async fn missing_grant(bindings: &Bindings, tenant: &str, server: &str) -> Option<String> {
+    let loaded = bindings.server(server).await.ok()?;
+    loaded.open(tenant, true).missing(server).await
 }

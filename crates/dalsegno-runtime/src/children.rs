@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use dalsegno_core::{
-    AgentCall, AgentReturn, FailureCode, OperationId, Outcome, SessionContext, Timestamp, Usage,
-};
+use dalsegno_core::{AgentCall, AgentReturn, FailureCode, OperationId, Outcome, RunId, Timestamp, Usage};
 
-use dalsegno_history::{WaitingOperation, child_run};
+use dalsegno_history::{HistoryError, Journal, WaitingOperation, child_run, successor_run};
 use dalsegno_store::AcquireError;
 
-use crate::attempt::RunContext;
+use crate::context::{RunContext, Within};
 use crate::error::EngineError;
 use crate::failure::AttemptError;
 use crate::failure::certain;
@@ -32,14 +30,6 @@ pub(crate) enum Below {
     /// It has begun, and cannot be performed here now, since something that it needs is not as it was. It may still act,
     /// so that nothing can be said of its end.
     Trouble(EngineError),
-}
-
-/// What the parent gives its child runs besides what it asks of them.
-pub(crate) struct Within {
-    /// Whether effects that cannot be repeated ask first.
-    pub(crate) ask_effects: bool,
-    /// The context of the session, as the parent's step found it.
-    pub(crate) context: SessionContext,
 }
 
 /// The pause before a child run is started again because the store could not be read or written.
@@ -69,7 +59,7 @@ pub(crate) async fn perform(
     mut stop: watch::Receiver<Stop>,
 ) -> Below {
     let answers = context.take_answers(operation);
-    let start = |answers| context.engine.start_child(&context, operation, &call, &within, answers);
+    let start = |answers| context.runs.start_child(&context, operation, &call, &within, answers);
     let mut child = start(answers.clone()).await;
     while child.as_ref().is_err_and(EngineError::is_passing) && *stop.borrow() == Stop::Go {
         // Of a store that cannot be read or written now, the child run knows nothing.
@@ -88,7 +78,7 @@ pub(crate) async fn perform(
         Err(EngineError::Acquire(AcquireError::Owned { .. })) => return Below::Elsewhere,
         // One that has not begun has done nothing, and never will under this operation's name.
         Err(error) => {
-            return match context.engine.journal().known(child_run(operation)).await {
+            return match context.ports.journal.known(child_run(operation)).await {
                 Ok(None) => Below::Done(Err(unavailable(&error))),
                 Ok(Some(_)) | Err(_) => Below::Trouble(error),
             };
@@ -107,16 +97,37 @@ pub(crate) async fn perform(
         }
     };
     match report {
-        Ok(report) => match context.engine.used_before(child_run(operation), &report).await {
+        Ok(report) => match used_before(&context.ports.journal, child_run(operation), &report).await {
             Ok(before) => over(report, before),
-            Err(error) => Below::Trouble(error),
+            Err(error) => Below::Trouble(error.into()),
         },
         Err(error) => Below::Trouble(error.into()),
     }
 }
 
+/// What the runs of a line used that a report of its last one does not count: those that handed over in earlier
+/// processes. Of one that cannot be read any more, nothing is counted.
+async fn used_before(journal: &Journal, first: RunId, report: &RunReport) -> Result<Usage, HistoryError> {
+    let counted = report.before.first().copied().unwrap_or(report.run);
+    let mut usage = Usage::default();
+    let mut run = first;
+    while run != counted {
+        let used = async {
+            let (config, records) = journal.journal_of(run).await?;
+            Ok::<_, HistoryError>(journal.fold_all(run, config, &records).await?.state().usage())
+        };
+        match used.await {
+            Ok(used) => usage.add(&used),
+            Err(error) if error.is_passing() => return Err(error),
+            Err(error) => tracing::warn!(%run, %error, "what the run used is not counted"),
+        }
+        run = successor_run(run);
+    }
+    Ok(usage)
+}
+
 async fn has_ended(context: &RunContext, operation: OperationId) -> bool {
-    let summary = context.engine.journal().last_in_line(child_run(operation)).await;
+    let summary = context.ports.journal.last_in_line(child_run(operation)).await;
     summary.is_ok_and(|summary| summary.status.is_end())
 }
 

@@ -9,43 +9,21 @@ use tokio::sync::watch;
 use dalsegno_core::{AgentConfig, Answer, Failure, FailureCode, Outcome, RunId};
 use dalsegno_history::{Fold, HistoryError, LeftOpen};
 use dalsegno_store::{
-    AcquireError, AppendError, Body, Lease, Message, NewRecord, PostError, ReadError, RunFilter, RunStatus,
-    RunSummary, Waiting,
+    AcquireError, Body, Lease, Message, NewRecord, PostError, ReadError, RunFilter, RunStatus, RunSummary,
+    Waiting,
 };
 
 use crate::abandon::uncancellable;
+use crate::acquire::Opened;
 use crate::answers;
-use crate::driver::{Driver, GivenUp, Why};
-use crate::engine::Engine;
+use crate::context::GivenUp;
+use crate::driver::{Driver, Why};
+use crate::engine::{Engine, Surroundings};
 use crate::error::{EngineError, RunFailure};
-use crate::handle::{GateInput, RunHandle, RunReport, Stop};
-use crate::resume::surroundings;
+use crate::handle::{Cancelled, GateInput, RunHandle, Stop};
 
 /// The pause before something is tried again because the store could not be written.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// How often a release is tried again.
-const RELEASES: u32 = 60;
-
-/// What came of asking for a run's end.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cancelled {
-    /// The run has ended.
-    Ended(Box<RunReport>),
-    /// Another process performs the run; it was told.
-    Requested {
-        /// The run.
-        run: RunId,
-    },
-}
-
-/// A run of which this process asked for the ownership.
-pub(crate) enum Opened {
-    /// It is this process's.
-    Acquired(Box<RunSummary>, Lease),
-    /// It has ended.
-    Ended(Box<RunSummary>),
-}
 
 impl Engine {
     /// Ends a run and its child runs: here, or through the process that performs it. What may not be repeated and is under
@@ -94,68 +72,6 @@ impl Engine {
                 return Ok(Cancelled::Ended(Box::new(handle.finish().await?)));
             }
         })
-    }
-
-    /// Takes a run, unless it has ended: also one that its process ended and released right before.
-    pub(crate) async fn acquire_open(&self, run: RunId) -> Result<Opened, EngineError> {
-        let summary = self.store().summary(run).await?;
-        if summary.status.is_end() {
-            return Ok(Opened::Ended(Box::new(summary)));
-        }
-        let owner = self.owner().await?;
-        let lease = match self.store().acquire(run, owner).await {
-            Ok(lease) => lease,
-            // It was ended and erased meanwhile: nothing is left to do.
-            Err(AcquireError::Unreadable(error @ ReadError::Erased { .. })) => {
-                let now = self.store().summary(run).await?;
-                let ended = now.status.is_end();
-                return if ended { Ok(Opened::Ended(Box::new(now))) } else { Err(error.into()) };
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if lease.next_seq() > summary.records {
-            let now = self.store().summary(run).await?;
-            if now.status.is_end() {
-                self.release(lease).await?;
-                return Ok(Opened::Ended(Box::new(now)));
-            }
-        }
-        let lease = match summary.parent {
-            Some(parent) => lease.telling(parent),
-            None => lease,
-        };
-        Ok(Opened::Acquired(Box::new(summary), lease))
-    }
-
-    /// Gives a run back that cannot be resumed here. The error that stopped it matters more than one of the release.
-    pub(crate) async fn give_back(&self, lease: Lease, error: EngineError) -> EngineError {
-        let _ = self.release(lease).await;
-        error
-    }
-
-    /// Releases a run. A store that cannot be written is tried again for a while: this process lives, and what it does not
-    /// release stays its own.
-    pub(crate) async fn release(&self, lease: Lease) -> Result<(), RunFailure> {
-        let run = lease.run();
-        let failed = |source| RunFailure::Append { run, source };
-        let Err(mut source) = self.store().release(lease).await else { return Ok(()) };
-        for _ in 0..RELEASES {
-            match &source {
-                AppendError::Storage(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
-                _ => break,
-            }
-            let Ok(owner) = self.owner().await else { break };
-            // The lease went with the attempt. Nobody else can have the run unless it was released after all.
-            match self.store().acquire(run, owner).await {
-                Ok(lease) => match self.store().release(lease).await {
-                    Ok(()) => return Ok(()),
-                    Err(error) => source = error,
-                },
-                Err(AcquireError::Storage(_)) => {}
-                Err(_) => return Ok(()),
-            }
-        }
-        Err(failed(source))
     }
 
     /// Why a run is to end before anything else is done with it: somebody asked for that, or the run above it has ended.
@@ -208,7 +124,7 @@ impl Engine {
                 tracing::warn!(%run, %error, "the secrets of the run are not known, and not scrubbed from its end");
             }
             let watches = self.watches_of(summary, &config, fold.state()).await?;
-            let (context, events) = self.context(run, config, &surroundings(summary, &fold), None)?;
+            let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;
             Ok::<_, EngineError>((fold, left, watches, context, events))
         };
         let (fold, left, watches, context, events) = match prepared.await {
@@ -281,7 +197,7 @@ impl Engine {
             return Ok(None);
         }
         let config = self.journal().config(run, summary.config).await?;
-        let owner = self.owner().await?;
+        let owner = self.ports().owner().await?;
         let lease = match self.store().acquire(run, owner).await {
             Ok(lease) => lease,
             // Its end is known whoever holds it. A parent that waited for the holder would sleep for ever: what comes late
@@ -300,7 +216,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let run = summary.run;
         let config = self.journal().config(run, summary.config).await?;
-        let owner = self.owner().await?;
+        let owner = self.ports().owner().await?;
         let mut lease = self.store().acquire(run, owner).await?;
         let settled = async {
             let fold: Fold = self.journal().fold_from_snapshot(run, &config).await?;
@@ -329,6 +245,6 @@ impl Engine {
         if let Err(error) = settled.await {
             return Err(self.give_back(lease, error).await);
         }
-        Ok(self.release(lease).await?)
+        Ok(self.ports().release(lease).await?)
     }
 }

@@ -5,42 +5,39 @@ mod ender;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::sync::{OnceCell, broadcast};
 
-use dalsegno_core::{
-    AgentConfig, AgentName, AgentRequest, AgentResponse, MemoryScope, RunId, Timestamp, ToolName,
-};
-use dalsegno_history::Journal;
+use dalsegno_core::{AgentConfig, AgentName, MemoryScope, RunId, Timestamp, ToolName};
+use dalsegno_history::{Fold, Journal};
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver};
 use dalsegno_models::Model;
 use dalsegno_net::Transport;
 use dalsegno_secrets::SecretStore;
-use dalsegno_store::{Owner, SqliteStore, Store};
+use dalsegno_store::{Owner, RunSummary, SqliteStore, Store};
 use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
 
-use crate::attempt::RunContext;
 use crate::bindings::{Bindings, Sessions, secrets_of};
 use crate::bound::Bound;
 use crate::clock::{Clock, SystemClock};
-use crate::declared::{Endpoints, kept_secrets};
+use crate::context::RunContext;
 use crate::dispatch::{Dispatcher, Load, Target};
+use crate::endpoints::Endpoints;
 use crate::error::make_folder;
 use crate::error::{EngineError, OpenError};
 use crate::grant::Grant;
-use crate::handle::{RunEnd, RunEvent};
+use crate::handle::RunEvent;
 use crate::live::{Live, Look};
 use crate::names::{DEFAULT_TENANT, WORKSPACE};
-#[cfg(feature = "oauth")]
-use crate::oauth::Refreshes;
 use crate::observer::{Observer, Watched, Watches};
+use crate::ports::{Owners, Ports};
+use crate::request::kept_secrets;
 use crate::secret;
 use crate::secret_source::{SecretSource, SecretUnavailable};
-use crate::start::StartOptions;
 use crate::steady::Steady;
-use crate::tasks::Announcements;
 use crate::tool::{Tool, ToolDescription};
+#[cfg(feature = "oauth")]
+use crate::turns::Refreshes;
 
 /// Events that a slow reader may fall behind before it misses some.
 const EVENTS: usize = 1_024;
@@ -52,19 +49,8 @@ pub struct Engine {
 }
 
 struct Inner {
-    live: Live,
-    bindings: Arc<Bindings>,
-    journal: Journal,
-    owners: Owners,
-    dispatcher: Dispatcher,
-    endpoints: Endpoints,
-    #[cfg(feature = "oauth")]
-    refreshes: Refreshes,
-    clock: Arc<dyn Clock>,
-    steady: Steady,
-    observers: Vec<Arc<dyn Observer>>,
+    ports: Arc<Ports>,
     run_ids: Option<RunIds>,
-    snapshot_every: u64,
 }
 
 /// Draws the ids of root runs and forks.
@@ -73,51 +59,40 @@ type RunIds = Arc<dyn Fn() -> RunId + Send + Sync>;
 /// The steps between two snapshots, unless a builder says otherwise: folding so many takes less than a tenth of a second.
 const SNAPSHOT_EVERY: u64 = 1_000;
 
-impl Inner {
-    fn new(
-        workspace: Workspace,
-        bindings: Arc<Bindings>,
-        store: Arc<dyn Store>,
-        owners: Owners,
-        clock: Arc<dyn Clock>,
-        observers: Vec<Arc<dyn Observer>>,
-    ) -> Self {
-        let settings = &workspace.settings;
-        let servers = settings
-            .servers
-            .iter()
-            .filter_map(|(name, server)| Some((Target::Server(name.clone()), server.limits.concurrency?)));
-        let models = settings.models.iter().filter_map(|(name, model)| match model {
-            ModelBinding::Http(http) => Some((Target::Model(name.clone()), http.concurrency?)),
-            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
-        });
-        let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
-        let endpoints = Endpoints::default();
-        let folder = settings.store.parent().unwrap_or(&workspace.root);
-        let journal = Journal::of(store, Some(folder.join("owners")));
-        let live = Live::new(workspace);
-        Self {
-            live,
-            bindings,
-            journal,
-            owners,
-            dispatcher,
-            endpoints,
-            #[cfg(feature = "oauth")]
-            refreshes: Refreshes::default(),
-            clock,
-            steady: Steady::default(),
-            observers,
-            run_ids: None,
-            snapshot_every: SNAPSHOT_EVERY,
-        }
+/// What this process has for runs of a workspace.
+fn ports(
+    workspace: Workspace,
+    bindings: Arc<Bindings>,
+    store: Arc<dyn Store>,
+    owners: Owners,
+    clock: Arc<dyn Clock>,
+) -> Ports {
+    let settings = &workspace.settings;
+    let servers = settings
+        .servers
+        .iter()
+        .filter_map(|(name, server)| Some((Target::Server(name.clone()), server.limits.concurrency?)));
+    let models = settings.models.iter().filter_map(|(name, model)| match model {
+        ModelBinding::Http(http) => Some((Target::Model(name.clone()), http.concurrency?)),
+        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
+    });
+    let dispatcher = Dispatcher::new(settings.dispatch, servers.chain(models).collect());
+    let folder = settings.store.parent().unwrap_or(&workspace.root);
+    let journal = Journal::of(store, Some(folder.join("owners")));
+    Ports {
+        live: Live::new(workspace),
+        bindings,
+        journal,
+        owners,
+        dispatcher,
+        endpoints: Endpoints::default(),
+        #[cfg(feature = "oauth")]
+        refreshes: Refreshes::default(),
+        observers: Vec::new(),
+        snapshot_every: SNAPSHOT_EVERY,
+        clock,
+        steady: Steady::default(),
     }
-}
-
-/// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.
-enum Owners {
-    Folder { dir: PathBuf, claimed: OnceCell<Owner> },
-    Given(Owner),
 }
 
 /// Builds an engine with parts of one's own.
@@ -291,11 +266,13 @@ impl EngineBuilder {
             Some(file) => bindings.recording(file)?,
             None => bindings,
         };
-        let mut inner = Inner::new(workspace, Arc::new(bindings), store, owners, clock, self.observers);
-        inner.endpoints = Endpoints::over(self.transport);
-        inner.run_ids = self.run_ids;
-        inner.snapshot_every = self.snapshot_every.unwrap_or(SNAPSHOT_EVERY);
-        Ok(Engine { inner: Arc::new(inner) })
+        let ports = Ports {
+            endpoints: Endpoints::over(self.transport),
+            observers: self.observers,
+            snapshot_every: self.snapshot_every.unwrap_or(SNAPSHOT_EVERY),
+            ..ports(workspace, Arc::new(bindings), store, owners, clock)
+        };
+        Ok(Engine { inner: Arc::new(Inner { ports: Arc::new(ports), run_ids: self.run_ids }) })
     }
 }
 
@@ -315,7 +292,7 @@ impl Engine {
 
     /// The workspace as it is in use now: what it was when the engine was opened, or when a file was last seen to have changed.
     pub fn workspace(&self) -> Arc<Workspace> {
-        self.inner.live.workspace()
+        self.inner.ports.live.workspace()
     }
 
     /// Looks whether files of the workspace have changed since they were read, and reads them again if so.
@@ -328,32 +305,15 @@ impl Engine {
     pub async fn look(&self) -> Look {
         // On a runtime of one thread there is nobody to leave the thread to.
         if secret::is_shared() {
-            tokio::task::block_in_place(|| self.inner.live.look())
+            tokio::task::block_in_place(|| self.inner.ports.live.look())
         } else {
-            self.inner.live.look()
-        }
-    }
-
-    /// Runs an agent to its end.
-    ///
-    /// # Errors
-    /// When the run cannot be started or written down, or waits for a person: then it can be resumed by its id.
-    pub async fn execute_agent_request(
-        &self,
-        agent: &AgentName,
-        request: AgentRequest,
-    ) -> Result<AgentResponse, EngineError> {
-        let report = self.start(agent, request, StartOptions::default()).await?.finish().await?;
-        match report.end {
-            RunEnd::Ended(response) => Ok(response),
-            RunEnd::Suspended { waiting, .. } => Err(EngineError::Suspended { run: report.run, waiting }),
-            RunEnd::Interrupted => Err(EngineError::Interrupted { run: report.run }),
+            self.inner.ports.live.look()
         }
     }
 
     /// The runs of the workspace, as they were recorded.
     pub fn journal(&self) -> &Journal {
-        &self.inner.journal
+        &self.inner.ports.journal
     }
 
     /// An agent's configuration, with what its tool servers offer now.
@@ -366,25 +326,22 @@ impl Engine {
 
     /// What the effects of this process are up against, as of now.
     pub fn load(&self) -> Load {
-        self.inner.dispatcher.load()
+        self.inner.ports.dispatcher.load()
     }
 
     /// Where the secrets of the workspace are found.
     pub fn secret_source(&self) -> &SecretSource {
-        self.inner.bindings.secret_source()
+        self.inner.ports.bindings.secret_source()
+    }
+
+    /// What runs have of this process.
+    pub(crate) fn ports(&self) -> &Arc<Ports> {
+        &self.inner.ports
     }
 
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
-        let now = self.inner.clock.now();
-        self.inner.steady.note(now);
-        now
-    }
-
-    /// The time of day at which a patience ends that began at `since`, in milliseconds since the epoch. What the clock jumped
-    /// over since then does not count.
-    pub(crate) fn end_of(&self, since: u64, patience: Duration) -> Timestamp {
-        self.inner.steady.end_of(since, patience)
+        self.inner.ports.now()
     }
 
     /// The id of a run that is about to be made.
@@ -395,15 +352,6 @@ impl Engine {
         }
     }
 
-    /// The steps between two snapshots of a run.
-    pub(crate) fn snapshot_every(&self) -> u64 {
-        self.inner.snapshot_every
-    }
-
-    pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
-        &self.inner.observers
-    }
-
     /// Those who watch a run that this engine is about to perform.
     pub(crate) async fn watches(
         &self,
@@ -411,23 +359,19 @@ impl Engine {
         parent: Option<RunId>,
         config: &Arc<AgentConfig>,
     ) -> Result<Watches, EngineError> {
-        if self.observers().is_empty() {
+        if self.ports().observers.is_empty() {
             return Ok(Watches::default());
         }
         let root = self.journal().root(run, parent).await?;
-        Ok(Watches::of(self.observers(), &Watched { run, root, config: Arc::clone(config) }))
-    }
-
-    pub(crate) fn dispatcher(&self) -> &Dispatcher {
-        &self.inner.dispatcher
+        Ok(Watches::of(&self.ports().observers, &Watched { run, root, config: Arc::clone(config) }))
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        self.inner.journal.store()
+        self.inner.ports.store()
     }
 
     pub(crate) fn bindings(&self) -> &Arc<Bindings> {
-        &self.inner.bindings
+        &self.inner.ports.bindings
     }
 
     pub(crate) fn agent(&self, name: &AgentName) -> Result<AgentFile, EngineError> {
@@ -456,7 +400,7 @@ impl Engine {
         file: &AgentFile,
         tenant: &str,
     ) -> Result<(AgentConfig, BTreeMap<String, String>), EngineError> {
-        let bindings = &self.inner.bindings;
+        let bindings = self.bindings();
         let servers = file.servers(bindings.settings());
         let workspace = self.workspace();
         let (mut digests, mut unpinned, mut pinned) = (BTreeMap::new(), Vec::new(), Catalogue::new());
@@ -484,7 +428,7 @@ impl Engine {
 
     /// Says whether the secret store has what a server needs that is about to be asked for its tools.
     async fn has_secrets(&self, server: &str) -> Result<(), EngineError> {
-        let settings = self.inner.bindings.settings();
+        let settings = self.bindings().settings();
         for reference in settings.servers.get(server).into_iter().flat_map(secrets_of) {
             let found = self.secret_source().read(reference, self.now()).await;
             if let Err(SecretUnavailable::NotStored { name }) = found {
@@ -494,27 +438,29 @@ impl Engine {
         Ok(())
     }
 
-    /// The clients of declarative tools.
-    pub(crate) fn endpoints(&self) -> &Endpoints {
-        &self.inner.endpoints
-    }
-
-    /// Who refreshes access in this process.
-    #[cfg(feature = "oauth")]
-    pub(crate) fn refreshes(&self) -> &Refreshes {
-        &self.inner.refreshes
-    }
-
-    /// Who this process is, to own a run.
-    pub(crate) async fn owner(&self) -> Result<&Owner, EngineError> {
-        match &self.inner.owners {
-            Owners::Given(owner) => Ok(owner),
-            Owners::Folder { dir, claimed } => {
-                let owner =
-                    claimed.get_or_try_init(|| async { Owner::claim(dir).map_err(OpenError::Owner) }).await?;
-                Ok(owner)
+    /// Lets an agent hand over to those whom its declarative tools name.
+    ///
+    /// # Errors
+    /// When the file of one of these has errors.
+    pub(crate) fn admit_handoffs(&self, config: &mut AgentConfig) -> Result<(), EngineError> {
+        let plain = |name: &str| name.replace('-', "_");
+        let documents = config.toolkits.values();
+        let named = documents.flat_map(|document| document.toolkit().tools()).filter(|tool| {
+            tool.name().parse::<ToolName>().is_ok_and(|name| config.tools.tools.contains_key(&name))
+        });
+        let named: Vec<String> = named.flat_map(|tool| tool.mentions().agents).map(plain).collect();
+        let workspace = self.workspace();
+        for (name, file) in &workspace.agents {
+            if named.contains(&plain(name.as_str())) {
+                let callee = dalsegno_core::Callee { budget: file.limits.budget() };
+                config.agents.entry(name.clone()).or_insert(callee);
             }
         }
+        let broken = workspace.broken.agents.keys().filter(|name| named.contains(&plain(name)));
+        for name in broken.filter_map(|name| name.parse().ok()) {
+            self.check_agent(&name)?;
+        }
+        Ok(())
     }
 
     /// What the attempts of a run share, and the first reader of its events.
@@ -539,9 +485,10 @@ impl Engine {
         let context = RunContext {
             run,
             tenant: tenant.to_owned(),
-            engine: self.clone(),
+            ports: Arc::clone(self.ports()),
+            runs: Arc::new(self.clone()),
             child_answers: Mutex::default(),
-            bindings: Arc::clone(&self.inner.bindings),
+            bindings: Arc::clone(self.bindings()),
             sessions: Sessions::default(),
             toolbox: Arc::new(config.tools.clone()),
             grant: Grant::of(&self.workspace(), &config.name),
@@ -549,7 +496,7 @@ impl Engine {
             scopes: ScopeResolver.resolve(&principal, scope),
             events,
             denied: Mutex::default(),
-            tasked: Announcements::default(),
+            tasked: Arc::default(),
             heritage: OnceCell::new(),
             root: OnceCell::new(),
             bound: Bound::new(modules.clone()),
@@ -569,6 +516,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) user: &'a serde_json::Value,
     /// The modules of tool servers that the journal knows.
     pub(crate) modules: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Surroundings<'a> {
+    /// Of a run that was taken over.
+    pub(crate) fn of(summary: &'a RunSummary, fold: &'a Fold) -> Self {
+        let RunSummary { session, tenant, .. } = summary;
+        Self { session, tenant, user: &fold.state().request().user, modules: &fold.modules }
+    }
 }
 
 /// Opens the store that dalsegno.toml names; returns the folder that it is in as well.

@@ -6,12 +6,12 @@ use dalsegno_core::{AgentName, FailureCode, Outcome, RunId, ToolCall, ToolName, 
 use dalsegno_store::{RunFilter, RunStatus};
 use serde_json::{Map, Value, json};
 
-use crate::attempt::Attempt;
-use crate::ending::Cancelled;
+use crate::context::RunContext;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::failure::AttemptError;
 use crate::failure::certain;
+use crate::handle::Cancelled;
 
 /// Most agents or tools that are listed.
 const LISTED: usize = 200;
@@ -46,23 +46,23 @@ impl EngineTool {
     }
 }
 
-impl Attempt {
+impl Engine {
     /// Performs one of the engine's tools for the run's tenant.
     pub(crate) async fn engine_tool(
         &self,
         tool: EngineTool,
+        context: &RunContext,
         call: &ToolCall,
     ) -> Result<Outcome, AttemptError> {
-        let context = &self.context;
-        let (engine, tenant) = (&context.engine, context.tenant.as_str());
+        let tenant = context.tenant.as_str();
         let text = |name: &str| call.parameters[name].as_str();
         let result = match tool {
-            EngineTool::Describe => engine.describe(tenant),
-            EngineTool::Agents => engine.list_agents(text("capability")),
+            EngineTool::Describe => self.describe(tenant),
+            EngineTool::Agents => self.list_agents(text("capability")),
             EngineTool::Runs => {
                 let limit = call.parameters["limit"].as_u64().and_then(|limit| u32::try_from(limit).ok());
                 let limit = limit.unwrap_or(20).clamp(1, 100);
-                engine.list_runs(tenant, text("agent"), text("status"), limit).await.map_err(failed)?
+                self.list_runs(tenant, text("agent"), text("status"), limit).await.map_err(failed)?
             }
             EngineTool::Cancel => {
                 let run = text("run").and_then(|run| run.parse::<RunId>().ok());
@@ -70,22 +70,20 @@ impl Attempt {
                 match run {
                     Some(run) if run != context.run => {
                         let by = format!("the agent {} in run {}", context.config.name, context.run);
-                        engine.cancel_for(tenant, run, by, reason).await.map_err(failed)?
+                        self.cancel_for(tenant, run, by, reason).await.map_err(failed)?
                     }
                     Some(_) => return Ok(refused("the run that calls cannot end itself")),
                     None => return Ok(refused("`run` is not the id of a run")),
                 }
             }
-            EngineTool::Metrics => engine.count_runs(tenant).await.map_err(failed)?,
+            EngineTool::Metrics => self.count_runs(tenant).await.map_err(failed)?,
         };
         Ok(match result {
             Value::Null => refused("there is no such run of this tenant"),
             result => Outcome::ToolReturned(ToolReturn::structured(result)),
         })
     }
-}
 
-impl Engine {
     fn describe(&self, tenant: &str) -> Value {
         let workspace = self.workspace();
         let tools: Vec<String> = workspace.declared_tools(tenant).keys().map(ToString::to_string).collect();

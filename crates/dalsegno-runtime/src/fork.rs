@@ -11,11 +11,11 @@ use dalsegno_core::{
 use dalsegno_history::{HistoryError, OperationView, child_run};
 use dalsegno_store::{Body, NewRecord, Record};
 
-use crate::declared;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::handle::RunHandle;
-use crate::start::Beginning;
+use crate::request;
+use crate::start::{Beginning, change_model};
 
 /// How a run is forked.
 #[derive(Debug, Clone, Default)]
@@ -63,7 +63,7 @@ impl Engine {
         let new = self.new_run_id();
         let paths = &self.bindings().settings().secret_paths;
         let request =
-            if foreign { declared::without_what_is_ours(source.request, paths) } else { source.request };
+            if foreign { request::without_what_is_ours(source.request, paths) } else { source.request };
         let beginning = Beginning {
             ask_effects: !live_effects,
             budget: source.budget,
@@ -91,19 +91,6 @@ fn last_modules(records: &[Record]) -> BTreeMap<String, String> {
         }
     }
     modules
-}
-
-/// Lets another model decide.
-pub(crate) fn change_model(config: &mut AgentConfig, model: &str) -> Result<(), String> {
-    match &mut config.mind {
-        Mind::Model(mind) => {
-            model.clone_into(&mut mind.model.name);
-            Ok(())
-        }
-        Mind::Plan(_) => {
-            Err("its agent is a plan: a model can be changed in an agent that has `[model]`".to_owned())
-        }
-    }
 }
 
 /// Reads an outcome for a request.

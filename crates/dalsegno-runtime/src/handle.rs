@@ -164,6 +164,18 @@ pub enum RunEnd {
     Interrupted,
 }
 
+/// What came of asking for a run's end.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancelled {
+    /// The run has ended.
+    Ended(Box<RunReport>),
+    /// Another process performs the run; it was told.
+    Requested {
+        /// The run.
+        run: RunId,
+    },
+}
+
 /// What somebody answers to a run's questions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateInput {

@@ -9,9 +9,9 @@ use dalsegno_workspace::{ModelBinding, SecretRef};
 use serde_json::Value;
 
 use crate::bindings::server_secrets;
-use crate::declared::kept_secrets;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::request::kept_secrets;
 use crate::revealed::place;
 use crate::secret_source::SecretUnavailable;
 

@@ -19,6 +19,7 @@
 mod abandon;
 #[cfg_attr(not(feature = "oauth"), path = "no_access.rs")]
 mod access;
+mod acquire;
 mod adopt;
 mod answers;
 mod archive;
@@ -27,12 +28,16 @@ mod bindings;
 mod bound;
 mod children;
 mod clock;
+#[cfg(feature = "oauth")]
+mod consents;
+mod context;
 mod declared;
 mod dispatch;
 mod driver;
 mod elicitation;
 mod ending;
 mod endpoint;
+mod endpoints;
 mod engine;
 mod engine_tools;
 mod error;
@@ -52,8 +57,11 @@ mod names;
 mod oauth;
 mod observer;
 mod policy;
+mod ports;
+mod request;
 mod resume;
 mod revealed;
+mod runs;
 mod secret;
 mod secret_source;
 mod servers;
@@ -64,14 +72,16 @@ mod tool;
 mod tool_server;
 mod toolbox;
 mod trial;
+#[cfg(feature = "oauth")]
+mod turns;
 mod worker;
 
 pub use abandon::{AbandonOptions, Abandoned, LeftInDoubt};
-#[cfg(feature = "oauth")]
-pub use access::{ServerAccessError, ServerConsent};
 pub use adopt::{AdoptOptions, Adoption};
 pub use archive::{Archives, Brings, ImportReport, SignedBy};
 pub use clock::{Clock, SystemClock};
+#[cfg(feature = "oauth")]
+pub use consents::{ServerAccessError, ServerConsent};
 pub use dalsegno_core::Received;
 pub use dalsegno_history::{
     Divergence, ErrorKind, FoldError, HistoryError, Inspection, Journal, OperationView, Prompt, ReplayReport,
@@ -80,11 +90,10 @@ pub use dalsegno_history::{
 pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
 pub use dalsegno_secrets::Secret;
 pub use dispatch::Load;
-pub use ending::Cancelled;
 pub use engine::{Engine, EngineBuilder};
 pub use error::{EngineError, OpenError, RunFailure};
 pub use fork::ForkOptions;
-pub use handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
+pub use handle::{Cancelled, GateInput, RunEnd, RunEvent, RunHandle, RunReport, Settlement};
 pub use live::Look;
 pub use oauth::SecretGiver;
 #[cfg(feature = "oauth")]
@@ -94,9 +103,7 @@ pub use secret::{Secrets, ShortSecret};
 pub use secret_source::{SecretSource, SecretUnavailable};
 pub use servers::{ServerHealth, ServerInfo, ServerReach, ToolHealth};
 pub use start::{NewAttachment, StartOptions};
-pub use tool::{Invocation, Tool, ToolDescription, ToolError};
-pub use toolbox::{
-    ClassFrom, MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing, ToolUser, ToolboxError,
-};
+pub use tool::{Invocation, MemoryPlace, Tool, ToolCallOptions, ToolDescription, ToolError};
+pub use toolbox::{ClassFrom, OfferedBy, ToolInfo, ToolListing, ToolUser, ToolboxError};
 pub use trial::{Exchanged, Trial, TrialError, TrialOptions, TrialRecording};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerReport};

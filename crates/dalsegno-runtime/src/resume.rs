@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, RunId, Usage};
+use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, RunId};
 use dalsegno_store::{AcquireError, Lease, Message, PostError, RunStatus, RunSummary, Waiting};
 
-use dalsegno_history::{Descendant, End, Fold, FoldError, successor_run, waiting};
+use dalsegno_history::{Descendant, End, Fold, FoldError, waiting};
 use dalsegno_workspace::NoTenant;
 
+use crate::acquire::Opened;
 use crate::answers;
-use crate::attempt::RunContext;
+use crate::context::RunContext;
 use crate::driver::Driver;
-use crate::ending::Opened;
 use crate::engine::{Engine, Surroundings};
 use crate::error::EngineError;
 use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
@@ -210,27 +210,6 @@ impl Engine {
         if summary.foreign.is_some() { Err(EngineError::Foreign { run: summary.run }) } else { Ok(summary) }
     }
 
-    /// What the runs of a line used that a report of its last one does not count: those that handed over in earlier
-    /// processes. Of one that cannot be read any more, nothing is counted.
-    pub(crate) async fn used_before(&self, first: RunId, report: &RunReport) -> Result<Usage, EngineError> {
-        let counted = report.before.first().copied().unwrap_or(report.run);
-        let mut usage = Usage::default();
-        let mut run = first;
-        while run != counted {
-            let used = async {
-                let (config, records) = self.journal().journal_of(run).await?;
-                Ok::<_, EngineError>(self.journal().fold_all(run, config, &records).await?.state().usage())
-            };
-            match used.await {
-                Ok(used) => usage.add(&used),
-                Err(error) if error.is_passing() => return Err(error),
-                Err(error) => tracing::warn!(%run, %error, "what the run used is not counted"),
-            }
-            run = successor_run(run);
-        }
-        Ok(usage)
-    }
-
     async fn report_end(
         &self,
         run: RunId,
@@ -278,7 +257,7 @@ impl Engine {
         let (own, below) = self.sort(run, fold.state(), inputs).await?;
         let answers = answers::check(run, &config, fold.state(), own)?;
         let watches = self.watches_of(summary, &config, fold.state()).await?;
-        let (context, events) = self.context(run, config, &surroundings(summary, &fold), None)?;
+        let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;
         context.answer_children(below);
         tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
         Ok(Taken { context, events, fold, watches, answers })
@@ -363,12 +342,6 @@ impl Engine {
         }
         Ok(RunHandle { run, events, stop, task: self.perform(driver) })
     }
-}
-
-/// What a run is performed in that was taken over.
-pub(crate) fn surroundings<'a>(summary: &'a RunSummary, fold: &'a Fold) -> Surroundings<'a> {
-    let RunSummary { session, tenant, .. } = summary;
-    Surroundings { session, tenant, user: &fold.state().request().user, modules: &fold.modules }
 }
 
 /// A run that was taken over.

@@ -9,24 +9,21 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use dalsegno_core::{
-    AgentCall, AgentConfig, AgentName, AgentRequest, Attachment, Budget, Digest, Handoff, OperationId, RunId,
-    SessionContext, Usage, digest_json,
+    AgentCall, AgentConfig, AgentName, AgentRequest, AgentResponse, Attachment, Budget, Digest, Handoff,
+    Mind, OperationId, RunId, SessionContext, Usage, digest_json,
 };
 use dalsegno_history::{Fold, HistoryError, child_run, successor_run};
 use dalsegno_store::{
-    AcquireError, Body, CreateError, Created, Follows, Lease, NewRecord, NewRun, Parent, RunFilter, Started,
+    AcquireError, Body, CreateError, Created, Follows, NewRecord, NewRun, Parent, RunFilter, Started,
     digest_bytes,
 };
 
-use crate::attempt::{Heritage, RunContext};
-use crate::children::Within;
-use crate::declared;
-use crate::driver::Driver;
+use crate::context::{Heritage, Prepared, RunContext, Within};
+use crate::driver::{Driver, Successor};
 use crate::engine::{Engine, Surroundings};
 use crate::error::{EngineError, RunFailure};
-use crate::fork;
-use crate::handle::{GateInput, RunEvent, RunHandle, RunReport, Stop};
-use crate::observer::Watches;
+use crate::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
+use crate::request;
 
 /// How deep runs may start runs. An agent that calls itself would never end.
 pub(crate) const DEPTH_MAX: u32 = 8;
@@ -114,25 +111,24 @@ pub(crate) struct Asked {
     model: Option<String>,
 }
 
-/// A run that is ready to be written down.
-pub(crate) struct Prepared {
-    pub(crate) new: NewRun,
-    pub(crate) config: Arc<AgentConfig>,
-    pub(crate) modules: BTreeMap<String, String>,
-    pub(crate) context: Arc<RunContext>,
-    pub(crate) reader: broadcast::Receiver<RunEvent>,
-    pub(crate) watches: Watches,
-}
-
-/// A run that goes on where another one handed over; this process owns it.
-pub(crate) struct Successor {
-    pub(crate) context: Arc<RunContext>,
-    pub(crate) lease: Lease,
-    pub(crate) fold: Fold,
-    pub(crate) watches: Watches,
-}
-
 impl Engine {
+    /// Runs an agent to its end.
+    ///
+    /// # Errors
+    /// When the run cannot be started or written down, or waits for a person: then it can be resumed by its id.
+    pub async fn execute_agent_request(
+        &self,
+        agent: &AgentName,
+        request: AgentRequest,
+    ) -> Result<AgentResponse, EngineError> {
+        let report = self.start(agent, request, StartOptions::default()).await?.finish().await?;
+        match report.end {
+            RunEnd::Ended(response) => Ok(response),
+            RunEnd::Suspended { waiting, .. } => Err(EngineError::Suspended { run: report.run, waiting }),
+            RunEnd::Interrupted => Err(EngineError::Interrupted { run: report.run }),
+        }
+    }
+
     /// Starts a run of an agent.
     ///
     /// # Errors
@@ -158,7 +154,7 @@ impl Engine {
                 return Err(EngineError::SecretName { what });
             }
         }
-        self.keep_secrets(run, &mut request).await?;
+        request::keep_secrets(self.ports(), run, &mut request).await?;
         let mut blobs = Vec::with_capacity(options.attachments.len());
         for NewAttachment { name, media_type, bytes } in options.attachments {
             let digest = digest_bytes(&bytes);
@@ -187,7 +183,7 @@ impl Engine {
         let pinned = match options.model {
             Some(model) => {
                 let (mut config, modules) = self.resolve(&self.agent(agent)?, &tenant).await?;
-                fork::change_model(&mut config, &model)
+                change_model(&mut config, &model)
                     .map_err(|message| EngineError::Model { agent: agent.clone(), message })?;
                 Some((config, modules))
             }
@@ -336,7 +332,7 @@ impl Engine {
         // A run that was just made: nobody else has set it.
         let _ = context.heritage.set(Heritage::of(&started));
         let watches = self.watches(run, started.parent.map(|parent| parent.run), &config).await?;
-        let owner = self.owner().await?;
+        let owner = self.ports().owner().await?;
         let mut new = NewRun::new(run, config_json, digest, owner.id(), self.now(), started);
         new.blobs = beginning.blobs;
         Ok(Prepared { new, config, modules, context, reader, watches })
@@ -450,6 +446,19 @@ fn follow(new: &mut NewRun, predecessor: Option<RunId>) {
     new.records.truncate(1);
 }
 
+/// Lets another model decide.
+pub(crate) fn change_model(config: &mut AgentConfig, model: &str) -> Result<(), String> {
+    match &mut config.mind {
+        Mind::Model(mind) => {
+            model.clone_into(&mut mind.model.name);
+            Ok(())
+        }
+        Mind::Plan(_) => {
+            Err("its agent is a plan: a model can be changed in an agent that has `[model]`".to_owned())
+        }
+    }
+}
+
 /// The digest of what a run is asked: the same start key with another one is a conflict.
 fn digest_request(beginning: &Beginning, secret_paths: &BTreeSet<String>) -> Digest {
     let Beginning { agent, request, .. } = beginning;
@@ -465,7 +474,7 @@ fn digest_request(beginning: &Beginning, secret_paths: &BTreeSet<String>) -> Dig
         asked["model"] = json!(model);
     }
     if !request.user.is_null() {
-        asked["user"] = declared::without_secrets(&request.user, secret_paths);
+        asked["user"] = request::without_secrets(&request.user, secret_paths);
     }
     if !request.attachments.is_empty() {
         asked["attachments"] = json!(request.attachments);

@@ -13,8 +13,6 @@ use dalsegno_core::OperationId;
 use dalsegno_protocol::{Task, TaskOwner};
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::attempt::RunContext;
-
 /// What is to become of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
@@ -82,7 +80,7 @@ pub(crate) struct Tasking {
 
 /// The line between an attempt and the driver of its run.
 pub(crate) struct Line {
-    context: Arc<RunContext>,
+    announcements: Arc<Announcements>,
     operation: OperationId,
     attempt: u32,
     server: String,
@@ -93,14 +91,14 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(
-        context: &Arc<RunContext>,
+        announcements: &Arc<Announcements>,
         operation: OperationId,
         attempt: u32,
         server: &str,
         tasking: &Tasking,
     ) -> Self {
         Self {
-            context: Arc::clone(context),
+            announcements: Arc::clone(announcements),
             operation,
             attempt,
             server: server.to_owned(),
@@ -120,7 +118,7 @@ impl fmt::Debug for Line {
 impl TaskOwner for Line {
     async fn begun(&self, task: &Task) {
         let (told, written) = oneshot::channel();
-        self.context.tasked.add(Announced {
+        self.announcements.add(Announced {
             operation: self.operation,
             attempt: self.attempt,
             server: self.server.clone(),

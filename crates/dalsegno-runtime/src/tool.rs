@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use dalsegno_core::{AgentName, EffectClass, FailureCode, OperationId, Received, RunId, ToolReturn};
+use dalsegno_memory::Scope;
 use serde_json::{Value, json};
-
-use dalsegno_core::{EffectClass, FailureCode, OperationId, Received, RunId, ToolReturn};
 
 use crate::failure::describe;
 use crate::secret::Secrets;
@@ -146,3 +147,33 @@ pub(crate) fn user_id(user: &Value) -> Option<String> {
 
 /// Longer ids are text in the wrong place, and would travel with every call.
 const USER_BYTES_MAX: usize = 256;
+
+/// How a tool is called outside of a run.
+#[derive(Debug, Clone)]
+pub struct ToolCallOptions {
+    /// The longest that the call may take. 30 seconds by default, as in a run; a server's own limit counts as well.
+    pub timeout: Duration,
+    /// Whose memory the memory tools use, and for which tenant the call is.
+    pub place: MemoryPlace,
+    /// What a declarative tool reads as `user`, an object; empty by default.
+    pub user: Value,
+}
+
+impl Default for ToolCallOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default(), user: json!({}) }
+    }
+}
+
+/// Whose memory is meant. By default that of the workspace, for the tenant of a run that names none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryPlace {
+    /// How far it is shared; as the agent's file says when absent, else within the workspace.
+    pub scope: Option<Scope>,
+    /// The tenant.
+    pub tenant: Option<String>,
+    /// The agent; the scopes `agent` and `session` need it.
+    pub agent: Option<AgentName>,
+    /// The session; the scope `session` needs it.
+    pub session: Option<String>,
+}

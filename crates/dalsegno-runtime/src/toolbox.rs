@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dalsegno_core::Received;
 use dalsegno_core::{
@@ -22,7 +21,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::failure::describe;
 use crate::names::{DEFAULT_TENANT, WORKSPACE};
-use crate::tool::{Invocation, user_id};
+use crate::tool::{Invocation, MemoryPlace, ToolCallOptions, user_id};
 use crate::tool_server::returned;
 use crate::trial::{self, TrialOptions};
 
@@ -103,36 +102,6 @@ pub struct ToolListing {
     pub tools: Vec<ToolInfo>,
     /// The servers that did not say what they offer, and why.
     pub unreachable: Vec<(String, EngineError)>,
-}
-
-/// How a tool is called outside of a run.
-#[derive(Debug, Clone)]
-pub struct ToolCallOptions {
-    /// The longest that the call may take. 30 seconds by default, as in a run; a server's own limit counts as well.
-    pub timeout: Duration,
-    /// Whose memory the memory tools use, and for which tenant the call is.
-    pub place: MemoryPlace,
-    /// What a declarative tool reads as `user`, an object; empty by default.
-    pub user: Value,
-}
-
-impl Default for ToolCallOptions {
-    fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), place: MemoryPlace::default(), user: json!({}) }
-    }
-}
-
-/// Whose memory is meant. By default that of the workspace, for the tenant of a run that names none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MemoryPlace {
-    /// How far it is shared; as the agent's file says when absent, else within the workspace.
-    pub scope: Option<Scope>,
-    /// The tenant.
-    pub tenant: Option<String>,
-    /// The agent; the scopes `agent` and `session` need it.
-    pub agent: Option<AgentName>,
-    /// The session; the scope `session` needs it.
-    pub session: Option<String>,
 }
 
 /// Why a tool was not listed or called.

@@ -28,7 +28,7 @@ use crate::failure::AttemptError;
 use crate::failure::certain;
 use crate::names::DEFAULT_TENANT;
 use crate::policy::{self, RetryDecision};
-use crate::toolbox::{MemoryPlace, ToolCallOptions};
+use crate::tool::{MemoryPlace, ToolCallOptions};
 
 /// How deep tools may call tools, as in a run.
 const DEPTH_MAX: usize = 8;
@@ -294,7 +294,7 @@ impl Engine {
         let (mut attempt, mut doubtful) = (1, false);
         loop {
             let part = Part {
-                engine: self,
+                ports: self.ports(),
                 tenant: behalf.tenant,
                 agent: behalf.agent,
                 toolkit: Some(toolkit),
@@ -306,7 +306,7 @@ impl Engine {
                 operation: effect.key.clone(),
             };
             let target = dispatch::target(&request, None, false);
-            let answer = match self.dispatcher().room(target.as_ref(), behalf.tenant).await {
+            let answer = match self.ports().dispatcher.room(target.as_ref(), behalf.tenant).await {
                 Err(error) => Err(error),
                 Ok(permit) => {
                     let answer = match &effect.request {
@@ -423,7 +423,7 @@ async fn within(
     let limit = Duration::from_millis(terms.timeout_ms);
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         let message = format!("no answer within {} ms", terms.timeout_ms);
-        let received = crate::Received::Possibly;
+        let received = dalsegno_core::Received::Possibly;
         Err(AttemptError { received, transient: true, ..certain(FailureCode::Timeout, message) })
     })
 }

@@ -135,7 +135,7 @@ impl Engine {
         stop: impl Future<Output = ()>,
         mut tell: impl FnMut(WorkerEvent<'_>),
     ) -> Result<WorkerReport, EngineError> {
-        let owner = self.owner().await?.clone();
+        let owner = self.ports().owner().await?.clone();
         let mut stop = std::pin::pin!(stop);
         let mut hands = Hands {
             tasks: JoinSet::new(),

@@ -38,7 +38,7 @@ impl Driver {
         let Some(target) = dispatch::target(&operation.request, model, in_process) else {
             return Ask::Start(None);
         };
-        match self.context.engine.dispatcher().admit(&target, &self.context.tenant) {
+        match self.context.ports.dispatcher.admit(&target, &self.context.tenant) {
             Admission::Now(permit) => Ask::Start(Some(permit)),
             Admission::Later(wait) => Ask::Wait(wait),
             Admission::Refused(error) => Ask::Refused(error),
@@ -117,7 +117,7 @@ impl Driver {
     /// A kept result of the same call, where the agent's file lets one stand for it.
     pub(super) fn kept(&self, operation: &Operation) -> Option<ToolReturn> {
         let (key, age) = self.cache_key(operation)?;
-        self.context.engine.dispatcher().cache.get(&key, age)
+        self.context.ports.dispatcher.cache.get(&key, age)
     }
 
     /// Keeps a result for further calls, where the agent's file lets it stand for them.
@@ -125,7 +125,7 @@ impl Driver {
         let Outcome::ToolReturned(result) = outcome else { return };
         let operation = self.missing().find(|missing| missing.id == operation);
         if let Some((key, _)) = operation.and_then(|operation| self.cache_key(operation)) {
-            self.context.engine.dispatcher().cache.put(key, result);
+            self.context.ports.dispatcher.cache.put(key, result);
         }
     }
 

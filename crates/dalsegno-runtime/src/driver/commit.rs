@@ -7,10 +7,10 @@ use dalsegno_core::{AgentState, Handoff};
 use dalsegno_history::{Fold, Progress, Suspension, successor, suspend};
 use dalsegno_store::{Body, Created, NewRecord, Snapshot, WaitingFor};
 
-use super::{Driver, Handover, is_waiting};
+use super::{Driver, Handover, Successor, is_waiting};
+use crate::context::Prepared;
 use crate::error::{EngineError, RunFailure};
 use crate::handle::RunEvent;
-use crate::start::{Prepared, Successor};
 
 /// What a run waits for whose child run another process performs.
 const CHILD_RUN: &str = "child_run";
@@ -49,7 +49,7 @@ impl Driver {
         let copies = self.copies(&records);
         let (count, since) = (records.len(), Instant::now());
         let seqs = self.append(records, consumed).await?;
-        for observer in self.context.engine.observers() {
+        for observer in &self.context.ports.observers {
             observer.committed(count, since.elapsed());
         }
         self.tell(seqs, copies);
@@ -108,8 +108,8 @@ impl Driver {
 
     async fn prepare(&self, handoff: &Handoff) -> Result<(Prepared, AgentState), EngineError> {
         let state = self.machine.state();
-        let engine = &self.context.engine;
-        let mut prepared = engine.prepare_successor(&self.context, handoff, &state.usage()).await?;
+        let runs = &self.context.runs;
+        let mut prepared = runs.prepare_successor(&self.context, handoff, &state.usage()).await?;
         let origin = successor(&mut prepared.new, state)?;
         Ok((prepared, origin))
     }
@@ -168,7 +168,7 @@ impl Driver {
     /// Saves the state now and then, right after a step was requested, when nothing of the step has come in yet.
     pub(super) async fn snapshot(&mut self) {
         let state = self.machine.state();
-        if state.step() < self.snapshot_step + self.context.engine.snapshot_every() {
+        if state.step() < self.snapshot_step + self.context.ports.snapshot_every {
             return;
         }
         let fresh = !self.flights.has_queue()

@@ -1,6 +1,7 @@
 //! The end of a run: what ends with it, what is still under way, and how this process releases it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use dalsegno_core::{
     Event, Failure, FailureCode, Gate, GateState, Operation, OperationId, Outcome, Request, Signal,
@@ -9,11 +10,10 @@ use dalsegno_history::{End, LeftOpen, child_run, is_indeterminate, is_unrepeatab
 use dalsegno_store::{Body, NewRecord, Start};
 
 use super::running::Running;
-use super::{Driver, Input};
+use super::{Driver, Input, Successor};
 use crate::error::RunFailure;
 use crate::handle::{RunEnd, RunReport};
 use crate::policy;
-use crate::start::Successor;
 
 /// What is recorded of an effect that is under way when its run ends, until its outcome is known.
 const UNDER_WAY: &str = "it was under way when the run ended";
@@ -209,9 +209,9 @@ impl Driver {
                 // It is told to end where it runs.
                 continue;
             }
-            let engine = self.context.engine.clone();
+            let runs = Arc::clone(&self.context.runs);
             self.running.spawn(Running::busy(id, 1, false), async move {
-                engine.end_below(child_run(id)).await;
+                runs.end_below(child_run(id)).await;
                 Input::Look
             });
         }
@@ -230,7 +230,7 @@ impl Driver {
         let state = self.machine.state();
         let (steps, usage) = (state.step(), state.usage());
         self.context.sessions.close().await;
-        self.context.engine.release(self.lease).await?;
+        self.context.ports.release(self.lease).await?;
         if let Some(source) = self.trouble {
             return Err(RunFailure::Child { run, source: Box::new(source) });
         }
@@ -244,7 +244,7 @@ impl Driver {
         self.running.shut_down().await;
         self.context.sessions.close().await;
         let run = self.context.run;
-        if let Err(error) = self.context.engine.release(self.lease).await {
+        if let Err(error) = self.context.ports.release(self.lease).await {
             tracing::debug!(%run, %error, "the run is not released");
         }
     }

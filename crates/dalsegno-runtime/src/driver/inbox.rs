@@ -12,16 +12,8 @@ use tokio::time::Instant;
 
 use super::Driver;
 use super::end::Why;
+use crate::context::GivenUp;
 use crate::error::RunFailure;
-
-/// What a child run came to that is to be given up.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum GivenUp {
-    /// It has ended, or whoever performs it was told to end it.
-    Told,
-    /// It never began.
-    Unbegun,
-}
 
 /// Who gave a child run up, and why.
 #[derive(Debug)]

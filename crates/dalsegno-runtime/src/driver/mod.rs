@@ -33,7 +33,7 @@ use dalsegno_store::{AttemptCause, Body, Lease, Message, NewRecord, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::attempt::RunContext;
+use crate::context::{GivenUp, RunContext};
 use crate::dispatch::Permit;
 use crate::error::{EngineError, RunFailure};
 use crate::failure::AttemptError;
@@ -41,12 +41,10 @@ use crate::handle::{RunReport, Stop};
 use crate::observer::Watches;
 use crate::policy;
 use crate::policy::Effect;
-use crate::start::Successor;
 
 use self::end::Closing;
 pub(crate) use self::end::Why;
 use self::flight::{Flights, Paused};
-pub(crate) use self::inbox::GivenUp;
 use self::inbox::{Ending, Mailbox};
 use self::running::RunningTasks;
 use self::spoken::Spoken;
@@ -54,6 +52,14 @@ use self::tasks::RemoteTasks;
 
 /// The longest that a process stays for a timer when nothing else is left to do; for a longer one the run is suspended.
 const HOLD: Duration = Duration::from_secs(30);
+
+/// A run that goes on where another one handed over; this process owns it.
+pub(crate) struct Successor {
+    pub(crate) context: Arc<RunContext>,
+    pub(crate) lease: Lease,
+    pub(crate) fold: Fold,
+    pub(crate) watches: Watches,
+}
 
 /// A run that this process owns.
 pub(crate) struct Driver {
@@ -195,7 +201,7 @@ impl Driver {
         let schemas = Schemas::compile(&context.toolbox);
         let step = fold.state().step();
         let spoken = Spoken::until(fold.state());
-        let before = Duration::from_millis(fold.most_active_ms(context.engine.now()));
+        let before = Duration::from_millis(fold.most_active_ms(context.ports.now()));
         let active = ActiveTime { began: Instant::now(), before };
         Self {
             context,
@@ -518,7 +524,7 @@ impl Driver {
     }
 
     fn now(&self) -> Timestamp {
-        self.context.engine.now()
+        self.context.ports.now()
     }
 
     /// What is known of an operation when one of its attempts has ended.

@@ -15,7 +15,8 @@ use super::flight::{Paused, Starting};
 use super::running::Running;
 use super::{Driver, HOLD, Input};
 use crate::attempt::Attempt;
-use crate::children::{Below, Within};
+use crate::children::Below;
+use crate::context::Within;
 use crate::error::RunFailure;
 use crate::failure::AttemptError;
 use crate::handle::Stop;
@@ -191,7 +192,7 @@ impl Driver {
             Ok(joined) => self.joined(joined),
             Err(Input::Look) => {
                 self.mailbox.looked();
-                if let Ok(owner) = self.context.engine.owner().await {
+                if let Ok(owner) = self.context.ports.owner().await {
                     // A file that was deleted makes others take this process for dead.
                     owner.show();
                 }

@@ -83,7 +83,7 @@ impl Driver {
         let run = self.context.run;
         let waited = repeated.began.elapsed();
         tracing::warn!(%run, %error, ?waited, "the journal cannot be written now: the run waits, and tries again");
-        for observer in self.context.engine.observers() {
+        for observer in &self.context.ports.observers {
             observer.unwritable(run, error.kind(), waited);
         }
         // A run need not have a reader.
@@ -99,7 +99,7 @@ impl Driver {
     pub(super) async fn confirm(&self, since: Instant) -> Result<(), RunFailure> {
         let run = self.context.run;
         let failed = |source| RunFailure::Append { run, source };
-        let Ok(owner) = self.context.engine.owner().await else { return Ok(()) };
+        let Ok(owner) = self.context.ports.owner().await else { return Ok(()) };
         if !self.flights.has_starting() || (owner.is_shown() && since.elapsed() < SUSPICIOUS) {
             return Ok(());
         }

@@ -13,13 +13,12 @@ use serde_json::{Value, json};
 
 use super::running::Running;
 use super::{Driver, Input};
-use crate::attempt::{Attempt, RunContext};
-use crate::declared::OfUser;
+use crate::attempt::Attempt;
+use crate::context::{DocumentCall, RunContext};
 use crate::dispatch;
 use crate::error::RunFailure;
 use crate::failure::AttemptError;
 use crate::grant::Leave;
-use crate::trial::Behalf;
 
 /// What a tool is asked about an operation in doubt.
 pub(super) struct Question {
@@ -238,7 +237,7 @@ async fn asked(context: &Arc<RunContext>, ask: Attempt) -> Result<Value, String>
     let in_process = context.bindings.tool(&call.tool_name).is_some();
     let why = |error: AttemptError| error.failure.message;
     let target = dispatch::target(&ask.request, None, in_process);
-    let permit = context.engine.dispatcher().room(target.as_ref(), &context.tenant).await.map_err(why)?;
+    let permit = context.ports.dispatcher.room(target.as_ref(), &context.tenant).await.map_err(why)?;
     let result = ask.perform().await;
     if let Some(permit) = permit {
         permit.settle(&result);
@@ -265,17 +264,16 @@ async fn asked_document(
     arguments: &Value,
 ) -> Result<Value, String> {
     let document = context.config.toolkits.get(toolkit).ok_or_else(|| format!("there is no `{toolkit}`"))?;
-    let behalf = Behalf {
-        tenant: &context.tenant,
+    let call = DocumentCall {
+        toolkit: document.toolkit(),
+        tool,
+        arguments,
         user: &ask.user,
-        of_user: OfUser::Kept,
-        owner: Some(ask.owner_of(document)),
-        agent: Some(&context.config.name),
-        config: Some(document.config().clone()),
+        owner: ask.owner_of(document),
+        config: document.config().clone(),
+        operation: ask.operation,
     };
-    let called =
-        context.engine.call_document(document.toolkit(), tool, arguments, &behalf, ask.operation).await;
-    let outcome = called.map_err(|error| error.to_string())?.finished.outcome;
+    let outcome = context.runs.call_document(context, call).await?.outcome;
     match outcome.error {
         None => Ok(outcome.output),
         Some(error) => Err(format!("the tool failed: {}", error.message)),

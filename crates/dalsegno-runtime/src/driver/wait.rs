@@ -1,6 +1,7 @@
 //! What a run waits for: people, times, child runs; and what happens when nobody answers, or somebody gives an operation up.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{
@@ -57,7 +58,7 @@ impl Driver {
             GateState::Waiting(Gate::Approval | Gate::Input | Gate::Elicitation { .. }) => {
                 let progress = self.progress.get(&operation.id)?;
                 let asked = progress.asked.max(progress.interposed);
-                Some((operation.id, self.context.engine.end_of(asked, Duration::from_millis(limit?))))
+                Some((operation.id, self.context.ports.end_of(asked, Duration::from_millis(limit?))))
             }
             // Whether something took place does not become clear by waiting; and a secret that is missing is no answer.
             GateState::Waiting(Gate::InDoubt { .. } | Gate::Secret { .. })
@@ -240,10 +241,10 @@ impl Driver {
         ending: Ending,
         pause: Duration,
     ) {
-        let (engine, child) = (self.context.engine.clone(), child_run(operation));
+        let (runs, child) = (Arc::clone(&self.context.runs), child_run(operation));
         self.running.spawn(Running::idle(operation, attempt), async move {
             tokio::time::sleep(pause).await;
-            let given_up = engine.give_up_child(child, ending.by.clone(), ending.reason.clone()).await;
+            let given_up = runs.give_up_child(child, ending.by.clone(), ending.reason.clone()).await;
             Input::ChildGivenUp { operation, attempt, given_up, ending }
         });
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use dalsegno_workspace::{Broken, Footprint, InCode, Loaded, Workspace};
 use tokio::sync::OnceCell;
 
-use super::{Engine, Inner, Owners, open_store};
+use super::{Engine, Inner, open_store, ports};
 use crate::bindings::Bindings;
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
+use crate::ports::Owners;
 
 impl Engine {
     /// Opens the journals of a workspace folder to end runs, whatever errors its agents, tool servers or secrets have: what ends
@@ -56,6 +57,7 @@ impl Engine {
                 .await?,
         );
         let clock = Arc::new(SystemClock);
-        Ok(Self { inner: Arc::new(Inner::new(workspace, bindings, store, owners, clock, Vec::new())) })
+        let ports = Arc::new(ports(workspace, bindings, store, owners, clock));
+        Ok(Self { inner: Arc::new(Inner { ports, run_ids: None }) })
     }
 }

@@ -1,7 +1,6 @@
 //! A token for a call: the one that is kept while it is good, else the next one.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::Received;
@@ -12,9 +11,9 @@ use dalsegno_tools::OAuth2;
 use super::client::{self, TokenError};
 use super::grant::Grant;
 use super::{SecretGiver, secret_name};
-use crate::engine::Engine;
 use crate::failure::AttemptError;
 use crate::failure::certain;
+use crate::ports::Ports;
 
 /// How long a process that refreshes is waited for: a little longer than the authorization server may take. After that
 /// it is taken for dead.
@@ -26,25 +25,10 @@ const REFUSALS_PER_MINUTE: usize = 5;
 /// How often it is looked whether the other one is done.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Who refreshes in this process: one for each access.
-#[derive(Default)]
-pub(crate) struct Refreshes(Mutex<BTreeMap<String, Arc<Turn>>>);
-
-/// The turn to refresh an access, with the times at which a refusal was the reason for it.
-type Turn = tokio::sync::Mutex<Vec<Timestamp>>;
-
-impl Refreshes {
-    fn of(&self, name: &str) -> Arc<Turn> {
-        // Bounded by the documents and tenants of the workspace.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(name.to_owned()).or_default())
-    }
-}
-
 /// One access of one tenant.
 #[derive(Clone)]
 struct Access {
-    engine: Engine,
+    ports: Arc<Ports>,
     tenant: String,
     agent: Option<AgentName>,
     toolkit: String,
@@ -55,14 +39,14 @@ struct Access {
     store: Arc<dyn SecretStore>,
 }
 
-impl Engine {
+impl Ports {
     /// The access token of a toolkit for a tenant, refreshed where that is due. `refused` is one that the service did not
     /// take: another one is needed then, whatever is said of its end.
     ///
     /// # Errors
     /// When nobody has consented or the consent is worth nothing any more: a secret is missing then, which a person gives.
     pub(crate) async fn access_token(
-        &self,
+        self: &Arc<Self>,
         oauth: &OAuth2,
         toolkit: &str,
         tenant: &str,
@@ -79,14 +63,14 @@ impl Engine {
         let store = self.secret_source().store().await.map_err(|error| unreadable(error.to_string()))?;
         let Some(store) = store else { return Err(missing(&name, toolkit)) };
         let (tenant, toolkit) = (tenant.to_owned(), toolkit.to_owned());
-        let (engine, oauth, agent) = (self.clone(), oauth.clone(), agent.cloned());
-        let access = Access { engine, tenant, agent, toolkit, oauth, name, key, store };
+        let (ports, oauth, agent) = (Arc::clone(self), oauth.clone(), agent.cloned());
+        let access = Access { ports, tenant, agent, toolkit, oauth, name, key, store };
         let (grant, _) = access.read().await?;
         if grant.is_fresh(self.now()) && refused.is_none_or(|refused| refused.expose() != grant.access_token)
         {
             return Ok(grant.access());
         }
-        let mut turn = self.refreshes().of(&access.name).lock_owned().await;
+        let mut turn = self.refreshes.of(&access.name).lock_owned().await;
         // What another one got meanwhile is tried first.
         let (grant, _) = access.read().await?;
         let now = self.now();
@@ -110,8 +94,8 @@ impl Engine {
 impl Access {
     /// What is kept, and hidden from now on.
     async fn read(&self) -> Result<(Grant, Version), AttemptError> {
-        let now = self.engine.now().as_millis();
-        let owner = self.engine.secret_source().tenant();
+        let now = self.ports.now().as_millis();
+        let owner = self.ports.secret_source().tenant();
         let stored = self.store.get(owner, &self.key, now).await.map_err(|error| self.storage(&error))?;
         let stored = stored.ok_or_else(|| self.missing())?;
         // What somebody else put there is no access.
@@ -121,7 +105,7 @@ impl Access {
     }
 
     fn hide(&self, grant: &Grant) {
-        let bindings = self.engine.bindings();
+        let bindings = &self.ports.bindings;
         bindings.hide(&format!("{} access", self.name), grant.access());
         if let Some(refresh) = &grant.refresh_token {
             bindings.hide(&format!("{} refresh", self.name), Secret::new(refresh));
@@ -130,7 +114,7 @@ impl Access {
 
     /// Writes if nobody else has written; says under which version.
     async fn replace(&self, put: Put) -> Result<Option<Version>, AttemptError> {
-        match self.store.put(self.engine.secret_source().tenant(), &self.key, put).await {
+        match self.store.put(self.ports.secret_source().tenant(), &self.key, put).await {
             Ok(version) => Ok(Some(version)),
             Err(SecretError::Conflict { .. }) => Ok(None),
             Err(error) => Err(self.storage(&error)),
@@ -138,7 +122,7 @@ impl Access {
     }
 
     fn put(&self, grant: &Grant, expect: Version) -> Put {
-        let now = self.engine.now().as_millis();
+        let now = self.ports.now().as_millis();
         Put { expect: Expect::Newest(expect), ..Put::new(grant.write(), now) }
     }
 
@@ -147,7 +131,7 @@ impl Access {
         let mut waited = Duration::ZERO;
         loop {
             let (grant, version) = self.read().await?;
-            let now = self.engine.now();
+            let now = self.ports.now();
             let is_refused = refused.is_some_and(|refused| refused.expose() == grant.access_token);
             let is_usable = !is_refused && grant.is_valid(now);
             if !is_refused && grant.is_fresh(now) {
@@ -180,7 +164,7 @@ impl Access {
                     }
                 }
                 Err(Next::Refused) => {
-                    if self.withdraw(&grant, claimed, self.engine.now()).await? {
+                    if self.withdraw(&grant, claimed, self.ports.now()).await? {
                         return Err(self.missing());
                     }
                 }
@@ -199,22 +183,22 @@ impl Access {
 
     /// Asks for the next tokens.
     async fn next(&self, token: String, before: &Grant) -> Result<Grant, Next> {
-        let Self { engine, tenant, agent, toolkit, oauth, .. } = self;
+        let Self { ports, tenant, agent, toolkit, oauth, .. } = self;
         let failed = |code, message: String, transient| {
             let error = certain(code, format!("the access to `{toolkit}` cannot be refreshed: {message}"));
             Next::Failed(Box::new(AttemptError { transient, received: Received::No, ..error }))
         };
         let unavailable = |message: String| failed(FailureCode::Unavailable, message, false);
-        let credentials = engine.credentials(oauth, toolkit, tenant, agent.as_ref()).await;
+        let credentials = ports.credentials(oauth, toolkit, tenant, agent.as_ref()).await;
         let credentials = credentials.map_err(|error| unavailable(error.to_string()))?;
         let credentials = credentials.ok_or_else(|| {
             unavailable(format!("the tenant has no secret `{}` for it", oauth.client_id_secret))
         })?;
         let protocol =
             client::protocol(oauth, &credentials).map_err(|error| unavailable(error.to_string()))?;
-        let net = engine.endpoints().client(&engine.workspace(), tenant);
+        let net = ports.endpoints.client(&ports.workspace(), tenant);
         match client::refresh(&protocol, token, &net).await {
-            Ok(response) => Ok(client::grant(&response, Some(before), &oauth.scopes, engine.now())),
+            Ok(response) => Ok(client::grant(&response, Some(before), &oauth.scopes, ports.now())),
             Err(TokenError::Refused(_)) => Err(Next::Refused),
             Err(TokenError::Denied(message)) => Err(failed(FailureCode::NotPermitted, message, false)),
             Err(error @ TokenError::Unanswered(_)) => {

@@ -10,7 +10,7 @@ use oauth2::{CsrfToken, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope}
 
 use super::client::{self, Credentials, Protocol, TokenError};
 use super::secret_name;
-use crate::engine::Engine;
+use crate::ports::Ports;
 use crate::secret_source::SecretUnavailable;
 
 /// Why access could not be given.
@@ -180,14 +180,9 @@ impl Consent {
     }
 }
 
-impl Engine {
-    /// Asks for access to a toolkit whose `auth` is `oauth2`: for all agents of a tenant, or for the one that has an access of its own
-    /// (`[tools.TOOLKIT.agents.AGENT] own_access` of the tenant's file). `redirect` is where the browser comes back to.
-    ///
-    /// # Errors
-    /// When there is no such toolkit or tenant, the tenant may not reach the authorization server, or the client's id is
-    /// not known.
-    pub async fn ask_consent(
+impl Ports {
+    /// Begins the consent to the use of a toolkit.
+    pub(crate) async fn ask_consent(
         &self,
         toolkit: &str,
         tenant: &str,
@@ -207,7 +202,7 @@ impl Engine {
         let token_url = Url::parse(&oauth.token_url)
             .map_err(|error| address(format!("`token_url` is not a URL: {error}")))?;
         let origin = Origin::of(&token_url).map_err(|error| address(error.to_string()))?;
-        if self.endpoints().client(&self.workspace(), tenant).egress().permits(&origin).is_err() {
+        if self.endpoints.client(&self.workspace(), tenant).egress().permits(&origin).is_err() {
             return Err(ConsentError::Egress { tenant: tenant.to_owned(), origin: origin.to_string() });
         }
         let credentials = self.credentials(&oauth, &toolkit, tenant, agent).await?.ok_or_else(|| {
@@ -230,14 +225,15 @@ impl Engine {
         Ok(Consent { url, redirect, state, verifier, protocol, tenant, agent, toolkit, scopes })
     }
 
-    /// Takes the address that the browser was sent to, gets tokens for it and keeps them.
-    ///
-    /// # Errors
-    /// When the address answers another question or says no, there are no tokens, or they cannot be kept.
-    pub async fn take_consent(&self, consent: Consent, answered: &Url) -> Result<Consented, ConsentError> {
+    /// Ends the consent to the use of a toolkit, and keeps the tokens that it brings.
+    pub(crate) async fn take_consent(
+        &self,
+        consent: Consent,
+        answered: &Url,
+    ) -> Result<Consented, ConsentError> {
         let code = consent.code(answered)?;
         let Consent { redirect, verifier, protocol, tenant, agent, toolkit, scopes, .. } = consent;
-        let net = self.endpoints().client(&self.workspace(), &tenant);
+        let net = self.endpoints.client(&self.workspace(), &tenant);
         let response = client::exchange(&protocol, code, verifier, redirect, &net).await;
         let response =
             response.map_err(|error: TokenError| ConsentError::NoTokens { message: error.to_string() })?;
@@ -291,7 +287,7 @@ impl Engine {
         let workspace = self.workspace();
         let owner = workspace.owner_of(tenant, toolkit);
         let read = async |name: &str| match workspace.toolkit_secret(tenant, &owner, agent, toolkit, name) {
-            Some(reference) => self.bindings().reveal(reference, now).await.map(Some),
+            Some(reference) => self.bindings.reveal(reference, now).await.map(Some),
             None => Ok(None),
         };
         let id = match &oauth.client_id {

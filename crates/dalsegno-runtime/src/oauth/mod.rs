@@ -16,9 +16,6 @@ mod grant;
 #[cfg(feature = "oauth")]
 pub use self::consent::{Consent, ConsentError, Consented};
 
-#[cfg(feature = "oauth")]
-pub(crate) use self::access::Refreshes;
-
 use std::fmt;
 
 #[cfg(feature = "oauth")]

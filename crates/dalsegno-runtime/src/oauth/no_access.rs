@@ -1,17 +1,19 @@
 //! Access tokens in a build without OAuth: none can be had.
 
+use std::sync::Arc;
+
 use dalsegno_core::{AgentName, FailureCode};
 use dalsegno_secrets::Secret;
 use dalsegno_tools::OAuth2;
 
-use crate::engine::Engine;
 use crate::failure::AttemptError;
 use crate::failure::certain;
+use crate::ports::Ports;
 
-impl Engine {
+impl Ports {
     /// Refuses an access token.
     pub(crate) async fn access_token(
-        &self,
+        self: &Arc<Self>,
         _: &OAuth2,
         toolkit: &str,
         _: &str,
