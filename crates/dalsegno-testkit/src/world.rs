@@ -124,7 +124,7 @@ impl World {
 fn without_owners(text: &str) -> String {
     const DIGITS: usize = 32;
     let mut clean = text.to_owned();
-    for before in [" is owned by ", "OwnerId("] {
+    for before in [" belongs to the running process ", "OwnerId("] {
         let mut parts = clean.split(before);
         let mut told = parts.next().unwrap_or_default().to_owned();
         for part in parts {

@@ -39,8 +39,7 @@ use crate::error::{EngineError, RunFailure};
 use crate::failure::AttemptError;
 use crate::handle::{RunReport, Stop};
 use crate::observer::Watches;
-use crate::policy;
-use crate::policy::Effect;
+use crate::policy::{self, Effect, RetryDecision};
 use crate::start::Successor;
 
 use self::end::Closing;
@@ -289,15 +288,15 @@ impl Driver {
                 continue;
             }
             match policy::recover(Effect::from(&operation), self.situation(&progress, begun)) {
-                policy::RetryDecision::Again { .. } => {
+                RetryDecision::Again { .. } => {
                     self.admit(operation.id, next, AttemptCause::Recovered)?;
                 }
-                policy::RetryDecision::Take(Outcome::Failed(failure)) => {
+                RetryDecision::Take(Outcome::Failed(failure)) => {
                     self.record_lost(&operation, failure)?;
                 }
-                policy::RetryDecision::Take(outcome) => self.record_outcome(operation.id, outcome)?,
-                policy::RetryDecision::Gate(gate) => self.open_gate(operation.id, gate)?,
-                policy::RetryDecision::Ask(reason) => self.open_doubt(operation.id, reason)?,
+                RetryDecision::Take(outcome) => self.record_outcome(operation.id, outcome)?,
+                RetryDecision::Gate(gate) => self.open_gate(operation.id, gate)?,
+                RetryDecision::Ask(reason) => self.open_doubt(operation.id, reason)?,
             }
         }
         self.fill()?;
