@@ -336,8 +336,8 @@ pub enum AcquireError {
     },
     /// An archive brought it, and nobody performs it here.
     #[error(
-        "run {run} came in an archive and is foreign: it can be shown, replayed, compared and forked, and nothing of it is \
-         performed"
+        "run {run} came in an archive and is foreign: it can be shown, replayed, compared and forked, but not \
+         executed"
     )]
     Foreign {
         /// The run.
