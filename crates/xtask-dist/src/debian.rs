@@ -1,6 +1,9 @@
 //! The Debian package: an `ar` archive of a description and of the files.
 
 use anyhow::ensure;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use jiff::tz::TimeZone;
 
 use crate::Package;
 use crate::archive::{Entry, ar, gzip, tar};
@@ -13,8 +16,9 @@ use crate::sbom::NOTICES;
 /// The maintainer is more than one line, or a name is too long for the format.
 pub fn package(product: &Product) -> anyhow::Result<Package> {
     let mut entries = product.below("usr", "vendor-completions", true);
-    // Debian's policy asks for this name.
+    // Debian's policy asks for these two.
     entries.push(Entry::file("usr/share/doc/dalsegno/copyright", copyright(product)));
+    entries.push(Entry::file("usr/share/doc/dalsegno/changelog.gz", gzip(changelog(product)?.as_bytes())));
     let size = entries.iter().map(|entry| (entry.bytes().len() as u64).div_ceil(1024)).sum();
     let control = vec![Entry::file("control", control(product, size)?)];
 
@@ -55,11 +59,26 @@ fn extended(text: &str) -> String {
     lines.map(|line| if line.is_empty() { " .\n".to_owned() } else { format!(" {line}\n") }).collect()
 }
 
-/// The licences in one file.
+/// The licences in one file. Every Debian has the text of the Apache licence.
 fn copyright(product: &Product) -> Vec<u8> {
-    let texts = product.licences().filter(|(name, _)| *name != NOTICES).map(|(_, text)| text);
-    let mut texts: Vec<&[u8]> = texts.collect();
-    let more = format!("The licences of the libraries in the binary are in `{NOTICES}`, beside this file.\n");
+    let is_here = |name: &str| name != NOTICES && name != "LICENSE-APACHE";
+    let mut texts: Vec<&[u8]> =
+        product.licences().filter(|(name, _)| is_here(name)).map(|(_, text)| text).collect();
+    let more = format!(
+        "The Apache License, Version 2.0, is in `/usr/share/common-licenses/Apache-2.0`. The licences of the\n\
+        libraries in the binary are in `{NOTICES}`, beside this file.\n"
+    );
     texts.push(more.as_bytes());
     texts.join(&b"\n----\n\n"[..])
+}
+
+/// The change log in Debian's form: it says where the real one is.
+fn changelog(product: &Product) -> anyhow::Result<String> {
+    let Product { version, maintainer, .. } = product;
+    let time = Timestamp::from_second(i64::try_from(product.seconds)?)?.to_zoned(TimeZone::UTC);
+    let time = rfc2822::to_string(&time)?;
+    Ok(format!(
+        "dalsegno ({version}) unstable; urgency=medium\n\n  * `CHANGELOG.md`, beside this file, has the changes.\n\n \
+        -- {maintainer}  {time}\n"
+    ))
 }

@@ -316,6 +316,12 @@ fn a_debian_package_has_its_files_where_debian_wants_them() {
     assert_eq!(file(&files, "usr/share/zsh/vendor-completions/_dalsegno").1, "zsh");
     let (_, copyright) = file(&files, "usr/share/doc/dalsegno/copyright");
     assert!(copyright.contains("the MIT licence") && copyright.contains(NOTICES), "{copyright}");
+    let changelog = String::from_utf8(unpacked(&files["usr/share/doc/dalsegno/changelog.gz"].bytes)).unwrap();
+    assert!(changelog.starts_with("dalsegno (1.2.3) unstable; urgency="), "{changelog}");
+    assert!(
+        changelog.ends_with("\n -- Ada <ada@example.org>  Tue, 2 Jan 2024 03:04:05 +0000\n"),
+        "{changelog}"
+    );
 }
 
 #[test]
@@ -407,7 +413,7 @@ fn what_a_program_needs_is_read_from_it() {
 }
 
 #[test]
-fn a_machine_without_packages_is_told_what_to_do_instead() {
+fn for_a_machine_without_packages_the_message_says_what_to_do_instead() {
     let error = Machine::of("x86_64-unknown-linux-musl").unwrap_err().to_string();
     assert!(error.contains("`cargo install --path crates/dalsegno-cli`"), "{error}");
 }

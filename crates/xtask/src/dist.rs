@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         let is_offline = arguments.iter().any(|argument| argument == "--offline");
         fetch(&mut cargo(), host, is_offline)?;
     }
-    // A crate of its own, which is not compiled before somebody makes packages.
+    // A crate of its own: it is compiled only to make packages.
     let start = ["run", "--locked", "--quiet", "--package", "xtask-dist", "--"];
     become_command(cargo().args(start).args(arguments))
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_with_nothing_cached_and_no_network_is_told_to_fetch_once() {
+    fn without_a_cache_and_a_network_the_message_says_to_fetch_once() {
         // A home of Cargo with nothing in it: rustup's own folder is beside it, so that the compiler stays the same.
         let home = std::env::temp_dir().join(format!("dalsegno-empty-cargo-{}", std::process::id()));
         fs::create_dir_all(&home).unwrap();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toolchain_without_a_library_is_told_which_target_to_add() {
+    fn a_toolchain_without_a_library_gets_the_name_of_the_target_to_add() {
         assert!(
             no_target("riscv64gc-unknown-linux-gnu")
                 .contains("`rustup target add riscv64gc-unknown-linux-gnu`")

@@ -30,7 +30,7 @@ impl Place<'_> {
         let ran = self
             .says(&["--workspace", &demo, "run", "notes", "the disk is full"], "Noted: the disk is full")?;
         let replayed = self.says(&["--workspace", &demo, "replay", "last"], "identical: ")?;
-        // The exit code is the program's own, whatever started it.
+        // The exit code is the program's own, also behind a launcher.
         let refused = output((self.command)().arg("no-such-command"))?;
         ensure!(refused.status.code() == Some(2), "an unknown command ended with {}", refused.status);
         let start = median(|| (self.command)())?;
