@@ -232,6 +232,11 @@ impl Class {
 }
 
 impl Error {
+    /// Whether content that the command needs was erased on purpose.
+    pub(crate) fn is_erased(&self) -> bool {
+        self.class().code == "erased"
+    }
+
     /// The one place that decides how a command ends after an error.
     pub(crate) fn class(&self) -> Class {
         let bad_input = |code| Class::new(Exit::BadInput, code);

@@ -141,11 +141,19 @@ pub(crate) fn judge(effect: Effect<'_>, now: Situation, result: Result<Outcome, 
             if !received {
                 reason.push_str(", and an attempt before it may have taken place");
             }
+            let detail = error.failure.detail.clone();
+            // The person who is asked should know all; of a report, a model reads the message.
+            let asked = |reason: String| match &detail {
+                Some(detail) => Verdict::Ask(format!("{reason}; {detail}")),
+                None => Verdict::Ask(reason),
+            };
             match terms.on_indeterminate {
-                OnIndeterminate::Ask => Verdict::Ask(reason),
-                OnIndeterminate::Report => Verdict::Take(Outcome::Failed(indeterminate(&reason))),
+                OnIndeterminate::Ask => asked(reason),
+                OnIndeterminate::Report => {
+                    Verdict::Take(Outcome::Failed(Failure { detail, ..indeterminate(&reason) }))
+                }
                 OnIndeterminate::Retry if left && (error.transient || received) => again(),
-                OnIndeterminate::Retry => Verdict::Ask(reason),
+                OnIndeterminate::Retry => asked(reason),
             }
         }
     }

@@ -175,3 +175,78 @@ fn a_list_of_calls_is_worked_off_one_by_one() {
     let joins = [vec![answers(2, 201, json!({"id": 1}))], vec![answers(2, 201, json!({"id": 2}))]];
     check("declarative_list", &config, "lunch", &joins);
 }
+
+/// A plan that reports the failures of `order` with this argument, and says what it reads of them.
+fn ordering(when: &str) -> Value {
+    let mut step = tool_step("order", "order", json!({"when": when, "note": "x"}));
+    step["action"]["operation"]["on_failure"] = json!("report");
+    json!([step, respond("{{steps.order.error.code}}: {{steps.order.error}}")])
+}
+
+/// Checks its argument and calls a service.
+fn order() -> Value {
+    json!({
+        "name": "order",
+        "description": "Orders.",
+        "parameters": [{"name": "when", "type": "string"}, {"name": "note", "type": "string"}],
+        "actions": [
+            {"type": "validate", "rules": [{"field": "params.when", "rule": "email", "error_message": "when is no address"}]},
+            {"type": "api_call", "id": "post", "url": "https://api.example.com/orders", "effect": "idempotent"}
+        ]
+    })
+}
+
+#[test]
+fn a_plan_reads_the_code_with_which_a_declarative_tool_failed() {
+    let mut config = with_documents(plan(ordering("tomorrow")), &[order()]);
+    check("declarative_own_code", &config, "lunch", &[]);
+    config.semantics = 2;
+    check("declarative_own_code_second_rules", &config, "lunch", &[]);
+    let config = with_documents(plan(ordering("a@b.co")), &[order()]);
+    check("declarative_own_status", &config, "lunch", &[vec![answers(1, 429, json!({"why": "slow down"}))]]);
+}
+
+#[test]
+fn a_failed_declarative_tool_ends_a_plan_with_its_own_code() {
+    let steps = json!([tool_step("order", "order", json!({"when": "tomorrow"}))]);
+    check("declarative_own_end", &with_documents(plan(steps), &[order()]), "lunch", &[]);
+}
+
+#[test]
+fn a_document_reads_the_error_of_the_tool_that_it_calls() {
+    let outer = json!({
+        "name": "outer",
+        "description": "Tries another tool.",
+        "actions": [
+            {"type": "tool", "id": "order", "name": "order", "with": {"when": "{{params.when}}"}, "on_error": "continue"},
+            {"type": "tool", "id": "mail", "name": "log.read", "with": {}, "on_error": "continue"},
+            {"type": "respond", "message": "{{result.order.error.code}}, {{result.order.error.status}}, {{result.mail.error.message}}"}
+        ],
+        "parameters": [{"name": "when", "type": "string"}]
+    });
+    let mut config = with_documents(plan(json!([tool_step("it", "outer", json!({}))])), &[order(), outer]);
+    let joins =
+        [vec![answers(2, 404, json!({"why": "none"}))], vec![prints(1, "{\"kind\": \"gone\"}", true)]];
+    check("declarative_inner_code", &config, "lunch", &joins);
+    config.semantics = 2;
+    check("declarative_inner_code_second_rules", &config, "lunch", &joins);
+}
+
+#[test]
+fn an_argument_that_comes_to_nothing_is_left_out_where_it_is_not_required() {
+    let required = json!({
+        "name": "outer",
+        "description": "Passes on what it got.",
+        "parameters": [{"name": "dish", "type": "string"}],
+        "actions": [
+            {"type": "tool", "id": "log", "name": "log.read", "with": {"gone": "{{params.dish}}", "kept": null, "more": {"in": "{{params.dish}}"}}},
+            {"type": "tool", "name": "save_meal", "with": {"dish": "{{params.dish}}"}}
+        ]
+    });
+    let with = json!({"dish": "{{request.data.dish}}"});
+    let mut config = with_documents(plan(json!([tool_step("it", "outer", with)])), &[save_meal(), required]);
+    let joins = [vec![prints(1, "nothing", false)]];
+    check("declarative_absent", &config, "lunch", &joins);
+    config.semantics = 2;
+    check("declarative_absent_second_rules", &config, "lunch", &joins);
+}

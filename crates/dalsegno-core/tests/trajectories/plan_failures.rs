@@ -1,7 +1,8 @@
 //! Plans that meet trouble.
 
 use dalsegno_core::{
-    AgentConfig, Answer, Failure, FailureCode, Limits, OnExceeded, Outcome, Signal, Verdict, Violation,
+    AgentConfig, Answer, Failure, FailureCode, Limits, OnExceeded, Outcome, Signal, ToolReturn, Verdict,
+    Violation,
 };
 use serde_json::{Value, json};
 
@@ -78,6 +79,35 @@ fn a_failure_is_reported_to_later_steps() {
         {"when": "steps.score.error.code === 'tool_failed'", "action": {"respond": "no score: {{steps.score.error.message}}"}},
     ]);
     check("plan_report", &plan(steps), "disk full", &[vec![prints(0, "the feed is empty", true)]]);
+}
+
+#[test]
+fn a_plan_reads_what_a_failed_tool_returned() {
+    let mut step = tool_step("score", "risk.score", json!({}));
+    step["action"]["operation"]["on_failure"] = json!("report");
+    let steps = json!([step, respond("{{steps.score.error}} {{steps.score.error.data.code}}")]);
+    let returned = ToolReturn {
+        is_error: true,
+        text: "there is no such report".into(),
+        ..ToolReturn::structured(json!({"code": "not_found"}))
+    };
+    let joins = [vec![Give::Outcome(0, Outcome::ToolReturned(returned))]];
+    let mut config = plan(steps);
+    check("plan_report_data", &config, "disk full", &joins);
+    config.semantics = 2;
+    check("plan_report_data_second_rules", &config, "disk full", &joins);
+}
+
+#[test]
+fn a_plan_reads_which_argument_did_not_fit() {
+    let mut step = tool_step("score", "risk.score", json!({"text": "{{request.data.text}}", "most": 3}));
+    step["action"]["operation"]["on_failure"] = json!("report");
+    let steps = json!([step, respond("{{steps.score.error}}")]);
+    let violations = vec![Violation { path: "/most".into(), message: "expected a text".into() }];
+    let failure =
+        Failure { violations, ..Failure::new(FailureCode::InvalidArguments, "the arguments do not fit") };
+    let joins = [vec![Give::Outcome(0, Outcome::Failed(failure))]];
+    check("plan_report_violations", &plan(steps), "disk full", &joins);
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub(crate) struct Driver {
     schemas: Schemas,
     machine: Machine,
     progress: BTreeMap<OperationId, Progress>,
+    /// Why the last attempt at an operation failed, until its next one is recorded.
+    reasons: BTreeMap<OperationId, String>,
     /// The tasks that open operations have at their servers.
     tasked: Tasks,
     /// Attempts that go on when the next commit has written their tasks down.
@@ -144,13 +146,14 @@ pub(crate) struct Why {
 struct Paused {
     waiting: Vec<WaitingOperation>,
     wake_at: Option<Timestamp>,
+    answer_by: Option<Timestamp>,
     /// Another process performs it, and tells this run when the child ends or is suspended.
     elsewhere: bool,
 }
 
 impl Paused {
     const fn elsewhere() -> Self {
-        Self { waiting: Vec::new(), wake_at: None, elsewhere: true }
+        Self { waiting: Vec::new(), wake_at: None, answer_by: None, elsewhere: true }
     }
 }
 
@@ -244,6 +247,7 @@ impl Driver {
             watches,
             schemas,
             progress: fold.progress,
+            reasons: BTreeMap::new(),
             tasked: fold.tasked,
             announced: Vec::new(),
             wishes: BTreeMap::new(),
@@ -531,6 +535,7 @@ impl Driver {
         match self.machine.advance().map_err(|error| self.defect(&error.to_string()))? {
             Advance::Asked(operations) => {
                 self.progress.clear();
+                self.reasons.clear();
                 self.tasked.clear();
                 self.queue.clear();
                 self.paused.clear();
