@@ -239,6 +239,11 @@ impl ErrorClass {
 }
 
 impl Error {
+    /// Whether content that the command needs was erased on purpose.
+    pub(crate) fn is_erased(&self) -> bool {
+        self.class().code == "erased"
+    }
+
     /// The one place that decides how a command ends after an error.
     pub(crate) fn class(&self) -> ErrorClass {
         let bad_input = |code| ErrorClass::new(Exit::BadInput, code);

@@ -97,6 +97,17 @@ impl Terminal {
         self.tmux(&["send-keys", "Enter"]);
     }
 
+    /// Presses keys by their names, such as `Left`.
+    fn presses(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    /// Pastes a text, as a person does with the mouse.
+    fn pastes(&self, text: &str) {
+        self.tmux(&["set-buffer", text]);
+        self.tmux(&["paste-buffer", "-p"]);
+    }
+
     fn types_ctrl_c(&self) {
         self.tmux(&["send-keys", "C-c"]);
     }
@@ -304,4 +315,120 @@ fn a_person_agrees_to_the_programs_of_a_workspace_once() {
     let mut terminal = Terminal::open_with(&folder, "worker --until-idle", &state);
     terminal.shows("ended with 0");
     assert!(!terminal.screen().contains(question));
+}
+
+/// What a person said in each request, the last one of it.
+fn said(double: &Double) -> Vec<String> {
+    let last = |body: &serde_json::Value| {
+        let messages = body["messages"].as_array().unwrap();
+        messages.last().unwrap()["content"].as_str().unwrap().to_owned()
+    };
+    double.received().iter().map(|received| last(&received.body)).collect()
+}
+
+#[test]
+fn a_message_is_edited_and_written_over_several_lines() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("First."), words("Second."), words("Third.")]);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks");
+    terminal.shows(">");
+    // The cursor moves back, and what was forgotten is put in.
+    terminal.tmux(&["send-keys", "-l", "Good mrning"]);
+    terminal.presses(&["Left"; 5]);
+    terminal.types("o");
+    terminal.shows("First.");
+    terminal.shows(">");
+    terminal.types("one\\");
+    terminal.types("two");
+    terminal.shows("Second.");
+    terminal.shows(">");
+    terminal.pastes("cp a \\\n  b");
+    terminal.presses(&["Enter"]);
+    terminal.shows("Third.");
+    assert_eq!(said(&double), ["Good morning", "one\ntwo", "cp a \\\n  b"]);
+}
+
+#[test]
+fn messages_of_earlier_conversations_are_recalled_and_no_secret_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    if !has_terminal() {
+        return;
+    }
+    let answers = ["First.", "Second.", "Third.", "Fourth."].map(words);
+    let double = Double::start(answers.into());
+    let folder = workspace(&double);
+    let history = folder.path().join(".dalsegno/chat_history");
+    fs::write(
+        folder.path().join("dalsegno.toml"),
+        format!("{}api_key = {{ env = \"MODEL_KEY\" }}\n", double.settings()),
+    )
+    .unwrap();
+    let key = "MODEL_KEY=canary-4711-token";
+    {
+        let mut terminal = Terminal::open_with(&folder, "chat talks", key);
+        terminal.shows(">");
+        terminal.types("my token is canary-4711-token");
+        terminal.shows("First.");
+        terminal.shows(">");
+        terminal.types(" not for later");
+        terminal.shows("Second.");
+        terminal.shows(">");
+        terminal.types("when was it?");
+        terminal.shows("Third.");
+        terminal.shows(">");
+        terminal.types("/session");
+        terminal.shows(">");
+        terminal.presses(&["C-d"]);
+        terminal.shows("ended with 0");
+    }
+    assert_eq!(fs::read_to_string(&history).unwrap(), "\"when was it?\"\n");
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut terminal = Terminal::open_with(&folder, "chat talks", key);
+    terminal.shows(">");
+    terminal.presses(&["Up"]);
+    terminal.shows("when was it?");
+    terminal.presses(&["Enter"]);
+    terminal.shows("Fourth.");
+    assert_eq!(said(&double)[3], "when was it?");
+}
+
+#[test]
+fn a_conversation_without_a_history_recalls_and_keeps_nothing() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(vec![words("First.")]);
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open(&folder, "chat talks --no-history");
+    terminal.shows(">");
+    terminal.types("when was it?");
+    terminal.shows("First.");
+    terminal.shows(">");
+    terminal.types("/quit");
+    terminal.shows("ended with 0");
+    assert!(!folder.path().join(".dalsegno/chat_history").exists());
+}
+
+#[test]
+fn a_signal_at_the_prompt_leaves_the_terminal_as_it_was() {
+    if !has_terminal() {
+        return;
+    }
+    let double = Double::start(Vec::new());
+    let folder = workspace(&double);
+    let mut terminal = Terminal::open_with(&folder, "chat talks", "");
+    terminal.shows(">");
+    let found = terminal.tmux(&["list-panes", "-F", "#{pane_pid}"]);
+    let shell = found.trim();
+    let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+    let killed = Command::new("kill").args(["-TERM", children.trim()]).status().unwrap();
+    assert!(killed.success());
+    terminal.shows("ended with 130");
+    // The shell goes on with `cat`: a terminal that is left raw would not echo, and would not end the line.
+    terminal.types("seen");
+    terminal.shows("seen");
+    terminal.shows("seen");
 }

@@ -1,13 +1,15 @@
 //! News for a run: outcomes, gates and their answers, signals.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use dalsegno_tools::{ActionTrace, ApiResponse, Write};
+use dalsegno_tools::{ActionTrace, ApiResponse, ToolError, Write};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::canonical::print_json;
+pub use crate::failure::{Failure, FailureCode};
 use crate::id::{OperationId, RunId, Timestamp};
 use crate::operation::Gate;
 use crate::reply::{ModelReply, ReplyPart, Validation, Violation};
@@ -127,7 +129,9 @@ impl Outcome {
                 Some(Failure::new(FailureCode::Protocol, "a hit has a score that is not a number"))
             }
             Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
-            Self::ToolReturned(returned) => too_deep(returned.structured.iter()),
+            Self::ToolReturned(ToolReturn { structured, error, .. }) => {
+                too_deep(structured.iter().chain(error.iter().flat_map(|error| error.details.values())))
+            }
             Self::ApiAnswered(response) => too_deep(core::iter::once(&response.body)),
             Self::AgentReturned(returned) => {
                 too_deep(returned.output.iter().chain(returned.writes.iter().filter_map(Write::value)))
@@ -230,6 +234,7 @@ impl Outcome {
             Self::ToolReturned(returned) => {
                 returned.text.len()
                     + returned.structured.as_ref().map_or(0, size)
+                    + returned.error.as_ref().map_or(0, |error| error.bytes())
                     + violations_size(&returned.violations)
             }
             Self::ApiAnswered(response) => {
@@ -239,7 +244,10 @@ impl Outcome {
                 size(&response.body) + headers.sum::<usize>() + violations.sum::<usize>()
             }
             Self::EmailSent(receipt) => receipt.message_id.as_ref().map_or(0, String::len),
-            Self::Failed(failure) => failure.message.len() + violations_size(&failure.violations),
+            Self::Failed(failure) => {
+                let detail = failure.detail.as_ref().map_or(0, String::len);
+                failure.message.len() + detail + violations_size(&failure.violations)
+            }
         }
     }
 }
@@ -388,10 +396,12 @@ pub struct ToolReturn {
     /// The tool says that it failed.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_error: bool,
-    /// Why a declarative tool failed, where that must not pass for a failure of its own: an action of it may have taken
-    /// place, or took place and cannot be read, or a person said no.
+    /// Why a declarative tool failed, where its caller must know: it may have taken place, or a person said no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<FailureCode>,
+    /// Why a declarative tool failed, in its own words, for its author. Since the rules of number 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Box<ToolError>>,
     /// What each action of a declarative tool did, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionTrace>,
@@ -438,149 +448,6 @@ pub struct EmailReceipt {
     /// Its name for the mail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-}
-
-/// Why an operation has no answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
-    /// The kind of failure.
-    pub code: FailureCode,
-    /// What went wrong, in words for whoever reads the trace.
-    pub message: String,
-    /// Each argument that does not fit, when the code is `invalid_arguments`.
-    #[serde(default)]
-    pub violations: Vec<Violation>,
-    /// Attempts before the last one that the receiver possibly acted on; a model's provider may have charged for them.
-    #[serde(default, skip_serializing_if = "crate::reply::is_zero")]
-    pub lost_attempts: u32,
-    /// The last attempt was certainly not worked on, so that nothing is paid for it.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub unsent: bool,
-}
-
-impl Failure {
-    /// A failure without further details.
-    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), violations: Vec::new(), lost_attempts: 0, unsent: false }
-    }
-}
-
-/// The kinds of failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureCode {
-    /// No answer within the time allowed.
-    Timeout,
-    /// The receiver could not be reached or started.
-    Unavailable,
-    /// Too much waits for the receiver already; nothing was sent.
-    Overloaded,
-    /// The receiver answered something that cannot be used.
-    Protocol,
-    /// The tool itself says that it failed.
-    ToolFailed,
-    /// The arguments do not fit the tool's schema; nothing was called.
-    InvalidArguments,
-    /// A person said no; nothing was called.
-    Denied,
-    /// The rules of the workspace or of the tenant do not allow it; nothing was sent.
-    NotPermitted,
-    /// Possibly received, never answered, and the policy is to report it.
-    Indeterminate,
-    /// The effect took place, and what came back of it cannot be read: it is too large, cut off or of another kind than
-    /// promised. It is not repeated.
-    ResultUnreadable,
-    /// The process died so often while the operation was under way that it is not started again.
-    CrashLoop,
-    /// A limit of size or count was reached.
-    LimitExceeded,
-    /// A model's structured answer does not fit its schema.
-    InvalidOutput,
-    /// A child run failed.
-    AgentFailed,
-    /// Somebody ended a child run.
-    Cancelled,
-    /// The engine's own store or memory failed.
-    Internal,
-}
-
-impl FailureCode {
-    /// Says whether another tool may be called after such a failure: not where a person said no or the arguments do not
-    /// fit, and not where the effect took place or may have, which would then take place twice. An answer that cannot be
-    /// used is one to an effect that took place. A timeout is none: of an effect that may not be repeated a shell reports
-    /// [`Indeterminate`](Self::Indeterminate) instead.
-    pub(crate) const fn allows_another_tool(self) -> bool {
-        match self {
-            Self::Timeout
-            | Self::Unavailable
-            | Self::Overloaded
-            | Self::ToolFailed
-            | Self::AgentFailed
-            | Self::CrashLoop
-            | Self::Cancelled => true,
-            Self::Denied
-            | Self::NotPermitted
-            | Self::InvalidArguments
-            | Self::Indeterminate
-            | Self::ResultUnreadable
-            | Self::Protocol
-            | Self::LimitExceeded
-            | Self::InvalidOutput
-            | Self::Internal => false,
-        }
-    }
-
-    /// Says whether a value that the author wrote may stand for the result: not for what a person refused, and not, since
-    /// the rules of number 2, for what may have taken place.
-    pub(crate) const fn allows_a_default(self, semantics: u32) -> bool {
-        match self {
-            Self::Denied => false,
-            Self::Indeterminate => semantics < 2,
-            _ => true,
-        }
-    }
-
-    /// Every code.
-    pub const ALL: &[Self] = &[
-        Self::Timeout,
-        Self::Unavailable,
-        Self::Overloaded,
-        Self::Protocol,
-        Self::ToolFailed,
-        Self::InvalidArguments,
-        Self::Denied,
-        Self::NotPermitted,
-        Self::Indeterminate,
-        Self::ResultUnreadable,
-        Self::CrashLoop,
-        Self::LimitExceeded,
-        Self::InvalidOutput,
-        Self::AgentFailed,
-        Self::Cancelled,
-        Self::Internal,
-    ];
-
-    /// The code as text, such as `invalid_arguments`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
-            Self::Overloaded => "overloaded",
-            Self::Protocol => "protocol",
-            Self::ToolFailed => "tool_failed",
-            Self::InvalidArguments => "invalid_arguments",
-            Self::Denied => "denied",
-            Self::NotPermitted => "not_permitted",
-            Self::Indeterminate => "indeterminate",
-            Self::ResultUnreadable => "result_unreadable",
-            Self::CrashLoop => "crash_loop",
-            Self::LimitExceeded => "limit_exceeded",
-            Self::InvalidOutput => "invalid_output",
-            Self::AgentFailed => "agent_failed",
-            Self::Cancelled => "cancelled",
-            Self::Internal => "internal",
-        }
-    }
 }
 
 /// An answer at a gate.

@@ -46,6 +46,7 @@ mod action;
 mod canonical;
 mod config;
 mod event;
+mod failure;
 mod follow;
 mod id;
 mod inherit;

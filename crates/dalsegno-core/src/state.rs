@@ -121,6 +121,9 @@ pub struct AgentState {
     /// Which model replies: 0 for the agent's own, then its fallbacks.
     #[serde(default)]
     pub(crate) model: u32,
+    /// The models of this run that gave no usable reply, each with the reason. Since the rules of number 3.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unusable: Vec<Unusable>,
     /// How often the model was asked again for a structured answer.
     #[serde(default)]
     pub(crate) asked_again: u32,
@@ -142,6 +145,15 @@ pub struct AgentState {
     /// Unsafe and keyed effects wait for a person, whatever the agent says: the run is a fork.
     #[serde(default)]
     pub(crate) ask_effects: bool,
+}
+
+/// A model that gave no usable reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unusable {
+    /// The workspace's name of the model.
+    pub(crate) model: String,
+    /// Why it is not asked any more.
+    pub(crate) reason: String,
 }
 
 /// A call of the model and what came of it, for finding repetitions.
@@ -178,6 +190,7 @@ impl AgentState {
             output: None,
             budget: None,
             model: 0,
+            unusable: Vec::new(),
             asked_again: 0,
             calls: Vec::new(),
             session: SessionContext::default(),

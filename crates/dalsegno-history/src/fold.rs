@@ -387,7 +387,7 @@ impl Fold {
                 }
                 self.progress.insert(operation.id, Progress::requested(record.at, *start, &operation));
             }
-            Body::Attempted { attempt, cause, start } => {
+            Body::Attempted { attempt, cause, start, .. } => {
                 self.progress(record)?.attempted(record.at, *attempt, *cause, *start);
                 self.tasked.attempted(self.operation(record)?, *cause);
             }

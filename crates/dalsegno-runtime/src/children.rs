@@ -22,7 +22,7 @@ pub(crate) enum Below {
     /// It is over, or it could not be performed.
     Done(Result<Outcome, AttemptError>),
     /// It waits for somebody or for a time, and holds no process.
-    Suspended { waiting: Vec<WaitingOperation>, wake_at: Option<Timestamp> },
+    Suspended { waiting: Vec<WaitingOperation>, wake_at: Option<Timestamp>, answer_by: Option<Timestamp> },
     /// Another process performs it, and tells its parent when it ends or is suspended.
     Elsewhere,
     /// It was left as it is.
@@ -144,7 +144,7 @@ fn over(report: RunReport, before: Usage) -> Below {
             usage,
             writes: response.writes,
         }))),
-        RunEnd::Suspended { waiting, wake_at } => Below::Suspended { waiting, wake_at },
+        RunEnd::Suspended { waiting, wake_at, answer_by } => Below::Suspended { waiting, wake_at, answer_by },
         RunEnd::Interrupted => Below::Interrupted,
     }
 }

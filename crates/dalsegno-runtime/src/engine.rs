@@ -295,6 +295,13 @@ impl Engine {
         self.inner.ports.live.workspace()
     }
 
+    /// A text without the secrets that this process knows: those of the workspace, and of all runs that it has begun.
+    pub fn scrubbed(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        self.bindings().secrets().text(&mut text);
+        text
+    }
+
     /// Looks whether files of the workspace have changed since they were read, and reads them again if so.
     ///
     /// [`start`](Self::start) and a worker do so by themselves. Runs keep the configuration that they began with; whom a tenant's

@@ -51,12 +51,9 @@ pub(crate) fn no_answer(error: &CallError) -> AttemptError {
     );
     let refused = answered || error.kind == CallErrorKind::Unauthorized;
     let received = if answered { Received::No } else { error.received };
-    let mut message = error.to_string();
-    if !error.stderr.is_empty() {
-        message.push_str("; it last wrote: ");
-        message.push_str(&error.stderr);
-    }
-    let failure = Failure::new(code, message);
+    // A model is told what happened, and a person also what the server wrote about it.
+    let detail = (!error.stderr.is_empty()).then(|| format!("it last wrote: {}", error.stderr));
+    let failure = Failure { detail, ..Failure::new(code, error.to_string()) };
     AttemptError { failure, received, transient: !refused, after: None, gate: None }
 }
 

@@ -159,6 +159,9 @@ pub enum RunEnd {
         waiting: Vec<WaitingOperation>,
         /// When it can go on by itself.
         wake_at: Option<Timestamp>,
+        /// When a question that nobody has answered is answered with a no, by `limits.answer_timeout` of its agent; of several
+        /// questions the first one.
+        answer_by: Option<Timestamp>,
     },
     /// It was interrupted and can be resumed.
     Interrupted,

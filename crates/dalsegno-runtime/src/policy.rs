@@ -127,11 +127,19 @@ pub(crate) fn judge(
             if !received {
                 reason.push_str(", and an attempt before it may have taken place");
             }
+            let detail = error.failure.detail.clone();
+            // The person who is asked should know all; of a report, a model reads the message.
+            let asked = |reason: String| match &detail {
+                Some(detail) => RetryDecision::Ask(format!("{reason}; {detail}")),
+                None => RetryDecision::Ask(reason),
+            };
             match terms.on_indeterminate {
-                OnIndeterminate::Ask => RetryDecision::Ask(reason),
-                OnIndeterminate::Report => RetryDecision::Take(Outcome::Failed(indeterminate(&reason))),
+                OnIndeterminate::Ask => asked(reason),
+                OnIndeterminate::Report => {
+                    RetryDecision::Take(Outcome::Failed(Failure { detail, ..indeterminate(&reason) }))
+                }
                 OnIndeterminate::Retry if left && (error.transient || received) => again(),
-                OnIndeterminate::Retry => RetryDecision::Ask(reason),
+                OnIndeterminate::Retry => asked(reason),
             }
         }
     }

@@ -38,7 +38,12 @@ pub enum ServerReach {
         lifetime: Lifetime,
     },
     /// A program, as a child process without a sandbox.
-    Program(PathBuf),
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// Its arguments.
+        args: Vec<String>,
+    },
     /// A server behind an address.
     Address(String),
 }
@@ -97,7 +102,9 @@ impl Engine {
             name: name.to_owned(),
             reach: match &binding.remote {
                 None => ServerReach::Module { path: binding.module.clone(), lifetime: binding.lifetime },
-                Some(RemoteBinding::Command(command)) => ServerReach::Program(command.program.clone()),
+                Some(RemoteBinding::Command(command)) => {
+                    ServerReach::Program { program: command.program.clone(), args: command.arguments.clone() }
+                }
                 Some(RemoteBinding::Endpoint(endpoint)) => ServerReach::Address(endpoint.url.clone()),
             },
             grants: binding.grants(),

@@ -156,6 +156,12 @@ pub enum ToolboxError {
 }
 
 impl ToolInfo {
+    /// Says whether a call must have this argument, by the tool's schema.
+    pub(crate) fn requires(&self, argument: &str) -> bool {
+        let required = self.input_schema["required"].as_array();
+        required.is_some_and(|names| names.iter().any(|name| name == argument))
+    }
+
     /// Checks arguments against the tool's schema; text that stands for a number or the like is taken as one.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use dalsegno_core::{
 use dalsegno_history::Situation;
 use dalsegno_tools::{
     Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
-    SessionContext, Toolkit,
+    SessionContext, ToolRequest, Toolkit,
 };
 
 use dalsegno_workspace::NoTenant;
@@ -287,7 +287,7 @@ impl Engine {
                 Request::Email(Arc::new(mail.clone())),
             ),
             EffectRequest::Tool(tool) => {
-                return self.called(&tool.name, &tool.arguments, behalf, depth).await;
+                return self.called(tool, behalf, depth).await;
             }
         };
         let began = Instant::now();
@@ -348,12 +348,12 @@ impl Engine {
     /// Calls the tool that a document names, which may be a document, too.
     fn called<'a>(
         &'a self,
-        name: &'a str,
-        arguments: &'a Value,
+        request: &'a ToolRequest,
         behalf: &'a Behalf<'a>,
         depth: usize,
     ) -> Pin<Box<dyn Future<Output = EffectOutcome> + Send + 'a>> {
         Box::pin(async move {
+            let ToolRequest { name, arguments, .. } = request;
             let failed = |code, message: String| EffectOutcome::Failed(failure(code, &message));
             if depth >= DEPTH_MAX {
                 let message = format!("tools call tools more than {DEPTH_MAX} deep");
@@ -375,7 +375,7 @@ impl Engine {
                 return match trial.map(|trial| trial.finished.outcome) {
                     Ok(outcome) => match outcome.error {
                         None => EffectOutcome::Returned { output: outcome.output },
-                        Some(error) => failed(error.code, error.message),
+                        Some(error) => EffectOutcome::Failed(error.into()),
                     },
                     Err(error) => failed(ErrorCode::ToolNotFound, error.to_string()),
                 };
@@ -385,7 +385,12 @@ impl Engine {
             };
             let place = MemoryPlace { tenant: Some(behalf.tenant.to_owned()), ..MemoryPlace::default() };
             let call = ToolCallOptions { place, ..ToolCallOptions::default() };
-            match self.call_tool(&parsed, arguments.clone(), &call).await {
+            let mut request = request.clone();
+            // A tool that is not known is reported by the call.
+            if let Ok(info) = self.tool(&parsed, behalf.tenant).await {
+                request.leave_out(|argument| info.requires(argument));
+            }
+            match self.call_tool(&parsed, request.arguments, &call).await {
                 Ok(ToolReturn { is_error: true, text, .. }) => failed(ErrorCode::ActionFailed, text),
                 Ok(ToolReturn { structured, text, .. }) => {
                     let output = structured.unwrap_or_else(|| {
@@ -407,6 +412,7 @@ pub(crate) fn returned(finished: &Finished) -> ToolReturn {
         text: outcome.model_text(),
         is_error: !outcome.ok,
         code: None,
+        error: outcome.error.clone().map(Box::new),
         actions: outcome.actions.clone(),
         violations: Vec::new(),
     }

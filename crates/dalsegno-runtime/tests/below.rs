@@ -158,7 +158,7 @@ async fn a_short_wait_is_waited_for_and_a_long_one_suspends() {
     assert_eq!(answer(&world.run("go").await), "on");
     let world = World::new("[[steps]]\nwait = \"2h\"\n[[steps]]\nrespond = \"on\"\n");
     let report = world.run("go").await;
-    let RunEnd::Suspended { waiting, wake_at } = &report.end else { panic!("{report:?}") };
+    let RunEnd::Suspended { waiting, wake_at, .. } = &report.end else { panic!("{report:?}") };
     assert!(waiting.is_empty() && wake_at.is_some(), "{report:?}");
     // It is too early: nothing is recorded again.
     let engine = world.engine().await;
@@ -267,7 +267,7 @@ async fn a_child_that_another_process_performs_is_waited_for() {
     // The child is under way in the other engine: its parent waits, and says what it waits for.
     let here = world.engine().await;
     let parent = here.resume(report.run, Vec::new()).await.unwrap().finish().await.unwrap();
-    assert_eq!(parent.end, RunEnd::Suspended { waiting: Vec::new(), wake_at: None });
+    assert_eq!(parent.end, RunEnd::Suspended { waiting: Vec::new(), wake_at: None, answer_by: None });
     let last = here.journal().inspect(report.run, None).await.unwrap().records.pop().unwrap();
     let Body::Suspended { waiting_for, .. } = &last.body else { panic!("{last:?}") };
     assert_eq!(waiting_for[0].kind, "child_run");

@@ -197,8 +197,12 @@ mod tests {
     const RUN: RunId = RunId::from_bytes([7; 16]);
 
     fn rows() -> Vec<Row> {
-        let attempted =
-            |attempt| Body::Attempted { attempt, cause: AttemptCause::Recovered, start: Start::Now };
+        let attempted = |attempt| Body::Attempted {
+            attempt,
+            cause: AttemptCause::Recovered,
+            start: Start::Now,
+            reason: None,
+        };
         let records = (1..4).map(|attempt| NewRecord::new(Timestamp::from_millis(5), attempted(attempt)));
         seal(RUN, 0, Link::default(), &records.collect::<Vec<_>>()).unwrap()
     }

@@ -140,7 +140,7 @@ mod tests {
         }
         let (attempt, cause, start) = (2, AttemptCause::Recovered, Start::Now);
         let bytes = rmp_serde::to_vec_named(&Later::Attempted { attempt, cause, start, host: "b" }).unwrap();
-        assert_eq!(decode_body(&bytes).unwrap(), Body::Attempted { attempt, cause, start });
+        assert_eq!(decode_body(&bytes).unwrap(), Body::Attempted { attempt, cause, start, reason: None });
     }
 
     #[test]

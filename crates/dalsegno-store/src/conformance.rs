@@ -183,7 +183,7 @@ pub fn long_text(text: &str) -> NewRecord {
 
 /// What a [`note`] says.
 pub const fn noted(attempt: u32) -> Body {
-    Body::Attempted { attempt, cause: AttemptCause::Recovered, start: Start::Now }
+    Body::Attempted { attempt, cause: AttemptCause::Recovered, start: Start::Now, reason: None }
 }
 
 /// Records of every kind but `started`, and attempts of every cause, in an order in which a run could have them.
@@ -192,8 +192,8 @@ pub fn every_kind() -> Vec<NewRecord> {
     let parent = OperationId::from_bytes([4; 16]);
     let returned = ToolReturn::structured(serde_json::json!({"score": 0.75, "tags": ["a", null], "at": -1}));
     let failed = Outcome::Failed(Failure::new(FailureCode::Timeout, "no answer within 30 s"));
-    let waiting_for =
-        vec![WaitingFor { kind: "approval".into(), operation, question: "call `risk.score`?".into() }];
+    let question = "call `risk.score`?".into();
+    let waiting_for = vec![WaitingFor { kind: "approval".into(), operation, question }];
     let approved = Answer::Approved { edited: None, reason: Some("fine".into()), by: Some("ada".into()) };
     let requested = Body::Requested {
         step: 1,
@@ -203,8 +203,11 @@ pub fn every_kind() -> Vec<NewRecord> {
         class: EffectClass::Unsafe,
         start: Start::Deferred,
     };
-    let attempted =
-        |attempt, cause, start| NewRecord::of(at(16), operation, Body::Attempted { attempt, cause, start });
+    let lost = AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true };
+    let attempted = |attempt, cause, start| {
+        let reason = (attempt == 4).then(|| "no answer within 30 s".to_owned());
+        NewRecord::of(at(16), operation, Body::Attempted { attempt, cause, start, reason })
+    };
     let resolved =
         Body::Resolved { outcome: Outcome::ToolReturned(returned), attempts: 4, elapsed_ms: 1_234 };
     let forked = Body::Forked {
@@ -246,11 +249,7 @@ pub fn every_kind() -> Vec<NewRecord> {
         NewRecord::new(at(15), Body::Rebound { server: "risk".into(), digest: "ab12".into() }),
         attempted(2, AttemptCause::Answered, Start::Deferred),
         attempted(3, AttemptCause::Recovered, Start::Now),
-        attempted(
-            4,
-            AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true },
-            Start::Now,
-        ),
+        attempted(4, lost, Start::Now),
         NewRecord::of(at(17), operation, tasked),
         NewRecord::of(at(17), operation, denied),
         NewRecord::of(at(17), operation, resolved),

@@ -144,6 +144,8 @@ pub(crate) const fn has_content(kind: RecordKind) -> bool {
         RecordKind::Waiting => true,
         // The words for a request may hold what it was about: releases before the words without values wrote addresses.
         RecordKind::Requested => true,
-        RecordKind::Attempted | RecordKind::Adopted | RecordKind::Narrowed | RecordKind::Rebound => false,
+        // The reason is what the attempt before it met with.
+        RecordKind::Attempted => true,
+        RecordKind::Adopted | RecordKind::Narrowed | RecordKind::Rebound => false,
     }
 }

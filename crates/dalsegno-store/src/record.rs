@@ -97,6 +97,9 @@ pub enum Body {
         cause: AttemptCause,
         /// Whether it starts with this commit. A deferred one was put off because its process stops.
         start: Start,
+        /// The message with which the attempt before it failed; absent where none did, and in records of earlier releases.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The operation waits at a gate.
     Waiting {

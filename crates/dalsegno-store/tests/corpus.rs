@@ -86,11 +86,12 @@ fn bodies() -> Vec<Body> {
             class: EffectClass::Keyed,
             start: Start::Deferred,
         },
-        Body::Attempted { attempt: 1, cause: AttemptCause::Queued, start: Start::Now },
+        Body::Attempted { attempt: 1, cause: AttemptCause::Queued, start: Start::Now, reason: None },
         Body::Attempted {
             attempt: 2,
             cause: AttemptCause::Failed { code: FailureCode::Timeout, possibly_received: true },
             start: Start::Now,
+            reason: Some("no answer within 30 s".into()),
         },
         Body::Waiting { gate: Gate::Approval },
         Body::Waiting { gate: Gate::InDoubt { reason: "no answer".into() } },

@@ -120,6 +120,7 @@ fn outcome(request: &EffectRequest, choice: u64) -> EffectOutcome {
             reason: None,
             attempts: 1,
             ends: false,
+            details: serde_json::Map::new(),
         });
     }
     let bodies = [json!(null), json!([1, 2, "3"]), json!({"items": [{"id": 1}]}), json!("text"), json!(4.5)];

@@ -5,11 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::json::measure;
 use crate::limits::{MAX_VALUE_BYTES, MAX_VALUE_DEPTH};
-use crate::outcome::{ActionPlace, ErrorCode};
+use crate::outcome::{ActionPlace, ErrorCode, ToolError};
 use crate::parameters::Violation;
 use crate::text::{Payload, Text};
 
@@ -251,6 +251,10 @@ pub struct ToolRequest {
     pub name: String,
     /// Its arguments, an object.
     pub arguments: Value,
+    /// The arguments that the document writes as a template and that came to nothing: they are null in `arguments`, and can be
+    /// left out where the tool does not require them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// What came of an effect.
@@ -308,13 +312,47 @@ pub struct EffectFailure {
     /// The list ends with it, whatever `on_error` says: the effect may have taken place, or a person said no.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub ends: bool,
+    /// What a tool that was called says of its failure besides, such as `status` and `violations`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub details: Map<String, Value>,
 }
 
 impl EffectFailure {
     /// A failure without further details.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), reason: None, attempts: 0, ends: false }
+        Self { code, message: message.into(), reason: None, attempts: 0, ends: false, details: Map::new() }
     }
+}
+
+impl From<ToolError> for EffectFailure {
+    /// The failure of a tool that another one called, in its own words.
+    fn from(error: ToolError) -> Self {
+        let ToolError { code, message, mut details, action: _ } = error;
+        let reason = details.remove("reason").and_then(|reason| reason.as_str().map(String::from));
+        Self { reason, details, ..Self::new(code, message) }
+    }
+}
+
+impl ToolRequest {
+    /// Leaves out the arguments that came to nothing, but for those that the tool requires.
+    pub fn leave_out(&mut self, is_required: impl Fn(&str) -> bool) {
+        if let Value::Object(arguments) = &mut self.arguments {
+            for name in self.absent.drain(..).filter(|name| !is_required(name)) {
+                arguments.remove(&name);
+            }
+        }
+    }
+}
+
+/// The arguments that are written as templates and came to nothing, in the order of their names. A `null` that is written as
+/// such is meant.
+pub fn absent_arguments(written: &Value, arguments: &Value) -> Vec<String> {
+    let Value::Object(arguments) = arguments else { return Vec::new() };
+    let is_template = |name: &str| written.get(name).is_some_and(Value::is_string);
+    let absent = arguments.iter().filter(|(name, value)| value.is_null() && is_template(name));
+    let mut names: Vec<String> = absent.map(|(name, _)| name.clone()).collect();
+    names.sort_unstable();
+    names
 }
 
 impl EffectRequest {

@@ -146,20 +146,31 @@ impl ToolError {
         Self::new(ErrorCode::LimitExceeded, message)
     }
 
-    /// What stands in `error` for `on_failure`.
-    pub(crate) fn to_value(&self) -> Value {
+    /// About how many bytes of text it has.
+    pub fn bytes(&self) -> usize {
+        let details = self.details.iter().map(|(name, value)| name.len() + json::print(value).len());
+        self.message.len() + details.sum::<usize>()
+    }
+
+    /// The value of `error` in `on_failure` of a document and, for a plan, after a failed call: `code`, `message`, `action` and
+    /// `details`. For the people who keep the tool; a model is told less.
+    pub fn to_value(&self) -> Value {
         let action = self.action.as_ref().map(|place| place.id.as_deref().unwrap_or(&place.action));
         json!({"code": self.code.as_str(), "message": self.message, "action": action, "details": self.details})
+    }
+
+    /// The message that a model may read: no address and no text of a service.
+    pub fn careful_message(&self) -> &str {
+        match self.code.is_about_arguments() {
+            true => &self.message,
+            false => self.code.plain_words(),
+        }
     }
 
     fn for_model(&self) -> Value {
         let mut fields = Map::new();
         fields.insert("code".into(), self.code.as_str().into());
-        let message = match self.code.is_about_arguments() {
-            true => self.message.as_str(),
-            false => self.code.plain_words(),
-        };
-        fields.insert("message".into(), message.into());
+        fields.insert("message".into(), self.careful_message().into());
         for name in ["violations", "status"] {
             if let Some(value) = self.details.get(name) {
                 fields.insert(name.into(), value.clone());

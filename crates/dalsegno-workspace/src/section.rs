@@ -41,6 +41,21 @@ pub(crate) struct Section<'t> {
     shape: &'static Shape,
 }
 
+/// Parameters that some providers take, and for which no file has a key of its own.
+const OF_PROVIDERS: &[&str] = &[
+    "frequency_penalty",
+    "presence_penalty",
+    "reasoning",
+    "reasoning_effort",
+    "seed",
+    "service_tier",
+    "stop",
+    "thinking",
+    "top_k",
+    "top_p",
+    "verbosity",
+];
+
 impl<'t> Section<'t> {
     /// Opens a table and reports the keys that it should not have.
     pub(crate) fn open(
@@ -67,9 +82,13 @@ impl<'t> Section<'t> {
             self.key_below_table(key, header);
             return;
         }
+        let help = match OF_PROVIDERS.contains(&&**name) && self.what.contains("[model") {
+            true => format!("write it in dalsegno.toml, in `[models.NAME]`: `extra = {{ {name} = … }}`"),
+            false => suggestion(name, &known),
+        };
         self.report
             .error(Code::UnknownKey, key.span(), format!("unknown key `{name}` in {}", self.what))
-            .help(suggestion(name, &known));
+            .help(help);
     }
 
     fn key_below_table(&self, key: &Spanned<DeString<'t>>, header: &str) {

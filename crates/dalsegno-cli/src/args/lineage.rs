@@ -31,6 +31,9 @@ pub(crate) struct ChatArgs {
     /// for another party's text
     #[arg(long)]
     pub(crate) script: bool,
+    /// Do not recall messages of earlier conversations, and keep none of this one
+    #[arg(long)]
+    pub(crate) no_history: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,6 +1,8 @@
 //! `dalsegno chat`: a conversation, each message of which is a run of one session.
 
+mod history;
 mod reply;
+mod typed;
 
 use std::io::IsTerminal;
 
@@ -10,8 +12,10 @@ use dalsegno_store::RunFilter;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use self::history::History;
+use self::typed::{Typed, Typist};
 use super::follow::Follow;
-use super::{Context, select, show};
+use super::{Context, consent, select, show};
 use crate::args::ChatArgs;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -29,6 +33,11 @@ const HELP: &str = "  /show        what happened in the last run, and why
   /session     the session's name, to come back with `--session`
   /quit        leave; the session stays";
 
+/// What a person can do at a terminal besides.
+const KEYS: &str =
+    "  Enter after a `\\` begins a new line. The arrow keys edit a message and recall earlier ones; Ctrl-R
+  searches them. A message that begins with a space is not kept for that.";
+
 /// What the person at the other end wants.
 enum Line {
     Text(String),
@@ -40,14 +49,22 @@ enum Line {
     Fault(Error),
 }
 
+/// Where the lines come from.
+enum Lines {
+    Typed(Typist),
+    Passed(mpsc::Receiver<Result<String, Error>>),
+}
+
 struct Chat<'a, 'c> {
     args: &'a ChatArgs,
     context: &'a mut Context<'c>,
     engine: Engine,
     follow: Follow,
-    lines: mpsc::Receiver<Result<String, Error>>,
+    lines: Lines,
     /// A person types the lines: they are prompted for.
     typed: bool,
+    /// The messages of earlier conversations, where they are kept.
+    kept: Option<History>,
     /// A line may be a command or an approval. What a program passes on may be another party's text, and says no more than
     /// a message says.
     trusted: bool,
@@ -75,8 +92,12 @@ pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<E
     select::tenant(&engine.workspace(), engine.journal(), args.tenant.as_deref()).await?;
     let session = args.session.clone().unwrap_or_else(|| format!("chat-{}", short(fresh())));
     let follow = Follow::begin(context)?;
-    let lines = read_lines();
     let typed = std::io::stdin().is_terminal() && !terminal::is_ci();
+    let kept = (typed && !args.no_history).then(|| History::new(context.root.join(".dalsegno/chat_history")));
+    let lines = match typed {
+        true => Lines::Typed(Typist::begin(kept.as_ref().map(History::load).unwrap_or_default())),
+        false => Lines::Passed(read_lines()),
+    };
     let mut chat = Chat {
         args,
         context,
@@ -84,6 +105,7 @@ pub(super) async fn chat(args: &ChatArgs, context: &mut Context<'_>) -> Result<E
         follow,
         lines,
         typed,
+        kept,
         trusted: typed || args.script,
         session,
         last: None,
@@ -146,12 +168,16 @@ impl Chat<'_, '_> {
                 }
             };
             let said = line.trim();
+            let is_kept = !line.starts_with(' ');
             let done = match said.split_once(' ').unwrap_or((said, "")) {
                 ("", _) => Ok(()),
                 _ if !self.trusted => self.say(said).await,
                 ("/quit" | "/exit", _) => return Ok(Exit::Done),
                 ("/help", _) => {
                     self.note(HELP);
+                    if self.typed {
+                        self.note(KEYS);
+                    }
                     Ok(())
                 }
                 ("/session", _) => {
@@ -167,7 +193,13 @@ impl Chat<'_, '_> {
                     self.note(format_args!("`{command}` is not known here:\n{HELP}"));
                     Ok(())
                 }
-                _ => self.say(said).await,
+                _ => {
+                    let done = self.say(said).await;
+                    if is_kept {
+                        self.keep(said);
+                    }
+                    done
+                }
             };
             // A message that failed is told, and the conversation goes on.
             if let Err(error) = done {
@@ -184,29 +216,59 @@ impl Chat<'_, '_> {
         self.context.output.note(words);
     }
 
-    /// Reads a line; a prompt is shown to people only, wherever they see it.
+    /// Reads a line; a prompt is shown to people only, at their terminal.
     async fn read(&mut self, prompt: &str) -> Line {
         if self.typed {
-            let output = &mut *self.context.output;
-            if output.stdout.mid_line {
-                output.stdout.write("\n");
+            let stdout = &mut self.context.output.stdout;
+            if stdout.mid_line {
+                stdout.write("\n");
             }
-            // What goes to a file is the answers alone.
-            let stream = if output.stdout.terminal.live { &mut output.stdout } else { &mut output.stderr };
-            stream.write(prompt);
-            stream.flush();
-            // What the person types ends the line.
-            stream.mid_line = false;
+            stdout.flush();
         }
+        let line = async {
+            match &mut self.lines {
+                Lines::Typed(typist) => match typist.read(prompt).await {
+                    Typed::Text(text) => Line::Text(text),
+                    Typed::End => Line::End,
+                    Typed::Wish => Line::Wish,
+                    Typed::Fault(source) => {
+                        Line::Fault(Error::Input { place: "the terminal".into(), source })
+                    }
+                },
+                Lines::Passed(lines) => match lines.recv().await {
+                    Some(Ok(line)) => Line::Text(line),
+                    Some(Err(error)) => Line::Fault(error),
+                    None => Line::End,
+                },
+            }
+        };
         tokio::select! {
             // However fast the lines come, a wish is not passed over.
             biased;
             () = self.follow.wish() => Line::Wish,
-            line = self.lines.recv() => match line {
-                Some(Ok(line)) => Line::Text(line),
-                Some(Err(error)) => Line::Fault(error),
-                None => Line::End,
-            },
+            line = line => line,
+        }
+    }
+
+    /// Drops what was typed before a question: it is no answer to it.
+    fn discard(&mut self) {
+        if self.typed {
+            consent::discard_typed_ahead();
+        }
+    }
+
+    /// Keeps a message for the next conversations, without those that hold a secret which this process knows.
+    fn keep(&mut self, message: &str) {
+        let Some(kept) = &self.kept else { return };
+        if self.engine.scrubbed(message) != message {
+            return;
+        }
+        if let Lines::Typed(typist) = &self.lines {
+            typist.recall(message);
+        }
+        if let Err(error) = kept.keep(message) {
+            self.kept = None;
+            self.note(format_args!("messages are not kept for the next conversation: {error}"));
         }
     }
 

@@ -32,13 +32,13 @@ fn pose(question: &str, output: &mut Output) -> Option<()> {
 
 /// What was typed before the question is no answer to it.
 #[cfg(unix)]
-fn discard_typed_ahead() {
+pub(super) fn discard_typed_ahead() {
     // A terminal that refuses keeps what was typed, as every program does.
     let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
 #[cfg(not(unix))]
-fn discard_typed_ahead() {}
+pub(super) fn discard_typed_ahead() {}
 
 fn read() -> bool {
     let mut answer = String::new();

@@ -332,6 +332,9 @@ async fn causes(run: RunId, engine: &Engine) -> Vec<String> {
                 Some(Outcome::ToolReturned(returned)) => {
                     found.extend(progress::causes(returned).map(|cause| format!("{}, {cause}", view.label)));
                 }
+                Some(Outcome::Failed(failure)) => {
+                    found.extend(failure.detail.iter().map(|detail| format!("{}, {detail}", view.label)));
+                }
                 Some(Outcome::AgentReturned(returned)) if returned.error.is_some() => {
                     next = Some(returned.run);
                 }

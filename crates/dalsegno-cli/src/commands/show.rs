@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dalsegno_core::{Mind, RunId, Signal};
 use dalsegno_history::{Inspection, Journal, StepView};
-use dalsegno_store::{Body, RunStatus};
+use dalsegno_store::{Body, RunStatus, RunSummary};
 use tokio::time::sleep;
 
 use super::carry::signed;
@@ -25,8 +25,20 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let Kept { journal, .. } = context.reader().await?;
     let run = select::run(&journal, &args.run).await?;
+    match whole(args, run, &journal, context).await {
+        Err(error) if error.is_erased() => erased(run, &journal, context).await,
+        told => told,
+    }
+}
+
+async fn whole(
+    args: &ShowArgs,
+    run: RunId,
+    journal: &Journal,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
     if args.follow {
-        return follow(args, run, &journal, context).await;
+        return follow(args, run, journal, context).await;
     }
     let inspection = journal.inspect(run, args.step).await?;
     let steps = inspection.steps.iter().map(|view| view.step).max().unwrap_or_default();
@@ -46,7 +58,7 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
         }
         return Ok(Exit::Done);
     }
-    let lineage = lineage(&inspection, &journal).await;
+    let lineage = lineage(&inspection, journal).await;
     let output = &mut *context.output;
     let is_full = args.full || only.is_some();
     if context.format == Format::Json {
@@ -74,9 +86,40 @@ pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<E
     }
     if is_whole && !inspection.summary.status.is_end() && inspection.summary.foreign.is_none() {
         ending::waiting(&short(run), &inspection.waiting, context.named, output);
-        interrupted(&inspection, &journal, output);
+        interrupted(&inspection, journal, output);
     }
     Ok(Exit::Done)
+}
+
+/// Shows what the journal keeps of a run whose content was erased.
+async fn erased(run: RunId, journal: &Journal, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let summary = journal.summary(run).await?;
+    let output = &mut *context.output;
+    if context.format == Format::Json {
+        output.document(&document::ErasedRun::of(&summary));
+        return Ok(Exit::Done);
+    }
+    output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
+    let facts = [time(summary.started_at), count(summary.records, "record")];
+    output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
+    belongs(&summary, output);
+    output.stdout.line(format_args!("last record: {}", time(summary.updated_at)));
+    let gone = "erased: content of this run was erased for ever, so its steps cannot be shown; this is what the journal keeps";
+    for line in wrapped(gone, output.stdout.terminal.room) {
+        output.stdout.line(line);
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows the tenant and the session of a run, where they are not the default.
+fn belongs(summary: &RunSummary, output: &mut Output) {
+    if summary.tenant != dalsegno_core::AgentRequest::text("").tenant {
+        output.stdout.line(format_args!("tenant: {}", summary.tenant));
+    }
+    // A run without a session has one of its own, with the name of the run.
+    if summary.session != summary.run.to_string() {
+        output.stdout.line(format_args!("session: {}", summary.session));
+    }
 }
 
 /// Shows all steps of a run.
@@ -216,13 +259,7 @@ fn header(inspection: &Inspection, lineage: &Lineage, output: &mut Output) {
     output.stdout.line(Words::from("run ").and(styled(Style::Bold, summary.run)));
     output.stdout.line(format_args!("{} · {} · {}", summary.agent, summary.status, facts.join(" · ")));
     lineage.tell(output);
-    if summary.tenant != dalsegno_core::AgentRequest::text("").tenant {
-        output.stdout.line(format_args!("tenant: {}", summary.tenant));
-    }
-    // A run without a session has one of its own, with the name of the run.
-    if summary.session != summary.run.to_string() {
-        output.stdout.line(format_args!("session: {}", summary.session));
-    }
+    belongs(summary, output);
     if let Some(foreign) = &summary.foreign {
         output.stdout.line(format_args!(
             "foreign: from an archive that {}; nothing of it is performed",

@@ -131,7 +131,11 @@ fn tell(tool: &ToolInfo, returned: &ToolReturn, context: &mut Context<'_>) -> Ex
         output.stdout.line(returned.text.trim_end_matches('\n'));
     }
     if returned.is_error {
-        output.note(styled(Style::Red, "failed").and(format_args!(": `{}` reports an error", tool.name)));
+        let failed = styled(Style::Red, "failed").and(format_args!(": `{}` reports an error", tool.name));
+        output.note(match &returned.error {
+            Some(error) => failed.and(format_args!(", {}: {}", error.code, error.message)),
+            None => failed,
+        });
         return Exit::Failed;
     }
     Exit::Done

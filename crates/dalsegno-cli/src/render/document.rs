@@ -24,6 +24,9 @@ pub(crate) struct Run {
     /// When it can go on by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     wake_at: Option<String>,
+    /// When a question without an answer is answered with a no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer_by: Option<String>,
     steps: u64,
     usage: Usage,
     error: Option<RunError>,
@@ -68,11 +71,12 @@ impl Run {
         if let Some(error) = &mut run.error {
             error.causes = causes.to_vec();
         }
-        let wake_at = match &report.end {
-            RunEnd::Suspended { wake_at, .. } => wake_at.map(text::exact_time),
-            RunEnd::Ended(_) | RunEnd::Interrupted => None,
+        let (wake_at, answer_by) = match &report.end {
+            RunEnd::Suspended { wake_at, answer_by, .. } => (*wake_at, *answer_by),
+            RunEnd::Ended(_) | RunEnd::Interrupted => (None, None),
         };
-        Self { wake_at, steps: report.steps, usage: report.usage, ..run }
+        let (wake_at, answer_by) = (wake_at.map(text::exact_time), answer_by.map(text::exact_time));
+        Self { wake_at, answer_by, steps: report.steps, usage: report.usage, ..run }
     }
 
     fn new(
@@ -96,6 +100,7 @@ impl Run {
             output: response.and_then(|response| response.output.clone()),
             waiting_for: waiting.iter().map(Waiting::of).collect(),
             wake_at: None,
+            answer_by: None,
             steps: 0,
             usage: Usage::default(),
             error,
@@ -318,6 +323,20 @@ impl Listed {
             usage,
             foreign: summary.foreign,
         }
+    }
+}
+
+/// What `show` tells about a run whose content was erased.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErasedRun {
+    erased: bool,
+    #[serde(flatten)]
+    run: Listed,
+}
+
+impl ErasedRun {
+    pub(crate) fn of(summary: &RunSummary) -> Self {
+        Self { erased: true, run: Listed::of(summary, None, false, None) }
     }
 }
 

@@ -50,10 +50,17 @@ pub(crate) fn tell(
     output.note(styled(style, word).and(format_args!(" · {} · run {run}", parts.join(" · "))));
     match &report.end {
         RunEnd::Ended(_) => {}
-        RunEnd::Suspended { waiting, wake_at } => {
+        RunEnd::Suspended { waiting, wake_at, answer_by } => {
             self::waiting(&run, waiting, named, output);
-            if let Some(at) = wake_at {
-                let at = time(*at);
+            if let Some(at) = answer_by {
+                output.note(format_args!(
+                    "without an answer until {}, the answer is no: then a worker resumes it, or `{}`",
+                    time(*at),
+                    resume(&run, named)
+                ));
+            }
+            if let Some(at) = wake_at.filter(|at| Some(*at) != *answer_by) {
+                let at = time(at);
                 output
                     .note(format_args!("it waits until {at}; then resume it with `{}`", resume(&run, named)));
             } else if waiting.is_empty() {

@@ -26,6 +26,9 @@ struct ErrorDocument<'e> {
     code: &'static str,
     message: String,
     help: Option<String>,
+    /// The last words of a tool server that could not be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_wrote: Option<&'e str>,
     /// The run that it is about, where a program is to look at that one next.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<RunId>,
@@ -56,6 +59,14 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
         let place = if path.is_empty() { "/" } else { path };
         output.note(format_args!("  `{place}` {message}"));
     }
+    let wrote = last_words(error);
+    if let Some(wrote) = wrote {
+        let mut word = "it last wrote:";
+        for line in wrote.lines() {
+            output.note(Words::from("  ").and(styled(Style::Yellow, word)).and(format_args!(" {line}")));
+            word = "";
+        }
+    }
     if let Some(help) = &class.help {
         help_line(help, output);
     }
@@ -67,6 +78,7 @@ pub(crate) fn show(error: &Error, root: Option<&Path>, format: Format, output: &
         code: class.code,
         message,
         help: class.help,
+        server_wrote: wrote,
         run_id,
         diagnostics: problems,
         violations,
@@ -125,6 +137,19 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = source.source();
     }
     message
+}
+
+/// What a tool server that could not be started last wrote to standard error.
+fn last_words(error: &Error) -> Option<&str> {
+    let call = match error {
+        Error::Engine(EngineError::Catalogue(call)) => call,
+        Error::Toolbox(error) => match &**error {
+            ToolboxError::Engine(EngineError::Catalogue(call)) => call,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    (!call.stderr.is_empty()).then_some(call.stderr.as_str())
 }
 
 /// The places at which arguments do not fit.

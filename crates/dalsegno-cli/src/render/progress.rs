@@ -178,8 +178,10 @@ impl Progress {
             Body::Waiting { gate: Gate::Secret { name } } => {
                 (format!("waits for the secret `{}`", name), Some(Style::Yellow))
             }
-            Body::Attempted { attempt, .. } if *attempt > 1 => {
-                (format!("attempt {attempt}"), Some(Style::Yellow))
+            Body::Attempted { attempt, reason, .. } if *attempt > 1 => {
+                let reason = reason.as_ref().map(|reason| format!(", since the last one failed: {reason}"));
+                let line = format!("attempt {attempt}{}", reason.unwrap_or_default());
+                (brief(&line, room(output)), Some(Style::Yellow))
             }
             Body::Denied { server, denials } => {
                 let words: Vec<String> = denials.iter().map(denial).collect();
@@ -336,7 +338,12 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
             brief(&format!("{} {}", response.status, gist(&response.body)), width)
         }
         Outcome::EmailSent(_) => "taken by the mail server".to_owned(),
-        Outcome::Failed(failure) => brief(&format!("{}: {}", failure.code.as_str(), failure.message), width),
+        Outcome::Failed(failure) => {
+            let detail = failure.detail.as_ref().map(|detail| format!(" · cause: {detail}"));
+            let line =
+                format!("{}: {}{}", failure.code.as_str(), failure.message, detail.unwrap_or_default());
+            brief(&line, width)
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use dalsegno_runtime::{ServerHealth, ServerInfo, ServerReach};
 use dalsegno_workspace::Lifetime;
 use serde::Serialize;
 
+use super::ending::quoted;
 use super::failure;
 use super::text::count;
 
@@ -91,7 +92,7 @@ impl<'s> Health<'s> {
 fn kind(reach: &ServerReach) -> &'static str {
     match reach {
         ServerReach::Module { .. } => "wasm",
-        ServerReach::Program(_) => "command",
+        ServerReach::Program { .. } => "command",
         ServerReach::Address(_) => "url",
     }
 }
@@ -100,7 +101,11 @@ fn kind(reach: &ServerReach) -> &'static str {
 pub(crate) fn place(reach: &ServerReach) -> String {
     match reach {
         ServerReach::Module { path, .. } => path.display().to_string(),
-        ServerReach::Program(program) => program.display().to_string(),
+        ServerReach::Program { program, args } => {
+            let program = program.display().to_string();
+            let words: Vec<String> = std::iter::once(&program).chain(args).map(|word| quoted(word)).collect();
+            words.join(" ")
+        }
         ServerReach::Address(url) => url.clone(),
     }
 }
@@ -111,7 +116,7 @@ pub(crate) fn lifetime(reach: &ServerReach) -> Option<&'static str> {
         ServerReach::Module { lifetime: Lifetime::PerCall, .. } => Some("per_call"),
         ServerReach::Module { lifetime: Lifetime::PerRun, .. } => Some("per_run"),
         ServerReach::Module { lifetime: Lifetime::Shared, .. } => Some("shared"),
-        ServerReach::Program(_) | ServerReach::Address(_) => None,
+        ServerReach::Program { .. } | ServerReach::Address(_) => None,
     }
 }
 

@@ -218,7 +218,7 @@ fn headline(outcome: &Outcome) -> String {
         Outcome::ApiAnswered(response) => format!("status {}", response.status),
         Outcome::AgentReturned(returned) => format!("an answer of run {}", short(returned.run)),
         Outcome::InputGiven(_) => "an answer".to_owned(),
-        Outcome::Failed(failure) => format!("{}:", failure.code.as_str()),
+        Outcome::Failed(failure) => failure.code.as_str().to_owned(),
         other => outcome_line(other, usize::MAX),
     }
 }
@@ -250,6 +250,7 @@ fn content(outcome: &Outcome, lines: &mut Vec<String>) {
         Outcome::InputGiven(value) => value_lines(value, lines),
         Outcome::Failed(failure) => {
             text(&failure.message, lines);
+            text(failure.detail.as_deref().unwrap_or_default(), lines);
             let violations = failure.violations.iter();
             lines.extend(violations.map(|violation| format!("`{}` {}", violation.path, violation.message)));
         }
@@ -287,8 +288,8 @@ pub(crate) fn reply_lines(parts: &[ReplyPart], lines: &mut Vec<String>) {
 /// Shows what a record says of the course of an operation.
 fn happened(record: &Record, history: &History<'_>, detail: Detail, stream: &mut Stream) {
     let (word, told) = match &record.body {
-        Body::Attempted { attempt, cause, .. } if detail == Detail::Full => {
-            ("try", format!("attempt {attempt}{}", because(cause)))
+        Body::Attempted { attempt, cause, reason, .. } if detail == Detail::Full || reason.is_some() => {
+            ("try", format!("attempt {attempt}{}", because(cause, reason.as_deref())))
         }
         Body::Waiting { gate } => match gate_line(gate, detail) {
             Some(line) => ("then", line),
@@ -329,15 +330,16 @@ fn happened(record: &Record, history: &History<'_>, detail: Detail, stream: &mut
     entry(word, &format!("{told}{at}"), None, stream);
 }
 
-/// Why an operation is attempted.
-fn because(cause: &AttemptCause) -> String {
+/// Why an operation is attempted; `reason` is the message with which the attempt before it failed.
+fn because(cause: &AttemptCause, reason: Option<&str>) -> String {
     match cause {
         AttemptCause::Answered => ", after the answer".to_owned(),
         AttemptCause::Queued => ", after others of its step".to_owned(),
         AttemptCause::Recovered => ": the process of the attempt before it died".to_owned(),
         AttemptCause::Failed { code, possibly_received } => {
             let received = if *possibly_received { ", possibly received" } else { ", not received" };
-            format!(": the attempt before it failed with {}{received}", code.as_str())
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!(": the attempt before it failed with {}{received}{reason}", code.as_str())
         }
     }
 }

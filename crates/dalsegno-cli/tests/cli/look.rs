@@ -251,3 +251,70 @@ fn a_run_whose_process_died_is_interrupted() {
         "{followed}"
     );
 }
+
+#[test]
+fn the_reason_of_every_model_and_of_every_attempt_is_shown() {
+    let workspace = Workspace::empty();
+    // No process listens on the port of `discard`.
+    let settings = "[models.first]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+                    api_key = { env = \"NO_SUCH_KEY\" }\n\n\
+                    [models.second]\nprovider = \"openai\"\nmodel = \"y\"\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    workspace.write("dalsegno.toml", settings);
+    workspace.write(
+        "agents/talks.toml",
+        "name = \"talks\"\n\n[model]\nuse = \"first\"\nfallback = [\"second\"]\nretries = 1\n",
+    );
+    let told = workspace.dalsegno(&["run", "talks", "hello"]);
+    let reasons = [
+        "none of the models gave a usable reply: `first`: protocol: ",
+        "`NO_SUCH_KEY` is not set",
+        "; `second`: unavailable: ",
+        "Connection refused",
+    ];
+    let mut rest = told.as_str();
+    for reason in reasons {
+        let place = rest.find(reason).unwrap_or_else(|| panic!("{reason}: {told}"));
+        rest = &rest[place + reason.len()..];
+    }
+    let shown = workspace.succeed(&["show", "last"]);
+    let attempt = shown.lines().find(|line| line.contains("attempt 2")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(attempt.contains("failed with unavailable") && attempt.contains("Connection refused"), "{shown}");
+    let verbose = workspace.dalsegno(&["run", "talks", "hello", "--verbose"]);
+    let attempt = verbose.lines().find(|line| line.contains("attempt 2, since the last one failed: "));
+    assert!(attempt.is_some_and(|line| line.contains("cannot reach")), "{verbose}");
+}
+
+#[test]
+fn a_declarative_tool_that_fails_tells_a_person_why_and_a_plan_its_code() {
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", "");
+    workspace.write("tenants/default.toml", "name = \"default\"\negress = [\"http://127.0.0.1:9\"]\n");
+    workspace.write(
+        "tools/fetch.json",
+        r#"{
+          "name": "fetch", "description": "Fetches.", "parameters": [{ "name": "when", "type": "string" }],
+          "actions": [{ "type": "api_call", "method": "GET", "url": "http://127.0.0.1:9/x", "retry_count": 0 }]
+        }"#,
+    );
+    workspace.write(
+        "agents/fetches.toml",
+        "name = \"fetches\"\n[tools]\nallow = [\"fetch\"]\n\n[[steps]]\nid = \"x\"\ntool = \"fetch\"\n\
+         with = { when = \"{{request.data.when}}\" }\n",
+    );
+    let told = workspace.dalsegno(&["run", "fetches"]);
+    let end = "error[tool_failed]: plan step 1 `x`: `fetch` failed with http_error: the service behind the tool answered";
+    assert!(told.contains(end), "{told}");
+    assert!(
+        told.contains("cause: tool `fetch`, `actions[0]`: cannot reach `http://127.0.0.1:9/x`"),
+        "{told}"
+    );
+    // The argument that came to nothing was not sent.
+    let call = &workspace.json(&["show", "last", "--full"])["operations"][0];
+    assert_eq!(call["request"]["tool_call"]["parameters"], serde_json::json!({}), "{call}");
+    let called = workspace.dalsegno(&["tools", "call", "fetch", "--yes"]);
+    assert!(called.starts_with("exit code: 1\n"), "{called}");
+    assert!(
+        called.contains("failed: `fetch` reports an error, http_error: cannot reach `http://127.0.0.1:9/x`"),
+        "{called}"
+    );
+}

@@ -115,6 +115,63 @@ fn a_server_that_cannot_be_used_says_why() {
 }
 
 #[test]
+fn a_program_is_shown_with_its_arguments() {
+    let workspace = Workspace::empty().trusted();
+    workspace.write("dalsegno.toml", "[servers.bell]\ncommand = [\"/bin/sh\", \"-c\", \"exit 3\"]\n");
+    let shown = workspace.dalsegno(&["servers"]);
+    assert!(has_line(&shown, "  place     /bin/sh -c 'exit 3'"), "{shown}");
+    assert_eq!(workspace.json(&["servers"])[0]["place"], "/bin/sh -c 'exit 3'");
+}
+
+#[test]
+fn the_last_words_of_a_program_that_does_not_start_are_told() {
+    let workspace = Workspace::empty().trusted();
+    let program = "command = [\"/bin/sh\", \"-c\", \"echo no module named foo >&2; exit 3\"]";
+    workspace.write("dalsegno.toml", &format!("[servers.bell]\n{program}\n"));
+    let shown = workspace.dalsegno(&["tools", "list"]);
+    assert!(has_line(&shown, "error: tool server `bell`: the server exited (code 3)"), "{shown}");
+    assert!(has_line(&shown, "  it last wrote: no module named foo"), "{shown}");
+}
+
+/// A server that offers one tool, and breaks off when it is called.
+const BREAKS: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"b","version":"1"}}}\n' "$id" ;;
+    *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ring","description":"Rings.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}}\n' "$id" ;;
+    *'"tools/call"'*) echo "cannot open /etc/bell.key" >&2; exit 3 ;;
+    *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
+  esac
+done
+"#;
+
+#[test]
+fn a_person_reads_the_last_words_of_a_server_and_a_plan_the_careful_message() {
+    let workspace = Workspace::empty().trusted();
+    workspace.write("bell.sh", BREAKS);
+    workspace.write(
+        "dalsegno.toml",
+        "[servers.bell]\ncommand = [\"/bin/sh\", \"bell.sh\"]\ntrust_annotations = true\n",
+    );
+    let agent = "name = \"rings\"\n[tools]\nallow = [\"bell.*\"]\n[tools.settings.\"bell.ring\"]\nretries = 0\n\n\
+                 [[steps]]\nid = \"ring\"\ntool = \"bell.ring\"\n";
+    workspace.write("agents/rings.toml", agent);
+    let told = workspace.dalsegno(&["run", "rings"]);
+    assert!(
+        has_line(&told, "error[tool_failed]: plan step 1 `ring`: `bell.ring` failed with unavailable: "),
+        "{told}"
+    );
+    assert!(has_line(&told, "  cause: tool `bell.ring`, it last wrote: cannot open /etc/bell.key"), "{told}");
+    let shown = workspace.json(&["show", "last", "--state"]);
+    let error = shown["error"].to_string();
+    assert!(error.contains("exited (code 3)") && !error.contains("bell.key"), "{error}");
+    assert!(
+        workspace.succeed(&["show", "last", "--full"]).contains("it last wrote: cannot open /etc/bell.key")
+    );
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told() {
     let told = Workspace::guarded().dalsegno(&["servers", "check", "crm"]);
     assert!(told.starts_with("exit code: 2"), "{told}");

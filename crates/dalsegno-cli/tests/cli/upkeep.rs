@@ -34,10 +34,29 @@ fn a_worker_goes_on_with_what_nobody_answers() {
         resumed runs 1 time: 1 ended, 0 suspended, 0 left for another process, 0 could not be resumed
         ");
     let show = workspace.json(&["show", "last"]);
-    assert_eq!(
-        (&show["status"], &show["answer"]),
-        (&"completed".into(), &"there was no answer within 300 ms".into())
-    );
+    assert_eq!((&show["status"], &show["answer"]), (&"completed".into(), &"no answer within 300 ms".into()));
+}
+
+#[test]
+fn a_question_says_when_no_answer_becomes_a_no() {
+    let workspace = asking();
+    let agent = fs::read_to_string(workspace.path("agents/asking.toml")).unwrap();
+    workspace.write("agents/asking.toml", &agent.replace("300ms", "1h"));
+    photograph!(workspace.dalsegno(&["run", "asking"]), @r#"
+        exit code: 4
+        --- stdout
+        --- stderr
+        suspended · 1 step · [TOOK] · run [SHORT]
+
+        now?
+        resume with one of
+          dalsegno resume [SHORT] --answer "…"
+          dalsegno resume [SHORT] --answer @FILE
+        without an answer until [TIME], the answer is no: then a worker resumes it, or `dalsegno resume [SHORT]`
+        "#);
+    let run = workspace.json(&["run", "asking"]);
+    assert_eq!(run["answer_by"], run["wake_at"], "{run}");
+    assert!(run["answer_by"].is_string(), "{run}");
 }
 
 #[test]
@@ -175,6 +194,17 @@ fn what_is_erased_cannot_be_replayed_and_harms_no_other_run() {
         --- stderr
         erased the content of 6 records of run [SHORT], and 0 files
         ");
+    photograph!(workspace.dalsegno(&["show", &first]), @r"
+        exit code: 0
+        --- stdout
+        run [ID]
+        note · completed · [TIME] · 6 records
+        last record: [TIME]
+        erased: content of this run was erased for ever, so its steps cannot be shown; this is what the journal keeps
+        --- stderr
+        ");
+    let shown = workspace.json(&["show", &first]);
+    assert_eq!((&shown["erased"], &shown["agent"]), (&true.into(), &"note".into()), "{shown}");
     photograph!(workspace.dalsegno(&["replay", &first]), @r"
         exit code: 1
         --- stdout

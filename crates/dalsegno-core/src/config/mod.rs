@@ -33,7 +33,11 @@ use crate::id::AgentName;
 /// operations of its step and the call itself leave of the run's limits. What tools say is part of every answer, also across
 /// handoffs; a handoff leaves the text of the request as it is; and of the calls of a reply that have one id only the first
 /// is performed.
-pub const SEMANTICS: u32 = 2;
+///
+/// Under the rules of number 3 a plan and a document read the error of a declarative tool in the tool's own words, an argument
+/// that comes to nothing is left out where the tool does not require it, and the end of a run names the reason of every model
+/// that gave no usable reply, and the reply that a limit has no room for.
+pub const SEMANTICS: u32 = 3;
 
 /// Everything that decides how an agent behaves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +71,11 @@ impl AgentConfig {
     /// Says whether the configuration has the second rules or later ones: see [`SEMANTICS`].
     pub(crate) fn has_second_rules(&self) -> bool {
         self.semantics >= 2
+    }
+
+    /// Says whether the configuration has the third rules or later ones: see [`SEMANTICS`].
+    pub(crate) fn has_third_rules(&self) -> bool {
+        self.semantics >= 3
     }
 
     /// An agent without tools, with default limits.

@@ -166,6 +166,12 @@ impl PartTerms {
 }
 
 impl Tool {
+    /// Says whether a call must have this argument, by the tool's schema.
+    pub(crate) fn requires(&self, argument: &str) -> bool {
+        let required = self.input_schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|names| names.iter().any(|name| name == argument))
+    }
+
     /// A tool of a server, by the defaults: `unsafe`, 30 seconds, two retries where nothing was sent.
     pub fn new(description: String, input_schema: Value) -> Self {
         Self {

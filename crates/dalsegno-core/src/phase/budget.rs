@@ -339,12 +339,13 @@ fn count(state: &mut AgentState, settings: &ModelSettings, input: u64, output: u
     usage.cost_nano_usd = usage.cost_nano_usd.saturating_add(cost);
 }
 
-/// Says why nothing can be set aside for the transcript and a reply of this model.
+/// Says why nothing can be set aside for a request of so many tokens and a reply of this model.
 pub(crate) fn too_little(
     config: &AgentConfig,
     state: &AgentState,
     settings: &ModelSettings,
-    short: Short,
+    (short, shorter): (Short, Shorter),
+    input_tokens: u64,
 ) -> String {
     let limit = match short {
         Short::Limit(limit) => limit,
@@ -352,9 +353,25 @@ pub(crate) fn too_little(
             return alloc::format!("the cost is limited, and the model `{}` has no price", settings.name);
         }
     };
-    let tokens = state.transcript.tokens();
-    let what = alloc::format!("leaves too little for a request of about {tokens} tokens and its reply");
+    let (tokens, reply) = match config.has_third_rules() {
+        true => (input_tokens, reply(settings, shorter)),
+        false => (state.transcript.tokens(), "its reply".into()),
+    };
+    let what = alloc::format!("leaves too little for a request of about {tokens} tokens and {reply}");
     describe(config, state, limit, &what)
+}
+
+/// The reply that a limit must have room for, and where its size comes from.
+fn reply(settings: &ModelSettings, shorter: Shorter) -> String {
+    match (shorter, settings.max_output_tokens) {
+        (Shorter::Yes, most) => {
+            alloc::format!("a reply of {} tokens", most.unwrap_or(OUTPUT_TOKENS).min(LEAST_OUTPUT_TOKENS))
+        }
+        (Shorter::No, Some(most)) => alloc::format!("a reply of {most} tokens (`max_output_tokens`)"),
+        (Shorter::No, None) => alloc::format!(
+            "a reply of {OUTPUT_TOKENS} tokens, which is reckoned where `max_output_tokens` is not set"
+        ),
+    }
 }
 
 /// Says of a limit, by its name, that what was reported is beyond it.

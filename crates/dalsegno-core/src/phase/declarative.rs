@@ -4,6 +4,7 @@
 //! below it, one at a time; each goes through gates, attempts and the journal by itself. So a call that is cut off between
 //! two parts goes on at the right one, and a replay needs none of them.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::admit::{Admitted, Refusal, admit_tool};
 use super::budget;
 use super::calls::AGENT_TERMS;
-use super::plan::value;
+use super::plan::{OwnWords, own_words, value};
 use super::start::MEMORY_TIMEOUT_MS;
 use crate::config::{AgentConfig, Budget, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
@@ -313,6 +314,7 @@ fn told(config: &AgentConfig, outcome: &ToolOutcome) -> Outcome {
         text: if plain { String::new() } else { outcome.model_text() },
         is_error: !outcome.ok,
         code,
+        error: outcome.error.clone().filter(|_| config.has_third_rules()).map(Box::new),
         actions: outcome.actions.clone(),
         violations: Vec::new(),
     })
@@ -372,7 +374,7 @@ fn named<'c>(config: &'c AgentConfig, name: &str) -> Option<(&'c ToolName, &'c T
 /// The call of another tool, which the agent itself must be allowed to call.
 fn tool_call(
     config: &AgentConfig,
-    ToolRequest { name, arguments }: ToolRequest,
+    mut call: ToolRequest,
     depth: usize,
     join: &Join,
     state: &mut AgentState,
@@ -388,15 +390,19 @@ fn tool_call(
     if left.max_tool_calls == 0 {
         return Err(refused(ErrorCode::LimitExceeded, "`limits.max_tool_calls` is reached"));
     }
-    let Some((name, tool)) = named(config, &name) else {
-        if config.tools.forbidden.iter().any(|tool| plain(tool.as_str()) == plain(&name)) {
+    let Some((name, tool)) = named(config, &call.name) else {
+        let name = &call.name;
+        if config.tools.forbidden.iter().any(|tool| plain(tool.as_str()) == plain(name)) {
             let message = alloc::format!("the tool `{name}` is not allowed for this agent");
             return Err(refused(ErrorCode::NotPermitted, message));
         }
         let message = alloc::format!("there is no tool `{name}` for this agent: add it to `[tools] allow`");
         return Err(refused(ErrorCode::ToolNotFound, message));
     };
-    let admitted = admit_tool(config, name, tool, &arguments).map_err(refusal)?;
+    if config.has_third_rules() {
+        call.leave_out(|argument| tool.requires(argument));
+    }
+    let admitted = admit_tool(config, name, tool, &call.arguments).map_err(refusal)?;
     let (request, terms) = match admitted {
         Admitted::Request(request) => {
             let terms = match &request {
@@ -474,10 +480,33 @@ fn answer(
             EffectOutcome::Sent { message_id: receipt.message_id }
         }
         (Request::Email(_), Some(Outcome::ToolReturned(_))) => EffectOutcome::Sent { message_id: None },
-        (request, outcome) => match value(request, outcome, state) {
-            Ok(output) => EffectOutcome::Returned { output },
-            Err(failure) => failed(failure),
-        },
+        (request, outcome) => {
+            let own = own_words(config, outcome.as_ref());
+            match (value(request, outcome, state), own) {
+                (Ok(output), _) => EffectOutcome::Returned { output },
+                (Err(failure), None) => failed(failure),
+                (Err(failure), Some(own)) => EffectOutcome::Failed(in_own_words(failure, own)),
+            }
+        }
+    }
+}
+
+/// The failure of a tool that another one called: that something is in doubt or refused stays what it is.
+fn in_own_words(failure: Failure, own: OwnWords) -> EffectFailure {
+    let plain = EffectFailure::from(failure);
+    match own {
+        OwnWords::Declared(error) => {
+            let own = EffectFailure::from(*error);
+            let code = if plain.code == ErrorCode::ActionFailed { own.code } else { plain.code };
+            EffectFailure { code, reason: own.reason.or(plain.reason), ends: plain.ends, ..own }
+        }
+        OwnWords::Said { text, data } => {
+            let mut failure = EffectFailure { message: text, ..plain };
+            if !data.is_null() {
+                failure.details.insert("data".into(), data);
+            }
+            failure
+        }
     }
 }
 

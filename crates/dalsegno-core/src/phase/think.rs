@@ -14,7 +14,7 @@ use crate::join::{Pending, Then};
 use crate::operation::{GateState, ModelCompletion, Purpose, Request, Terms, ToolChoice};
 use crate::reply::{ModelReply, StopReason};
 use crate::response::RunErrorCode;
-use crate::state::{AgentState, Decision};
+use crate::state::{AgentState, Decision, Unusable};
 use crate::transcript::Entry;
 
 /// Asks the model, unless a limit is reached.
@@ -33,15 +33,25 @@ pub(crate) fn ask(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState
             Ok(())
         }
         Err(short @ Short::Limit(_)) => {
-            let limit = budget::too_little(config, state, settings(mind, state.model), short);
-            exceeded(config, mind, limit, state)
+            let settings = settings(mind, state.model);
+            let tokens = state.transcript.tokens();
+            let limit = budget::too_little(config, state, settings, (short, Shorter::No), tokens);
+            let help = if config.has_third_rules() { ROOM_FOR_THE_REPLY } else { OR_A_LAST_ANSWER };
+            exceeded_for(config, mind, limit, help, state)
         }
-        Err(short @ Short::NoPrice) => Err(short_stop(config, mind, short, state)),
+        Err(short @ Short::NoPrice) => Err(short_stop(config, mind, short, Shorter::No, state)),
     }
 }
 
-fn short_stop(config: &AgentConfig, mind: &ModelMind, short: Short, state: &AgentState) -> Stop {
-    let message = budget::too_little(config, state, settings(mind, state.model), short);
+fn short_stop(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    short: Short,
+    shorter: Shorter,
+    state: &AgentState,
+) -> Stop {
+    let (settings, tokens) = (settings(mind, state.model), state.transcript.tokens());
+    let message = budget::too_little(config, state, settings, (short, shorter), tokens);
     Stop::failed(RunErrorCode::LimitExceeded, message, short.help())
 }
 
@@ -52,8 +62,18 @@ pub(crate) fn exceeded(
     limit: String,
     state: &mut AgentState,
 ) -> Result<(), Stop> {
+    exceeded_for(config, mind, limit, OR_A_LAST_ANSWER, state)
+}
+
+fn exceeded_for(
+    config: &AgentConfig,
+    mind: &ModelMind,
+    limit: String,
+    help: &str,
+    state: &mut AgentState,
+) -> Result<(), Stop> {
     match config.limits.on_exceeded {
-        OnExceeded::Fail => Err(limit_stop(limit)),
+        OnExceeded::Fail => Err(Stop::failed(RunErrorCode::LimitExceeded, limit, help)),
         OnExceeded::Answer => {
             let reservation = last_reservation(config, mind, state)?;
             state.decide(Decision::AskLast { limit });
@@ -70,7 +90,8 @@ fn last_reservation(
     state: &mut AgentState,
 ) -> Result<Reservation, Stop> {
     compact::cut(mind, state)?;
-    reserve(config, mind, Shorter::Yes, state).map_err(|short| short_stop(config, mind, short, state))
+    reserve(config, mind, Shorter::Yes, state)
+        .map_err(|short| short_stop(config, mind, short, Shorter::Yes, state))
 }
 
 /// Asks again for what the last reply did not bring.
@@ -96,12 +117,15 @@ pub(super) fn may_ask_again(config: &AgentConfig, last: bool, state: &AgentState
 /// What to do about a limit where a last answer is no choice.
 pub(crate) const RAISE_THE_LIMIT: &str = "raise the limit in the agent file, or give the agent less to do";
 
+/// What to do about a limit where the model could give a last answer.
+const OR_A_LAST_ANSWER: &str = "raise the limit in the agent file, or set `limits.on_exceeded = \"answer\"` for a last answer without tools";
+
+/// What to do about a limit that leaves too little for the longest reply.
+const ROOM_FOR_THE_REPLY: &str = "set `max_output_tokens` of the agent's model to what a reply needs, raise the limit in the \
+     agent file, or set `limits.on_exceeded = \"answer\"` for a last answer without tools";
+
 pub(crate) fn limit_stop(limit: String) -> Stop {
-    Stop::failed(
-        RunErrorCode::LimitExceeded,
-        limit,
-        "raise the limit in the agent file, or set `limits.on_exceeded = \"answer\"` for a last answer without tools",
-    )
+    Stop::failed(RunErrorCode::LimitExceeded, limit, OR_A_LAST_ANSWER)
 }
 
 /// Sets aside what the next completion may take.
@@ -305,6 +329,9 @@ fn fall_back(
         return Err(model_stop(mind, &reason, state));
     };
     let from = settings(mind, state.model).name.clone();
+    if config.has_third_rules() {
+        state.unusable.push(Unusable { model: from.clone(), reason: reason.clone() });
+    }
     state.decide(Decision::FallBack { from, to: to.name.clone(), reason });
     state.model = next;
     ask_again(config, mind, last, state)
@@ -315,6 +342,14 @@ fn model_stop(mind: &ModelMind, reason: &str, state: &AgentState) -> Stop {
     let tried: Vec<String> = tried.map(|settings| alloc::format!("`{}`", settings.name)).collect();
     let message = match tried.as_slice() {
         [] | [_] => String::from(reason),
+        _ if !state.unusable.is_empty() => {
+            let before =
+                state.unusable.iter().map(|Unusable { model, reason }| (model.as_str(), reason.as_str()));
+            let last = (settings(mind, state.model).name.as_str(), reason);
+            let each: Vec<String> =
+                before.chain([last]).map(|(model, reason)| alloc::format!("`{model}`: {reason}")).collect();
+            alloc::format!("none of the models gave a usable reply: {}", each.join("; "))
+        }
         _ => alloc::format!(
             "none of the models {} gave a usable reply; the last one: {reason}",
             tried.join(", ")

@@ -93,7 +93,7 @@ fn an_answer_that_was_written_down_leaves_nothing_under_way() {
     journal.add(3_000, Some(id), Body::Answered { answer: Answer::NotDone { by: None } }).unwrap();
     // Its process died here: the next attempt has not started, and the one before is settled.
     assert!(!progress(&journal).started && !progress(&journal).doubtful);
-    let body = Body::Attempted { attempt: 2, cause: AttemptCause::Answered, start: Start::Now };
+    let body = Body::Attempted { attempt: 2, cause: AttemptCause::Answered, start: Start::Now, reason: None };
     journal.add(4_000, Some(id), body).unwrap();
     assert_eq!((progress(&journal).started, progress(&journal).attempts), (true, 2));
 }

@@ -225,7 +225,11 @@ impl Driver {
             // The run that goes on says how it ends.
             Some(End::Handoff(_)) => RunEnd::Interrupted,
             None if self.stopping => RunEnd::Interrupted,
-            None => RunEnd::Suspended { waiting: self.waiting(), wake_at: self.wake_at() },
+            None => RunEnd::Suspended {
+                waiting: self.waiting(),
+                wake_at: self.wake_at(),
+                answer_by: self.answer_by(),
+            },
         };
         let state = self.machine.state();
         let (steps, usage) = (state.step(), state.usage());

@@ -27,13 +27,15 @@ enum Flight {
 pub(super) struct Paused {
     pub(super) waiting: Vec<WaitingOperation>,
     pub(super) wake_at: Option<Timestamp>,
+    /// When the first of its questions is answered with a no, unless a person answers it before.
+    pub(super) answer_by: Option<Timestamp>,
     /// Another process executes it, and tells this run when the child ends or is suspended.
     pub(super) elsewhere: bool,
 }
 
 impl Paused {
     pub(super) const fn elsewhere() -> Self {
-        Self { waiting: Vec::new(), wake_at: None, elsewhere: true }
+        Self { waiting: Vec::new(), wake_at: None, answer_by: None, elsewhere: true }
     }
 }
 

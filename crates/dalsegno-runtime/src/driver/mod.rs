@@ -70,6 +70,8 @@ pub(crate) struct Driver {
     machine: Machine,
     /// What the journal knows of the open operations.
     progress: BTreeMap<OperationId, Progress>,
+    /// Why the last attempt at an operation failed, until its next one is recorded.
+    reasons: BTreeMap<OperationId, String>,
     /// What this process does with them.
     flights: Flights,
     running: RunningTasks,
@@ -209,6 +211,7 @@ impl Driver {
             watches,
             schemas,
             progress: fold.progress,
+            reasons: BTreeMap::new(),
             flights: Flights::default(),
             running: RunningTasks::default(),
             remote: RemoteTasks::new(fold.tasked),
@@ -477,6 +480,7 @@ impl Driver {
         match self.machine.advance().map_err(|error| self.defect(&error.to_string()))? {
             Advance::Asked(operations) => {
                 self.progress.clear();
+                self.reasons.clear();
                 self.remote.tasked.clear();
                 self.flights.clear();
                 self.request(operations)

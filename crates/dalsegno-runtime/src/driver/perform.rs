@@ -56,10 +56,10 @@ impl Driver {
                     self.running.spawn(Running::busy(id, attempt, false), async move {
                         match children::perform(context, id, call, within, stop).await {
                             Below::Done(result) => Input::Attempted { operation: id, attempt, result },
-                            Below::Suspended { waiting, wake_at } => {
+                            Below::Suspended { waiting, wake_at, answer_by } => {
                                 // One that waits for nothing of its own has a child run that another process performs.
                                 let elsewhere = waiting.is_empty() && wake_at.is_none();
-                                let paused = Paused { waiting, wake_at, elsewhere };
+                                let paused = Paused { waiting, wake_at, answer_by, elsewhere };
                                 Input::Paused { operation: id, paused }
                             }
                             Below::Elsewhere => Input::Paused { operation: id, paused: Paused::elsewhere() },

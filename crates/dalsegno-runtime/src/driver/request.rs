@@ -31,6 +31,9 @@ enum Beginning {
     Ask(Ask),
 }
 
+/// Most characters that are recorded of the message with which an attempt failed.
+const REASON_MAX: usize = 2_000;
+
 impl Driver {
     /// Writes down that a step's operations are requested, and starts those that do not wait.
     ///
@@ -154,7 +157,8 @@ impl Driver {
     ) {
         let at = self.now();
         let start = if self.stopping { Start::Deferred } else { Start::Now };
-        self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start }));
+        let reason = self.reasons.remove(&operation);
+        self.outbox.push(NewRecord::of(at, operation, Body::Attempted { attempt, cause, start, reason }));
         self.progress.entry(operation).or_default().attempted(at, attempt, cause, start);
         self.remote.tasked.attempted(operation, cause);
         if start == Start::Now {
@@ -250,6 +254,13 @@ impl Driver {
             let code = error.failure.code;
             tracing::debug!(run = %self.context.run, operation = %id, attempt, code = code.as_str(), "no answer");
         }
+        let words = match &result {
+            Err(error) => Some(error.failure.message.chars().take(REASON_MAX).collect()),
+            Ok(Outcome::ApiAnswered(response)) => {
+                Some(format!("the service answered with status {}", response.status))
+            }
+            Ok(_) => None,
+        };
         let is_unpaid = result.as_ref().is_err_and(|error| error.received == Received::No);
         let progress = self.progress.get(&id).copied().unwrap_or_default();
         let now = match unsent {
@@ -263,6 +274,9 @@ impl Driver {
                     Some(cause) => (attempt, cause),
                     None => (attempt + 1, AttemptCause::Failed { code, possibly_received }),
                 };
+                if let Some(words) = words.filter(|_| unsent.is_none()) {
+                    self.reasons.insert(id, words);
+                }
                 if unsent.is_some() {
                     self.progress.entry(id).or_default().refusals = now.attempt;
                 }

@@ -32,6 +32,12 @@ impl Driver {
         timers.chain(paused).chain(self.expiries().map(|(_, at)| at)).min()
     }
 
+    /// When the first question without an answer is answered with a no.
+    pub(super) fn answer_by(&self) -> Option<Timestamp> {
+        let paused = self.flights.suspended().filter_map(|(_, paused)| paused.answer_by);
+        paused.chain(self.expiries().map(|(_, at)| at)).min()
+    }
+
     /// Takes up what comes soon, so that the run is not suspended for a moment; says whether there is something.
     pub(super) fn wake(&mut self) -> bool {
         let soon = self.now().as_millis().saturating_add(u64::try_from(HOLD.as_millis()).unwrap_or(u64::MAX));
@@ -80,7 +86,7 @@ impl Driver {
         let limit =
             if limit.is_multiple_of(1_000) { format!("{} s", limit / 1_000) } else { format!("{limit} ms") };
         for operation in expired {
-            let reason = Some(format!("there was no answer within {limit}"));
+            let reason = Some(format!("no answer within {limit}"));
             self.answer(operation, Answer::Denied { reason, by: Some(NOBODY.to_owned()) })?;
         }
         Ok(())

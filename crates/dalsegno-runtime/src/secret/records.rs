@@ -23,6 +23,9 @@ impl Secrets {
     pub(crate) fn record(&self, body: &mut Body) {
         match body {
             Body::Requested { step: _, ordinal: _, label, digest: _, class: _, start: _ } => self.text(label),
+            Body::Attempted { attempt: _, cause: _, start: _, reason } => {
+                reason.iter_mut().for_each(|text| self.text(text));
+            }
             Body::Denied { server: _, denials } => {
                 for Denial { kind: _, subject, reason, count: _ } in denials {
                     self.text(subject);
@@ -51,7 +54,6 @@ impl Secrets {
             // What the core folds was scrubbed before it was folded, and what a run says itself follows from that.
             Body::Started(_)
             | Body::Inherited(_)
-            | Body::Attempted { .. }
             | Body::Waiting { .. }
             | Body::Answered { .. }
             | Body::Resolved { .. }
@@ -141,16 +143,26 @@ impl Secrets {
                 text,
                 is_error: _,
                 code: _,
+                error,
                 actions,
                 violations,
             }) => {
+                error.iter_mut().for_each(|error| self.tool_error(error));
                 self.scrub_violations(violations);
                 actions.iter_mut().for_each(|trace| self.trace(trace));
                 self.text(text);
                 structured.iter_mut().for_each(|value| self.value(value));
             }
-            Outcome::Failed(Failure { code: _, message, violations, lost_attempts: _, unsent: _ }) => {
+            Outcome::Failed(Failure {
+                code: _,
+                message,
+                violations,
+                lost_attempts: _,
+                unsent: _,
+                detail,
+            }) => {
                 self.text(message);
+                detail.iter_mut().for_each(|text| self.text(text));
                 self.scrub_violations(violations);
             }
         }
@@ -160,15 +172,15 @@ impl Secrets {
     fn trace(&self, trace: &mut ActionTrace) {
         let ActionTrace { place, status: _, error, warnings, details } = trace;
         self.place(place);
-        if let Some(ToolError { code: _, message, details, action }) = error {
-            self.text(message);
-            self.map(details);
-            if let Some(place) = action {
-                self.place(place);
-            }
-        }
+        error.iter_mut().for_each(|error| self.tool_error(error));
         warnings.iter_mut().for_each(|text| self.text(text));
         self.map(details);
+    }
+
+    fn tool_error(&self, ToolError { code: _, message, details, action }: &mut ToolError) {
+        self.text(message);
+        self.map(details);
+        action.iter_mut().for_each(|place| self.place(place));
     }
 
     fn place(&self, ActionPlace { action, id, kind }: &mut ActionPlace) {

@@ -94,7 +94,7 @@ pub(crate) fn live(orders: Orders) -> i32 {
         let engine = open(builder, &orders.workspace, trouble, orders.death).await;
         if let Task::Work { wishes } = orders.task {
             work(&engine, wishes).await;
-            return Ok(RunEnd::Suspended { waiting: Vec::new(), wake_at: None });
+            return Ok(RunEnd::Suspended { waiting: Vec::new(), wake_at: None, answer_by: None });
         }
         advance(&engine, orders.task).await
     });

@@ -290,7 +290,7 @@ impl State {
             // The first one is taken by `begin`; there is no other.
             Body::Started(_) => {}
             Body::Requested { .. } => self.requested(entry, &mut spans),
-            Body::Attempted { attempt, cause, start } => {
+            Body::Attempted { attempt, cause, start, .. } => {
                 if let Some((open, shared)) = self.open(entry) {
                     spans.extend(open.attempted(shared, seq, at, *attempt, *cause, *start));
                 }

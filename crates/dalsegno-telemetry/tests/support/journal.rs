@@ -109,7 +109,7 @@ pub(crate) fn requested(step: u64, place: u32, label: &str, start: Start) -> Bod
 }
 
 pub(crate) fn attempted(attempt: u32, cause: AttemptCause) -> Body {
-    Body::Attempted { attempt, cause, start: Start::Now }
+    Body::Attempted { attempt, cause, start: Start::Now, reason: None }
 }
 
 pub(crate) fn resolved(outcome: Outcome, attempts: u32) -> Body {
@@ -274,7 +274,12 @@ fn fate(label: &str, step: u64, place: u32, dice: &mut Dice) -> Vec<Body> {
             // Put off by a process that stops, taken up under its own number by the next.
             bodies.extend([
                 now,
-                Body::Attempted { attempt: 2, cause: lost(FailureCode::Unavailable), start: Start::Deferred },
+                Body::Attempted {
+                    attempt: 2,
+                    cause: lost(FailureCode::Unavailable),
+                    start: Start::Deferred,
+                    reason: None,
+                },
                 attempted(2, AttemptCause::Recovered),
             ]);
             again(&mut bodies, 2);

@@ -95,7 +95,7 @@ impl Guarantees {
                     wrong.push("it is reported as ended, and its journal goes on");
                 }
             }
-            RunEnd::Suspended { waiting, wake_at } if untouched && !line.ended => {
+            RunEnd::Suspended { waiting, wake_at, .. } if untouched && !line.ended => {
                 let last = line.records.last().map(|record| &record.body);
                 let says =
                     matches!(last, Some(Body::Suspended { waiting_for, .. }) if !waiting_for.is_empty());

@@ -414,7 +414,7 @@ impl Guarantees {
             return Err("it had its outcome".into());
         }
         match body {
-            Body::Attempted { attempt, cause, start } => {
+            Body::Attempted { attempt, cause, start, reason: _ } => {
                 if op.gate.is_some() {
                     return Err("it waits for an answer".into());
                 }
@@ -670,7 +670,7 @@ fn describe(line: &Line, record: &NewRecord) -> String {
     let detail = match &record.body {
         Body::Started(started) => format!("{} for {}", started.agent, started.request.tenant),
         Body::Requested { label, class, start, .. } => format!("{label} {class:?} {start:?}"),
-        Body::Attempted { attempt, cause, start } => format!("{attempt} {cause:?} {start:?}"),
+        Body::Attempted { attempt, cause, start, reason: _ } => format!("{attempt} {cause:?} {start:?}"),
         Body::Waiting { gate } => format!("{gate:?}"),
         Body::Answered { answer } => format!("{answer:?}"),
         Body::Resolved { outcome, .. } | Body::Late { outcome, .. } => match outcome {

@@ -148,7 +148,12 @@ fn a_second_outcome_and_an_answer_that_nobody_asked_for_are_noticed() {
 fn work_after_the_end_is_noticed() {
     let mut case = Case::new();
     case.write(NewRecord::new(Timestamp::from_millis(2), Body::signalled(Signal::Cancel)));
-    case.about(Body::Attempted { attempt: 2, cause: AttemptCause::Recovered, start: Start::Now });
+    case.about(Body::Attempted {
+        attempt: 2,
+        cause: AttemptCause::Recovered,
+        start: Start::Now,
+        reason: None,
+    });
     case.is_broken("the run was to end");
 }
 

@@ -175,7 +175,7 @@ pub(super) async fn follow(
 pub(super) fn word(end: &dalsegno_runtime::RunEnd) -> String {
     match end {
         dalsegno_runtime::RunEnd::Ended(response) => format!("{:?}", response.status),
-        dalsegno_runtime::RunEnd::Suspended { waiting, wake_at } => {
+        dalsegno_runtime::RunEnd::Suspended { waiting, wake_at, .. } => {
             format!("suspended, {} questions, until {wake_at:?}", waiting.len())
         }
         dalsegno_runtime::RunEnd::Interrupted => "interrupted".to_owned(),

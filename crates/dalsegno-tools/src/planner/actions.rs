@@ -11,7 +11,7 @@ use super::cursor::Branch;
 use super::run::{Advance, Notes, Run};
 use crate::action::{ActionKind, OnError, ToolAction};
 use crate::context::Write;
-use crate::effect::{EffectRequest, ToolRequest};
+use crate::effect::{EffectRequest, ToolRequest, absent_arguments};
 use crate::limits::MAX_SAID_BYTES;
 use crate::outcome::{ErrorCode, HandoffTo, ToolError};
 
@@ -105,7 +105,8 @@ impl Run<'_, '_> {
             ActionKind::Tool(source) => {
                 let arguments = source.arguments.value(&self.names(), missing)?;
                 self.charge(&arguments)?;
-                let request = ToolRequest { name: source.name.clone(), arguments };
+                let absent = absent_arguments(source.arguments.template.source(), &arguments);
+                let request = ToolRequest { name: source.name.clone(), arguments, absent };
                 self.ask(action, source.on_error, Ok(EffectRequest::Tool(request)))
             }
         }

@@ -61,7 +61,8 @@ impl Run<'_, '_> {
                     notes.details.insert("attempts".into(), failure.attempts.into());
                 }
                 let message: alloc::string::String = failure.message.chars().take(MAX_MESSAGE).collect();
-                let error = ToolError::new(failure.code, message);
+                let mut error = ToolError::new(failure.code, message);
+                error.details = failure.details;
                 if failure.ends {
                     on_error = OnError::Fail;
                 }

@@ -299,6 +299,7 @@ fn a_failure_without_details_keeps_its_reason() {
         reason: Some("response_too_large".into()),
         attempts: 2,
         ends: false,
+        details: serde_json::Map::new(),
     });
     let finished =
         World::default().act(json!([{"type": "api_call", "url": "https://a.example/"}]), [outcome]);

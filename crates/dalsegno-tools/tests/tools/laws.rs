@@ -126,6 +126,7 @@ fn outcome(request: &dalsegno_tools::EffectRequest, script: &(u16, Value, bool))
             reason: None,
             attempts: 1,
             ends: false,
+            details: Map::new(),
         });
     }
     match request {

@@ -155,6 +155,7 @@ pub(crate) fn failure(code: ErrorCode) -> EffectOutcome {
         reason: None,
         attempts: 1,
         ends: false,
+        details: serde_json::Map::new(),
     })
 }
 

@@ -146,12 +146,12 @@ impl Chat<'_, '_> {
                 self.note(words);
                 Ok(None)
             }
-            RunEnd::Suspended { waiting, wake_at: Some(_) } if waiting.is_empty() => {
+            RunEnd::Suspended { waiting, wake_at: Some(_), .. } if waiting.is_empty() => {
                 let words = format!("the agent waits for a time: {}", self.ways());
                 self.note(words);
                 Ok(None)
             }
-            RunEnd::Suspended { waiting, wake_at: None } if waiting.is_empty() => {
+            RunEnd::Suspended { waiting, wake_at: None, .. } if waiting.is_empty() => {
                 let words =
                     format!("the agent waits for a child run that another process performs: {}", self.ways());
                 self.note(words);
@@ -192,10 +192,7 @@ impl Chat<'_, '_> {
 
     /// Asks the person what an operation waits for; `None` when there is no answer.
     async fn ask(&mut self, waiting: &WaitingOperation) -> Result<Option<Settlement>, Error> {
-        if self.typed {
-            // What was typed before the question is no answer to it.
-            while self.lines.try_recv().is_ok() {}
-        }
+        self.discard();
         self.note(&waiting.question);
         let arguments = waiting.arguments.as_ref().map(|arguments| format!("{arguments:#}"));
         for line in inert(&arguments.unwrap_or_default()).lines() {

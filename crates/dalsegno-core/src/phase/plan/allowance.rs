@@ -86,7 +86,7 @@ impl<'a> Allowance<'a> {
                 }
                 Short::NoPrice => short.help(),
             };
-            let message = budget::too_little(self.config, state, model, short);
+            let message = budget::too_little(self.config, state, model, (short, Shorter::No), input_tokens);
             place.stop(RunErrorCode::LimitExceeded, format_args!("{message}"), help)
         })
     }

@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use dalsegno_expr::{Scope, Template, ValueTemplate};
+use dalsegno_tools::absent_arguments;
 use serde_json::Value;
 
 use super::allowance::Allowance;
@@ -120,7 +121,10 @@ pub(super) fn draw(
         }
         PlanCall::Tool { tool: name, with, approve } => {
             let tool = allowed(config, place, name)?;
-            let parameters = place.value(with, scope)?;
+            let mut parameters = place.value(with, scope)?;
+            if config.has_third_rules() {
+                leave_out(tool, with.source(), &mut parameters);
+            }
             let asked = match approve {
                 Approve::AsConfigured => false,
                 Approve::Always => true,
@@ -165,6 +169,16 @@ fn allowed<'c>(config: &'c AgentConfig, place: Place<'_>, name: &ToolName) -> Re
             "add it to `[tools] allow`, or look at the server that should offer it",
         )
     })
+}
+
+/// Leaves out the arguments that came to nothing, but for those that the tool requires.
+fn leave_out(tool: &Tool, written: &Value, parameters: &mut Value) {
+    let absent = absent_arguments(written, parameters);
+    if let Value::Object(parameters) = parameters {
+        for name in absent.iter().filter(|name| !tool.requires(name)) {
+            parameters.remove(name);
+        }
+    }
 }
 
 fn tool_call(name: &ToolName, tool: &Tool, parameters: Value, asked: bool) -> Draft {

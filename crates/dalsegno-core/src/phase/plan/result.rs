@@ -1,7 +1,9 @@
 //! The outcome of an operation becomes its result, or the failure that its settings deal with.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 
+use dalsegno_tools::ToolError;
 use serde_json::{Value, json};
 
 use super::place::Place;
@@ -44,15 +46,19 @@ pub(super) fn fold(
     state: &mut AgentState,
 ) -> Folded {
     let Pending { operation: Operation { request, .. }, outcome, .. } = pending;
-    let failure = match value(&request, outcome, state) {
+    let own = own_words(config, outcome.as_ref());
+    let mut failure = match value(&request, outcome, state) {
         Ok(value) => return Folded::Value(value),
         Err(failure) => failure,
     };
+    if let Some(own) = &own {
+        failure.message = own.message();
+    }
     let called = request.as_tool_call().map(|call| &call.tool_name);
     let of_tool = called.and_then(|name| config.tools.tools.get(name)?.on_failure.as_ref());
     let of_step = operation.on_failure.as_ref().filter(|_| !stands_in);
     match of_step.or(of_tool) {
-        Some(OnFailure::Report) => return Folded::Value(report(&failure)),
+        Some(OnFailure::Report) => return Folded::Value(report(config, &failure, own.as_ref())),
         Some(OnFailure::Default(value)) if failure.code.allows_a_default(config.semantics) => {
             return Folded::Value(value.clone());
         }
@@ -62,18 +68,75 @@ pub(super) fn fold(
                     from: call.tool_name.clone(),
                     to: to.clone(),
                     parameters: call.parameters.clone(),
-                    reason: alloc::format!("{}: {}", failure.code.as_str(), failure.message),
+                    reason: alloc::format!("{}: {}", code(&failure, own.as_ref()), failure.message),
                 });
             }
         }
         Some(OnFailure::Fail | OnFailure::Default(_) | OnFailure::Fallback(_)) | None => {}
     }
-    Folded::Stop(stop(place, &operation.call, &request, &failure))
+    Folded::Stop(stop(place, &operation.call, &request, &failure, own.as_ref()))
+}
+
+/// What a tool says of its own failure.
+#[derive(Debug)]
+pub(crate) enum OwnWords {
+    /// A declarative tool.
+    Declared(Box<ToolError>),
+    /// Any other one: its text, and its structured result where it has one.
+    Said { text: String, data: Value },
+}
+
+impl OwnWords {
+    /// The message that may reach a model.
+    fn message(&self) -> String {
+        match self {
+            Self::Declared(error) => error.careful_message().to_string(),
+            Self::Said { text, .. } => text.clone(),
+        }
+    }
+}
+
+/// What a tool says of its own failure, since the rules of number 3.
+pub(crate) fn own_words(config: &AgentConfig, outcome: Option<&Outcome>) -> Option<OwnWords> {
+    let Some(Outcome::ToolReturned(returned)) = outcome else { return None };
+    if !returned.is_error || !config.has_third_rules() {
+        return None;
+    }
+    if let Some(error) = &returned.error {
+        return Some(OwnWords::Declared(error.clone()));
+    }
+    let data = match returned.clone().into_value() {
+        Value::String(_) => Value::Null,
+        data => data,
+    };
+    let text = if returned.text.is_empty() { print_json(&data) } else { returned.text.clone() };
+    Some(OwnWords::Said { text, data })
+}
+
+/// The code of a failure: a declarative tool's own one, but for what its caller must know in any case.
+fn code(failure: &Failure, own: Option<&OwnWords>) -> &'static str {
+    match own {
+        Some(OwnWords::Declared(error)) if failure.code == FailureCode::ToolFailed => error.code.as_str(),
+        _ => failure.code.as_str(),
+    }
 }
 
 /// What a later step reads of a failure.
-fn report(failure: &Failure) -> Value {
-    json!({ "error": { "code": failure.code.as_str(), "message": failure.message } })
+fn report(config: &AgentConfig, failure: &Failure, own: Option<&OwnWords>) -> Value {
+    let mut error = match own {
+        Some(OwnWords::Declared(error)) => error.to_value(),
+        _ => json!({ "message": failure.message }),
+    };
+    error["code"] = code(failure, own).into();
+    if let Some(OwnWords::Said { data, .. }) = own
+        && !data.is_null()
+    {
+        error["data"] = data.clone();
+    }
+    if config.has_third_rules() && !failure.violations.is_empty() {
+        error["violations"] = json!(failure.violations);
+    }
+    json!({ "error": error })
 }
 
 /// The result; what it took is counted in any case.
@@ -192,7 +255,14 @@ fn model_value(prompt: &Prompt, reply: &ModelReply) -> Result<Value, Failure> {
 }
 
 /// The end of the run by a failed operation.
-fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure) -> Stop {
+fn stop(
+    place: Place<'_>,
+    call: &PlanCall,
+    request: &Request,
+    failure: &Failure,
+    own: Option<&OwnWords>,
+) -> Stop {
+    let own_code = code(failure, own);
     let (code, help) = match call {
         PlanCall::MemorySearch { .. } | PlanCall::MemoryCreate { .. } | PlanCall::MemoryTraverse { .. } => {
             (RunErrorCode::MemoryFailed, "look at the memory file that dalsegno.toml names")
@@ -268,7 +338,7 @@ fn stop(place: Place<'_>, call: &PlanCall, request: &Request, failure: &Failure)
         (Request::AgentCall(_), FailureCode::AgentFailed | FailureCode::Cancelled) => {
             alloc::format!("{what} did not complete: {}", failure.message)
         }
-        (_, code) => alloc::format!("{what} failed with {}: {}{violations}", code.as_str(), failure.message),
+        _ => alloc::format!("{what} failed with {own_code}: {}{violations}", failure.message),
     };
     place.stop(code, format_args!("{message}"), help)
 }
