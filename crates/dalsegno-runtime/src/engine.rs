@@ -137,7 +137,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Adds a model under the name by which agents use it. It takes the place of a model of that name in dalsegno.toml.
+    /// Adds a model under the name by which agents use it. If dalsegno.toml has a model of that name, this one is called
+    /// instead, and the settings there hold, such as the number of calls at once.
     #[must_use]
     pub fn model(mut self, name: &str, model: impl Model + 'static) -> Self {
         self.in_code.add_model(name);

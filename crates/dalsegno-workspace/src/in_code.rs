@@ -46,8 +46,8 @@ impl InCode {
         }
     }
 
-    /// Adds a model that the program brings, under the name by which agents use it. It takes the place of a model of that
-    /// name in `dalsegno.toml`.
+    /// Adds a model that the program brings, under the name by which agents use it. `dalsegno.toml` need not have it; if it
+    /// does, its settings hold, such as the number of calls at once.
     pub fn add_model(&mut self, name: impl Into<String>) {
         self.models.insert(name.into());
     }
@@ -209,6 +209,7 @@ fn file_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::ModelBinding;
     use crate::workspace::Workspace;
 
     fn load(in_code: &InCode) -> (Vec<String>, Option<Workspace>) {
@@ -237,7 +238,8 @@ mod tests {
             let workspace = workspace.unwrap();
             let agent = &workspace.agents[&"desk".parse::<AgentName>().unwrap()];
             assert_eq!(agent.source.file(), Path::new("agents/desk.toml"));
-            assert_eq!(agent.source.text(), text);
+            let table = |text: &str| text.parse::<Table>().unwrap();
+            assert_eq!(table(agent.source.text()), table(text));
         }
     }
 
@@ -280,10 +282,25 @@ mod tests {
             "[models.mine]\nprovider = \"script\"\nfile = \"x\"\n",
         )
         .unwrap();
+        std::fs::write(dir.path().join("x"), "").unwrap();
         let mut in_code = with(&Agent::new("desk").model("mine").instructions("x"));
         in_code.without_settings_file(dir.path());
         let loaded = Workspace::load_with(dir.path(), &in_code);
         let settings = loaded.settings.unwrap();
         assert_eq!(settings.models.keys().collect::<Vec<_>>(), ["default", "mine"]);
+        assert_eq!(settings.models["default"], ModelBinding::InCode);
+    }
+
+    #[test]
+    fn the_settings_of_a_model_that_a_program_brings_hold() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut in_code = InCode::default();
+        in_code.add_model("default");
+        in_code.set_settings(
+            "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nconcurrency = 1\n",
+        );
+        let settings = Workspace::load_with(dir.path(), &in_code).settings.unwrap();
+        let ModelBinding::Http(binding) = &settings.models["default"] else { panic!() };
+        assert_eq!(binding.concurrency, Some(1));
     }
 }

@@ -115,8 +115,10 @@ impl Workspace {
         loaded.sources.extend(loaded.lock.source.clone());
         let mut read = load_settings(place, &mut loaded);
         if let Some(read) = &mut read {
-            let models = in_code.models().iter().map(|name| (name.clone(), ModelBinding::InCode));
-            read.settings.models.extend(models);
+            // What `dalsegno.toml` says of such a model holds all the same, such as how many calls it may have at once.
+            for name in in_code.models() {
+                read.settings.models.entry(name.clone()).or_insert(ModelBinding::InCode);
+            }
         }
         // Which models and servers there are is known only if `dalsegno.toml` could be read without an error.
         let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
