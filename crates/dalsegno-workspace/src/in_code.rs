@@ -296,9 +296,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut in_code = InCode::default();
         in_code.add_model("default");
-        in_code.set_settings(
-            "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nconcurrency = 1\n",
-        );
+        in_code.set_settings("[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nconcurrency = 1\n");
         let settings = Workspace::load_with(dir.path(), &in_code).settings.unwrap();
         let ModelBinding::Http(binding) = &settings.models["default"] else { panic!() };
         assert_eq!(binding.concurrency, Some(1));
