@@ -44,7 +44,9 @@ fn text() -> impl Strategy<Value = String> {
             .prop_map(str::to_owned),
         1 => "\\PC{1,8}",
     ];
-    prop::collection::vec(word, 1..6).prop_map(|words| words.join(" "))
+    prop::collection::vec(word, 1..6)
+        .prop_map(|words| words.join(" "))
+        .prop_filter("a memory refuses a text of white space alone", |text| !text.trim().is_empty())
 }
 
 proptest! {

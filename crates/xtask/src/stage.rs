@@ -1,5 +1,6 @@
 //! The check that a commit has to pass, stage by stage.
 
+use std::env;
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -133,12 +134,21 @@ fn features() -> anyhow::Result<()> {
     ]))
 }
 
+/// The seed of the tests of properties, so that a commit passes or fails alike on every machine. `cargo test` draws another
+/// one each time.
+const PROPERTY_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
+
 fn test() -> anyhow::Result<()> {
     // The tests of the sandbox start the guests; when they are up to date this takes no time.
     build::guests()?;
     // What a guest computes is tested on the host: it needs no WebAssembly for that.
     perform(cargo().args(["test", "--locked", "--workspace"]).args(GUESTS).args(GUEST_FOLDER))?;
-    perform(cargo().args(["test", "--locked", "--workspace"]).args(slowest::begin()?))?;
+    let mut tests = cargo();
+    tests.args(["test", "--locked", "--workspace"]).args(slowest::begin()?);
+    if env::var_os(PROPERTY_SEED.0).is_none() {
+        tests.env(PROPERTY_SEED.0, PROPERTY_SEED.1);
+    }
+    perform(&mut tests)?;
     eprint!("\nthe slowest tests:\n{}", slowest::report()?);
     Ok(())
 }
