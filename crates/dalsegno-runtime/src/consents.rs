@@ -4,11 +4,11 @@ use dalsegno_core::{AgentName, Timestamp};
 use dalsegno_mcp::{Consent, Grant, OAuthError};
 use dalsegno_net::Url;
 
-use crate::access::secret_name;
+use crate::effects::access::secret_name;
+use crate::effects::oauth::{Consent as ToolkitConsent, ConsentError, Consented};
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::names::DEFAULT_TENANT;
-use crate::oauth::{Consent as ToolkitConsent, ConsentError, Consented};
 
 /// Why access to a tool server could not be given.
 #[derive(Debug, thiserror::Error)]

@@ -4,43 +4,35 @@ mod ender;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::{OnceCell, broadcast};
+use tokio::sync::OnceCell;
 
-use dalsegno_core::{AgentConfig, AgentName, MemoryScope, RunId, Timestamp, ToolName};
-use dalsegno_history::{Fold, Journal};
-use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver};
+use dalsegno_core::{AgentConfig, AgentName, RunId, Timestamp, ToolName};
+use dalsegno_history::Journal;
+use dalsegno_memory::Memory;
 use dalsegno_models::Model;
 use dalsegno_net::Transport;
 use dalsegno_secrets::SecretStore;
-use dalsegno_store::{Owner, RunSummary, SqliteStore, Store};
+use dalsegno_store::{Owner, SqliteStore, Store};
 use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
 
-use crate::bindings::{Bindings, Sessions, secrets_of};
-use crate::bound::Bound;
 use crate::clock::{Clock, SystemClock};
-use crate::context::RunContext;
-use crate::dispatch::{Dispatcher, Load, Target};
-use crate::endpoints::Endpoints;
+use crate::effects::bindings::{Bindings, secrets_of};
+use crate::effects::dispatch::{Dispatcher, Load, Target};
+use crate::effects::endpoints::Endpoints;
+use crate::effects::ports::{Owners, Ports};
+use crate::effects::tool::{Tool, ToolDescription};
+#[cfg(feature = "oauth")]
+use crate::effects::turns::Refreshes;
 use crate::error::make_folder;
 use crate::error::{EngineError, OpenError};
-use crate::grant::Grant;
-use crate::handle::RunEvent;
 use crate::live::{Live, Look};
-use crate::names::{DEFAULT_TENANT, WORKSPACE};
+use crate::names::DEFAULT_TENANT;
 use crate::observer::{Observer, Watched, Watches};
-use crate::ports::{Owners, Ports};
-use crate::request::kept_secrets;
 use crate::secret;
 use crate::secret_source::{SecretSource, SecretUnavailable};
 use crate::steady::Steady;
-use crate::tool::{Tool, ToolDescription};
-#[cfg(feature = "oauth")]
-use crate::turns::Refreshes;
-
-/// Events that a slow reader may fall behind before it misses some.
-const EVENTS: usize = 1_024;
 
 /// An engine for one workspace. Clones share everything.
 #[derive(Clone)]
@@ -469,68 +461,6 @@ impl Engine {
             self.check_agent(&name)?;
         }
         Ok(())
-    }
-
-    /// What the attempts of a run share, and the first reader of its events.
-    pub(crate) fn context(
-        &self,
-        run: RunId,
-        config: Arc<AgentConfig>,
-        of: &Surroundings<'_>,
-        events: Option<broadcast::Sender<RunEvent>>,
-    ) -> Result<(Arc<RunContext>, broadcast::Receiver<RunEvent>), EngineError> {
-        let Surroundings { session, tenant, user, modules } = *of;
-        let scope = match config.memory_scope {
-            MemoryScope::Session => Scope::Session,
-            MemoryScope::Agent => Scope::Agent,
-            MemoryScope::Workspace => Scope::Workspace,
-            MemoryScope::Tenant => Scope::Tenant,
-        };
-        let principal = Principal::new(tenant, WORKSPACE, config.name.as_str(), session)
-            .map_err(|error| EngineError::Principal { message: error.to_string() })?;
-        let events = events.unwrap_or_else(|| broadcast::channel(EVENTS).0);
-        let reader = events.subscribe();
-        let context = RunContext {
-            run,
-            tenant: tenant.to_owned(),
-            ports: Arc::clone(self.ports()),
-            runs: Arc::new(self.clone()),
-            child_answers: Mutex::default(),
-            bindings: Arc::clone(self.bindings()),
-            sessions: Sessions::default(),
-            toolbox: Arc::new(config.tools.clone()),
-            grant: Grant::of(&self.workspace(), &config.name),
-            config,
-            scopes: ScopeResolver.resolve(&principal, scope),
-            events,
-            denied: Mutex::default(),
-            tasked: Arc::default(),
-            heritage: OnceCell::new(),
-            root: OnceCell::new(),
-            bound: Bound::new(modules.clone()),
-            _held: self.bindings().hold(
-                kept_secrets(user, &self.bindings().settings().secret_paths).map(str::to_owned).collect(),
-            ),
-        };
-        Ok((Arc::new(context), reader))
-    }
-}
-
-/// What a run is performed in, beside its configuration.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) session: &'a str,
-    pub(crate) tenant: &'a str,
-    /// What the caller said of the user.
-    pub(crate) user: &'a serde_json::Value,
-    /// The modules of tool servers that the journal knows.
-    pub(crate) modules: &'a BTreeMap<String, String>,
-}
-
-impl<'a> Surroundings<'a> {
-    /// Of a run that was taken over.
-    pub(crate) fn of(summary: &'a RunSummary, fold: &'a Fold) -> Self {
-        let RunSummary { session, tenant, .. } = summary;
-        Self { session, tenant, user: &fold.state().request().user, modules: &fold.modules }
     }
 }
 

@@ -8,7 +8,7 @@ use dalsegno_secrets::Secret;
 use dalsegno_workspace::{ModelBinding, SecretRef};
 use serde_json::Value;
 
-use crate::bindings::server_secrets;
+use crate::effects::bindings::server_secrets;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::request::kept_secrets;

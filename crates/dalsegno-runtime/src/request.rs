@@ -6,8 +6,8 @@ use dalsegno_core::{AgentRequest, RunId};
 use dalsegno_secrets::{Put, Secret, SecretName};
 use serde_json::{Value, json};
 
+use crate::effects::ports::Ports;
 use crate::error::EngineError;
-use crate::ports::Ports;
 
 /// How long a secret is kept that came with a request. A run that waits longer asks for it again.
 const REQUEST_SECRET_MS: u64 = 7 * 24 * 60 * 60 * 1_000;

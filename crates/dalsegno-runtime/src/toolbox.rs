@@ -17,12 +17,12 @@ use dalsegno_protocol::{Answer, CallContext, Caller};
 use dalsegno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
 use serde_json::{Value, json};
 
+use crate::effects::failure::describe;
+use crate::effects::tool::{Invocation, MemoryPlace, ToolCallOptions, user_id};
+use crate::effects::tool_server::returned;
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
-use crate::failure::describe;
 use crate::names::{DEFAULT_TENANT, WORKSPACE};
-use crate::tool::{Invocation, MemoryPlace, ToolCallOptions, user_id};
-use crate::tool_server::returned;
 use crate::trial::{self, TrialOptions};
 
 /// A tool of the workspace: what it is, and who may use it.

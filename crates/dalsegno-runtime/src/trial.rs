@@ -21,14 +21,14 @@ use dalsegno_tools::{
 
 use dalsegno_workspace::NoTenant;
 
-use crate::declared::{OfUser, Part};
-use crate::dispatch;
+use crate::effects::dispatch;
+use crate::effects::failure::AttemptError;
+use crate::effects::failure::certain;
+use crate::effects::policy::{self, RetryDecision};
+use crate::effects::tool::{MemoryPlace, ToolCallOptions};
 use crate::engine::Engine;
-use crate::failure::AttemptError;
-use crate::failure::certain;
 use crate::names::DEFAULT_TENANT;
-use crate::policy::{self, RetryDecision};
-use crate::tool::{MemoryPlace, ToolCallOptions};
+use crate::run::declared::{OfUser, Part};
 
 /// How deep tools may call tools, as in a run.
 const DEPTH_MAX: usize = 8;

@@ -8,10 +8,10 @@ use dalsegno_workspace::{Broken, Footprint, InCode, Loaded, Workspace};
 use tokio::sync::OnceCell;
 
 use super::{Engine, Inner, open_store, ports};
-use crate::bindings::Bindings;
 use crate::clock::{Clock, SystemClock};
+use crate::effects::bindings::Bindings;
+use crate::effects::ports::Owners;
 use crate::error::OpenError;
-use crate::ports::Owners;
 
 impl Engine {
     /// Opens the journals of a workspace folder to end runs, whatever errors its agents, tool servers or secrets have: what ends

@@ -1,0 +1,355 @@
+//! A run goes on: after an interruption or a crash, with answers, or to be ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{broadcast, watch};
+
+use dalsegno_core::{AgentConfig, AgentState, Answer, Gate, GateState, OperationId, RunId};
+use dalsegno_store::{AcquireError, Lease, Message, PostError, RunStatus, RunSummary, Waiting};
+
+use dalsegno_history::{Descendant, End, Fold, FoldError, waiting};
+use dalsegno_workspace::NoTenant;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::observer::Watches;
+use crate::run::acquire::Opened;
+use crate::run::answers;
+use crate::run::context::{RunContext, Surroundings};
+use crate::run::driver::Driver;
+use crate::run::handle::{GateInput, RunEnd, RunEvent, RunHandle, RunReport, Stop};
+
+impl Engine {
+    /// Goes on with a run: after an interruption or a crash, when its time has come, or with answers to what it waits for.
+    /// Answers to child runs are passed on. A run that has ended reports its end again; one that handed over goes on
+    /// with the run after it.
+    ///
+    /// # Errors
+    /// When there is no such run, another process owns it, its journal is damaged, or an answer does not fit. Nothing
+    /// is recorded then.
+    pub async fn resume(&self, run: RunId, answers: Vec<GateInput>) -> Result<RunHandle, EngineError> {
+        self.take_up(run, answers, true).await
+    }
+
+    /// Goes on with a run. The parent of a child run is told of its end, unless it performs the run itself and sees it.
+    pub(crate) async fn take_up(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+    ) -> Result<RunHandle, EngineError> {
+        loop {
+            match self.take_open(run, answers.clone(), tell).await? {
+                // It ends, and takes no answer.
+                Some(handle) if *handle.stop.borrow() == Stop::Cancel && !answers.is_empty() => {
+                    handle.finish().await?;
+                }
+                Some(handle) => return Ok(handle),
+                None => {}
+            }
+            let summary = self.own_last_in_line(run).await?;
+            // Where another process handed it over meanwhile, the run after it is resumed.
+            if summary.status == RunStatus::Abandoned && answers.is_empty() {
+                return Ok(Box::pin(self.report_abandoned(&summary)).await);
+            }
+            if summary.status.is_end() {
+                let config = self.journal().config(summary.run, summary.config).await?;
+                let settles = !answers.is_empty() && summary.waiting.contains(&Waiting::InDoubt);
+                if settles {
+                    self.settle_ended(&summary, answers).await?;
+                    return self.report_end(summary.run, config, &[]).await;
+                }
+                return self.report_end(summary.run, config, &answers).await;
+            }
+        }
+    }
+
+    /// Resumes a run; none when it has ended, also by another process meanwhile. A run that is to end, since a person asked
+    /// for that or the run above it has ended, is ended and does nothing else.
+    pub(crate) async fn take_open(
+        &self,
+        run: RunId,
+        answers: Vec<GateInput>,
+        tell: bool,
+    ) -> Result<Option<RunHandle>, EngineError> {
+        let run = self.own_last_in_line(run).await?.run;
+        let (summary, mut lease) = match self.acquire_open(run).await? {
+            Opened::Acquired(summary, lease) => (summary, lease),
+            Opened::Ended(summary) => return self.take_ended(&summary).await,
+        };
+        let taken = async {
+            let config = self.journal().config(run, summary.config).await?;
+            Ok::<_, EngineError>((config, self.doom(&summary).await?))
+        };
+        let config = match taken.await {
+            Ok((config, None)) => config,
+            Ok((config, Some(why))) => return self.end_here(&summary, config, lease, why).await.map(Some),
+            Err(error) => return Err(self.give_back(lease, error).await),
+        };
+        if let Some(parent) = summary.parent.filter(|_| !tell) {
+            lease = lease.telling_sleeper(parent);
+        }
+        match self.take_over(run, config, &summary, &lease, answers).await {
+            Ok(taken) => self.go_on(run, taken, lease).map(Some),
+            Err(error) => Err(self.give_back(lease, error).await),
+        }
+    }
+
+    /// Passes answers on to the process that performs a run, or to whoever goes on with it.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or an answer does not fit. Nothing is passed on then.
+    pub async fn pass_on(&self, run: RunId, answers: Vec<GateInput>) -> Result<(), EngineError> {
+        let summary = self.own_last_in_line(run).await?;
+        let run = summary.run;
+        if summary.status.is_end() && summary.waiting.contains(&Waiting::InDoubt) {
+            return self.settle_ended(&summary, answers).await;
+        }
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        let config = self.journal().config(run, summary.config).await?;
+        let fold = self.journal().fold_from_snapshot(run, &config).await?;
+        let (own, below) = self.sort(run, fold.state(), answers).await?;
+        let own = answers::check(run, &config, fold.state(), own)?;
+        let mut messages: Vec<(RunId, Message)> = Vec::new();
+        let secrets = self.bindings().secrets();
+        let mut add = |to, attempts: &BTreeMap<OperationId, u32>, answers: Vec<(OperationId, Answer)>| {
+            for (operation, mut answer) in answers {
+                secrets.scrub_answer(&mut answer);
+                let attempts = attempts.get(&operation).copied().unwrap_or_default();
+                messages.push((to, Message::Answer { operation, attempts, answer }));
+            }
+        };
+        add(run, &fold.attempts(), own);
+        let descendants = self.journal().descendants(run, fold.state()).await?;
+        for input in below.into_values().flatten() {
+            let waits = |one: &&Descendant| {
+                waiting(one.run, &one.state).iter().any(|waits| Some(waits.operation) == input.operation)
+            };
+            let Some(child) = descendants.iter().find(waits) else { continue };
+            let answers = answers::check(child.run, &child.config, &child.state, vec![input])?;
+            add(child.run, &child.attempts, answers);
+        }
+        let below = messages.iter().any(|(to, _)| *to != run);
+        for (to, message) in messages {
+            self.store().post(to, message).await?;
+        }
+        if below {
+            self.store().post(run, Message::Look).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets a run look whether there is now what it waits for, such as a secret: at once where it is performed, else when a
+    /// worker or somebody else goes on with it.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or the journal cannot be written.
+    pub async fn tell_to_look(&self, run: RunId) -> Result<(), PostError> {
+        self.store().post(run, Message::Look).await
+    }
+
+    /// Gives up operations that a run waits for: a question is answered with a no, a child run is ended, and what has
+    /// not started or may be repeated fails as cancelled. An effect that may not be repeated and is under way
+    /// finishes, and its outcome is kept.
+    ///
+    /// The run goes on here, unless another process performs it: that one is told, and nothing is returned.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, it does not wait for one of the operations, one may have taken place
+    /// (somebody must say whether it did), or the run cannot be read or written.
+    pub async fn give_up(
+        &self,
+        run: RunId,
+        operations: Vec<OperationId>,
+        by: Option<String>,
+        reason: Option<String>,
+    ) -> Result<Option<RunHandle>, EngineError> {
+        let summary = self.own_last_in_line(run).await?;
+        let run = summary.run;
+        if summary.status.is_end() {
+            return Err(EngineError::Ended { run, status: summary.status });
+        }
+        let config = self.journal().config(run, summary.config).await?;
+        let fold = self.journal().fold_from_snapshot(run, &config).await?;
+        let open = fold.state().pending().iter().filter(|pending| pending.outcome.is_none());
+        let open: BTreeMap<OperationId, &GateState> =
+            open.map(|pending| (pending.operation.id, &pending.operation.gate)).collect();
+        for id in &operations {
+            let message = match open.get(id) {
+                Some(GateState::Waiting(Gate::InDoubt { .. })) => {
+                    format!(
+                        "operation {id} may have taken place: say `--outcome happened` or `--outcome not-happened`"
+                    )
+                }
+                Some(_) => continue,
+                None => format!("run {run} does not wait for an operation {id}"),
+            };
+            return Err(EngineError::Answer { message, is_late: !open.contains_key(id) });
+        }
+        let (mut by, mut reason) = (by, reason);
+        for text in [&mut by, &mut reason].into_iter().flatten() {
+            self.bindings().secrets().text(text);
+        }
+        self.store().post(run, Message::GiveUp { operations, by, reason }).await?;
+        match self.resume(run, Vec::new()).await {
+            Ok(handle) => Ok(Some(handle)),
+            Err(EngineError::Acquire(AcquireError::Owned { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A run's entry, to go on with it or to end it; after handoffs that of the last run.
+    ///
+    /// # Errors
+    /// When an archive brought the run.
+    pub(crate) async fn own_last_in_line(&self, run: RunId) -> Result<RunSummary, EngineError> {
+        let summary = self.journal().last_in_line(run).await?;
+        if summary.foreign.is_some() { Err(EngineError::Foreign { run: summary.run }) } else { Ok(summary) }
+    }
+
+    async fn report_end(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        answers: &[GateInput],
+    ) -> Result<RunHandle, EngineError> {
+        if !answers.is_empty() {
+            return Err(EngineError::Answer {
+                message: format!(
+                    "run {run} has ended and waits for no answer: look at it with `dalsegno show {run}`"
+                ),
+                is_late: true,
+            });
+        }
+        let agent = config.name.clone();
+        let records = self.store().read(run, 0).await?;
+        let fold = self.journal().fold_all(run, config, &records).await?;
+        let state = fold.state();
+        let (steps, usage) = (state.step(), state.usage());
+        let Some(End::Response(response)) = fold.ended else {
+            return Err(FoldError::NoStart { run }.into());
+        };
+        let report = RunReport { run, agent, end: RunEnd::Ended(response), steps, usage, before: Vec::new() };
+        let (_, events) = broadcast::channel(1);
+        let (stop, _) = watch::channel(Stop::Go);
+        Ok(RunHandle { run, events, stop, task: tokio::spawn(async { Ok(report) }) })
+    }
+
+    /// Reads where an owned run stands, and checks that it can go on here.
+    async fn take_over(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        summary: &RunSummary,
+        lease: &Lease,
+        inputs: Vec<GateInput>,
+    ) -> Result<Taken, EngineError> {
+        if let Err(error @ NoTenant::Broken { .. }) = self.workspace().check_tenant(&summary.tenant) {
+            // Without its file its tools would reach no host and find no secret.
+            return Err(error.into());
+        }
+        self.check_agent(&config.name)?;
+        let fold = self.journal().fold_from_snapshot(run, &config).await?;
+        self.know_secrets(&summary.tenant, &fold.state().request().user).await?;
+        let (own, below) = self.sort(run, fold.state(), inputs).await?;
+        let answers = answers::check(run, &config, fold.state(), own)?;
+        let watches = self.watches_of(summary, &config, fold.state()).await?;
+        let (context, events) = self.context(run, config, &Surroundings::of(summary, &fold), None)?;
+        context.answer_children(below);
+        tracing::debug!(%run, records = lease.next_seq(), answers = answers.len(), "taking a run over");
+        Ok(Taken { context, events, fold, watches, answers })
+    }
+
+    /// Those who watch a run that was taken over, after they have seen what is open in it.
+    pub(crate) async fn watches_of(
+        &self,
+        summary: &RunSummary,
+        config: &Arc<AgentConfig>,
+        state: &AgentState,
+    ) -> Result<Watches, EngineError> {
+        let run = summary.run;
+        let mut watches = self.watches(run, summary.parent, config).await?;
+        if watches.is_empty() {
+            return Ok(watches);
+        }
+        // Snapshots are taken right after a step was requested, so what is open now began no earlier.
+        let from = self.store().snapshot(run).await?.map_or(0, |snapshot| snapshot.seq);
+        if from > 0 {
+            watches.found(&self.store().first(run).await?, state);
+        }
+        for record in self.store().read(run, from).await? {
+            watches.found(&record, state);
+        }
+        Ok(watches)
+    }
+
+    /// Sorts answers into the run's own and those of its child runs, by the operation below which these run. The latter
+    /// are checked here, before anything is recorded.
+    async fn sort(
+        &self,
+        run: RunId,
+        state: &AgentState,
+        inputs: Vec<GateInput>,
+    ) -> Result<(Vec<GateInput>, BTreeMap<OperationId, Vec<GateInput>>), EngineError> {
+        let mut own = Vec::new();
+        let mut below: BTreeMap<OperationId, Vec<GateInput>> = BTreeMap::new();
+        if inputs.is_empty() {
+            return Ok((own, below));
+        }
+        let descendants = self.journal().descendants(run, state).await?;
+        let theirs: Vec<(&Descendant, OperationId)> = descendants
+            .iter()
+            .flat_map(|one| waiting(one.run, &one.state).into_iter().map(move |waits| (one, waits.operation)))
+            .collect();
+        let mine = waiting(run, state);
+        let mut by_run: BTreeMap<RunId, (&Descendant, Vec<GateInput>)> = BTreeMap::new();
+        for mut input in inputs {
+            let found = match input.operation {
+                Some(id) => theirs.iter().find(|(_, operation)| *operation == id),
+                None if mine.is_empty() && theirs.len() == 1 => theirs.first(),
+                None if !mine.is_empty() && !theirs.is_empty() => {
+                    let all = mine.iter().map(|one| one.operation).chain(theirs.iter().map(|(_, id)| *id));
+                    return Err(EngineError::Answer { message: answers::which(run, all), is_late: false });
+                }
+                None => None,
+            };
+            match found {
+                Some((descendant, operation)) => {
+                    input.operation = Some(*operation);
+                    below.entry(descendant.via).or_default().push(input.clone());
+                    by_run.entry(descendant.run).or_insert((*descendant, Vec::new())).1.push(input);
+                }
+                None => own.push(input),
+            }
+        }
+        for (descendant, inputs) in by_run.into_values() {
+            answers::check(descendant.run, &descendant.config, &descendant.state, inputs)?;
+        }
+        Ok((own, below))
+    }
+
+    fn go_on(&self, run: RunId, taken: Taken, lease: Lease) -> Result<RunHandle, EngineError> {
+        let Taken { context, events, fold, watches, answers } = taken;
+        let (stop, stopped) = watch::channel(Stop::Go);
+        let mut driver = Driver::new(context, Arc::clone(self.store()), lease, fold, watches, stopped);
+        driver.narrow();
+        driver.take_up()?;
+        for (operation, answer) in answers {
+            driver.answer(operation, answer)?;
+        }
+        Ok(RunHandle { run, events, stop, task: self.perform(driver) })
+    }
+}
+
+/// A run that was taken over.
+struct Taken {
+    context: Arc<RunContext>,
+    events: broadcast::Receiver<RunEvent>,
+    fold: Fold,
+    watches: Watches,
+    /// The answers to be recorded then.
+    answers: Vec<(OperationId, Answer)>,
+}

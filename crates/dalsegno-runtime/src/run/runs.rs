@@ -1,0 +1,72 @@
+//! The engine, as the runs that it performs see it.
+
+use async_trait::async_trait;
+use dalsegno_core::{
+    AgentCall, FailureCode, Handoff, OperationId, Outcome, RunId, ToolCall, ToolName, Usage,
+};
+use dalsegno_tools::Finished;
+
+use crate::effects::failure::{AttemptError, certain};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::run::context::{DocumentCall, GivenUp, Prepared, RunContext, Runs, Within};
+use crate::run::declared::OfUser;
+use crate::run::engine_tools::EngineTool;
+use crate::run::handle::{GateInput, RunHandle};
+use crate::trial::Behalf;
+
+#[async_trait]
+impl Runs for Engine {
+    async fn start_child(
+        &self,
+        context: &RunContext,
+        operation: OperationId,
+        call: &AgentCall,
+        within: &Within,
+        answers: Vec<GateInput>,
+    ) -> Result<RunHandle, EngineError> {
+        Self::start_child(self, context, operation, call, within, answers).await
+    }
+
+    async fn give_up_child(&self, child: RunId, by: Option<String>, reason: Option<String>) -> GivenUp {
+        Self::give_up_child(self, child, by, reason).await
+    }
+
+    async fn end_below(&self, run: RunId) {
+        Self::end_below(self, run).await;
+    }
+
+    async fn prepare_successor(
+        &self,
+        context: &RunContext,
+        handoff: &Handoff,
+        used: &Usage,
+    ) -> Result<Prepared, EngineError> {
+        Self::prepare_successor(self, context, handoff, used).await
+    }
+
+    fn offers(&self, tool: &ToolName) -> bool {
+        EngineTool::of(tool, self).is_some()
+    }
+
+    async fn call_tool(&self, context: &RunContext, call: &ToolCall) -> Result<Outcome, AttemptError> {
+        match EngineTool::of(&call.tool_name, self) {
+            Some(tool) => self.engine_tool(tool, context, call).await,
+            None => Err(certain(FailureCode::Internal, format!("`{}` is not the engine's", call.tool_name))),
+        }
+    }
+
+    async fn call_document(&self, context: &RunContext, call: DocumentCall<'_>) -> Result<Finished, String> {
+        let DocumentCall { toolkit, tool, arguments, user, owner, config, operation } = call;
+        let behalf = Behalf {
+            tenant: &context.tenant,
+            user,
+            of_user: OfUser::Kept,
+            owner: Some(owner),
+            agent: Some(&context.config.name),
+            config: Some(config),
+        };
+        let called = Self::call_document(self, toolkit, tool, arguments, &behalf, operation).await;
+        Ok(called.map_err(|error| error.to_string())?.finished)
+    }
+}
