@@ -21,6 +21,7 @@
 //! let response = loop {
 //!     match execute_agent_step(&config, state)? {
 //!         AgentAction::Complete { response, .. } => break response,
+//!         AgentAction::RequestApproval { .. } | AgentAction::RequestInput { .. } => panic!("ask a person"),
 //!         action => {
 //!             let (operations, continuation) = action.into_operations();
 //!             state = continuation;
@@ -36,7 +37,9 @@
 //! ```
 //!
 //! Outcomes may come one at a time and in any order. Stepping a state that still waits is harmless: it asks again for
-//! what is missing, under the same ids.
+//! what is missing, under the same ids. A shell with a journal records what is new before it performs anything:
+//! [`AgentAction::into_continuation`] has it, with what waits for a person and with the calls of declarative tools, which the core
+//! performs itself.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -63,7 +66,7 @@ mod step;
 mod tokens;
 mod transcript;
 
-pub use action::AgentAction;
+pub use action::{AgentAction, Continuation};
 pub use canonical::{Digest, digest_json};
 pub use config::{
     AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,

@@ -2,7 +2,7 @@
 
 use dalsegno_tools::HandoffTo;
 
-use crate::action::AgentAction;
+use crate::action::{AgentAction, Continuation};
 use crate::config::{AgentConfig, Mind, PlanStep, SEMANTICS, StepAction};
 use crate::event::Signal;
 use crate::join::Then;
@@ -46,7 +46,7 @@ pub fn execute_agent_step(
         return Err(ExecutionError::UnknownSemantics { found: config.semantics });
     }
     if state.is_over() {
-        return Ok(AgentAction::request(state));
+        return Ok(AgentAction::request(Continuation::unchanged(state)));
     }
     if let Some(signal) = state.signal {
         state.decisions.clear();
@@ -54,11 +54,10 @@ pub fn execute_agent_step(
         return Ok(complete(state, stopped_by(signal)));
     }
     if !state.is_ready() {
-        return Ok(AgentAction::request(state));
+        return Ok(AgentAction::request(Continuation::unchanged(state)));
     }
     if !state.is_settled() {
-        phase::declarative::advance(config, &mut state);
-        return Ok(AgentAction::request(state));
+        return Ok(AgentAction::request(phase::declarative::advance(config, state)));
     }
     state.decisions.clear();
     if matches!(&state.phase, Phase::Waiting(join) if join.is_overfull()) {
@@ -130,14 +129,14 @@ pub fn execute_agent_step(
             }
             (over @ (Phase::Ended(_) | Phase::HandedOff(_)), _) => {
                 state.phase = over;
-                return Ok(AgentAction::request(state));
+                return Ok(AgentAction::request(Continuation::unchanged(state)));
             }
         };
         if let Err(stop) = next {
             return Ok(complete(state, stop));
         }
         if !state.is_settled() {
-            return Ok(AgentAction::request(state));
+            return Ok(AgentAction::request(Continuation::begun(state)));
         }
     }
 }
@@ -155,7 +154,7 @@ fn hand_over(config: &AgentConfig, mut state: AgentState, handoff: HandoffTo) ->
     // Its message was said to the user, and is no request to the next agent.
     let message = handoff.message.filter(|_| !config.has_second_rules());
     match phase::end::handed_off(config, &mut state, target.clone(), message, None) {
-        Ok(()) => AgentAction::request(state),
+        Ok(()) => AgentAction::request(Continuation::unchanged(state)),
         Err(stop) => complete(state, stop),
     }
 }

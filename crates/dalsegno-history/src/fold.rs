@@ -113,9 +113,6 @@ impl Machine {
     pub fn advance(&mut self) -> Result<Advance, ExecutionError> {
         let state = self.state.take().expect("a machine whose step failed is not used again");
         let step = state.step();
-        let open = |pending: &&Pending| pending.outcome.is_none();
-        let before: BTreeSet<OperationId> =
-            state.pending().iter().filter(open).map(|pending| pending.operation.id).collect();
         match dalsegno_core::execute_agent_step(&self.config, state)? {
             AgentAction::Complete { response, final_state } => {
                 self.state = Some(final_state);
@@ -126,17 +123,15 @@ impl Machine {
                 Ok(Advance::Ended(End::Handoff(handoff)))
             }
             action => {
-                let (mut asked, state) = action.into_operations();
-                let state = self.state.insert(state);
-                if state.step() != step {
-                    return Ok(Advance::Asked(asked));
+                let continuation = action.into_continuation();
+                let asked = continuation.asked().cloned().collect();
+                let concluded = continuation.concluded().map(|(id, outcome)| (id, outcome.clone())).collect();
+                let state = self.state.insert(continuation.state);
+                if state.step() == step {
+                    Ok(Advance::Moved(Moved { concluded, asked }))
+                } else {
+                    Ok(Advance::Asked(asked))
                 }
-                asked.retain(|operation| !before.contains(&operation.id));
-                let concluded = state.pending().iter().filter_map(|pending| {
-                    let id = pending.operation.id;
-                    before.contains(&id).then(|| Some((id, pending.outcome.clone()?))).flatten()
-                });
-                Ok(Advance::Moved(Moved { concluded: concluded.collect(), asked }))
             }
         }
     }

@@ -109,16 +109,17 @@ fn run(risk: f64, answer: &Answer) -> Run {
             assert_eq!(response.status, Status::Completed, "{:?}", response.error);
             return Run { answer: response.answer.clone().unwrap(), trace };
         }
-        let (operations, continuation) = action.into_operations();
+        let (open, continuation) = action.into_operations();
         state = continuation;
-        let is_gated = |operation: &Operation| matches!(operation.gate, GateState::Waiting(_));
-        let open: Vec<_> = operations.iter().filter(|operation| !is_gated(operation)).collect();
+        let waiting = state.pending().iter().map(|pending| &pending.operation);
+        let waiting = waiting.filter(|operation| matches!(operation.gate, GateState::Waiting(_)));
+        let waiting: Vec<Operation> = waiting.cloned().collect();
         for operation in &open {
             trace.push(operation.request.label());
             state.resume(Event::outcome(now, operation.id, outcome(&operation.request, risk))).unwrap();
         }
         if open.is_empty() {
-            for operation in &operations {
+            for operation in &waiting {
                 trace.push(format!("[{}]", operation.request.label()));
                 state.resume(Event::answer(now, operation.id, answer.clone())).unwrap();
             }

@@ -5,6 +5,7 @@
 //! two parts goes on at the right one, and a replay needs none of them.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,6 +21,7 @@ use super::budget;
 use super::calls::AGENT_TERMS;
 use super::plan::{OwnWords, own_words, value};
 use super::start::MEMORY_TIMEOUT_MS;
+use crate::action::{Continuation, open};
 use crate::config::{AgentConfig, Budget, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp, ToolName};
@@ -31,25 +33,28 @@ use crate::state::{AgentState, Phase};
 /// How deep tools may call tools. A tool that calls itself would never end.
 const DEPTH_MAX: usize = 8;
 
-/// Lets every declarative tool of the step go on that can.
-pub(crate) fn advance(config: &AgentConfig, state: &mut AgentState) {
+/// Lets every declarative tool of the step continue that can. A part of a tool that ends with its part is not told of: neither
+/// was it asked for.
+pub(crate) fn advance(config: &AgentConfig, mut state: AgentState) -> Continuation {
     let phase = core::mem::replace(&mut state.phase, Phase::Start);
     let Phase::Waiting(mut join) = phase else {
         state.phase = phase;
-        return;
+        return Continuation::unchanged(state);
     };
+    let before: BTreeSet<OperationId> = open(&join.operations).collect();
     loop {
         let came = |pending: &Pending| pending.parent.is_some() && pending.outcome.is_some();
         if let Some(place) = join.operations.iter().position(came) {
             let part = join.operations.remove(place);
-            returned(config, part, &mut join, state);
+            returned(config, part, &mut join, &mut state);
         } else if let Some(place) = join.beginning() {
-            begin(config, place, &mut join, state);
+            begin(config, place, &mut join, &mut state);
         } else {
             break;
         }
     }
     state.phase = Phase::Waiting(join);
+    Continuation::moved(state, &before)
 }
 
 /// Counts what the tools and the child runs of a group wrote and said, in request order, and takes it out of them. Says

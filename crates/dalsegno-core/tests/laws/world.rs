@@ -218,15 +218,18 @@ pub(crate) fn drive_from(
             }
             action => action,
         };
-        let (mut operations, continuation) = action.into_operations();
+        let performed = action.clone().into_operations().0;
+        let is_performed = |operation: &Operation| {
+            !matches!(operation.gate, GateState::Waiting(_)) && !operation.is_declarative()
+        };
+        assert!(performed.iter().all(is_performed), "a shell performs neither what waits nor a document");
+        let continuation = action.into_continuation();
+        let operations: Vec<Operation> = continuation.asked().cloned().collect();
         assert!(joins.len() as u64 <= world.config.limits.max_steps, "the run goes on past its limit");
-        state = visit(continuation);
+        state = visit(continuation.state);
         let step = state.step();
-        if step == last {
-            // Declarative tools of the same step went on.
-            let known = joins.last().expect("a step that goes on has begun");
-            operations.retain(|operation| known.iter().all(|known| known.id != operation.id));
-        } else {
+        // Else declarative tools of the same step went on.
+        if step != last {
             (last, count) = (step, 0);
             queues.clear();
             joins.push(Vec::new());

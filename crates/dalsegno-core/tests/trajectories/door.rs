@@ -62,9 +62,8 @@ pub(crate) fn run(document: &Document) -> Result<String, String> {
             break;
         }
         let _ = writeln!(run, "  {}", kind(&action));
-        let (operations, continuation) = action.into_operations();
-        state = continuation;
-        for operation in &operations {
+        state = action.into_state();
+        for Pending { operation, .. } in state.pending().iter().filter(|pending| pending.outcome.is_none()) {
             let _ = writeln!(run, "    {}", render_operation(operation));
         }
         if continues {

@@ -37,7 +37,7 @@ impl TestJournal {
     fn begun() -> Self {
         let (config, state) = (config(), AgentState::start(RUN, AgentRequest::text("go"), time(0)));
         let action = dalsegno_core::execute_agent_step(&config, state.clone()).unwrap();
-        let (asked, _) = action.into_operations();
+        let asked: Vec<Operation> = action.into_continuation().asked().cloned().collect();
         let mut journal = Self { fold: Fold::at(config, RUN, state), seq: 1, asked: asked.clone() };
         for operation in asked {
             let body = Body::Requested {
