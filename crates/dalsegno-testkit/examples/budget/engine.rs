@@ -85,7 +85,7 @@ impl Model for Adder {
 }
 
 /// Says that the next step is there, when that is the first one of this process.
-fn say_once() {
+pub(crate) fn say_once() {
     static FIRST: std::sync::Once = std::sync::Once::new();
     FIRST.call_once(|| say("next"));
 }

@@ -3,6 +3,7 @@
 //! `cargo xtask budget` builds what this needs and starts it; by itself it is of little use. A figure of a disk says
 //! nothing without the floor that was measured beside it, in the same run: the line `F`.
 
+mod conversation;
 mod declared;
 mod engine;
 mod figures;
@@ -60,6 +61,8 @@ fn play(role: Role) -> Result<(), Fault> {
             Role::GoOn { folder, turn } => restart::go_on(&folder, turn).await,
             Role::Suspend { folder, runs } => suspended::suspend(&folder, runs).await,
             Role::Wake { folder } => suspended::wake(&folder).await,
+            Role::Converse { folder, calls } => conversation::converse(&folder, calls).await,
+            Role::Stand { folder, number, begin } => conversation::stand(&folder, number, begin).await,
         }
     })
 }
@@ -82,6 +85,7 @@ fn measure(arguments: &Arguments) -> Vec<Line> {
     add("restart after SIGKILL at turn 100", &|| restart::after(100));
     add("restart after SIGKILL at turn 10000", &|| restart::after(10_000));
     add("effects repeated unknowingly", &|| figures::repeated(&crash()?));
+    add("a long conversation", &|| conversation::lines(&arguments.dalsegno));
     add("suspended runs", &|| suspended::suspended(arguments.suspended));
     all
 }

@@ -23,6 +23,10 @@ pub(crate) enum Role {
     Suspend { folder: PathBuf, runs: u64 },
     /// Work, until the one run wakes.
     Wake { folder: PathBuf },
+    /// Have a conversation with so many calls of a tool.
+    Converse { folder: PathBuf, calls: u64 },
+    /// Begin it or continue it, and stand still at this report.
+    Stand { folder: PathBuf, number: u64, begin: bool },
 }
 
 impl Role {
