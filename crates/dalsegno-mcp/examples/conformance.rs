@@ -4,17 +4,18 @@
 //! `MCP_CONFORMANCE_CONTEXT` what it wants to have called, where that matters.
 #![expect(clippy::print_stdout, reason = "it says what it sees")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_mcp::{
-    Answer, Answers, Builtin, CLIENT_SECRET, CallContext, CallError, CallErrorKind, Endpoint, Grant, Input,
-    OAuth, OAuthConfig, OAuthError, Server, ServerConfig, Tokens, ToolDescription,
+    Answer, Answers, Builtin, CallContext, CallError, CallErrorKind, Endpoint, Grant, Input, OAuth,
+    OAuthConfig, OAuthError, Server, ServerConfig, Tokens, ToolDescription,
 };
 use dalsegno_net::{Client, Egress, Origin, Request, Url};
+use dalsegno_secrets::{Reveal, Secret};
 use serde_json::{Map, Value, json};
 
 #[tokio::main(flavor = "current_thread")]
@@ -62,13 +63,13 @@ impl Operator {
     fn server(&self) -> (Server, OAuth) {
         let text = |key: &str| self.context[key].as_str().map(str::to_owned);
         let client = Client::new(Egress::new(self.granted.clone()));
-        let secrets = text(CLIENT_SECRET).map(|secret| (CLIENT_SECRET.to_owned(), secret));
+        let secret = text("client_secret").map(|secret| Arc::new(Secret::new(&secret)));
         let is_machine = self.scenario.starts_with("auth/client-credentials");
         let oauth = OAuthConfig {
             grant: if is_machine { Grant::ClientCredentials } else { Grant::Consent },
             client_id: text("client_id"),
             client_metadata: Some(CLIENT_METADATA.to_owned()),
-            secrets: Arc::new(secrets.into_iter().collect::<BTreeMap<_, _>>()),
+            client_secret: secret.map(|secret| secret as Arc<dyn Reveal>),
             ..OAuthConfig::new(client.clone(), Arc::<Memory>::clone(&self.tokens))
         };
         let oauth = OAuth::new(self.url.clone(), oauth);

@@ -9,13 +9,12 @@
 //! `ARGUMENTS` is a JSON object. The child sees `PATH` and `PYTHONPATH` and nothing else of the environment.
 #![expect(clippy::print_stdout, reason = "it says what it sees")]
 
-use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_mcp::{Answer, CallContext, Command, Endpoint, Server, ServerConfig, ServerSession};
 use dalsegno_net::{Client, Egress, Origin, Url};
+use dalsegno_secrets::MaybeSecret;
 use serde_json::Map;
 
 #[tokio::main(flavor = "current_thread")]
@@ -32,8 +31,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     } else {
         let mut command = Command::new(program, words);
         let seen = ["PATH", "PYTHONPATH"].into_iter();
-        let seen = seen.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-        command.environment = Arc::new(seen.collect::<BTreeMap<_, _>>());
+        let seen =
+            seen.filter_map(|name| Some((name.to_owned(), MaybeSecret::Text(std::env::var(name).ok()?))));
+        command.environment = seen.collect();
         ServerConfig::stdio("reference", command)
     };
     let server = Server::new(config);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_net::Client;
+use dalsegno_secrets::MaybeSecret;
 use reqwest::Url;
 use serde_json::Value;
 
@@ -63,8 +64,8 @@ pub struct Command {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its whole environment: nothing else is passed on. Asked for at each start.
-    pub environment: Arc<dyn Values>,
+    /// Its whole environment: nothing else is passed on. Secrets are read at each start.
+    pub environment: BTreeMap<String, MaybeSecret>,
     /// Its working directory; that of this process by default.
     pub directory: Option<PathBuf>,
 }
@@ -75,7 +76,7 @@ impl Command {
         Self {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
-            environment: Arc::new(BTreeMap::new()),
+            environment: BTreeMap::new(),
             directory: None,
         }
     }
@@ -86,8 +87,8 @@ impl Command {
 pub struct Endpoint {
     /// Its address, with the path.
     pub url: Url,
-    /// Headers of each request. Asked for before each, so that a changed secret is used at once.
-    pub headers: Arc<dyn Values>,
+    /// Headers of each request. Secrets are read before each, so that a changed one is used at once.
+    pub headers: BTreeMap<String, MaybeSecret>,
     /// The client, under rules that allow this address.
     pub client: Client,
     /// The access that each request shows; none by default.
@@ -97,7 +98,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// An address without headers of its own.
     pub fn new(url: Url, client: Client) -> Self {
-        Self { url, headers: Arc::new(BTreeMap::new()), client, oauth: None }
+        Self { url, headers: BTreeMap::new(), client, oauth: None }
     }
 }
 
@@ -110,22 +111,19 @@ pub trait Answers: Send + Sync {
     async fn elicit(&self, question: Value) -> Option<Value>;
 }
 
-/// Named values that are read when they are needed: variables of an environment, headers of a request.
-#[async_trait]
-pub trait Values: Send + Sync {
-    /// The values as of now.
-    ///
-    /// # Errors
-    ///
-    /// Words that say which value is missing, and no value.
-    async fn values(&self) -> Result<BTreeMap<String, String>, String>;
-}
-
-#[async_trait]
-impl Values for BTreeMap<String, String> {
-    async fn values(&self) -> Result<Self, String> {
-        Ok(self.clone())
+/// Reads named values, as of now.
+///
+/// # Errors
+/// Words that say which value is missing, and no value.
+pub(crate) async fn values(
+    named: &BTreeMap<String, MaybeSecret>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut values = BTreeMap::new();
+    for (name, value) in named {
+        let value = value.read().await.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+        values.insert(name.clone(), value);
     }
+    Ok(values)
 }
 
 /// What a server may use up.

@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 use tokio::time::Instant;
 
-use crate::config::Endpoint;
+use crate::config::{Endpoint, values};
 use crate::oauth::OAuthError;
 use crate::pace::{FLOOR, Pace};
 use crate::wire::Wire;
@@ -78,7 +78,7 @@ impl Guarded {
         &self,
         mut headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<HashMap<HeaderName, HeaderValue>, String> {
-        for (name, value) in self.endpoint.headers.values().await? {
+        for (name, value) in values(&self.endpoint.headers).await? {
             let invalid = || format!("the header `{}` is not one", name.escape_debug());
             let name = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
             let mut value = HeaderValue::try_from(value).map_err(|_| invalid())?;

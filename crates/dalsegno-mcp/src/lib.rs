@@ -57,12 +57,12 @@ mod process;
 
 mod server;
 
-pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig, Values};
+pub use config::{Answers, Command, Endpoint, Limits, Reach, ServerConfig};
 pub use dalsegno_protocol::{
     Annotations, Answer, Builtin, CallContext, CallError, CallErrorKind, Caller, Input, InputRequired,
     Received, Task, TaskOwner, ToolDescription, ToolOutput,
 };
 #[cfg(feature = "oauth")]
-pub use oauth::{CLIENT_SECRET, Consent, Grant, Granted, OAuthConfig, Tokens};
+pub use oauth::{Consent, Grant, Granted, OAuthConfig, Tokens};
 pub use oauth::{OAuth, OAuthError};
 pub use server::{Server, ServerSession};

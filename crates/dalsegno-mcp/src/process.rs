@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
-use crate::config::Command;
+use crate::config::{Command, values};
 use crate::wire::Wire;
 
 /// A running child process. Dropped, it is ended with its whole group.
@@ -41,7 +41,7 @@ impl Process {
         wire: &Arc<Wire>,
     ) -> Result<(Self, Pipes), Failure> {
         let failed = |message: String| Failure::new(CallErrorKind::Start, message);
-        let environment = command.environment.values().await.map_err(failed)?;
+        let environment = values(&command.environment).await.map_err(failed)?;
         let shown = command.program.display();
         let program = find(&command.program)
             .ok_or_else(|| failed(format!("there is no program `{shown}`: install it, or write its path")))?;

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_mcp::{
-    Answer, CallContext, CallError, CallErrorKind, Endpoint, Limits, Received, Server, ServerConfig, Values,
+    Answer, CallContext, CallError, CallErrorKind, Endpoint, Limits, Received, Server, ServerConfig,
 };
 use dalsegno_net::{Client, Egress, Resolver};
+use dalsegno_secrets::{MaybeSecret, Reveal, RevealError, Secret};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -120,14 +121,18 @@ async fn look(server: &Server) -> Result<String, CallError> {
     }
 }
 
+fn authorization(value: impl Reveal + 'static) -> BTreeMap<String, MaybeSecret> {
+    BTreeMap::from([("authorization".to_owned(), MaybeSecret::Secret(Arc::new(value)))])
+}
+
 /// A token that is another one each time.
 struct Rotating(AtomicUsize);
 
 #[async_trait]
-impl Values for Rotating {
-    async fn values(&self) -> Result<BTreeMap<String, String>, String> {
+impl Reveal for Rotating {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(BTreeMap::from([("authorization".to_owned(), format!("Bearer token-{number}"))]))
+        Ok(Secret::new(&format!("Bearer token-{number}")))
     }
 }
 
@@ -141,7 +146,7 @@ async fn a_server_of_the_old_era_is_asked_within_its_session_and_with_fresh_head
     }))
     .await;
     let mut endpoint = endpoint(address);
-    endpoint.headers = Arc::new(Rotating(AtomicUsize::new(0)));
+    endpoint.headers = authorization(Rotating(AtomicUsize::new(0)));
     let server = Server::new(ServerConfig::http("crm", endpoint));
     assert_eq!(server.catalogue("default").await.unwrap().len(), 1);
     assert_eq!(look(&server).await.unwrap(), "found");
@@ -317,9 +322,9 @@ async fn a_name_that_leads_inside_is_denied_and_nothing_was_sent() {
 struct Missing;
 
 #[async_trait]
-impl Values for Missing {
-    async fn values(&self) -> Result<BTreeMap<String, String>, String> {
-        Err("the environment variable `CRM_TOKEN` is not set".to_owned())
+impl Reveal for Missing {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
+        Err(RevealError::new("the environment variable `CRM_TOKEN` is not set"))
     }
 }
 
@@ -327,7 +332,7 @@ impl Values for Missing {
 async fn a_missing_secret_is_named_and_nothing_is_sent() {
     let address = serve(|_, _| panic!("nobody may come here")).await;
     let mut endpoint = endpoint(address);
-    endpoint.headers = Arc::new(Missing);
+    endpoint.headers = authorization(Missing);
     let error = look(&Server::new(ServerConfig::http("crm", endpoint))).await.unwrap_err();
     assert_eq!((error.kind, error.received), (CallErrorKind::Start, Received::No), "{error}");
     assert!(error.message.contains("CRM_TOKEN"), "{error}");

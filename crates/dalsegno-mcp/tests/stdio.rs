@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_mcp::{
     Answer, Builtin, CallContext, CallError, CallErrorKind, Command, Input, Limits, Received, Server,
     ServerConfig, ServerSession, ToolOutput,
 };
+use dalsegno_secrets::MaybeSecret;
 use serde_json::{Map, Value, json};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_dalsegno-mcp-test-server");
@@ -156,7 +156,7 @@ async fn reading_a_resource_keeps_the_limits_of_a_call() {
     let file = folder.path().join("cancelled");
     let mut command = command("modern");
     let value = file.to_str().unwrap().to_owned();
-    command.environment = Arc::new(BTreeMap::from([("CANCELLED_FILE".to_owned(), value)]));
+    command.environment = BTreeMap::from([("CANCELLED_FILE".to_owned(), MaybeSecret::Text(value))]);
     let limits = Limits { call_timeout: Duration::from_millis(300), ..Limits::default() };
     let server = Server::new(ServerConfig { limits, ..ServerConfig::stdio("child", command) });
     let session = server.session("default");
@@ -262,7 +262,7 @@ async fn only_the_listed_tools_are_offered() {
 async fn the_environment_holds_what_is_listed_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = command("legacy");
-    command.environment = Arc::new(BTreeMap::from([("REGION".to_owned(), "eu".to_owned())]));
+    command.environment = BTreeMap::from([("REGION".to_owned(), MaybeSecret::from("eu"))]);
     command.directory = Some(folder.path().canonicalize().unwrap());
     let server = Server::new(ServerConfig::stdio("child", command));
     let said = say(&server.session("default"), "environment").await.unwrap();
@@ -303,7 +303,7 @@ async fn a_call_that_hangs_ends_in_time_and_is_cancelled_at_the_server() {
     let file = folder.path().join("cancelled");
     let mut command = command("legacy");
     let value = file.to_str().unwrap().to_owned();
-    command.environment = Arc::new(BTreeMap::from([("CANCELLED_FILE".to_owned(), value)]));
+    command.environment = BTreeMap::from([("CANCELLED_FILE".to_owned(), MaybeSecret::Text(value))]);
     let limits = Limits { call_timeout: Duration::from_millis(200), ..Limits::default() };
     let server = Server::new(ServerConfig { limits, ..ServerConfig::stdio("child", command) });
     let session = server.session("default");
@@ -320,7 +320,7 @@ async fn a_call_that_is_given_up_is_cancelled_at_the_server() {
     let file = folder.path().join("cancelled");
     let mut command = command("modern");
     let value = file.to_str().unwrap().to_owned();
-    command.environment = Arc::new(BTreeMap::from([("CANCELLED_FILE".to_owned(), value)]));
+    command.environment = BTreeMap::from([("CANCELLED_FILE".to_owned(), MaybeSecret::Text(value))]);
     let server = Server::new(ServerConfig::stdio("child", command));
     let session = server.session("default");
     say(&session, "echo").await.unwrap();

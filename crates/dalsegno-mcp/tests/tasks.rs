@@ -12,6 +12,7 @@ use dalsegno_mcp::{
     Answer, CallContext, CallError, CallErrorKind, Command, Input, Limits, Received, Server, ServerConfig,
     ServerSession, Task, TaskOwner,
 };
+use dalsegno_secrets::MaybeSecret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -27,7 +28,7 @@ impl Child {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dalsegno-mcp-test-server"), ["modern"]);
         let file = folder.path().join("asked").to_str().unwrap().to_owned();
-        command.environment = Arc::new(BTreeMap::from([("ASKED_FILE".to_owned(), file)]));
+        command.environment = BTreeMap::from([("ASKED_FILE".to_owned(), MaybeSecret::Text(file))]);
         let server = Server::new(ServerConfig { limits, ..ServerConfig::stdio("child", command) });
         Self { folder, server }
     }

@@ -70,12 +70,14 @@ pub struct ModelError {
     pub message: String,
     /// Whether asking again makes sense.
     pub retry: Retry,
+    /// The name in the secret store of the key that is missing, if that is why: a person can put it there.
+    pub missing_secret: Option<String>,
 }
 
 impl ModelError {
     /// An error of a kind, with what usually follows from that kind.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry: kind.retry() }
+        Self { kind, message: message.into(), retry: kind.retry(), missing_secret: None }
     }
 
     /// The same error with another answer to whether asking again makes sense.

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_runtime::{Secret, Secrets};
+use dalsegno_runtime::{SHORTEST, Secret, Secrets};
 
 /// The first line is a secret and the rest a text. Nothing of the secret is left in the text, raw or percent-encoded, and a
 /// text without it stays as it is.
 pub fn scrub(data: &[u8]) {
     let Ok(all) = str::from_utf8(data) else { return };
     let Some((secret, text)) = all.split_once('\n') else { return };
-    if secret.len() < Secrets::SHORTEST || secret.len() > 200 || text.len() > 10_000 {
+    if secret.len() < SHORTEST || secret.len() > 200 || text.len() > 10_000 {
         return;
     }
     let Ok(secrets) = Secrets::new(BTreeMap::from([("s".to_owned(), Secret::new(secret))])) else { return };

@@ -18,7 +18,7 @@ use dalsegno_store::{Owner, SqliteStore, Store};
 use dalsegno_workspace::{Agent, AgentFile, BrokenAgent, Catalogue, InCode, ModelBinding, Workspace};
 
 use crate::clock::{Clock, SystemClock};
-use crate::effects::bindings::{Bindings, secrets_of};
+use crate::effects::bindings::Bindings;
 use crate::effects::dispatch::{Dispatcher, Load, Target};
 use crate::effects::endpoints::Endpoints;
 use crate::effects::ports::{Owners, Ports};
@@ -27,6 +27,7 @@ use crate::effects::tool::{Tool, ToolDescription};
 use crate::effects::turns::Refreshes;
 use crate::error::make_folder;
 use crate::error::{EngineError, OpenError};
+use crate::known;
 use crate::live::{Live, Look};
 use crate::names::DEFAULT_TENANT;
 use crate::observer::{Observer, Watched, Watches};
@@ -251,7 +252,7 @@ impl EngineBuilder {
             self.models,
             self.memory,
             self.secret_store,
-            clock.now(),
+            Arc::clone(&clock),
         )
         .await?;
         let bindings = if self.no_programs { bindings.without_programs() } else { bindings };
@@ -331,7 +332,7 @@ impl Engine {
 
     /// Where the secrets of the workspace are found.
     pub fn secret_source(&self) -> &SecretSource {
-        self.inner.ports.bindings.secret_source()
+        self.inner.ports.bindings.vault().source()
     }
 
     /// What runs have of this process.
@@ -429,7 +430,7 @@ impl Engine {
     /// Says whether the secret store has what a server needs that is about to be asked for its tools.
     async fn has_secrets(&self, server: &str) -> Result<(), EngineError> {
         let settings = self.bindings().settings();
-        for reference in settings.servers.get(server).into_iter().flat_map(secrets_of) {
+        for reference in settings.servers.get(server).into_iter().flat_map(known::of_server) {
             let found = self.secret_source().read(reference, self.now()).await;
             if let Err(SecretUnavailable::NotStored { name }) = found {
                 return Err(EngineError::ServerSecret { server: server.to_owned(), name });

@@ -42,7 +42,7 @@ impl Hidden {
     }
 
     /// The latest version that was read.
-    pub(crate) fn latest(&self, name: &str) -> Option<Secret> {
+    fn latest(&self, name: &str) -> Option<Secret> {
         let read = self.read.read().unwrap_or_else(PoisonError::into_inner);
         read.secrets.get(name).and_then(|versions| versions.last()).map(|version| version.secret.clone())
     }

@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use dalsegno_secrets::Secret;
-use dalsegno_workspace::{ModelBinding, SecretRef};
+use dalsegno_workspace::{EnvValue, ModelBinding, RemoteBinding, SecretRef, ServerBinding, Settings};
 use serde_json::Value;
 
-use crate::effects::bindings::server_secrets;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::request::kept_secrets;
-use crate::revealed::place;
 use crate::secret_source::SecretUnavailable;
+use crate::vault::place;
 
 /// How the names of the tokens begin that consent has brought.
 const GRANTS: &str = "oauth.";
@@ -61,11 +60,6 @@ impl Engine {
     fn references(&self, tenant: &str) -> Vec<SecretRef> {
         let workspace = self.workspace();
         let settings = &workspace.settings;
-        let models = settings.models.values().filter_map(|model| match model {
-            ModelBinding::Http(http) => http.api_key.as_ref(),
-            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
-        });
-        let telemetry = settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
         let own = workspace.tenants.get(tenant).into_iter().flat_map(|tenant| {
             let toolkits = tenant.toolkits.values().flat_map(|toolkit| {
                 let of_agents = toolkit.of_agents.values().flat_map(|agent| agent.secrets.values());
@@ -76,9 +70,7 @@ impl Engine {
         settings
             .secrets
             .values()
-            .chain(models)
-            .chain(server_secrets(settings))
-            .chain(telemetry)
+            .chain(of_clients(settings))
             .chain(own)
             .filter(|reference| place(reference).is_some())
             .cloned()
@@ -87,8 +79,8 @@ impl Engine {
 
     /// Has a secret scrubbed that is not in the store.
     async fn know(&self, reference: &SecretRef) -> Result<(), EngineError> {
-        match self.secret_source().read(reference, self.now()).await {
-            Ok(secret) => self.note(&place(reference).unwrap_or_default(), secret.expose()),
+        match self.bindings().vault().reveal(reference).await {
+            Ok(_) => {}
             Err(SecretUnavailable::Variable { .. }) => {}
             Err(SecretUnavailable::File { source, .. }) if source.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(EngineError::Scrubbing { message: error.to_string() }),
@@ -154,7 +146,32 @@ impl Engine {
     }
 
     fn note(&self, place: &str, secret: &str) {
-        // Without the space around it, so that it is known wherever it comes back.
-        self.bindings().hide(&format!("known {place}"), Secret::new(secret.trim()));
+        self.bindings().vault().hide(&format!("known {place}"), &Secret::new(secret));
     }
+}
+
+/// The secrets that dalsegno.toml names for models, tool servers and telemetry.
+pub(crate) fn of_clients(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
+    let models = settings.models.values().filter_map(|model| match model {
+        ModelBinding::Http(http) => http.api_key.as_ref(),
+        ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
+    });
+    let servers = settings.servers.values().flat_map(of_server);
+    let telemetry = settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
+    models.chain(servers).chain(telemetry)
+}
+
+/// The secrets that a tool server, or its requests, hold.
+pub(crate) fn of_server(server: &ServerBinding) -> impl Iterator<Item = &SecretRef> {
+    let (env, headers) = match &server.remote {
+        None => (Some(server.permissions.env.values()), None),
+        Some(RemoteBinding::Command(command)) => (Some(command.env.values()), None),
+        Some(RemoteBinding::Endpoint(endpoint)) => (None, Some(endpoint.headers.values())),
+    };
+    let held = env.into_iter().flatten().filter_map(|value| match value {
+        EnvValue::Secret(reference) => Some(reference),
+        EnvValue::Text(_) => None,
+    });
+    let added = server.permissions.secrets.iter().map(|secret| &secret.value);
+    held.chain(headers.into_iter().flatten()).chain(added).filter(|reference| place(reference).is_some())
 }

@@ -31,7 +31,6 @@ mod live;
 mod names;
 mod observer;
 mod request;
-mod revealed;
 mod run;
 mod secret;
 mod secret_source;
@@ -39,6 +38,7 @@ mod servers;
 mod steady;
 mod toolbox;
 mod trial;
+mod vault;
 
 pub use archive::{Archives, Brings, ImportReport, SignedBy};
 pub use clock::{Clock, SystemClock};
@@ -50,7 +50,7 @@ pub use dalsegno_history::{
     StepView, WaitingOperation,
 };
 pub use dalsegno_protocol::{Denial, DenialKind, ServerState, ServerStats};
-pub use dalsegno_secrets::Secret;
+pub use dalsegno_secrets::{SHORTEST, Secret};
 pub use effects::dispatch::Load;
 pub use effects::oauth::SecretGiver;
 #[cfg(feature = "oauth")]

@@ -36,11 +36,12 @@ pub(crate) async fn keep_secrets(
             return Err(failed("it is not text: give it as a string".to_owned()));
         };
         let known: SecretName = name.parse().map_err(|error| failed(format!("{error}")))?;
-        let source = ports.bindings.secret_source();
+        let source = ports.bindings.vault().source();
         let store = source.make().await.map_err(|error| failed(error.to_string()))?;
         let now = ports.now().as_millis();
-        ports.bindings.hide(&name, Secret::new(value));
-        let mut put = Put::new(Secret::new(value), now);
+        let secret = Secret::new(value);
+        ports.bindings.vault().hide(&name, &secret);
+        let mut put = Put::new(secret, now);
         put.expires_at = Some(now.saturating_add(REQUEST_SECRET_MS));
         store.put(source.tenant(), &known, put).await.map_err(|error| failed(error.to_string()))?;
         *place = json!({ REFERENCE: name });

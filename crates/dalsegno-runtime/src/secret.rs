@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Number;
 
-use dalsegno_secrets::Secret;
+use dalsegno_secrets::{SCRUBBED, SHORTEST, Secret};
 
 use self::finder::{Finder, Scan};
 
@@ -21,14 +21,10 @@ mod finder;
 mod form;
 mod records;
 
-/// What stands in a record where a secret stood.
-const SCRUBBED: &str = "[secret]";
-
 /// A secret that is too short to be told from innocent text, and so could not be kept out of the records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its value is shorter than {} bytes, so it cannot be scrubbed from the records: use a longer one",
-    Secrets::SHORTEST
+    "its value is shorter than {SHORTEST} bytes, so it cannot be scrubbed from the records: use a longer one"
 )]
 pub struct ShortSecret {
     /// The secret's name.
@@ -53,16 +49,13 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// The bytes that a secret needs: a shorter one would be found in the middle of innocent words.
-    pub const SHORTEST: usize = 6;
-
     /// Gathers secrets.
     ///
     /// # Errors
     ///
     /// When a value is shorter than six bytes, for such a value cannot be scrubbed.
     pub fn new(values: BTreeMap<String, Secret>) -> Result<Self, ShortSecret> {
-        if let Some((name, _)) = values.iter().find(|(_, secret)| secret.expose().len() < Self::SHORTEST) {
+        if let Some((name, _)) = values.iter().find(|(_, secret)| secret.expose().len() < SHORTEST) {
             return Err(ShortSecret { name: name.clone() });
         }
         let spelled = values.values().map(|secret| Arc::new(Spelled::new(secret.expose())));
@@ -70,16 +63,11 @@ impl Secrets {
         Ok(Self { values: Arc::new(values), ..known })
     }
 
-    /// The same with other secrets scrubbed as well, which nobody can ask for by a name. A short one is left out: a local
-    /// endpoint is given a word as its key, which is no secret and may stand anywhere.
-    pub(crate) fn hiding<'s>(self, others: impl Iterator<Item = &'s Secret>) -> Self {
-        self.with(others.filter_map(Self::spell).collect::<Vec<_>>())
-    }
-
-    /// The spellings of a secret; none of one that is too short to be scrubbed.
+    /// The spellings of a secret; none of one that is too short to be scrubbed: a local endpoint is given a word as its key,
+    /// which is no secret and may stand anywhere.
     pub(crate) fn spell(secret: &Secret) -> Option<Arc<Spelled>> {
         let secret = secret.expose();
-        (secret.len() >= Self::SHORTEST).then(|| Arc::new(Spelled::new(secret)))
+        (secret.len() >= SHORTEST).then(|| Arc::new(Spelled::new(secret)))
     }
 
     /// The same with these scrubbed as well.

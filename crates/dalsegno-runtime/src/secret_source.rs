@@ -110,12 +110,12 @@ impl SecretSource {
         }
     }
 
-    /// Reads a secret, as of now.
+    /// Reads a secret as of now, without the space around it: so it is known wherever it comes back.
     ///
     /// # Errors
     /// When it is not there, or what keeps it cannot be read.
     pub async fn read(&self, reference: &SecretRef, now: Timestamp) -> Result<Secret, SecretUnavailable> {
-        match reference {
+        let secret = match reference {
             SecretRef::Env(name) => std::env::var(name)
                 .map(|value| Secret::new(&value))
                 .map_err(|_| SecretUnavailable::Variable { name: name.clone() }),
@@ -123,7 +123,8 @@ impl SecretSource {
             SecretRef::Below { path, folder } => read_file(path, Some(folder)),
             SecretRef::Store(name) => self.stored(name, now).await,
             SecretRef::OfTenant { tenant, name } => self.stored(&of_tenant(tenant, name), now).await,
-        }
+        };
+        Ok(secret?.trimmed())
     }
 
     /// Reads the newest version of a secret from the store: one of the workspace, or of a tenant as `TENANT/NAME`.
@@ -239,8 +240,7 @@ fn read_file(path: &Path, folder: Option<&Path>) -> Result<Secret, SecretUnavail
     {
         return Err(refused("it leads out of what the tenant is granted"));
     }
-    let text = std::fs::read_to_string(found).map_err(failed)?;
-    Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
+    Ok(Secret::new(&std::fs::read_to_string(found).map_err(failed)?))
 }
 
 /// The folder in which the engine keeps what is its own.

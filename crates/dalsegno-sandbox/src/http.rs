@@ -22,8 +22,9 @@ use crate::config::ServerConfig;
 use crate::denial::Denials;
 use crate::error::LoadError;
 use crate::exchange::{self, Exchanged};
-use crate::permissions::{Injection, SecretValue};
+use crate::permissions::Injection;
 use dalsegno_protocol::DenialKind;
+use dalsegno_secrets::Reveal;
 
 /// What all instances of a server may do over HTTP.
 pub(crate) struct Rules {
@@ -42,7 +43,7 @@ pub(crate) struct Rules {
 struct Secret {
     header: HeaderName,
     prefix: String,
-    value: Arc<dyn SecretValue>,
+    value: Arc<dyn Reveal>,
 }
 
 impl Rules {
@@ -251,7 +252,8 @@ impl Sending {
             };
             let value = secret.value.reveal().await;
             let value = value.map_err(|error| unreadable(&format!("its secret cannot be read: {error}")))?;
-            let mut value = HeaderValue::try_from(format!("{}{value}", secret.prefix)).map_err(|_| {
+            let text = format!("{}{}", secret.prefix, value.expose());
+            let mut value = HeaderValue::try_from(text).map_err(|_| {
                 unreadable("its secret holds a line break or another sign that no header has")
             })?;
             value.set_sensitive(true);

@@ -65,7 +65,7 @@ pub use dalsegno_protocol::{
 };
 pub use engine::{Allocation, Sandbox, SandboxOptions};
 pub use error::LoadError;
-pub use permissions::{Access, EnvValue, Injection, Permissions, Preopen, SecretValue};
+pub use permissions::{Access, Injection, Permissions, Preopen};
 pub use place::CachePlace;
 pub use server::ToolServer;
 pub use session::ServerSession;

@@ -6,16 +6,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use dalsegno_net::Origin;
+use dalsegno_secrets::{MaybeSecret, Reveal};
 
 /// What a server may touch beside its own memory. Everything is denied by default.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     /// The folders that it may use.
     pub files: Vec<Preopen>,
-    /// The environment variables that it sees.
-    pub env: BTreeMap<String, EnvValue>,
+    /// The environment variables that it sees. A secret among them is read for each instance, which holds it from its start.
+    pub env: BTreeMap<String, MaybeSecret>,
     /// Where its HTTP requests may go. Only components can make any.
     pub network: Vec<Origin>,
     /// Secrets that the host adds to requests. The guest never holds them.
@@ -46,35 +46,6 @@ pub enum Access {
     Write,
 }
 
-/// A secret that is read when it is needed, so that a new version counts from then on.
-#[async_trait]
-pub trait SecretValue: Send + Sync + 'static {
-    /// Reads the value.
-    ///
-    /// # Errors
-    ///
-    /// When it is not there: in words, without the value.
-    async fn reveal(&self) -> Result<String, String>;
-}
-
-/// The value of an environment variable.
-#[derive(Clone)]
-pub enum EnvValue {
-    /// A text that anybody may read.
-    Text(String),
-    /// A secret, which the guest holds from its start on.
-    Secret(Arc<dyn SecretValue>),
-}
-
-impl fmt::Debug for EnvValue {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => formatter.debug_tuple("Text").field(text).finish(),
-            Self::Secret(_) => formatter.write_str("Secret(…)"),
-        }
-    }
-}
-
 /// A secret that the host adds to every request to one destination.
 #[derive(Clone)]
 pub struct Injection {
@@ -84,8 +55,8 @@ pub struct Injection {
     pub header: String,
     /// What stands before the value, such as `Bearer `; nothing by default.
     pub prefix: String,
-    /// The value.
-    pub value: Arc<dyn SecretValue>,
+    /// The value, read for each request.
+    pub value: Arc<dyn Reveal>,
 }
 
 impl fmt::Debug for Injection {

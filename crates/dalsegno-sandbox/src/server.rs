@@ -19,7 +19,6 @@ use crate::error::LoadError;
 use crate::guest::Program;
 use crate::http::Rules;
 use crate::instance::Instance;
-use crate::permissions::EnvValue;
 use crate::pool::Pool;
 use crate::session::ServerSession;
 use crate::stats::Counters;
@@ -137,13 +136,10 @@ impl Loaded {
     pub(crate) async fn env(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut env = Vec::with_capacity(self.config.permissions.env.len());
         for (name, value) in &self.config.permissions.env {
-            let value = match value {
-                EnvValue::Text(text) => text.clone(),
-                EnvValue::Secret(secret) => secret.reveal().await.map_err(|reason| {
-                    let message = format!("cannot start: its variable `{name}` has no value: {reason}");
-                    Failure::new(CallErrorKind::Start, message)
-                })?,
-            };
+            let value = value.read().await.map_err(|reason| {
+                let message = format!("cannot start: its variable `{name}` has no value: {reason}");
+                Failure::new(CallErrorKind::Start, message)
+            })?;
             env.push((name.clone(), value));
         }
         Ok(env)

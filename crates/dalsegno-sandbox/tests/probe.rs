@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use dalsegno_sandbox::{
-    Access, CallErrorKind, DenialKind, EnvValue, Permissions, Preopen, Received, SecretValue, ServerConfig,
-    ServerState, ToolOutput, ToolServer,
+    Access, CallErrorKind, DenialKind, Permissions, Preopen, Received, ServerConfig, ServerState, ToolOutput,
+    ToolServer,
 };
+use dalsegno_secrets::{MaybeSecret, Reveal, RevealError, Secret};
 use serde_json::json;
 
 use support::{arguments, call, guest_module, sandbox};
@@ -105,20 +106,20 @@ async fn clock_and_randomness_are_real_when_granted() {
 struct Changing(AtomicU32);
 
 #[async_trait::async_trait]
-impl SecretValue for Changing {
-    async fn reveal(&self) -> Result<String, String> {
+impl Reveal for Changing {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
-            0 => Ok("first".to_owned()),
-            1 => Ok("second".to_owned()),
-            _ => Err("it was deleted".to_owned()),
+            0 => Ok(Secret::new("first")),
+            1 => Ok(Secret::new("second")),
+            _ => Err(RevealError::new("it was deleted")),
         }
     }
 }
 
 #[tokio::test]
 async fn granted_variables_are_seen_and_secrets_are_read_for_each_instance() {
-    let secret = EnvValue::Secret(Arc::new(Changing(AtomicU32::new(0))));
-    let region = EnvValue::Text("eu".to_owned());
+    let secret = MaybeSecret::Secret(Arc::new(Changing(AtomicU32::new(0))));
+    let region = MaybeSecret::from("eu");
     let env = BTreeMap::from([("REGION".to_owned(), region), ("TOKEN".to_owned(), secret)]);
     assert!(!format!("{env:?}").contains("first"));
     let server = probe(Permissions { env, ..Permissions::default() }).await;

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use dalsegno_sandbox::{
     Allocation, CallErrorKind, Denial, DenialKind, Injection, LoadError, Origin, Permissions, Resolver,
-    Sandbox, SandboxOptions, SecretValue, ServerConfig, ToolOutput, ToolServer,
+    Sandbox, SandboxOptions, ServerConfig, ToolOutput, ToolServer,
 };
+use dalsegno_secrets::{Reveal, RevealError, Secret};
 use serde_json::{Value, json};
 
 use site::{Names, Site};
@@ -191,9 +192,9 @@ async fn an_address_with_a_password_is_never_sent() {
 struct Token(Result<&'static str, &'static str>);
 
 #[async_trait::async_trait]
-impl SecretValue for Token {
-    async fn reveal(&self) -> Result<String, String> {
-        self.0.map(str::to_owned).map_err(str::to_owned)
+impl Reveal for Token {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
+        self.0.map(Secret::new).map_err(RevealError::new)
     }
 }
 

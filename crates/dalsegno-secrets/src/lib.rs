@@ -11,6 +11,9 @@
 //! version never comes to mean another value. The latest four versions of a secret are kept. A put can demand
 //! the version that it replaces ([`Expect`]), so that of several processes that renew a token one wins.
 //!
+//! # Readers
+//! A client that needs a secret gets a [`Reveal`]: a handle that reads this one secret whenever it is needed.
+//!
 //! # Keys
 //! The file has a random data key, which encrypts the values with XChaCha20-Poly1305. A [`MasterKey`] from outside
 //! wraps the data key: [`EnvKey`] takes it from the environment, [`KeyFile`] from a file, and any [`KeySource`] from
@@ -61,6 +64,8 @@ mod guard;
 mod key;
 mod memory;
 mod name;
+mod reveal;
+mod scrub;
 mod seal;
 mod secret;
 mod sqlite;
@@ -71,6 +76,8 @@ pub use guard::TooOpen;
 pub use key::{EnvKey, KEY_VARIABLE, KeyError, KeyFile, KeyId, KeySource, MasterKey};
 pub use memory::MemorySecrets;
 pub use name::{NAME_BYTES_MAX, NameError, SecretName, TENANT_BYTES_MAX, Tenant};
+pub use reveal::{MaybeSecret, Reveal, RevealError};
+pub use scrub::{SCRUBBED, SHORTEST};
 pub use secret::Secret;
 pub use sqlite::SqliteSecrets;
 pub use store::{

@@ -21,6 +21,13 @@ impl Secret {
         &self.0
     }
 
+    /// The value without the space around it, as it is sent and scrubbed.
+    #[must_use]
+    pub fn trimmed(&self) -> Self {
+        let trimmed = self.expose().trim();
+        if trimmed.len() == self.expose().len() { self.clone() } else { Self::new(trimmed) }
+    }
+
     /// Wraps a value without a copy.
     pub(crate) fn of(value: String) -> Self {
         Self(Arc::new(Zeroizing::new(value)))

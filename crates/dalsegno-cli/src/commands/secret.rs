@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use dalsegno_core::Timestamp;
 use dalsegno_history::Journal;
-use dalsegno_runtime::{Clock as _, SecretSource, SecretUnavailable, Secrets, SystemClock};
+use dalsegno_runtime::{Clock as _, SHORTEST, SecretSource, SecretUnavailable, SystemClock};
 use dalsegno_secrets::{MasterKey, Put, Rotation, Secret, SecretEntry, SecretName};
 use dalsegno_store::{Message, PostError, RunFilter, Waiting};
 use serde_json::json;
@@ -41,8 +41,8 @@ fn name(text: &str) -> Result<SecretName, SecretUnavailable> {
 async fn put(args: &SecretPutArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let name = name(&args.name)?;
     let value = value(args)?;
-    if value.expose().len() < Secrets::SHORTEST {
-        return Err(Error::ShortSecret { shortest: Secrets::SHORTEST });
+    if value.expose().len() < SHORTEST {
+        return Err(Error::ShortSecret { shortest: SHORTEST });
     }
     let Kept { journal, settings, .. } = context.journal().await?;
     let source = SecretSource::new(settings.secret_store);

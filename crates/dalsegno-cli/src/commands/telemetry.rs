@@ -44,7 +44,7 @@ async fn export(telemetry: &TelemetrySettings, settings: &Settings) -> Result<Ex
         let value = source.read(reference, SystemClock.now()).await;
         let value =
             value.map_err(|error| OpenError::Secret { name: name.clone(), message: error.to_string() })?;
-        export.headers.push((name.clone(), value.expose().trim().to_owned()));
+        export.headers.push((name.clone(), value.expose().to_owned()));
     }
     export.resource = telemetry.resource.clone().into_iter().collect();
     Ok(export)

@@ -12,7 +12,7 @@ use tracing::subscriber::NoSubscriber;
 use super::bundle::{Bundle, Keeper};
 use super::error::excerpt;
 use super::wire::Wire;
-use super::{CLIENT_SECRET, Grant, Inner, OAuth, OAuthError};
+use super::{Grant, Inner, OAuth, OAuthError};
 
 impl OAuth {
     /// The token to send; none where nobody has consented yet. The server may take requests without one, and says what it
@@ -153,7 +153,7 @@ impl Inner {
         let failed = |error: AuthError| OAuthError::of(&error, &wire);
         let missing = |what: &str| OAuthError::Store(format!("`client_credentials` needs a `{what}`"));
         let client_id = self.config.client_id.clone().ok_or_else(|| missing("client_id"))?;
-        let client_secret = self.client_secret().await?.ok_or_else(|| missing(CLIENT_SECRET))?;
+        let client_secret = self.client_secret().await?.ok_or_else(|| missing("client_secret"))?;
         let scopes = match self.config.scopes.is_empty() {
             true => manager.select_initial_scopes(&[]).await,
             false => self.config.scopes.clone(),
@@ -193,8 +193,12 @@ impl Inner {
 
     /// The secret of the client from the configuration.
     pub(super) async fn client_secret(&self) -> Result<Option<String>, OAuthError> {
-        let mut secrets = self.config.secrets.values().await.map_err(OAuthError::Store)?;
-        Ok(secrets.remove(CLIENT_SECRET))
+        let Some(secret) = &self.config.client_secret else { return Ok(None) };
+        let secret = secret
+            .reveal()
+            .await
+            .map_err(|error| OAuthError::Store(format!("the client's secret cannot be read: {error}")))?;
+        Ok(Some(secret.expose().to_owned()))
     }
 }
 

@@ -11,16 +11,14 @@ mod consent;
 mod error;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use dalsegno_net::Client;
+use dalsegno_secrets::Reveal;
 use reqwest::Url;
 use tokio::sync::Mutex;
-
-use crate::config::Values;
 
 pub use consent::{Consent, Granted};
 pub use error::OAuthError;
@@ -39,8 +37,8 @@ pub struct OAuthConfig {
     pub client_id: Option<String>,
     /// The address of a document that describes this client, for authorization servers that take it for a `client_id`.
     pub client_metadata: Option<String>,
-    /// What is secret of the client: [`CLIENT_SECRET`], where it has one. Asked for whenever it is needed.
-    pub secrets: Arc<dyn Values>,
+    /// The secret of the client, if it has one. Read whenever it is needed.
+    pub client_secret: Option<Arc<dyn Reveal>>,
     /// What to ask for, exactly. Empty asks for what the server says that it needs.
     pub scopes: Vec<String>,
     /// What somebody must do where consent is missing, for messages, such as ``run `dalsegno auth crm` ``.
@@ -56,15 +54,12 @@ impl OAuthConfig {
             grant: Grant::Consent,
             client_id: None,
             client_metadata: None,
-            secrets: Arc::new(BTreeMap::new()),
+            client_secret: None,
             scopes: Vec::new(),
             remedy: "a person must consent to the access".to_owned(),
         }
     }
 }
-
-/// The name of the client's secret among [`OAuthConfig::secrets`].
-pub const CLIENT_SECRET: &str = "client_secret";
 
 /// Who gives access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use dalsegno_mcp::{
-    CLIENT_SECRET, CallErrorKind, Consent, Endpoint, Grant, OAuth, OAuthConfig, OAuthError, Received, Server,
-    ServerConfig,
+    CallErrorKind, Consent, Endpoint, Grant, OAuth, OAuthConfig, OAuthError, Received, Server, ServerConfig,
 };
 use dalsegno_net::{Client, Egress};
+use dalsegno_secrets::Secret;
 use double::{Double, Memory, answered, begin, look};
 use tracing::field::{Field, Visit};
 use tracing::{Metadata, Subscriber, span};
@@ -222,11 +222,10 @@ async fn client_credentials_need_nobody() {
     let double = Double::start().await;
     double.state().first_life = 0;
     let tokens = Arc::default();
-    let secret = BTreeMap::from([(CLIENT_SECRET.to_owned(), "configured-secret".to_owned())]);
     let config = OAuthConfig {
         grant: Grant::ClientCredentials,
         client_id: Some("service".to_owned()),
-        secrets: Arc::new(secret),
+        client_secret: Some(Arc::new(Secret::new("configured-secret"))),
         ..double.config(&tokens)
     };
     let (server, _) = double.server(config);

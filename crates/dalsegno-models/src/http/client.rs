@@ -22,6 +22,18 @@ const MAX_FAILURE_BYTES: usize = 64 * 1024;
 /// How long a stream may take to end after its end marker. A connection whose body was read to the end is used again.
 const DRAIN: Duration = Duration::from_millis(50);
 
+/// A failed exchange, and whether the endpoint refused it for its key alone.
+pub(super) struct Failed {
+    pub(super) error: ModelError,
+    pub(super) unauthorized: bool,
+}
+
+impl From<ModelError> for Failed {
+    fn from(error: ModelError) -> Self {
+        Self { error, unauthorized: false }
+    }
+}
+
 /// Where requests go, and in what bounds answers come back.
 pub(super) struct Endpoint {
     client: Client,
@@ -54,7 +66,7 @@ impl Endpoint {
         mut headers: HeaderMap,
         body: Vec<u8>,
         hidden: Hidden<'_>,
-    ) -> Result<Response, ModelError> {
+    ) -> Result<Response, Failed> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = self.client.post(self.url.clone()).headers(headers).body(body).send().await;
@@ -71,7 +83,8 @@ impl Endpoint {
         let status = response.status();
         if status != StatusCode::OK {
             let body = self.failure(&mut response).await;
-            return Err(failure::from_status(&self.shown, status, response.headers(), &body, hidden));
+            let error = failure::from_status(&self.shown, status, response.headers(), &body, hidden);
+            return Err(Failed { error, unauthorized: status == StatusCode::UNAUTHORIZED });
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();
@@ -84,7 +97,7 @@ impl Endpoint {
                 quote(&media_type, hidden),
             );
             // It may have been a whole reply, which was paid for; the same request is answered in the same way.
-            return Err(protocol(message).with_retry(Retry::Never));
+            return Err(protocol(message).with_retry(Retry::Never).into());
         }
         Ok(response)
     }

@@ -1,4 +1,4 @@
-//! The key of a provider: asked for when it is needed, never kept, never printed.
+//! The key of a provider: read when it is needed, never kept, never printed.
 //!
 //! Some providers repeat the key in what they answer. It is taken out of their words before these are cut to a length,
 //! since what a cut leaves of it nobody would find again.
@@ -8,66 +8,39 @@ use std::borrow::Cow;
 use reqwest::header::HeaderValue;
 
 use dalsegno_core::{ModelReply, ReplyPart};
+use dalsegno_secrets::{Reveal, RevealError, SCRUBBED, SHORTEST, Secret};
 use serde_json::Value;
 
 use super::chat;
 use crate::model::{ModelError, ModelErrorKind};
 
-/// What stands in an error where the key stood.
-const SCRUBBED: &str = "[secret]";
+/// The fewest bytes at the beginning of a key that are taken for it where a text ends within it.
+const BEGINNING: usize = 4;
 
-/// The fewest bytes of a key that is looked for in errors: a shorter one would be found in innocent words.
-const SHORTEST: usize = 4;
-
-/// Yields the key of a provider.
-///
-/// It is asked once for each request, so a key that rotates is always the current one and this crate keeps none. A
-/// closure is one:
-///
-/// ```
-/// use dalsegno_models::ApiKey;
-///
-/// let key = || std::env::var("OPENAI_API_KEY").map_err(|_| "set `OPENAI_API_KEY`".to_owned());
-/// let _: &dyn ApiKey = &key;
-/// ```
-pub trait ApiKey: Send + Sync {
-    /// The key.
-    ///
-    /// # Errors
-    /// Fails with the words that tell a person what is missing and what to do; they never hold a secret.
-    fn reveal(&self) -> Result<String, String>;
+/// Reads the key of a model.
+pub(super) async fn reveal(key: &dyn Reveal) -> Result<Secret, ModelError> {
+    key.reveal().await.map_err(unreadable)
 }
 
-impl<F> ApiKey for F
-where
-    F: Fn() -> Result<String, String> + Send + Sync,
-{
-    fn reveal(&self) -> Result<String, String> {
-        self()
-    }
+/// Reads a key to use instead of one that the endpoint refused; none if there is no other.
+pub(super) async fn renew(key: &dyn Reveal, refused: &Secret) -> Result<Option<Secret>, ModelError> {
+    key.renew(refused).await.map_err(unreadable)
 }
 
-/// A key for the time of one request.
-pub(super) struct Revealed(String);
+fn unreadable(error: RevealError) -> ModelError {
+    let message = format!("cannot read the key of the model: {error}");
+    ModelError { missing_secret: error.missing, ..ModelError::new(ModelErrorKind::Refused, message) }
+}
 
-impl Revealed {
-    pub(super) fn ask(key: &dyn ApiKey) -> Result<Self, ModelError> {
-        let key = key.reveal().map_err(|words| {
-            ModelError::new(ModelErrorKind::Refused, format!("cannot read the key of the model: {words}"))
-        })?;
-        Ok(Self(key.trim().to_owned()))
-    }
-
-    /// The key behind a prefix, as a header that is marked as sensitive.
-    pub(super) fn header(&self, prefix: &str) -> Result<HeaderValue, ModelError> {
-        let mut value = HeaderValue::try_from(format!("{prefix}{}", self.0)).map_err(|_| {
-            let message = "the model's key has characters that no header can hold: check that it is the key alone, \
-                           on one line";
-            ModelError::new(ModelErrorKind::Refused, message)
-        })?;
-        value.set_sensitive(true);
-        Ok(value)
-    }
+/// The key behind a prefix, as a header that is marked as sensitive.
+pub(super) fn header(key: &Secret, prefix: &str) -> Result<HeaderValue, ModelError> {
+    let mut value = HeaderValue::try_from(format!("{prefix}{}", key.expose())).map_err(|_| {
+        let message = "the model's key has characters that no header can hold: check that it is the key alone, \
+                       on one line";
+        ModelError::new(ModelErrorKind::Refused, message)
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// What must not be told of one exchange: the key, where there is one.
@@ -75,8 +48,8 @@ impl Revealed {
 pub(super) struct Hidden<'k>(&'k [u8]);
 
 impl<'k> Hidden<'k> {
-    pub(super) fn new(key: Option<&'k Revealed>) -> Self {
-        let key = key.map_or("", |key| &key.0);
+    pub(super) fn new(key: Option<&'k Secret>) -> Self {
+        let key = key.map_or("", Secret::expose);
         Self(if key.len() < SHORTEST { &[] } else { key.as_bytes() })
     }
 
@@ -158,7 +131,7 @@ impl<'k> Hidden<'k> {
                 }
                 if read == spelling.len() {
                     next.push(end + read);
-                } else if index >= SHORTEST {
+                } else if index >= BEGINNING {
                     // The text ends here, perhaps within an escape.
                     return Some(text.len());
                 }

@@ -6,7 +6,8 @@
 //! | OpenAI Responses | `openai-responses` | `{base_url}/responses` |
 //! | Anthropic Messages | `anthropic` | `{base_url}/v1/messages` |
 //!
-//! A request always streams. One call is one attempt; nothing is repeated in here. The endpoint is another party: its
+//! A request always streams. One call is one attempt; nothing is repeated in here, except
+//! once a request that was refused for its key (401), which nobody worked on, if there is another key now. The endpoint is another party: its
 //! answer is bounded before it is kept, a redirect is refused, and no proxy is taken from the environment. What a wire
 //! needs back untouched, such as signed thinking, is an opaque part of the reply; it is left out when the next
 //! request goes over another wire.
@@ -35,15 +36,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::ModelReply;
+use dalsegno_secrets::{Reveal, Secret};
 use futures::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 
 use self::anthropic::AnthropicReader;
 use self::chat::ChatReader;
-use self::client::Endpoint;
-pub use self::key::ApiKey;
-use self::key::{Hidden, Revealed};
+use self::client::{Endpoint, Failed};
+use self::key::Hidden;
 use self::reply::{Output, Reader};
 use self::responses::ResponsesReader;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
@@ -238,15 +239,15 @@ pub struct HttpModel {
     completion_tokens: bool,
     /// Whether encrypted reasoning is asked for; over OpenAI Responses alone.
     encrypted_reasoning: bool,
-    key: Option<Arc<dyn ApiKey>>,
+    key: Option<Arc<dyn Reveal>>,
 }
 
 impl HttpModel {
-    /// Sets up a model. Nothing is sent yet; `key` is asked when a request is.
+    /// Sets up a model. Nothing is sent yet; `key` is read for each request.
     ///
     /// # Errors
     /// Fails if the address or `extra` cannot be used, or the system has no certificates.
-    pub fn new(settings: HttpModelSettings, key: Option<Arc<dyn ApiKey>>) -> Result<Self, HttpModelError> {
+    pub fn new(settings: HttpModelSettings, key: Option<Arc<dyn Reveal>>) -> Result<Self, HttpModelError> {
         extra::check(settings.wire, &settings.extra)?;
         let url = address::read(settings.wire, settings.base_url.as_deref(), settings.allow_http)?;
         let is_at = |domain: &str| {
@@ -283,18 +284,18 @@ impl HttpModel {
         Ok(body)
     }
 
-    fn headers(&self, key: Option<&Revealed>) -> Result<HeaderMap, ModelError> {
+    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         match self.settings.wire {
             Wire::OpenaiChat | Wire::OpenaiResponses => {
                 if let Some(key) = key {
-                    headers.insert(AUTHORIZATION, key.header("Bearer ")?);
+                    headers.insert(AUTHORIZATION, key::header(key, "Bearer ")?);
                 }
             }
             Wire::Anthropic => {
                 headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
                 if let Some(key) = key {
-                    headers.insert("x-api-key", key.header("")?);
+                    headers.insert("x-api-key", key::header(key, "")?);
                 }
             }
         }
@@ -304,9 +305,9 @@ impl HttpModel {
     async fn exchange(
         &self,
         request: &CompletionRequest,
-        key: Option<&Revealed>,
+        key: Option<&Secret>,
         sink: &dyn DeltaSink,
-    ) -> Result<ModelReply, ModelError> {
+    ) -> Result<ModelReply, Failed> {
         let wire = self.settings.wire;
         let hidden = Hidden::new(key);
         let response = self.endpoint.open(self.headers(key)?, self.body(request)?, hidden).await?;
@@ -322,10 +323,11 @@ impl HttpModel {
                 Ok(_) => {}
                 // What was paid for and is whole is not thrown away because the connection is.
                 Err(_) if reader.is_complete() => break,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
-        reader.finish(hidden)?.into_reply(request, wire.provider(), self.settings.max_reply_bytes)
+        let draft = reader.finish(hidden)?;
+        Ok(draft.into_reply(request, wire.provider(), self.settings.max_reply_bytes)?)
     }
 }
 
@@ -346,9 +348,18 @@ impl Model for HttpModel {
         request: &CompletionRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
-        let key = self.key.as_deref().map(Revealed::ask).transpose()?;
-        let hidden = Hidden::new(key.as_ref());
-        let reply = self.exchange(request, key.as_ref(), sink).await;
-        reply.map(|reply| hidden.reply(reply)).map_err(|error| hidden.error(error))
+        let Some(handle) = self.key.as_deref() else {
+            return self.exchange(request, None, sink).await.map_err(|failed| failed.error);
+        };
+        let mut key = key::reveal(handle).await?;
+        let mut reply = self.exchange(request, Some(&key), sink).await;
+        if reply.as_ref().is_err_and(|failed| failed.unauthorized)
+            && let Some(next) = key::renew(handle, &key).await?
+        {
+            key = next;
+            reply = self.exchange(request, Some(&key), sink).await;
+        }
+        let hidden = Hidden::new(Some(&key));
+        reply.map(|reply| hidden.reply(reply)).map_err(|failed| hidden.error(failed.error))
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use dalsegno_core::{FailureCode, ModelReply};
 use dalsegno_models::{HttpModel, HttpModelSettings, Model, ModelError, ModelErrorKind, Retry, Wire};
+use dalsegno_secrets::{Reveal, RevealError, Secret};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -379,14 +380,88 @@ async fn a_file_that_models_do_not_read_is_refused_by_name() {
     }
 }
 
+/// A key that cannot be read.
+struct Absent(RevealError);
+
+#[async_trait::async_trait]
+impl Reveal for Absent {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
+        Err(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_the_store_that_is_missing_is_named() {
+    let missing = Some("openai".to_owned());
+    let error = RevealError { missing: missing.clone(), ..RevealError::new("it is not there") };
+    let double = Double::start([]).await;
+    let key = std::sync::Arc::new(Absent(error));
+    let model = HttpModel::new(settings(Wire::OpenaiChat, &double), Some(key)).unwrap();
+    let error = model.complete(&plain(json!([])), &()).await.unwrap_err();
+    assert_eq!(error.missing_secret, missing);
+}
+
+/// Keys of which each replaces the one before it.
+struct Expiring(std::sync::Mutex<Vec<&'static str>>);
+
+#[async_trait::async_trait]
+impl Reveal for Expiring {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
+        Ok(Secret::new(self.0.lock().unwrap()[0]))
+    }
+
+    async fn renew(&self, refused: &Secret) -> Result<Option<Secret>, RevealError> {
+        let mut keys = self.0.lock().unwrap();
+        assert_eq!(keys.remove(0), refused.expose());
+        Ok(keys.first().map(|key| Secret::new(key)))
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_expired_is_exchanged_once_and_the_request_is_sent_once_more() {
+    let refused =
+        || Answer::failure("401 Unauthorized", r#"{"error":{"message":"expired: key-of-today-1"}}"#);
+    for wire in Wire::ALL {
+        // The second key is good.
+        let double = Double::start([refused(), Answer::events(hello(wire), 64)]).await;
+        let keys = vec!["key-of-today-1", "key-of-today-2", "key-of-today-3"];
+        let key = std::sync::Arc::new(Expiring(keys.clone().into()));
+        let model = HttpModel::new(settings(wire, &double), Some(key)).unwrap();
+        assert_eq!(model.complete(&plain(json!([])), &()).await.unwrap().text(), "Hello");
+        let sent = double.received();
+        let shown: Vec<bool> =
+            sent.iter().map(|sent| format!("{:?}", sent.headers).contains(keys[1])).collect();
+        assert_eq!(shown, [false, true], "{wire}");
+
+        // Neither is.
+        let double = Double::start([refused(), refused()]).await;
+        let key = std::sync::Arc::new(Expiring(keys.into()));
+        let model = HttpModel::new(settings(wire, &double), Some(key)).unwrap();
+        fails(model.complete(&plain(json!([])), &()).await, ModelErrorKind::Refused, Retry::Never, "401");
+        assert_eq!(double.received().len(), 2);
+
+        // There is no other.
+        let double = Double::start([refused()]).await;
+        let key = std::sync::Arc::new(Secret::new("key-of-today-1"));
+        let model = HttpModel::new(settings(wire, &double), Some(key)).unwrap();
+        let reply = model.complete(&plain(json!([])), &()).await;
+        assert!(!format!("{reply:?}").contains("key-of-today"), "{reply:?}");
+        fails(reply, ModelErrorKind::Refused, Retry::Never, "expired: [secret]");
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_is_not_there_is_refused_before_anything_is_sent() {
     let double = Double::start([]).await;
-    for (text, words) in [
-        (Err("set `OPENAI_API_KEY`".to_owned()), "cannot read the key of the model: set `OPENAI_API_KEY`"),
-        (Ok(format!("{KEY}\nsecond line")), "characters that no header can hold"),
-    ] {
-        let key: std::sync::Arc<dyn dalsegno_models::ApiKey> = std::sync::Arc::new(move || text.clone());
+    let absent = RevealError::new("set `OPENAI_API_KEY`");
+    let keys: [(std::sync::Arc<dyn Reveal>, _); 2] = [
+        (std::sync::Arc::new(Absent(absent)), "cannot read the key of the model: set `OPENAI_API_KEY`"),
+        (
+            std::sync::Arc::new(Secret::new(&format!("{KEY}\nsecond line"))),
+            "characters that no header can hold",
+        ),
+    ];
+    for (key, words) in keys {
         let model = HttpModel::new(settings(Wire::OpenaiChat, &double), Some(key)).unwrap();
         let reply = model.complete(&plain(json!([])), &()).await;
         assert!(!format!("{reply:?}").contains(KEY));

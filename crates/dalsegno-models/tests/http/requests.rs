@@ -7,9 +7,8 @@ use dalsegno_core::{
     CallRequest, Digest, Entry, ModelReply, ModelSettings, OperationId, ReplyPart, Tool, ToolChoice, Toolbox,
     Transcript, Validation,
 };
-use dalsegno_models::{
-    ApiKey, CompletionRequest, DeltaSink, HttpModel, HttpModelSettings, Model, ModelError, Wire,
-};
+use dalsegno_models::{CompletionRequest, DeltaSink, HttpModel, HttpModelSettings, Model, ModelError, Wire};
+use dalsegno_secrets::{Reveal, Secret};
 use serde_json::{Value, json};
 
 use crate::double::{Answer, Double, Received};
@@ -17,8 +16,8 @@ use crate::double::{Answer, Double, Received};
 /// A key that must turn up in its header and nowhere else.
 pub(crate) const KEY: &str = "sk-canary-7f3a91c2";
 
-pub(crate) fn key() -> Option<Arc<dyn ApiKey>> {
-    Some(Arc::new(|| Ok(KEY.to_owned())))
+pub(crate) fn key() -> Option<Arc<dyn Reveal>> {
+    Some(Arc::new(Secret::new(KEY)))
 }
 
 /// Where a test's server stands in for a wire's provider.

@@ -2,6 +2,7 @@
 
 use dalsegno_core::{ModelReply, ReplyPart};
 use dalsegno_models::{ModelError, Wire};
+use dalsegno_secrets::Secret;
 use serde_json::{Value, json};
 
 use crate::double::{Answer, Double};
@@ -81,15 +82,12 @@ async fn a_key_is_found_however_it_is_spelled() {
 async fn a_key_that_the_end_of_what_is_read_cuts_is_scrubbed_as_well() {
     // So long that few of it fill what is read of a failure, and what is left of them is shown.
     let key = format!("sk-canary-{}", "0123456789".repeat(3000));
-    let revealed = key.clone();
     for before in [0, 5, 777, 5000] {
         let answer = Answer::failure("400 Bad Request", &format!("{}{key}", "x".repeat(before)).repeat(3));
         let double = Double::start([answer]).await;
         let mut settings = crate::requests::settings(Wire::OpenaiChat, &double);
         settings.model = "m".to_owned();
-        let revealed = revealed.clone();
-        let key: std::sync::Arc<dyn dalsegno_models::ApiKey> =
-            std::sync::Arc::new(move || Ok(revealed.clone()));
+        let key = std::sync::Arc::new(Secret::new(&key));
         let model = dalsegno_models::HttpModel::new(settings, Some(key)).unwrap();
         let error = dalsegno_models::Model::complete(&model, &plain(json!([])), &()).await.unwrap_err();
         assert!(!error.message.contains(BEGINNING), "{before}: {error}");
@@ -99,10 +97,9 @@ async fn a_key_that_the_end_of_what_is_read_cuts_is_scrubbed_as_well() {
 /// Asks with a key of its own and says what is told of this answer.
 async fn told(key: &str, said: &str) -> String {
     let double = Double::start([Answer::failure("400 Bad Request", said)]).await;
-    let revealed = key.to_owned();
-    let ask: std::sync::Arc<dyn dalsegno_models::ApiKey> = std::sync::Arc::new(move || Ok(revealed.clone()));
     let settings = crate::requests::settings(Wire::OpenaiChat, &double);
-    let model = dalsegno_models::HttpModel::new(settings, Some(ask)).unwrap();
+    let model =
+        dalsegno_models::HttpModel::new(settings, Some(std::sync::Arc::new(Secret::new(key)))).unwrap();
     dalsegno_models::Model::complete(&model, &plain(json!([])), &()).await.unwrap_err().message
 }
 

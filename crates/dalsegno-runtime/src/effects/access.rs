@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dalsegno_mcp::{CLIENT_SECRET, Grant, OAuth, OAuthConfig, Tokens};
+use dalsegno_mcp::{Grant, OAuth, OAuthConfig, Tokens};
 use dalsegno_net::{Client, Egress, Origin, Url};
 use dalsegno_secrets::{Put, Secret, SecretName};
-use dalsegno_workspace::{EnvValue, OAuthBinding, OAuthGrant};
+use dalsegno_workspace::{OAuthBinding, OAuthGrant};
 use serde_json::Value;
 
-use crate::clock::{Clock, SystemClock};
-use crate::hidden::Hidden;
-use crate::revealed::Revealed;
-use crate::secret_source::SecretSource;
+use crate::vault::Vault;
 
 /// How a server is asked for access, as dalsegno.toml says.
 pub(crate) fn access(
@@ -20,7 +17,7 @@ pub(crate) fn access(
     url: &Url,
     origin: &Origin,
     binding: &OAuthBinding,
-    revealed: &Revealed,
+    vault: &Arc<Vault>,
 ) -> Result<OAuth, String> {
     let others = binding.authorization_servers.iter().map(|origin| origin.parse::<Origin>());
     let others = others.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
@@ -30,11 +27,8 @@ pub(crate) fn access(
     let tokens = Stored {
         key: name.parse().map_err(|error: dalsegno_secrets::NameError| error.to_string())?,
         name,
-        source: Arc::clone(&revealed.source),
-        hidden: Arc::clone(&revealed.hidden),
+        vault: Arc::clone(vault),
     };
-    let secret = binding.client_secret.iter();
-    let secret = secret.map(|secret| (CLIENT_SECRET.to_owned(), EnvValue::Secret(secret.clone())));
     let config = OAuthConfig {
         grant: match binding.grant {
             OAuthGrant::AuthorizationCode => Grant::Consent,
@@ -42,7 +36,7 @@ pub(crate) fn access(
         },
         client_id: binding.client_id.clone(),
         client_metadata: binding.client_metadata.clone(),
-        secrets: revealed.values(secret),
+        client_secret: binding.client_secret.as_ref().map(|secret| vault.handle(secret)),
         scopes: binding.scopes.clone(),
         remedy: format!("run `dalsegno auth {server}`"),
         ..OAuthConfig::new(client, Arc::new(tokens))
@@ -65,8 +59,7 @@ pub(crate) fn secret_name(server: &str) -> String {
 struct Stored {
     name: String,
     key: SecretName,
-    source: Arc<SecretSource>,
-    hidden: Arc<Hidden>,
+    vault: Arc<Vault>,
 }
 
 impl Stored {
@@ -82,7 +75,7 @@ impl Stored {
         ];
         for (what, secret) in secrets {
             if let Some(secret) = secret.as_str() {
-                self.hidden.hide(&format!("{}:{what}", self.name), Secret::new(secret));
+                self.vault.hide(&format!("{}:{what}", self.name), &Secret::new(secret));
             }
         }
     }
@@ -91,10 +84,9 @@ impl Stored {
 #[async_trait]
 impl Tokens for Stored {
     async fn load(&self) -> Result<Option<String>, String> {
-        let store = self.source.store().await.map_err(|error| error.to_string())?;
+        let store = self.vault.source().store().await.map_err(|error| error.to_string())?;
         let Some(store) = store else { return Ok(None) };
-        let now = SystemClock.now().as_millis();
-        let stored = store.get(self.source.tenant(), &self.key, now).await;
+        let stored = store.get(self.vault.source().tenant(), &self.key, self.vault.now()).await;
         let stored = stored.map_err(|error| error.to_string())?;
         Ok(stored.map(|stored| {
             self.hide(stored.value.expose());
@@ -104,15 +96,19 @@ impl Tokens for Stored {
 
     async fn save(&self, tokens: &str) -> Result<(), String> {
         self.hide(tokens);
-        let store = self.source.make().await.map_err(|error| error.to_string())?;
-        let put = Put::new(Secret::new(tokens), SystemClock.now().as_millis());
-        let put = store.put(self.source.tenant(), &self.key, put).await;
+        let store = self.vault.source().make().await.map_err(|error| error.to_string())?;
+        let put = Put::new(Secret::new(tokens), self.vault.now());
+        let put = store.put(self.vault.source().tenant(), &self.key, put).await;
         put.map(drop).map_err(|error| error.to_string())
     }
 
     async fn remove(&self) -> Result<(), String> {
-        let store = self.source.store().await.map_err(|error| error.to_string())?;
+        let store = self.vault.source().store().await.map_err(|error| error.to_string())?;
         let Some(store) = store else { return Ok(()) };
-        store.remove(self.source.tenant(), &self.key).await.map(drop).map_err(|error| error.to_string())
+        store
+            .remove(self.vault.source().tenant(), &self.key)
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 }

@@ -9,16 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use dalsegno_core::{EffectClass, FailureCode, Gate, ModelReply, Timestamp, ToolKind, ToolName};
+use dalsegno_core::{EffectClass, FailureCode, ModelReply, ToolKind, ToolName};
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use dalsegno_models::{
-    ApiKey, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
-    ModelError, Recorder, Recording, ScriptModel, Wire,
+    Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model, ModelError,
+    Recorder, Recording, ScriptModel, Wire,
 };
-use dalsegno_secrets::{Secret, SecretStore};
+use dalsegno_secrets::SecretStore;
 use dalsegno_workspace::{
-    Catalogue, CatalogueTool, EnvValue, HttpBinding, ModelBinding, Provider, RemoteBinding, SecretRef,
-    ServerBinding, Settings,
+    Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, RemoteBinding, Settings,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -29,21 +28,16 @@ use crate::effects::modules::Modules;
 use crate::effects::tool::{Tool, ToolDescription};
 use crate::effects::tool_server::{self, ServerSession, ToolServer};
 use crate::error::{EngineError, OpenError, make_folder};
-use crate::hidden::{Held, Hidden};
 use crate::names::{DEFAULT_TENANT, WORKSPACE};
-use crate::revealed::{Revealed, place};
 use crate::secret::Secrets;
-use crate::secret_source::{SecretSource, SecretUnavailable, of_tenant};
+use crate::secret_source::SecretSource;
+use crate::vault::Vault;
 
 /// Everything that a name in a configuration can stand for.
 pub(crate) struct Bindings {
     root: PathBuf,
     settings: Settings,
-    secret_source: Arc<SecretSource>,
-    /// What is scrubbed.
-    hidden: Arc<Hidden>,
-    /// The keys of models by the model's name.
-    model_keys: BTreeMap<String, ModelKey>,
+    vault: Arc<Vault>,
     /// Where exchanges with models are kept, if that is wanted.
     recording: Option<Arc<Recording>>,
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
@@ -56,14 +50,6 @@ pub(crate) struct Bindings {
     servers: Cells<String, ToolServer>,
 }
 
-/// The key of a model.
-enum ModelKey {
-    /// It was read when the workspace was opened; where it is missing, the words that say so when it is needed.
-    Read(Result<Secret, String>),
-    /// It is in the secret store under this name, and read anew for each call: it may change at any time.
-    Stored(String),
-}
-
 impl Bindings {
     pub(crate) async fn new(
         root: PathBuf,
@@ -72,21 +58,18 @@ impl Bindings {
         models: BTreeMap<String, Arc<dyn Model>>,
         memory: Option<Arc<dyn Memory>>,
         secret_store: Option<Arc<dyn SecretStore>>,
-        now: Timestamp,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
         let binding = settings.secret_store.clone();
-        let secret_source = match secret_store {
+        let source = match secret_store {
             Some(store) => SecretSource::with(binding, store),
             None => SecretSource::new(binding),
         };
-        let model_keys = model_keys(&settings, &secret_source, now).await;
-        let known = read_secrets(&settings, &model_keys, &secret_source, now).await?;
+        let vault = Vault::open(&settings, source, clock).await?;
         Ok(Self {
             root,
             settings,
-            secret_source: Arc::new(secret_source),
-            hidden: Arc::new(Hidden::new(known)),
-            model_keys,
+            vault: Arc::new(vault),
             recording: None,
             tools,
             models: Mutex::new(models),
@@ -117,64 +100,12 @@ impl Bindings {
 
     /// The secrets that are scrubbed, as of now.
     pub(crate) fn secrets(&self) -> Secrets {
-        self.hidden.secrets()
+        self.vault.secrets()
     }
 
-    pub(crate) fn secret_source(&self) -> &SecretSource {
-        &self.secret_source
-    }
-
-    /// Says whether the secret store has a secret now.
-    pub(crate) async fn is_stored(&self, name: &str, now: Timestamp) -> bool {
-        self.secret_source.stored(name, now).await.is_ok()
-    }
-
-    /// Reads the key of a model anew if it is one that may have changed; it is scrubbed from then on.
-    ///
-    /// # Errors
-    /// When it is not there: nothing may be sent then.
-    pub(crate) async fn refresh_key(&self, model: &str, now: Timestamp) -> Result<(), AttemptError> {
-        let Some(ModelKey::Stored(name)) = self.model_keys.get(model) else { return Ok(()) };
-        let key = match self.secret_source.stored(name, now).await {
-            Ok(key) => Secret::new(key.expose().trim()),
-            Err(error) => {
-                let missing = matches!(error, SecretUnavailable::NotStored { .. }).then(|| name.clone());
-                let message = format!("the key of the model `{model}` cannot be read: {error}");
-                return Err(AttemptError {
-                    gate: missing.map(|name| Gate::Secret { name }.into()),
-                    ..certain(FailureCode::Unavailable, message)
-                });
-            }
-        };
-        self.hidden.hide(name, key);
-        Ok(())
-    }
-
-    /// Reads a secret that a declarative tool refers to, as of now; it is scrubbed from then on.
-    pub(crate) async fn reveal(
-        &self,
-        reference: &SecretRef,
-        now: Timestamp,
-    ) -> Result<Secret, SecretUnavailable> {
-        let secret = self.secret_source.read(reference, now).await?;
-        let name = match reference {
-            SecretRef::Env(name) => format!("env {name}"),
-            SecretRef::File(path) | SecretRef::Below { path, .. } => format!("file {}", path.display()),
-            SecretRef::Store(name) => name.clone(),
-            SecretRef::OfTenant { tenant, name } => of_tenant(tenant, name),
-        };
-        self.hidden.hide(&name, secret.clone());
-        Ok(secret)
-    }
-
-    /// Keeps the secrets of a request for a run of it.
-    pub(crate) fn hold(&self, names: Vec<String>) -> Held {
-        self.hidden.hold(names)
-    }
-
-    /// Scrubs a secret from now on; `name` tells it from others.
-    pub(crate) fn hide(&self, name: &str, secret: Secret) {
-        self.hidden.hide(name, secret);
+    /// The way to secrets.
+    pub(crate) fn vault(&self) -> &Arc<Vault> {
+        &self.vault
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -208,12 +139,12 @@ impl Bindings {
                 return Err(failed("it comes from a program, and this engine was not given it".to_owned()));
             }
             ModelBinding::Http(http) => {
-                Arc::new(self.http_model(name, http).map_err(|error| failed(error.to_string()))?)
+                Arc::new(self.http_model(http).map_err(|error| failed(error.to_string()))?)
             }
         };
         let model = match &self.recording {
             Some(recording) => {
-                let scrubbed = Scrubbed { model, hidden: Arc::clone(&self.hidden) };
+                let scrubbed = Scrubbed { model, vault: Arc::clone(&self.vault) };
                 Arc::new(Recorder::new(Arc::new(scrubbed), Arc::clone(recording)))
             }
             None => model,
@@ -222,28 +153,13 @@ impl Bindings {
         Ok(model)
     }
 
-    fn http_model(&self, name: &str, binding: &HttpBinding) -> Result<HttpModel, HttpModelError> {
+    fn http_model(&self, binding: &HttpBinding) -> Result<HttpModel, HttpModelError> {
         let wire = match binding.provider {
             Provider::Openai => Wire::OpenaiChat,
             Provider::OpenaiResponses => Wire::OpenaiResponses,
             Provider::Anthropic => Wire::Anthropic,
         };
-        let key = self.model_keys.get(name).map(|key| match key {
-            ModelKey::Read(key) => {
-                let key = key.clone();
-                let reveal = move || key.as_ref().map(|key| key.expose().to_owned()).map_err(Clone::clone);
-                Arc::new(reveal) as Arc<dyn ApiKey>
-            }
-            ModelKey::Stored(name) => {
-                let (name, hidden) = (name.clone(), Arc::clone(&self.hidden));
-                // It was read for this call: see `refresh_key`.
-                let reveal = move || {
-                    let missing = || SecretUnavailable::NotStored { name: name.clone() }.to_string();
-                    hidden.latest(&name).map(|key| key.expose().to_owned()).ok_or_else(missing)
-                };
-                Arc::new(reveal) as Arc<dyn ApiKey>
-            }
-        });
+        let key = binding.api_key.as_ref().map(|reference| self.vault.handle(reference));
         let settings = HttpModelSettings {
             base_url: binding.base_url.clone(),
             allow_http: binding.allow_http,
@@ -293,14 +209,13 @@ impl Bindings {
             server: name.to_owned(),
             known: self.settings.servers.keys().cloned().collect(),
         })?;
-        let revealed = Revealed::new(Arc::clone(&self.secret_source), Arc::clone(&self.hidden));
         match &binding.remote {
             Some(RemoteBinding::Command(_)) if self.no_programs => {
                 Err(OpenError::Program { server: name.to_owned() })
             }
-            Some(remote) => tool_server::remote(name, binding, remote, &revealed),
+            Some(remote) => tool_server::remote(name, binding, remote, &self.vault),
             #[cfg(feature = "wasm")]
-            None => self.modules.load(name, binding, &revealed).await,
+            None => self.modules.load(name, binding, &self.vault).await,
             #[cfg(not(feature = "wasm"))]
             None => Err(OpenError::NoModules { server: name.to_owned() }),
         }
@@ -362,7 +277,7 @@ impl Bindings {
 /// A model whose replies hold no secret, for a recording that is kept beside the project.
 struct Scrubbed {
     model: Arc<dyn Model>,
-    hidden: Arc<Hidden>,
+    vault: Arc<Vault>,
 }
 
 #[async_trait]
@@ -373,7 +288,7 @@ impl Model for Scrubbed {
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
         let mut reply = self.model.complete(request, sink).await?;
-        self.hidden.secrets().reply(&mut reply);
+        self.vault.secrets().reply(&mut reply);
         Ok(reply)
     }
 }
@@ -432,93 +347,6 @@ impl Sessions {
             }
         }
     }
-}
-
-/// The keys of models. One that is missing is no trouble until its model is asked.
-async fn model_keys(
-    settings: &Settings,
-    source: &SecretSource,
-    now: Timestamp,
-) -> BTreeMap<String, ModelKey> {
-    let mut keys = BTreeMap::new();
-    for (name, binding) in &settings.models {
-        let ModelBinding::Http(HttpBinding { api_key: Some(reference), .. }) = binding else { continue };
-        let key = match reference {
-            SecretRef::Store(secret) => ModelKey::Stored(secret.clone()),
-            SecretRef::OfTenant { tenant, name } => ModelKey::Stored(of_tenant(tenant, name)),
-            SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Below { .. } => {
-                ModelKey::Read(read_key(reference, source, now).await)
-            }
-        };
-        keys.insert(name.clone(), key);
-    }
-    keys
-}
-
-/// What is scrubbed from the start.
-async fn read_secrets(
-    settings: &Settings,
-    model_keys: &BTreeMap<String, ModelKey>,
-    source: &SecretSource,
-    now: Timestamp,
-) -> Result<Secrets, OpenError> {
-    let mut named = BTreeMap::new();
-    for (name, reference) in &settings.secrets {
-        let value = source.read(reference, now).await;
-        let value =
-            value.map_err(|error| OpenError::Secret { name: name.clone(), message: error.to_string() })?;
-        named.insert(name.clone(), value);
-    }
-    let secrets = Secrets::new(named).map_err(|short| {
-        let message = short.to_string();
-        OpenError::Secret { name: short.name, message }
-    })?;
-    let mut hidden = Vec::new();
-    for key in model_keys.values() {
-        match key {
-            ModelKey::Read(key) => hidden.extend(key.clone().ok()),
-            // A run that goes on may hold what an earlier process sent it with.
-            ModelKey::Stored(name) => {
-                let key = read_key(&SecretRef::Store(name.clone()), source, now).await;
-                hidden.extend(key.ok());
-            }
-        }
-    }
-    for reference in server_secrets(settings) {
-        // Whoever needs it says what is missing.
-        hidden.extend(read_key(reference, source, now).await.ok());
-    }
-    for reference in settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values()) {
-        // Whoever sends it says what is missing.
-        hidden.extend(read_key(reference, source, now).await.ok());
-    }
-    Ok(secrets.hiding(hidden.iter()))
-}
-
-/// The secrets that tool servers, or their requests, hold.
-pub(crate) fn server_secrets(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
-    settings.servers.values().flat_map(secrets_of)
-}
-
-/// The secrets that a tool server, or its requests, hold.
-pub(crate) fn secrets_of(server: &ServerBinding) -> impl Iterator<Item = &SecretRef> {
-    let (env, headers) = match &server.remote {
-        None => (Some(server.permissions.env.values()), None),
-        Some(RemoteBinding::Command(command)) => (Some(command.env.values()), None),
-        Some(RemoteBinding::Endpoint(endpoint)) => (None, Some(endpoint.headers.values())),
-    };
-    let held = env.into_iter().flatten().filter_map(|value| match value {
-        EnvValue::Secret(reference) => Some(reference),
-        EnvValue::Text(_) => None,
-    });
-    let added = server.permissions.secrets.iter().map(|secret| &secret.value);
-    held.chain(headers.into_iter().flatten()).chain(added).filter(|reference| place(reference).is_some())
-}
-
-/// A key as it is sent: without the space around it, so that it is known wherever it comes back.
-async fn read_key(reference: &SecretRef, source: &SecretSource, now: Timestamp) -> Result<Secret, String> {
-    let secret = source.read(reference, now).await.map_err(|error| error.to_string())?;
-    Ok(Secret::new(secret.expose().trim()))
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Ports {
     /// Where the secrets of the workspace are found.
     #[cfg(feature = "oauth")]
     pub(crate) fn secret_source(&self) -> &SecretSource {
-        self.bindings.secret_source()
+        self.bindings.vault().source()
     }
 
     /// The time of day.

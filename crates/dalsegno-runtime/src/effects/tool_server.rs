@@ -1,17 +1,19 @@
 //! Tool servers of every kind behind one face: modules, child processes, addresses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dalsegno_core::{ToolName, ToolReturn, Violation};
 use dalsegno_mcp::{Command, Endpoint, Limits, Reach};
 use dalsegno_net::{Client, Egress, Origin};
 use dalsegno_protocol::{Answer, CallContext, CallError, ServerStats, ToolDescription, ToolOutput};
-use dalsegno_workspace::{EnvValue, RemoteBinding, ServerBinding};
+use dalsegno_secrets::MaybeSecret;
+use dalsegno_workspace::{RemoteBinding, ServerBinding};
 use serde_json::{Map, Value, json};
 
 use crate::effects::access;
 use crate::error::OpenError;
-use crate::revealed::Revealed;
+use crate::vault::Vault;
 
 /// A server that can be asked. Cheap to clone.
 #[derive(Clone)]
@@ -176,32 +178,30 @@ pub(crate) fn remote(
     name: &str,
     binding: &ServerBinding,
     remote: &RemoteBinding,
-    revealed: &Revealed,
+    vault: &Arc<Vault>,
 ) -> Result<ToolServer, OpenError> {
     let reach = match remote {
-        RemoteBinding::Command(command) => {
-            let environment = command.env.iter().map(|(name, value)| (name.clone(), value.clone()));
-            Reach::Stdio(Command {
-                program: command.program.clone(),
-                arguments: command.arguments.clone(),
-                environment: revealed.values(environment),
-                directory: Some(command.directory.clone()),
-            })
-        }
+        RemoteBinding::Command(command) => Reach::Stdio(Command {
+            program: command.program.clone(),
+            arguments: command.arguments.clone(),
+            environment: vault.values(&command.env),
+            directory: Some(command.directory.clone()),
+        }),
         RemoteBinding::Endpoint(endpoint) => {
             let refused = |message: String| OpenError::Grant { server: name.to_owned(), message };
             let url: dalsegno_net::Url =
                 endpoint.url.parse().map_err(|_| refused(format!("`{}` is not an address", endpoint.url)))?;
             let origin = Origin::of(&url).map_err(|error| refused(error.to_string()))?;
             let headers = endpoint.headers.iter();
-            let headers = headers.map(|(name, value)| (name.clone(), EnvValue::Secret(value.clone())));
+            let headers =
+                headers.map(|(name, value)| (name.clone(), MaybeSecret::Secret(vault.handle(value))));
             let oauth = match &endpoint.oauth {
-                Some(oauth) => Some(access::access(name, &url, &origin, oauth, revealed).map_err(refused)?),
+                Some(oauth) => Some(access::access(name, &url, &origin, oauth, vault).map_err(refused)?),
                 None => None,
             };
             // The server may be reached, and nobody whom it points to.
             let client = Client::new(Egress::new([origin]));
-            Reach::Http(Endpoint { url, headers: revealed.values(headers), client, oauth })
+            Reach::Http(Endpoint { url, headers: headers.collect(), client, oauth })
         }
     };
     let (limits, defaults) = (&binding.limits, Limits::default());

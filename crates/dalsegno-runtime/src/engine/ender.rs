@@ -52,11 +52,11 @@ impl Engine {
         let (store, folder) = open_store(&workspace).await?;
         let owners = Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() };
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let bindings = Arc::new(
-            Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, SystemClock.now())
+            Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, Arc::clone(&clock))
                 .await?,
         );
-        let clock = Arc::new(SystemClock);
         let ports = Arc::new(ports(workspace, bindings, store, owners, clock));
         Ok(Self { inner: Arc::new(Inner { ports, run_ids: None }) })
     }

@@ -176,8 +176,6 @@ impl Attempt {
         let Some(Reading { settings, transcript, schema, tools }) = reading else {
             return Err(certain(FailureCode::Internal, "the agent has no such model".to_owned()));
         };
-        let now = self.context.ports.now();
-        self.context.bindings.refresh_key(&settings.name, now).await?;
         let model = self
             .context
             .bindings
@@ -214,6 +212,10 @@ impl Attempt {
             reply
         });
         reply.map(Outcome::ModelReplied).map_err(|error| {
+            if let Some(name) = error.missing_secret {
+                let gate = Some(Gate::Secret { name }.into());
+                return AttemptError { gate, ..certain(FailureCode::Unavailable, error.message) };
+            }
             let (transient, after) = match error.retry {
                 Retry::Never => (false, None),
                 Retry::Now => (true, None),

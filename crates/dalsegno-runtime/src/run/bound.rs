@@ -8,12 +8,13 @@ use dalsegno_core::{AgentConfig, FailureCode, Gate, RunId, ToolKind};
 use dalsegno_protocol::CallErrorKind;
 use dalsegno_workspace::SecretRef;
 
-use crate::effects::bindings::{Bindings, Cells, secrets_of};
+use crate::effects::bindings::{Bindings, Cells};
 use crate::effects::failure::AttemptError;
 use crate::effects::failure::describe;
 use crate::effects::failure::{certain, no_answer};
 use crate::effects::ports::Ports;
 use crate::error::EngineError;
+use crate::known;
 use crate::names::DEFAULT_TENANT;
 
 /// The servers that a run is bound to.
@@ -118,9 +119,9 @@ async fn missing_secret(ports: &Ports, server: &str) -> Option<String> {
     // One that is added to requests is needed only by calls that send some: without it these are refused.
     let added =
         |reference: &&SecretRef| binding.permissions.secrets.iter().any(|one| one.value == **reference);
-    for reference in secrets_of(binding).filter(|reference| !added(reference)) {
+    for reference in known::of_server(binding).filter(|reference| !added(reference)) {
         if let SecretRef::Store(name) = reference
-            && !ports.bindings.is_stored(name, ports.now()).await
+            && !ports.bindings.vault().is_stored(name).await
         {
             return Some(name.clone());
         }

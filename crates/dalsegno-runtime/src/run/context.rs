@@ -252,7 +252,7 @@ impl Engine {
             heritage: OnceCell::new(),
             root: OnceCell::new(),
             bound: Bound::new(modules.clone()),
-            _held: self.bindings().hold(
+            _held: self.bindings().vault().hold(
                 kept_secrets(user, &self.bindings().settings().secret_paths).map(str::to_owned).collect(),
             ),
         };

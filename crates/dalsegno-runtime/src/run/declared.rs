@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::{AgentName, FailureCode, Gate, Outcome, Terms, Timestamp, ToolOwner};
+use dalsegno_core::{AgentName, FailureCode, Gate, Outcome, Terms, ToolOwner};
 use dalsegno_secrets::Secret;
 use dalsegno_tools::{ApiCall, ApiResponse, Auth, Email, OAuth2, Path, Text, Toolkit};
 use dalsegno_workspace::SecretRef;
@@ -49,11 +49,10 @@ impl Part<'_> {
     /// was not worked on.
     pub(crate) async fn call_endpoint(&self, call: &ApiCall) -> Result<Outcome, AttemptError> {
         let Self { ports, tenant, terms, attempt, .. } = *self;
-        let now = ports.now();
         let mut secrets = BTreeMap::new();
         let mut token = None;
         for path in references(call) {
-            let secret = self.secret(path, now).await?;
+            let secret = self.secret(path).await?;
             secrets.insert(path.clone(), secret.expose().to_owned());
             if self.oauth(path).is_some() {
                 token = Some((path, secret));
@@ -74,12 +73,11 @@ impl Part<'_> {
 
     /// Sends a mail once.
     pub(crate) async fn send_mail(&self, mail: &Email) -> Result<Outcome, AttemptError> {
-        let now = self.ports.now();
         let texts = mail.username.iter().chain(&mail.password);
         let references: Vec<&Path> = texts.flat_map(Text::secrets).map(|secret| &secret.path).collect();
         let mut secrets = BTreeMap::new();
         for path in references {
-            secrets.insert(path.clone(), self.secret(path, now).await?.expose().to_owned());
+            secrets.insert(path.clone(), self.secret(path).await?.expose().to_owned());
         }
         let resolve = |text: &Text| {
             let resolved = text.resolve(|path| secrets.get(path).cloned());
@@ -100,7 +98,7 @@ impl Part<'_> {
     }
 
     /// The secret that a part refers to, as of now; it is scrubbed from then on.
-    async fn secret(&self, path: &Path, now: Timestamp) -> Result<Secret, AttemptError> {
+    async fn secret(&self, path: &Path) -> Result<Secret, AttemptError> {
         let Self { ports, tenant, .. } = *self;
         if let Some((toolkit, oauth)) = self.oauth(path) {
             return ports.access_token(oauth, toolkit, tenant, self.agent, None).await;
@@ -131,14 +129,14 @@ impl Part<'_> {
                 let given = at(self.user, path).ok_or_else(absent)?;
                 if let (OfUser::Given, Value::String(secret)) = (self.of_user, given) {
                     let secret = Secret::new(secret);
-                    ports.bindings.hide(&written, secret.clone());
+                    ports.bindings.vault().hide(&written, &secret);
                     return Ok(secret);
                 }
                 let kept = given[REFERENCE].as_str().filter(|name| name.starts_with(OF_REQUEST));
                 SecretRef::Store(kept.ok_or_else(absent)?.to_owned())
             }
         };
-        ports.bindings.reveal(&reference, now).await.map_err(|error| {
+        ports.bindings.vault().reveal(&reference).await.map_err(|error| {
             let missing = match &error {
                 SecretUnavailable::NotStored { name } => Some(name.clone()),
                 _ => None,

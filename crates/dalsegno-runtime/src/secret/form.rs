@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Secrets;
+use dalsegno_secrets::SHORTEST;
 
 /// How many characters of a form are looked for first, in every spelling. More would be found less often by chance, and
 /// would multiply what is looked for.
@@ -168,5 +168,5 @@ pub(super) fn forms(secret: &str) -> Vec<Form> {
 /// The bits of the number that a secret is, unless it is as small as the numbers that stand everywhere.
 pub(super) fn number(secret: &str) -> Option<u64> {
     let number: f64 = secret.trim().parse().ok()?;
-    (number.is_finite() && number.to_string().len() >= Secrets::SHORTEST).then(|| number.to_bits())
+    (number.is_finite() && number.to_string().len() >= SHORTEST).then(|| number.to_bits())
 }

@@ -12,7 +12,9 @@ use dalsegno_tools::{ActionPlace, ActionTrace, ApiResponse, ToolError};
 use serde_json::{Map, Value};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::{SCRUBBED, Secrets};
+use dalsegno_secrets::SCRUBBED;
+
+use super::Secrets;
 
 /// The text in bytes from which on scrubbing is kept off the threads on which everything else waits: about a millisecond.
 const LONG: usize = 64 * 1024;

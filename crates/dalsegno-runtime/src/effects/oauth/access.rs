@@ -105,10 +105,10 @@ impl Access {
     }
 
     fn hide(&self, grant: &Grant) {
-        let bindings = &self.ports.bindings;
-        bindings.hide(&format!("{} access", self.name), grant.access());
+        let vault = self.ports.bindings.vault();
+        vault.hide(&format!("{} access", self.name), &grant.access());
         if let Some(refresh) = &grant.refresh_token {
-            bindings.hide(&format!("{} refresh", self.name), Secret::new(refresh));
+            vault.hide(&format!("{} refresh", self.name), &Secret::new(refresh));
         }
     }
 

@@ -283,11 +283,10 @@ impl Ports {
         tenant: &str,
         agent: Option<&AgentName>,
     ) -> Result<Option<Credentials>, SecretUnavailable> {
-        let now = self.now();
         let workspace = self.workspace();
         let owner = workspace.owner_of(tenant, toolkit);
         let read = async |name: &str| match workspace.toolkit_secret(tenant, &owner, agent, toolkit, name) {
-            Some(reference) => self.bindings.reveal(reference, now).await.map(Some),
+            Some(reference) => self.bindings.vault().reveal(reference).await.map(Some),
             None => Ok(None),
         };
         let id = match &oauth.client_id {

@@ -1,0 +1,148 @@
+//! The one way to a secret: read as of now, and scrubbed from then on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dalsegno_secrets::{MaybeSecret, Reveal, RevealError, Secret};
+use dalsegno_workspace::{EnvValue, SecretRef, Settings};
+
+use crate::clock::Clock;
+use crate::error::OpenError;
+use crate::hidden::{Held, Hidden};
+use crate::known;
+use crate::secret::Secrets;
+use crate::secret_source::{SecretSource, SecretUnavailable, of_tenant};
+
+/// Reads the secrets of a workspace, and remembers each for scrubbing before anyone else has it.
+pub(crate) struct Vault {
+    source: SecretSource,
+    hidden: Arc<Hidden>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Vault {
+    /// Reads the secrets of `[secrets]`, which tools in process ask for by name, and all others that dalsegno.toml names, so
+    /// that they are scrubbed from the start.
+    ///
+    /// # Errors
+    /// When one of `[secrets]` cannot be read, or is too short. Whoever needs another one says what is missing.
+    pub(crate) async fn open(
+        settings: &Settings,
+        source: SecretSource,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let mut named = BTreeMap::new();
+        for (name, reference) in &settings.secrets {
+            let value = source.read(reference, clock.now()).await;
+            let value = value
+                .map_err(|error| OpenError::Secret { name: name.clone(), message: error.to_string() })?;
+            named.insert(name.clone(), value);
+        }
+        let secrets = Secrets::new(named).map_err(|short| {
+            let message = short.to_string();
+            OpenError::Secret { name: short.name, message }
+        })?;
+        let vault = Self { source, hidden: Arc::new(Hidden::new(secrets)), clock };
+        for reference in known::of_clients(settings) {
+            let _ = vault.reveal(reference).await;
+        }
+        Ok(vault)
+    }
+
+    /// Where the secrets are found.
+    pub(crate) fn source(&self) -> &SecretSource {
+        &self.source
+    }
+
+    /// The time by which secrets expire, in milliseconds since the epoch.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().as_millis()
+    }
+
+    /// Reads a secret as of now; it is scrubbed from then on.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) async fn reveal(&self, reference: &SecretRef) -> Result<Secret, SecretUnavailable> {
+        let secret = self.source.read(reference, self.clock.now()).await?;
+        if let Some(place) = place(reference) {
+            self.hidden.hide(&place, secret.clone());
+        }
+        Ok(secret)
+    }
+
+    /// What a client gets of a secret: it reads this one, and no other.
+    pub(crate) fn handle(self: &Arc<Self>, reference: &SecretRef) -> Arc<dyn Reveal> {
+        Arc::new(Handle { vault: Arc::clone(self), reference: reference.clone() })
+    }
+
+    /// What a client gets of named values of which some are secrets.
+    pub(crate) fn values<'v>(
+        self: &Arc<Self>,
+        values: impl IntoIterator<Item = (&'v String, &'v EnvValue)>,
+    ) -> BTreeMap<String, MaybeSecret> {
+        let value = |value: &EnvValue| match value {
+            EnvValue::Text(text) => MaybeSecret::Text(text.clone()),
+            EnvValue::Secret(reference) => MaybeSecret::Secret(self.handle(reference)),
+        };
+        values.into_iter().map(|(name, given)| (name.clone(), value(given))).collect()
+    }
+
+    /// Says whether the secret store has a secret now.
+    pub(crate) async fn is_stored(&self, name: &str) -> bool {
+        self.source.stored(name, self.clock.now()).await.is_ok()
+    }
+
+    /// Scrubs a secret from now on that did not come from here; `name` tells it from others.
+    pub(crate) fn hide(&self, name: &str, secret: &Secret) {
+        // Without the space around it, so that it is known wherever it comes back.
+        self.hidden.hide(name, secret.trimmed());
+    }
+
+    /// Keeps the secrets of a request for a run of it.
+    pub(crate) fn hold(&self, names: Vec<String>) -> Held {
+        self.hidden.hold(names)
+    }
+
+    /// The secrets that are scrubbed, as of now.
+    pub(crate) fn secrets(&self) -> Secrets {
+        self.hidden.secrets()
+    }
+}
+
+/// One secret.
+struct Handle {
+    vault: Arc<Vault>,
+    reference: SecretRef,
+}
+
+#[async_trait]
+impl Reveal for Handle {
+    async fn reveal(&self) -> Result<Secret, RevealError> {
+        Ok(self.vault.reveal(&self.reference).await?)
+    }
+}
+
+impl From<SecretUnavailable> for RevealError {
+    fn from(error: SecretUnavailable) -> Self {
+        let message = error.to_string();
+        let missing = match error {
+            SecretUnavailable::NotStored { name } => Some(name),
+            _ => None,
+        };
+        Self { message, missing }
+    }
+}
+
+/// Under what name a secret is scrubbed; none for the search path, which is in every other message.
+pub(crate) fn place(reference: &SecretRef) -> Option<String> {
+    // No name in the secret store holds a colon.
+    match reference {
+        SecretRef::Env(name) if name == "PATH" || name == "HOME" => None,
+        SecretRef::Env(name) => Some(format!("env:{name}")),
+        SecretRef::File(path) | SecretRef::Below { path, .. } => Some(format!("file:{}", path.display())),
+        SecretRef::Store(name) => Some(name.clone()),
+        SecretRef::OfTenant { tenant, name } => Some(of_tenant(tenant, name)),
+    }
+}
