@@ -61,7 +61,7 @@ fn workspace(folder: &Path) -> std::io::Result<()> {
         format!(
             "name = \"reader\"\nversion = \"1.0.0\"\ndescription = \"Measured.\"\n\
              [model]\nuse = \"reader\"\n[tools]\nallow = [\"report\"]\n[context]\nmax_tokens = {CONTEXT}\n\
-             [limits]\nmax_steps = 1000000\nmax_tool_calls = 1000000\ntimeout = \"24h\"\n"
+             [limits]\nmax_steps = 100000\nmax_tool_calls = 100000\ntimeout = \"24h\"\n"
         ),
     )
 }
