@@ -20,49 +20,51 @@ use crate::canonical::{Canonical, print_json};
 /// A JSON Schema that a model is told, with the order of its keys.
 ///
 /// It reads as the [`Value`] that it is; [`ordered`](Self::ordered) has the author's order. One that is made from a `Value` has
-/// sorted keys.
+/// sorted keys. A clone shares it.
 ///
 /// Stored, a schema whose keys are not sorted is its text, so that the order is part of each digest; all others are stored
 /// as the values that they always were.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct JsonSchema {
+pub struct JsonSchema(Arc<Written>);
+
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Written {
     value: Value,
     /// The compact text, where its keys are not sorted.
-    text: Option<Arc<str>>,
+    text: Option<String>,
 }
 
 impl JsonSchema {
     /// The schema without the order of its keys.
     pub fn value(&self) -> &Value {
-        &self.value
+        &self.0.value
     }
 
     /// The schema without the order of its keys.
     pub fn into_value(self) -> Value {
-        self.value
+        Arc::unwrap_or_clone(self.0).value
     }
 
     /// The schema with its keys in the author's order.
     pub fn ordered(&self) -> OrderedJson {
-        let text = self.text.as_deref().map(serde_json::from_str);
-        match text {
+        match self.unsorted().map(serde_json::from_str) {
             Some(Ok(ordered)) => ordered,
             // A text is there only where it was printed or read by this type.
-            Some(Err(_)) | None => OrderedJson::sorted(&self.value),
+            Some(Err(_)) | None => OrderedJson::sorted(self.value()),
         }
     }
 
     /// Feeds the schema, and the order of its keys where that says something.
     pub(crate) fn feed(&self, canonical: &mut Canonical) {
-        canonical.json(&self.value);
-        if let Some(text) = &self.text {
+        canonical.json(self.value());
+        if let Some(text) = self.unsorted() {
             canonical.tag(b'k').text(text);
         }
     }
 
     /// The text of a schema whose keys are not sorted.
     pub(crate) fn unsorted(&self) -> Option<&str> {
-        self.text.as_deref()
+        self.0.text.as_deref()
     }
 }
 
@@ -70,27 +72,27 @@ impl Deref for JsonSchema {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        &self.value
+        self.value()
     }
 }
 
 impl PartialEq<Value> for JsonSchema {
     fn eq(&self, other: &Value) -> bool {
-        self.value == *other
+        self.value() == other
     }
 }
 
 /// Without an order: its keys count as sorted, whatever order the map keeps.
 impl From<Value> for JsonSchema {
     fn from(value: Value) -> Self {
-        Self { value, text: None }
+        Self(Arc::new(Written { value, text: None }))
     }
 }
 
 impl From<OrderedJson> for JsonSchema {
     fn from(ordered: OrderedJson) -> Self {
-        let text = (!ordered.is_sorted()).then(|| alloc::format!("{ordered}").into());
-        Self { value: ordered.into_value(), text }
+        let text = (!ordered.is_sorted()).then(|| alloc::format!("{ordered}"));
+        Self(Arc::new(Written { value: ordered.into_value(), text }))
     }
 }
 
@@ -106,18 +108,18 @@ impl FromStr for JsonSchema {
 /// Compact, in the author's order.
 impl fmt::Display for JsonSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.text {
+        match self.unsorted() {
             Some(text) => f.write_str(text),
-            None => f.write_str(&print_json(&self.value)),
+            None => f.write_str(&print_json(self.value())),
         }
     }
 }
 
 impl Serialize for JsonSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.text {
+        match self.unsorted() {
             Some(text) => serializer.serialize_str(text),
-            None => self.value.serialize(serializer),
+            None => self.value().serialize(serializer),
         }
     }
 }

@@ -389,6 +389,6 @@ fn an_agent_has_the_last_word_on_how_its_model_is_asked() {
         (Some(ToolChoice::Tool("memory.search".parse().unwrap())), Some(Reasoning::High));
     let own = ModelControl { top_p: Some(0.5), first, reasoning, ..ModelControl::default() };
     let mind = model(&config);
-    assert_eq!(mind.model.control, ModelControl { seed: Some(7), ..own.clone() });
-    assert_eq!(mind.fallback[0].control, ModelControl { verbosity: Some(Verbosity::Low), ..own });
+    assert_eq!(*mind.model.control, ModelControl { seed: Some(7), ..own.clone() });
+    assert_eq!(*mind.fallback[0].control, ModelControl { verbosity: Some(Verbosity::Low), ..own });
 }

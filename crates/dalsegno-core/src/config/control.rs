@@ -118,7 +118,7 @@ mod tests {
         by_hand.text("m").number(u64::MAX).number(u64::MAX);
         assert_eq!(digest(&plain), by_hand.finish());
         let set = ModelControl { seed: Some(7), ..ModelControl::default() };
-        assert_ne!(digest(&ModelSettings { control: set, ..plain.clone() }), digest(&plain));
+        assert_ne!(digest(&ModelSettings { control: set.into(), ..plain.clone() }), digest(&plain));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod plan;
 mod toolkits;
 mod tools;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -201,7 +202,7 @@ pub struct ModelSettings {
     pub price: Option<Price>,
     /// How it is asked besides.
     #[serde(default, skip_serializing_if = "ModelControl::is_empty")]
-    pub control: ModelControl,
+    pub control: Box<ModelControl>,
 }
 
 /// What the tokens of a model cost, in millionths of a US dollar for a million tokens.
@@ -232,7 +233,7 @@ impl ModelSettings {
             timeout_ms: default_model_timeout_ms(),
             retries: default_model_retries(),
             price: None,
-            control: ModelControl::default(),
+            control: Box::default(),
         }
     }
 

@@ -54,7 +54,7 @@ impl Request {
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
             tool_choice: request.tool_choice.clone(),
-            control: settings.control.clone(),
+            control: (*settings.control).clone(),
         };
         let allowed = request.tools.tools.iter().filter(|(name, _)| !request.tools.forbidden.contains(*name));
         let tools = allowed.map(|(name, tool)| ToolView {

@@ -12,7 +12,7 @@ use crate::requests::{ask, hello, plain, sent, settings, with_tools};
 /// A request with tools and these settings.
 fn request(control: ModelControl) -> CompletionRequest {
     let mut request = with_tools(json!([{"user": "hi"}]));
-    request.settings.control = control;
+    request.settings.control = control.into();
     request
 }
 
@@ -189,7 +189,7 @@ async fn the_limit_of_a_reply_is_above_the_budget_of_its_thinking() {
         let mut settings = settings(Wire::Anthropic, &double);
         settings.extra = extra.as_object().unwrap().clone();
         let mut request = plain(json!([{"user": "hi"}]));
-        request.settings.control = control;
+        request.settings.control = control.into();
         request.settings.max_output_tokens = limit;
         HttpModel::new(settings, None).unwrap().complete(&request, &()).await.unwrap();
         let body = double.only().body;

@@ -86,7 +86,7 @@ pub(super) fn settings(
         timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
         retries: section.integer("retries").unwrap_or(defaults.retries),
         price: around.settings.and_then(|settings| settings.prices.get(&name.value).copied()),
-        control: control(section, &name.value, around),
+        control: control(section, &name.value, around).into(),
         ..defaults
     };
     let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };
