@@ -61,6 +61,7 @@ mod reading;
 mod reply;
 mod response;
 mod resume;
+mod schema;
 mod state;
 mod step;
 mod tokens;
@@ -70,9 +71,10 @@ pub use action::{AgentAction, Continuation};
 pub use canonical::{Digest, digest_json};
 pub use config::{
     AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
-    Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, PartTerms, Plan,
-    PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction,
-    Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, Verify, Wait,
+    Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings,
+    PartTerms, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Reasoning, Recall,
+    RelationTemplate, SEMANTICS, StepAction, Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox,
+    Verbosity, Verify, Wait,
 };
 pub use event::{
     AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
@@ -94,6 +96,7 @@ pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Validation, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
+pub use schema::{JsonSchema, OrderedJson};
 pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, HandedOver, Handoff, Phase};
 pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;

@@ -13,6 +13,7 @@ use crate::canonical::{Canonical, Digest};
 use crate::config::{Budget, ModelSettings, OnIndeterminate, PartTerms};
 use crate::event::Outcome;
 use crate::id::{AgentName, OperationId, RunId, Timestamp, ToolName};
+use crate::schema::JsonSchema;
 
 /// One thing that a run asks its shell to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -160,7 +161,8 @@ impl Request {
         let mut canonical = Canonical::new("request");
         match self {
             Self::ModelCompletion(completion) => {
-                canonical.tag(0).bytes(completion.chain.as_bytes()).tag(completion.tool_choice as u8);
+                canonical.tag(0).bytes(completion.chain.as_bytes());
+                completion.tool_choice.feed(&mut canonical);
                 completion.feed_rest(&mut canonical);
             }
             Self::MemorySearch(search) => {
@@ -280,8 +282,18 @@ impl ModelCompletion {
                 prompt.model.feed(canonical.tag(4));
                 canonical.tag(u8::from(prompt.instructions.is_some()));
                 canonical.text(prompt.instructions.as_deref().unwrap_or_default()).text(&prompt.text);
-                canonical.json(prompt.schema.as_ref().unwrap_or(&Value::Null));
+                feed_schema(prompt.schema.as_ref(), canonical);
             }
+        }
+    }
+}
+
+/// Feeds the form of an answer, where there is one.
+pub(crate) fn feed_schema(schema: Option<&JsonSchema>, canonical: &mut Canonical) {
+    match schema {
+        Some(schema) => schema.feed(canonical),
+        None => {
+            canonical.json(&Value::Null);
         }
     }
 }
@@ -327,17 +339,32 @@ pub struct Prompt {
     /// The message.
     pub text: String,
     /// The form of a structured answer.
-    pub schema: Option<Value>,
+    pub schema: Option<JsonSchema>,
 }
 
 /// Whether a model may call tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     /// The model decides.
     Auto,
     /// No calls. The tools are still listed, so that the prompt's prefix stays what it was.
     None,
+    /// At least one call.
+    Required,
+    /// A call of this tool.
+    Tool(ToolName),
+}
+
+impl ToolChoice {
+    fn feed(&self, canonical: &mut Canonical) {
+        match self {
+            Self::Auto => canonical.tag(0),
+            Self::None => canonical.tag(1),
+            Self::Required => canonical.tag(2),
+            Self::Tool(name) => canonical.tag(3).text(name.as_str()),
+        };
+    }
 }
 
 /// A search in the agent's memory.

@@ -3,12 +3,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde_json::Value;
-
 use crate::canonical::Digest;
 use crate::config::{AgentConfig, Mind, ModelSettings};
 use crate::operation::{ModelCompletion, Prompt, Purpose};
 use crate::reply::ReplyPart;
+use crate::schema::JsonSchema;
 use crate::state::AgentState;
 use crate::step::ExecutionError;
 use crate::tokens;
@@ -22,7 +21,7 @@ pub struct Reading {
     /// What it reads.
     pub transcript: Transcript,
     /// The form of a structured answer.
-    pub schema: Option<Value>,
+    pub schema: Option<JsonSchema>,
     /// Whether it is told of the agent's tools.
     pub tools: bool,
 }

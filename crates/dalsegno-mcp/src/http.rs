@@ -1,5 +1,6 @@
 //! Streamable HTTP under the rules of egress.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dalsegno_net::{EgressDenied, NetError, Origin, error_chain};
-use dalsegno_protocol::{CallErrorKind, Failure, UNANSWERED_MAX, is_request};
+use dalsegno_protocol::{CallErrorKind, Failure, UNANSWERED_MAX, is_request, keep_order};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
@@ -145,10 +146,14 @@ impl Guarded {
                     return None;
                 }
                 match stream.next().await {
-                    Some(Ok(event)) => {
+                    Some(Ok(mut event)) => {
                         let is_request = event.data.as_deref().is_some_and(is_request);
                         if is_request && guarded.asked().is_err() {
                             return None;
+                        }
+                        let kept = event.data.as_deref().map(|data| keep_order(data.as_bytes()));
+                        if let Some(Cow::Owned(kept)) = kept {
+                            event.data = String::from_utf8(kept).ok();
                         }
                         Some((Ok(event), Some(stream)))
                     }

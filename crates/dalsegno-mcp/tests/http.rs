@@ -125,6 +125,25 @@ fn authorization(value: impl Reveal + 'static) -> BTreeMap<String, MaybeSecret> 
     BTreeMap::from([("authorization".to_owned(), MaybeSecret::Secret(Arc::new(value)))])
 }
 
+/// The types of the SDK would sort the keys; models write arguments in their order.
+#[tokio::test]
+async fn a_schema_that_comes_in_a_stream_keeps_the_order_of_its_keys() {
+    const SCHEMA: &str =
+        r#"{"type":"object","properties":{"why":{"type":"string"},"answer":{"type":"string"}}}"#;
+    let address = serve(|message, head| match message["method"].as_str() {
+        Some("tools/list") => {
+            let id = &message["id"];
+            let tools = format!(r#"[{{"name":"judge","inputSchema":{SCHEMA}}}]"#);
+            let body = format!(r#"data: {{"jsonrpc":"2.0","id":{id},"result":{{"tools":{tools}}}}}"#);
+            Some(Reply(200, "", "text/event-stream", format!("{body}\n\n")))
+        }
+        _ => legacy(|_, _| None)(message, head),
+    })
+    .await;
+    let tools = server(address).catalogue("default").await.unwrap();
+    assert_eq!(tools[0].input_schema.to_string(), SCHEMA);
+}
+
 /// A token that is another one each time.
 struct Rotating(AtomicUsize);
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::{
-    Digest, FailureCode, ModelReply, ModelSettings, OperationId, ToolChoice, Toolbox, Transcript,
+    Digest, FailureCode, JsonSchema, ModelReply, ModelSettings, OperationId, ToolChoice, Toolbox, Transcript,
 };
-use serde_json::Value;
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
@@ -24,7 +23,7 @@ pub struct CompletionRequest {
     /// Whether the model may call tools.
     pub tool_choice: ToolChoice,
     /// JSON Schema of the answer, where a structured one is wanted. The reply's text is judged by it.
-    pub output_schema: Option<Arc<Value>>,
+    pub output_schema: Option<Arc<JsonSchema>>,
     /// The operation that this request performs; the same for all its attempts.
     pub operation: OperationId,
     /// The number of this attempt, counted from 1.

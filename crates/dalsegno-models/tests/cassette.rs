@@ -190,6 +190,18 @@ async fn a_miss_names_the_nearest_recording_and_the_first_difference() {
     );
 }
 
+/// The workspace has the recording under a name of its own, such as `recorded`.
+#[tokio::test]
+async fn a_recording_plays_under_another_name() {
+    let recorded = recorded().await;
+    let cassette = Cassette::open(&recorded.path).unwrap();
+    let mut request = request(&second(&recorded.first, RESULT));
+    request.settings.name = "recorded".to_owned();
+    cassette.complete(&request, &()).await.unwrap();
+    let message = cassette.complete(&request, &()).await.unwrap_err().message;
+    assert!(message.contains("has no further reply to this request"), "{message}");
+}
+
 #[tokio::test]
 async fn a_miss_tells_each_kind_of_difference() {
     let recorded = recorded().await;
@@ -219,15 +231,15 @@ async fn a_miss_tells_each_kind_of_difference() {
     let begins = "… me look. (call `call_0_0`: ";
     says(&message, &format!("entry 4, the model's reply, was `{begins}{was}`, now it is `{begins}{is}`"));
 
-    let message = miss(&recorded, |request| request.settings.name = "other".to_owned()).await;
-    says(&message, "`model` was `triage`, now it is `other`");
+    let message = miss(&recorded, |request| request.settings.control.seed = Some(7)).await;
+    says(&message, "`seed` was the default, now it is 7");
     let message = miss(&recorded, |request| request.settings.temperature = Some(0.5)).await;
     says(&message, "`temperature` was the default, now it is 0.5");
     let message = miss(&recorded, |request| request.settings.max_output_tokens = Some(9)).await;
     says(&message, "`max_output_tokens` was the default, now it is 9");
     let message = miss(&recorded, |request| request.tool_choice = ToolChoice::None).await;
     says(&message, "`tool_choice` was auto, now it is none");
-    let message = miss(&recorded, |request| request.output_schema = Some(Arc::new(json!({})))).await;
+    let message = miss(&recorded, |request| request.output_schema = Some(Arc::new(json!({}).into()))).await;
     says(&message, "no structured answer was asked for, now one is");
     let message = miss(&recorded, |request| request.tools = Arc::default()).await;
     says(&message, "the tool `risk.score` was offered, now it is not");
@@ -246,7 +258,11 @@ async fn a_miss_tells_each_kind_of_difference() {
     says(&message, "the description of the tool `risk.score` was `Scores.`, now it is `Scores!`");
     let message = miss(&recorded, |request| {
         let tools = &mut Arc::make_mut(&mut request.tools).tools;
-        tools.values_mut().for_each(|tool| tool.input_schema["type"] = json!("array"));
+        tools.values_mut().for_each(|tool| {
+            let mut schema = tool.input_schema.value().clone();
+            schema["type"] = json!("array");
+            tool.input_schema = schema.into();
+        });
     })
     .await;
     assert!(message.contains("the input schema of the tool `risk.score` was `…"), "{message}");

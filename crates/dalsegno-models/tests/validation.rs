@@ -111,6 +111,25 @@ fn a_string_becomes_what_it_spells_where_no_string_is_accepted() {
     }
 }
 
+/// Providers that make every property come have models write null for what is not there.
+#[test]
+fn a_null_that_can_only_mean_nothing_is_left_out() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer"}, "b": {"type": ["integer", "null"]}, "c": {}, "d": {"enum": ["x"]},
+            "e": {"anyOf": [{"type": "object", "properties": {"f": {"type": "string"}}}, {"type": "null"}]},
+        },
+    });
+    let given = json!({"a": null, "b": null, "c": null, "d": null, "e": {"f": null}, "g": null});
+    let left = json!({"b": null, "c": null, "e": {}, "g": null});
+    check(&schema, &given.to_string(), &format!("valid {left}"));
+    let mut required = schema;
+    required["required"] = json!(["a"]);
+    let validation = judge(&required, &json!({"a": null}).to_string());
+    assert!(matches!(validation, Validation::Invalid { .. }), "{validation:?}");
+}
+
 #[test]
 fn nothing_else_is_coerced() {
     let cases = [

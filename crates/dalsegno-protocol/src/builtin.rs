@@ -58,7 +58,7 @@ impl Builtin {
         ToolDescription {
             name: self.name().to_owned(),
             description: Some(self.description().to_owned()),
-            input_schema: self.input_schema(),
+            input_schema: self.input_schema().into(),
             output_schema: None,
             annotations: Annotations { read_only: Some(true), ..Annotations::default() },
             builtin: Some(self),

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use dalsegno_core::JsonSchema;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
 use serde_json::Value;
 
 use crate::ask::Ask;
 use crate::builtin::Builtin;
 use crate::failure::Failure;
+use crate::order;
 use crate::request::misfit;
 
 /// A tool as its server describes it. All of it is the word of another party, unless it is a built-in one.
@@ -18,7 +20,7 @@ pub struct ToolDescription {
     /// What it does, for people and models.
     pub description: Option<String>,
     /// The JSON Schema of its arguments, always an object schema.
-    pub input_schema: Value,
+    pub input_schema: JsonSchema,
     /// The JSON Schema of its structured result.
     pub output_schema: Option<Value>,
     /// What the server says about its effects.
@@ -139,7 +141,7 @@ fn describe(tool: Tool) -> ToolDescription {
     ToolDescription {
         name: tool.name.into_owned(),
         description: tool.description.map(std::borrow::Cow::into_owned),
-        input_schema: Value::Object((*tool.input_schema).clone()),
+        input_schema: order::read(tool.meta.as_ref(), &tool.input_schema),
         output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
         annotations: Annotations {
             read_only: hints.read_only_hint,

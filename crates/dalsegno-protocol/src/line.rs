@@ -8,6 +8,7 @@ use rmcp::service::RxJsonRpcMessage;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::failure::{CallErrorKind, Failure, printable};
+use crate::order::keep_order;
 
 /// The most requests of a server that wait for our answer: it asks its client rarely, and one thing at a time.
 pub const UNANSWERED_MAX: usize = 64;
@@ -22,7 +23,7 @@ pub fn parse_line(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleClient>>, F
     if line.is_empty() {
         return Ok(None);
     }
-    match serde_json::from_slice(line) {
+    match serde_json::from_slice(&keep_order(line)) {
         Ok(message) => Ok(Some(message)),
         // A notification of another revision of the protocol is none of our business.
         Err(_) if is_notification(line) => Ok(None),

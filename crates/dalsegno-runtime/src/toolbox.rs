@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use dalsegno_core::Received;
 use dalsegno_core::{
-    AgentName, AgentRequest, EffectClass, MemoryScope, OperationId, Outcome, RunId, Tool, ToolKind, ToolName,
-    ToolReturn, Toolbox, Validation, Violation,
+    AgentName, AgentRequest, EffectClass, JsonSchema, MemoryScope, OperationId, Outcome, RunId, Tool,
+    ToolKind, ToolName, ToolReturn, Toolbox, Validation, Violation,
 };
 use dalsegno_memory::{
     DEPTH_DEFAULT, LIMIT_DEFAULT, Memory, MemoryError, NewObservation, Principal, RelationTo, Scope,
@@ -37,7 +37,7 @@ pub struct ToolInfo {
     /// Who performs it.
     pub offered_by: OfferedBy,
     /// JSON Schema of the arguments; an object.
-    pub input_schema: Value,
+    pub input_schema: JsonSchema,
     /// JSON Schema of the structured result, if there is one.
     pub output_schema: Option<Value>,
     /// What may repeat, unless an agent's own setting says otherwise.

@@ -584,7 +584,12 @@ struct Slow {
 impl Tool for Slow {
     fn describe(&self) -> ToolDescription {
         let (input_schema, class) = (serde_json::json!({ "type": "object" }), EffectClass::Read);
-        ToolDescription { description: "Knows late.".to_owned(), input_schema, output_schema: None, class }
+        ToolDescription {
+            description: "Knows late.".to_owned(),
+            input_schema: input_schema.into(),
+            output_schema: None,
+            class,
+        }
     }
 
     async fn call(&self, _: Invocation) -> Result<ToolReturn, ToolError> {

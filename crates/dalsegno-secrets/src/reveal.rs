@@ -33,7 +33,7 @@ pub trait Reveal: Send + Sync {
 
 #[async_trait]
 impl Reveal for Secret {
-    async fn reveal(&self) -> Result<Secret, RevealError> {
+    async fn reveal(&self) -> Result<Self, RevealError> {
         Ok(self.clone())
     }
 }

@@ -34,7 +34,7 @@ impl Tool for Flaky {
     fn describe(&self) -> ToolDescription {
         ToolDescription {
             description: "Looks something up.".into(),
-            input_schema: json!({ "type": "object", "properties": { "note": { "type": "string" } } }),
+            input_schema: json!({ "type": "object", "properties": { "note": { "type": "string" } } }).into(),
             output_schema: None,
             class: EffectClass::Read,
         }

@@ -133,7 +133,7 @@ impl Tool for SimulatedTool {
         };
         ToolDescription {
             description: "Takes place outside.".to_owned(),
-            input_schema: schema,
+            input_schema: schema.into(),
             output_schema: None,
             class: self.class,
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{EffectClass, ToolKind, ToolName};
+use dalsegno_core::{EffectClass, JsonSchema, ToolKind, ToolName};
 use serde_json::{Value, json};
 
 use crate::toolkit::DeclaredTool;
@@ -16,7 +16,7 @@ pub struct CatalogueTool {
     /// What it does, for a model.
     pub description: String,
     /// JSON Schema of the arguments; an object.
-    pub input_schema: Value,
+    pub input_schema: JsonSchema,
     /// JSON Schema of the structured result.
     pub output_schema: Option<Value>,
     /// Who performs it.
@@ -37,10 +37,10 @@ pub struct CatalogueTool {
 
 impl CatalogueTool {
     /// A tool of which nothing but its description is known.
-    pub fn new(description: impl Into<String>, input_schema: Value) -> Self {
+    pub fn new(description: impl Into<String>, input_schema: impl Into<JsonSchema>) -> Self {
         Self {
             description: description.into(),
-            input_schema,
+            input_schema: input_schema.into(),
             output_schema: None,
             kind: ToolKind::External,
             read_only: None,

@@ -91,6 +91,8 @@ codes! {
     NoAgents = "no-agents",
     /// Nothing reads the setting.
     NoEffect = "no-effect",
+    /// The wire of a model has no such setting.
+    UnsupportedSetting = "unsupported-setting",
     /// The model is not in `dalsegno.toml`.
     UnknownModel = "unknown-model",
     /// The model provider does not exist.

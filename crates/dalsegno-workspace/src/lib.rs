@@ -44,6 +44,7 @@ mod tenant;
 mod toolkit;
 
 mod code;
+mod control;
 mod diagnostic;
 mod source;
 

@@ -42,19 +42,7 @@ pub(crate) struct Section<'t> {
 }
 
 /// Parameters that some providers take, and for which no file has a key of its own.
-const OF_PROVIDERS: &[&str] = &[
-    "frequency_penalty",
-    "presence_penalty",
-    "reasoning",
-    "reasoning_effort",
-    "seed",
-    "service_tier",
-    "stop",
-    "thinking",
-    "top_k",
-    "top_p",
-    "verbosity",
-];
+const OF_PROVIDERS: &[&str] = &["frequency_penalty", "presence_penalty", "thinking", "top_k"];
 
 impl<'t> Section<'t> {
     /// Opens a table and reports the keys that it should not have.

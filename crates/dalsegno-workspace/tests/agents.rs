@@ -1,11 +1,13 @@
 //! Agents that call each other, by name, by capability, as tools, in plans; and what the newer keys turn into.
 #![expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dalsegno_core::{
-    AgentConfig, Budget, Callee, Compact, ContextSettings, EffectClass, Mind, ModelMind, OnFailure, PlanCall,
-    PlanStep, Price, StepAction, ToolKind, Wait,
+    AgentConfig, Budget, Callee, Compact, ContextSettings, EffectClass, Mind, ModelControl, ModelMind,
+    OnFailure, PlanCall, PlanStep, Price, Reasoning, StepAction, ToolChoice, ToolKind, Verbosity, Wait,
 };
 use dalsegno_workspace::{
     Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef, Workspace, builtin_tools,
@@ -206,7 +208,7 @@ fn every_kind_of_step_arrives() {
     assert_eq!((model.name.as_str(), model.temperature), ("local", Some(0.0)));
     assert_eq!((model.max_output_tokens, model.timeout_ms, model.retries), (Some(100), 10_000, 0));
     assert_eq!((instructions.source(), prompt.source()), ("Be short.", "{{request.text}}"));
-    assert_eq!(schema, &json!({ "type": "object" }));
+    assert_eq!(**schema, json!({ "type": "object" }));
     assert!(
         matches!(call(&steps[6]), PlanCall::Model { model, schema: None, .. } if model.name == "default")
     );
@@ -238,11 +240,22 @@ fn every_kind_of_model_arrives() {
         api_key: None,
         concurrency: Some(8),
         extra: json!({ "reasoning_effort": "low", "seed": 7 }).as_object().unwrap().clone(),
+        headers: BTreeMap::new(),
+        idle_timeout: None,
+        stream_options: true,
     };
     assert_eq!(settings.models["local"], ModelBinding::Http(local));
     let ModelBinding::Http(remote) = &settings.models["remote"] else { panic!() };
     assert_eq!((remote.provider, &remote.base_url), (Provider::Anthropic, &None));
     assert_eq!(remote.api_key, Some(SecretRef::File(root.join("key.txt"))));
+    let ModelBinding::Http(third) = &settings.models["third"] else { panic!() };
+    assert_eq!((third.headers["x-team"].as_str(), third.stream_options), ("ops", false));
+    assert_eq!(third.idle_timeout, Some(Duration::from_secs(90)));
+    let control = &settings.controls["third"];
+    assert_eq!((control.reasoning, control.top_p, control.seed), (Some(Reasoning::Low), Some(0.9), Some(7)));
+    assert_eq!((control.verbosity, control.strict), (Some(Verbosity::Medium), Some(false)));
+    assert_eq!(settings.controls["fourth"].reasoning, Some(Reasoning::MaxTokens(2048)));
+    assert!(!settings.controls.contains_key("default"));
     let ModelBinding::Http(near) = &settings.models["near"] else { panic!() };
     assert!(near.allow_http && near.concurrency.is_none());
     assert_eq!(near.provider, Provider::OpenaiResponses);
@@ -304,4 +317,78 @@ fn two_hundred_agents_that_all_call_each_other_load() {
     let agents: Vec<_> = names.iter().map(|name| (name.as_str(), text.as_str())).collect();
     let workspace = written(&agents).workspace.unwrap();
     assert_eq!(config(&workspace, "a0").tools.tools.len(), 199);
+}
+
+/// Models write an answer in the order of its schema.
+#[test]
+fn a_schema_keeps_the_order_of_its_file() {
+    let keys = |schema: &dalsegno_core::JsonSchema| schema.to_string();
+    let written_in = |text: &str| {
+        let loaded = written(&[("helper", text)]);
+        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        let config = config(&loaded.workspace.unwrap(), "helper");
+        (keys(&model(&config).output.as_ref().unwrap().schema), config.digest())
+    };
+    let model = "description = 'd'\n[model]\nuse = 'default'\n";
+    let inline = "schema = { type = 'object', properties = { why = { type = 'string' }, answer = { enum = ['b', 'a'] } } }";
+    let expected = r#"{"type":"object","properties":{"why":{"type":"string"},"answer":{"enum":["b","a"]}}}"#;
+    let (inline, digest) = written_in(&format!("{model}[output]\n{inline}\n"));
+    assert_eq!(inline, expected);
+    let tables = "[output.schema]\ntype = 'object'\n[output.schema.properties]\nwhy.type = 'string'\n\
+                  answer.enum = ['b', 'a']\n";
+    assert_eq!(written_in(&format!("{model}{tables}")), (inline, digest));
+    let swapped = "schema = { type = 'object', properties = { answer = { enum = ['b', 'a'] }, why = { type = 'string' } } }";
+    assert_ne!(
+        written_in(&format!("{model}[output]\n{swapped}\n")).1,
+        digest,
+        "the order is part of the configuration"
+    );
+}
+
+#[test]
+fn a_schema_in_a_file_keeps_its_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    write("script.toml", "");
+    write("dalsegno.toml", "[models.default]\nprovider = 'script'\nfile = 'script.toml'\n");
+    write("answer.json", "{\n  \"type\": \"object\",\n  \"properties\": { \"why\": {}, \"answer\": {} }\n}");
+    write(
+        "agents/a.toml",
+        "name = 'a'\ndescription = 'd'\nsteps = [{ model = { prompt = 'x', schema = 'answer.json' } }]\n",
+    );
+    let loaded = Workspace::load(folder.path());
+    let config = config(loaded.workspace.as_ref().expect("a workspace"), "a");
+    let Mind::Plan(plan) = config.mind else { panic!() };
+    let PlanCall::Model { schema: Some(schema), .. } = call(&plan.steps[0]) else { panic!() };
+    assert_eq!(schema.to_string(), r#"{"type":"object","properties":{"why":{},"answer":{}}}"#);
+}
+
+/// What an agent sets stands above what `dalsegno.toml` sets for the model; each model of the agent has its own.
+#[test]
+fn an_agent_has_the_last_word_on_how_its_model_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    let endpoint = "provider = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\nmodel = 'm'\n";
+    write(
+        "dalsegno.toml",
+        &format!(
+            "[models.one]\n{endpoint}top_p = 0.9\nseed = 7\n[models.two]\n{endpoint}verbosity = 'low'\n"
+        ),
+    );
+    write(
+        "agents/a.toml",
+        "name = 'a'\ntools.allow = ['memory.search']\n[model]\nuse = 'one'\nfallback = ['two']\ntop_p = 0.5\n\
+         first = 'memory.search'\nreasoning = 'high'\n",
+    );
+    let loaded = Workspace::load(folder.path());
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    let config = config(loaded.workspace.as_ref().unwrap(), "a");
+    let (first, reasoning) =
+        (Some(ToolChoice::Tool("memory.search".parse().unwrap())), Some(Reasoning::High));
+    let own = ModelControl { top_p: Some(0.5), first, reasoning, ..ModelControl::default() };
+    let mind = model(&config);
+    assert_eq!(*mind.model.control, ModelControl { seed: Some(7), ..own.clone() });
+    assert_eq!(*mind.fallback[0].control, ModelControl { verbosity: Some(Verbosity::Low), ..own });
 }

@@ -3,11 +3,12 @@
 
 use std::fs;
 
+use dalsegno_core::{JsonSchema, OrderedJson};
 use dalsegno_workspace::{Catalogue, CatalogueTool, Code, Lock, LockedTool, Severity, Workspace};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn tool(description: &str, input_schema: Value) -> CatalogueTool {
+fn tool(description: &str, input_schema: impl Into<JsonSchema>) -> CatalogueTool {
     CatalogueTool { read_only: Some(true), ..CatalogueTool::new(description, input_schema) }
 }
 
@@ -62,6 +63,24 @@ fn the_digest_does_not_depend_on_the_order_of_keys() {
     let other: Value = serde_json::from_str(r#"{"b": {"d": 3, "c": 2}, "a": 1}"#).unwrap();
     let lock = |schema| Lock::from_catalogue(&catalogue([("risk.score", tool("x", schema))]), ["risk"]);
     assert_eq!(lock(one).to_text(), lock(other).to_text());
+}
+
+#[test]
+fn the_order_of_arguments_is_pinned_and_a_change_of_it_is_told() {
+    let lock = |schema: &str| {
+        let schema: JsonSchema = schema.parse().unwrap();
+        Lock::from_catalogue(&catalogue([("risk.score", tool("x", schema))]), ["risk"])
+    };
+    let written = lock(r#"{"type":"object","properties":{"why":{},"answer":{}}}"#);
+    assert_eq!(read(&written.to_text()).unwrap(), written);
+    let sorted = lock(r#"{"properties":{"answer":{},"why":{}},"type":"object"}"#);
+    assert_ne!(written.servers["risk"].digest(), sorted.servers["risk"].digest());
+    let reordered = lock(r#"{"type":"object","properties":{"answer":{},"why":{}}}"#);
+    let told = |new| Lock::diff(&written, new).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let words = "tool `risk.score`: the keys of the schema of its arguments are in another order";
+    assert_eq!(told(&reordered), [format!("{words} at `/properties`")]);
+    assert_eq!(told(&sorted), [words]);
+    assert_eq!(told(&written), [""; 0]);
 }
 
 #[test]
@@ -198,7 +217,11 @@ proptest! {
     ) {
         let tool = LockedTool {
             description,
-            input_schema: json!({ key: [value, null, 1.5, { "z": 1, "a": 2 }] }),
+            input_schema: OrderedJson::object([
+                (key, json!([value, null, 1.5]).into()),
+                ("".to_owned(), OrderedJson::object(["z", "a"].map(|name| (name.to_owned(), 1.into())))),
+            ])
+            .into(),
             output_schema: annotation.map(|flag| json!(flag)),
             read_only: annotation,
             idempotent: None,

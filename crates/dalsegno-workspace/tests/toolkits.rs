@@ -90,6 +90,35 @@ fn a_declarative_tool_carries_its_document_and_is_made_of_parts() {
     assert_eq!(resolved(&workspace, "cumin").tools.tools[&name("save_meal")].class, EffectClass::Composite);
 }
 
+/// Models write arguments in the order of the schema.
+#[test]
+fn a_model_is_told_of_parameters_in_the_order_of_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("tools")).unwrap();
+    let document = r#"{
+        "name": "judge", "description": "Judges.",
+        "parameters": [
+            { "name": "why", "type": "string" },
+            { "name": "answer", "type": "object", "properties": [
+                { "name": "text", "type": "string" }, { "name": "certain", "type": "boolean" }
+            ] },
+            { "name": "list", "type": "array", "items": { "type": "object", "properties": [
+                { "name": "z", "type": "string" }, { "name": "a", "type": "string" }
+            ] } }
+        ],
+        "actions": [{ "type": "respond", "message": "yes" }]
+    }"#;
+    fs::write(folder.path().join("dalsegno.toml"), "").unwrap();
+    fs::write(folder.path().join("tools/judge.json"), document).unwrap();
+    let loaded = Workspace::load(folder.path());
+    let catalogue =
+        loaded.workspace.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics)).declared_tools("nobody");
+    let schema = catalogue[&name("judge")].input_schema.to_string();
+    let places = ["why", "answer", "text", "certain", "list", "z", "a"]
+        .map(|name| schema.find(&format!("\"{name}\":{{")).unwrap());
+    assert!(places.is_sorted(), "{schema}");
+}
+
 #[test]
 fn a_tenant_sets_above_the_agent_and_the_agent_above_the_document() {
     let workspace = sample();

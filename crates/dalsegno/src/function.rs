@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use async_trait::async_trait;
-use dalsegno_core::{EffectClass, ToolReturn};
+use dalsegno_core::{EffectClass, OrderedJson, ToolReturn};
 use dalsegno_runtime::{Invocation, Tool, ToolDescription, ToolError};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -102,13 +102,73 @@ where
     }
 }
 
-/// The schema of a type, without what a model does not need.
-fn schema_of<A: JsonSchema>() -> Value {
+/// The schema of a type, without what a model does not need. The properties that must be given come first, in the order of
+/// the type's fields; the generator does not keep the order of the others.
+fn schema_of<A: JsonSchema>() -> OrderedJson {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
     schema.remove("title");
-    schema.to_value()
+    required_first(OrderedJson::sorted(&schema.to_value()))
+}
+
+fn required_first(schema: OrderedJson) -> OrderedJson {
+    let required: Vec<String> = match schema.get("required") {
+        Some(OrderedJson::Array(names)) => names.iter().filter_map(text).collect(),
+        _ => Vec::new(),
+    };
+    match schema {
+        OrderedJson::Object(members) => OrderedJson::Object(
+            members
+                .into_iter()
+                .map(|(name, value)| {
+                    let mut value = required_first(value);
+                    if let (true, OrderedJson::Object(properties)) = (name == "properties", &mut value) {
+                        let place = |name: &str| required.iter().position(|required| required == name);
+                        properties.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+                    }
+                    (name, value)
+                })
+                .collect(),
+        ),
+        OrderedJson::Array(items) => OrderedJson::Array(items.into_iter().map(required_first).collect()),
+        OrderedJson::Value(value) => OrderedJson::Value(value),
+    }
+}
+
+fn text(json: &OrderedJson) -> Option<String> {
+    match json {
+        OrderedJson::Value(Value::String(text)) => Some(text.clone()),
+        OrderedJson::Value(_) | OrderedJson::Array(_) | OrderedJson::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Verdict {
+        reasoning: String,
+        note: Option<String>,
+        answer: Inner,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Inner {
+        why: String,
+        certain: bool,
+    }
+
+    #[test]
+    fn a_model_is_told_of_the_fields_in_their_order() {
+        let schema = schema_of::<Verdict>().to_string();
+        let places = ["\"reasoning\":{", "\"answer\":{", "\"why\":{", "\"certain\":{", "\"note\":{"];
+        let places = places.map(|field| schema.find(field).unwrap());
+        assert!(places.is_sorted(), "{schema}");
+    }
 }

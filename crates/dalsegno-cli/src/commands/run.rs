@@ -1,5 +1,6 @@
 //! `dalsegno run`: starts a run and follows it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use dalsegno_core::{AgentRequest, Mind};
@@ -74,6 +75,9 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         api_key: given.then(|| SecretRef::Env(KEY_VARIABLE.to_owned())),
         concurrency: None,
         extra: serde_json::Map::new(),
+        headers: BTreeMap::new(),
+        idle_timeout: None,
+        stream_options: true,
     }
 }
 

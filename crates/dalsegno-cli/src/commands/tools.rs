@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use dalsegno_core::{EffectClass, ToolReturn};
+use dalsegno_core::{EffectClass, OrderedJson, ToolReturn};
 use dalsegno_runtime::{MemoryPlace, OfferedBy, ToolCallOptions, ToolInfo, ToolListing};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::add::add;
 use super::{Context, consent, try_tool};
@@ -87,16 +87,18 @@ async fn inspect(args: &ToolsInspectArgs, context: &mut Context<'_>) -> Result<E
         output.stdout.line(format_args!("{word:<10}  {user}"));
     }
     output.stdout.line("\ntakes");
-    schema(&tool.input_schema, output);
+    schema(&tool.input_schema.ordered(), output);
     if let Some(returns) = &tool.output_schema {
         output.stdout.line("\nreturns");
-        schema(returns, output);
+        schema(&OrderedJson::sorted(returns), output);
     }
     Ok(Exit::Done)
 }
 
-fn schema(schema: &Value, output: &mut Output) {
-    for line in inert(&format!("{schema:#}")).lines() {
+fn schema(schema: &OrderedJson, output: &mut Output) {
+    // All keys of JSON are texts.
+    let text = serde_json::to_string_pretty(schema).unwrap_or_default();
+    for line in inert(&text).lines() {
         output.stdout.line(format_args!("  {line}"));
     }
 }

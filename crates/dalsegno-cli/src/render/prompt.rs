@@ -1,9 +1,8 @@
 //! What a model was sent for one completion, as people and programs read it.
 
-use dalsegno_core::{Entry, OperationId, ReplyPart, RunId};
+use dalsegno_core::{Entry, JsonSchema, OperationId, OrderedJson, ReplyPart, RunId};
 use dalsegno_history::Prompt;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::output::Stream;
 use super::request::value_lines;
@@ -21,7 +20,7 @@ pub(crate) struct Document<'p> {
     max_output_tokens: Option<u32>,
     messages: Vec<Message<'p>>,
     /// The form of a structured answer.
-    output_schema: Option<&'p Value>,
+    output_schema: Option<OrderedJson>,
     tools: Vec<Tool<'p>>,
 }
 
@@ -53,7 +52,7 @@ struct Call<'p> {
 struct Tool<'p> {
     name: String,
     description: &'p str,
-    input_schema: &'p Value,
+    input_schema: OrderedJson,
 }
 
 impl<'p> Document<'p> {
@@ -68,7 +67,7 @@ impl<'p> Document<'p> {
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
             messages: prompt.reading.transcript.iter().filter_map(Message::of).collect(),
-            output_schema: prompt.reading.schema.as_ref(),
+            output_schema: prompt.reading.schema.as_ref().map(JsonSchema::ordered),
             tools: tools(prompt),
         }
     }
@@ -112,7 +111,7 @@ fn tools(prompt: &Prompt) -> Vec<Tool<'_>> {
     all.map(|(name, tool)| Tool {
         name: toolbox.model_name(name),
         description: &tool.description,
-        input_schema: &tool.input_schema,
+        input_schema: tool.input_schema.ordered(),
     })
     .collect()
 }

@@ -1,6 +1,6 @@
 //! Tools in words, and as documents. The keys are a promise to scripts.
 
-use dalsegno_core::{EffectClass, ToolReturn};
+use dalsegno_core::{EffectClass, OrderedJson, ToolReturn};
 use dalsegno_runtime::{ClassFrom, OfferedBy, ToolInfo};
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) struct Listed<'t> {
     #[serde(skip_serializing_if = "Option::is_none")]
     config_schema: Option<&'t Value>,
     agents: Vec<User>,
-    input_schema: &'t Value,
+    input_schema: OrderedJson,
     output_schema: Option<&'t Value>,
 }
 
@@ -57,7 +57,7 @@ impl<'t> Listed<'t> {
             repeats: &tool.repeats,
             config_schema: tool.config_schema.as_ref(),
             agents: tool.users.iter().map(user).collect(),
-            input_schema: &tool.input_schema,
+            input_schema: tool.input_schema.ordered(),
             output_schema: tool.output_schema.as_ref(),
         }
     }

@@ -13,6 +13,8 @@ pub(crate) struct Received {
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
     pub(crate) body: Value,
+    /// The body as it was sent.
+    pub(crate) text: String,
 }
 
 /// A door in the middle of an answer: nothing passes until a test opens it.
@@ -131,5 +133,7 @@ fn read(stream: &TcpStream) -> io::Result<Received> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(Received { path, authorization, body: serde_json::from_slice(&body).map_err(io::Error::other)? })
+    let text = String::from_utf8(body).map_err(io::Error::other)?;
+    let body = serde_json::from_str(&text).map_err(io::Error::other)?;
+    Ok(Received { path, authorization, body, text })
 }

@@ -130,6 +130,39 @@ fn another_model_of_the_workspace_is_named() {
     assert_eq!(workspace.json(&["runs"]).as_array().unwrap().len(), 2);
 }
 
+/// From the files to the wire: schemas keep their order, and the settings of the model and of the agent arrive.
+#[test]
+fn what_the_files_say_of_a_model_arrives_in_the_request() {
+    let reply = r#"{"why": "it is full", "answer": "yes"}"#;
+    let (workspace, double) = (Workspace::plain(), Double::start(vec![words(reply)]));
+    workspace.write(
+        "dalsegno.toml",
+        &format!("{}seed = 7\ntop_p = 0.5\nheaders = {{ x-team = \"ops\" }}\n", double.settings()),
+    );
+    workspace.write(
+        "tools/rate.json",
+        r#"{"name": "rate", "description": "Rates.", "actions": [{"type": "respond", "message": "ok"}], "parameters": [
+            {"name": "why", "type": "string", "required": true}, {"name": "grade", "type": "integer", "required": true}]}"#,
+    );
+    workspace.write(
+        "agents/judge.toml",
+        "name = \"judge\"\ntools.allow = [\"rate\"]\n[model]\nuse = \"default\"\nfirst = \"rate\"\ntop_p = 0.25\n[output.schema]\n\
+         type = \"object\"\nproperties = { why = { type = \"string\" }, answer = { type = \"string\" } }\n\
+         required = [\"why\", \"answer\"]\n",
+    );
+    workspace.succeed(&["run", "judge", "disk full"]);
+    let received = &double.received()[0];
+    let places =
+        ["\"why\":{", "\"grade\":{", "\"answer\":{"].map(|property| received.text.find(property).unwrap());
+    assert!(places[0] < places[1], "{}", received.text);
+    let answer = &received.text[received.text.find("response_format").unwrap()..];
+    assert!(answer.find("\"why\":{").unwrap() < answer.find("\"answer\":{").unwrap(), "{answer}");
+    assert_eq!((&received.body["seed"], &received.body["top_p"]), (&7.into(), &0.25.into()));
+    assert_eq!(received.body["tool_choice"]["function"]["name"], "rate");
+    assert_eq!(received.body["response_format"]["json_schema"]["strict"], true);
+    workspace.succeed(&["replay", "last"]);
+}
+
 #[test]
 fn a_text_that_is_attached_arrives_in_the_request() {
     let (workspace, double) = (Workspace::plain(), Double::start(vec![words("I have read it.")]));

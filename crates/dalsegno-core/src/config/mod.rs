@@ -3,19 +3,18 @@
 //! An [`AgentConfig`] is the agent file, the model's parameters and the tool catalogue in one value. Its digest pins a
 //! run. URLs, paths and secrets are bindings that stay outside it.
 
+mod control;
 mod limits;
 mod plan;
 mod toolkits;
 mod tools;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use dalsegno_expr::Template;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
+pub use self::control::{ModelControl, Reasoning, Verbosity};
 pub use self::limits::{Budget, Limits, OnExceeded};
 pub use self::plan::{
     Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
@@ -25,6 +24,9 @@ pub use self::toolkits::{ToolDocument, ToolDocuments, ToolOwner};
 pub use self::tools::{OnFailure, OnIndeterminate, PartTerms, Tool, ToolKind, Toolbox, Verify};
 use crate::canonical::{Canonical, Digest, digest_json};
 use crate::id::AgentName;
+use crate::schema::JsonSchema;
+use dalsegno_expr::Template;
+use serde::{Deserialize, Serialize};
 
 /// The number of the rules by which a step is computed. A release that changes them raises it and keeps the old ones.
 ///
@@ -154,7 +156,7 @@ impl ModelMind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputSettings {
     /// JSON Schema of the answer.
-    pub schema: Value,
+    pub schema: JsonSchema,
     /// How often the model is asked again when its answer does not fit.
     pub retries: u32,
 }
@@ -198,6 +200,9 @@ pub struct ModelSettings {
     /// one that is free has a price of zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// How it is asked besides.
+    #[serde(default, skip_serializing_if = "ModelControl::is_empty")]
+    pub control: Box<ModelControl>,
 }
 
 /// What the tokens of a model cost, in millionths of a US dollar for a million tokens.
@@ -228,6 +233,7 @@ impl ModelSettings {
             timeout_ms: default_model_timeout_ms(),
             retries: default_model_retries(),
             price: None,
+            control: Box::default(),
         }
     }
 
@@ -235,6 +241,12 @@ impl ModelSettings {
         canonical.text(&self.name);
         canonical.number(self.temperature.map_or(u64::MAX, f64::to_bits));
         canonical.number(self.max_output_tokens.map_or(u64::MAX, u64::from));
+        // Requests of a configuration without it keep the digests that they had.
+        if !self.control.is_empty() {
+            let control =
+                serde_json::to_value(&self.control).expect("settings are plain data with text keys");
+            canonical.number(u64::MAX).json(&control);
+        }
     }
 }
 

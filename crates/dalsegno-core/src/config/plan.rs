@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{ModelSettings, OnFailure};
 use crate::id::{AgentName, StepId, ToolName};
+use crate::schema::JsonSchema;
 
 /// The steps of a plan-driven agent, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -152,7 +153,7 @@ pub enum PlanCall {
         /// The message.
         prompt: Template,
         /// The form of a structured answer; `null` is the same as none.
-        schema: Option<Value>,
+        schema: Option<JsonSchema>,
     },
     /// Asks a person. The result is the answer.
     Ask {

@@ -12,6 +12,7 @@ use super::toolkits::ToolDocuments;
 use crate::canonical::{Canonical, print_json};
 use crate::id::{AgentName, ModelName, ToolName};
 use crate::operation::{EffectClass, Terms};
+use crate::schema::JsonSchema;
 use crate::tokens::estimate_tokens;
 
 /// The tools that an agent may use, and the names of those that it knows of but may not.
@@ -89,6 +90,15 @@ impl Toolbox {
                 canonical.text(tool.as_str()).text(name.as_str());
             }
         }
+        // As do those of a configuration in which no schema has an order of its own.
+        let ordered =
+            self.tools.iter().filter_map(|(name, tool)| Some((name, tool.input_schema.unsorted()?)));
+        for (index, (name, text)) in ordered.enumerate() {
+            if index == 0 {
+                canonical.number(u64::MAX);
+            }
+            canonical.text(name.as_str()).text(text);
+        }
     }
 }
 
@@ -98,7 +108,7 @@ pub struct Tool {
     /// What the tool does, for the model.
     pub description: String,
     /// JSON Schema of the arguments; an object.
-    pub input_schema: Value,
+    pub input_schema: JsonSchema,
     /// JSON Schema of the structured result, if the server gives one; `null` is the same as none.
     pub output_schema: Option<Value>,
     /// Who performs it.
@@ -173,10 +183,10 @@ impl Tool {
     }
 
     /// A tool of a server, by the defaults: `unsafe`, 30 seconds, two retries where nothing was sent.
-    pub fn new(description: String, input_schema: Value) -> Self {
+    pub fn new(description: String, input_schema: impl Into<JsonSchema>) -> Self {
         Self {
             description,
-            input_schema,
+            input_schema: input_schema.into(),
             output_schema: None,
             kind: ToolKind::External,
             class: EffectClass::Unsafe,

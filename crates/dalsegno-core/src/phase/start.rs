@@ -98,7 +98,7 @@ fn open(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Resul
     config.tools.feed(&mut head);
     let mut head_tokens = config.tools.tokens();
     if let Some(output) = &mind.output {
-        head.tag(1).json(&output.schema);
+        output.schema.feed(head.tag(1));
         head_tokens = head_tokens.saturating_add(estimate_tokens(size(&output.schema) as u64));
     }
     let instructions = match &mind.instructions {

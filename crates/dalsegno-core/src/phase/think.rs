@@ -29,7 +29,8 @@ pub(crate) fn ask(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState
     match reserve(config, mind, Shorter::No, state) {
         Ok(reservation) => {
             state.decide(Decision::AskModel);
-            request(config, mind, ToolChoice::Auto, reservation, state);
+            let choice = choice(config, mind, state);
+            request(config, mind, choice, reservation, false, state);
             Ok(())
         }
         Err(short @ Short::Limit(_)) => {
@@ -77,7 +78,7 @@ fn exceeded_for(
         OnExceeded::Answer => {
             let reservation = last_reservation(config, mind, state)?;
             state.decide(Decision::AskLast { limit });
-            request(config, mind, ToolChoice::None, reservation, state);
+            request(config, mind, ToolChoice::None, reservation, true, state);
             Ok(())
         }
     }
@@ -105,7 +106,7 @@ pub(super) fn ask_again(
         return ask(config, mind, state);
     }
     let reservation = last_reservation(config, mind, state)?;
-    request(config, mind, ToolChoice::None, reservation, state);
+    request(config, mind, ToolChoice::None, reservation, true, state);
     Ok(())
 }
 
@@ -139,11 +140,26 @@ fn reserve(
     budget::reserve_alone(settings(mind, state.model), state.transcript.tokens(), shorter, left)
 }
 
+/// Whether the next reply may call tools, as the model's settings say. A tool that the agent does not have cannot be called, so
+/// any other will do.
+fn choice(config: &AgentConfig, mind: &ModelMind, state: &AgentState) -> ToolChoice {
+    let control = &settings(mind, state.model).control;
+    let own =
+        || state.transcript.from(state.inherited).any(|(_, entry)| matches!(&**entry, Entry::Assistant(_)));
+    let first = control.first.as_ref().filter(|_| !own());
+    match first.or(control.tool_choice.as_ref()) {
+        None => ToolChoice::Auto,
+        Some(ToolChoice::Tool(name)) if !config.tools.tools.contains_key(name) => ToolChoice::Required,
+        Some(choice) => choice.clone(),
+    }
+}
+
 fn request(
     config: &AgentConfig,
     mind: &ModelMind,
     tool_choice: ToolChoice,
     reservation: Reservation,
+    last: bool,
     state: &mut AgentState,
 ) {
     let entries = state.transcript.len();
@@ -158,7 +174,6 @@ fn request(
         purpose: Purpose::Reply,
     };
     state.asked = entries;
-    let last = tool_choice == ToolChoice::None;
     complete(config, mind, Then::Reply { last }, completion, reservation.retries, state);
 }
 

@@ -339,7 +339,8 @@ fn a_schema_of_null_is_no_schema() {
     let StepAction::Parallel(branches) = &mut plan.steps[0].action else { panic!("branches") };
     for branch in branches {
         match &mut branch.operation.call {
-            PlanCall::Model { schema, .. } | PlanCall::Ask { schema, .. } => *schema = Some(Value::Null),
+            PlanCall::Model { schema, .. } => *schema = Some(Value::Null.into()),
+            PlanCall::Ask { schema, .. } => *schema = Some(Value::Null),
             call => panic!("{call:?}"),
         }
     }

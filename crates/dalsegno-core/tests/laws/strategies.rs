@@ -360,6 +360,16 @@ fn wait() -> BoxedStrategy<Wait> {
     .boxed()
 }
 
+/// Of a model's answer: with sorted keys, or in another order.
+fn model_schema() -> BoxedStrategy<Option<JsonSchema>> {
+    let other = r#"{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"integer"}}}"#;
+    prop_oneof![
+        3 => schema().prop_map(|schema| schema.map(JsonSchema::from)),
+        1 => Just(other.parse().ok()),
+    ]
+    .boxed()
+}
+
 fn schema() -> BoxedStrategy<Option<Value>> {
     prop::option::of(Just(json!({"type": "object"}))).boxed()
 }
@@ -399,7 +409,7 @@ fn plan_operation() -> BoxedStrategy<PlanOperation> {
         }),
         2 => (agent(), prop::option::of(template()), prop::option::of(arguments()))
             .prop_map(|(agent, text, data)| PlanCall::Agent { agent, text, data }),
-        2 => (model_settings(), prop::option::of(template()), template(), schema()).prop_map(
+        2 => (model_settings(), prop::option::of(template()), template(), model_schema()).prop_map(
             |(model, instructions, prompt, schema)| PlanCall::Model { model, instructions, prompt, schema },
         ),
         1 => (template(), schema()).prop_map(|(question, schema)| PlanCall::Ask { question, schema }),
@@ -423,8 +433,8 @@ fn plan_operation() -> BoxedStrategy<PlanOperation> {
 fn model_mind() -> BoxedStrategy<Mind> {
     let recall = (template(), 0..4_u32).prop_map(|(query, limit)| Recall { query, limit, min_score: 0.0 });
     let prompts = (prop::option::of(template()), template(), prop::option::weighted(0.4, recall));
-    let output =
-        (schema(), 0..3_u32).prop_map(|(schema, retries)| Some(OutputSettings { schema: schema?, retries }));
+    let output = (model_schema(), 0..3_u32)
+        .prop_map(|(schema, retries)| Some(OutputSettings { schema: schema?, retries }));
     let context = (
         select(vec![60, 250, 300, 350, 400, 600, 2_000, 50_000]),
         select(vec![Compact::Drop, Compact::Summarise]),

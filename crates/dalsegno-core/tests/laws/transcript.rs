@@ -38,7 +38,7 @@ proptest! {
                 prop_assert_eq!(completion.new_from, read.len() as u64);
                 prop_assert_eq!(completion.fallback == 0, completion.chain == state.transcript().chain());
                 // Only another model, or the same without tools, is ever asked the same thing.
-                let question = (completion.chain, completion.fallback, completion.tool_choice as u8);
+                let question = (completion.chain, completion.fallback, completion.tool_choice.clone());
                 prop_assert!(!asked.contains(&question), "a longer transcript has another digest");
                 asked.push(question);
                 read = entries;

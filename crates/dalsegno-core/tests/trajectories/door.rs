@@ -149,7 +149,12 @@ fn render_operation(operation: &Operation) -> String {
 }
 
 fn render_completion(completion: &ModelCompletion) -> String {
-    let tools = if completion.tool_choice == ToolChoice::Auto { "on" } else { "off" };
+    let tools = match &completion.tool_choice {
+        ToolChoice::Auto => "on".to_owned(),
+        ToolChoice::None => "off".to_owned(),
+        ToolChoice::Required => "required".to_owned(),
+        ToolChoice::Tool(name) => format!("`{name}`"),
+    };
     let mut text = format!("entries {}..{}, tools {tools}", completion.new_from, completion.entries);
     if completion.fallback > 0 {
         let _ = write!(text, ", fallback {}", completion.fallback);
@@ -165,7 +170,7 @@ fn render_completion(completion: &ModelCompletion) -> String {
         Purpose::Step(prompt) => {
             let Prompt { model, instructions, text: asked, schema } = &**prompt;
             let system = instructions.as_deref().unwrap_or("none");
-            let schema = schema.as_ref().map_or("none".into(), sorted);
+            let schema = schema.as_ref().map_or("none".into(), |schema| sorted(schema));
             let _ = write!(text, ", model `{}`, system `{system}`, `{asked}`, schema {schema}", model.name);
         }
     }

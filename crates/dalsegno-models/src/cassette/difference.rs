@@ -1,5 +1,8 @@
 //! Which recording comes nearest to a request, and where the two part.
 
+use dalsegno_core::{ModelControl, ToolChoice};
+use serde_json::{Map, Value, json};
+
 use super::request::{Request, ToolView, words};
 
 /// Most characters of a text that stand before the first difference.
@@ -46,11 +49,8 @@ pub(super) fn first(recorded: &Request, asked: &Request) -> Option<String> {
     };
     let (was, is) = (&recorded.head, &asked.head);
     let or_default = |set: Option<String>| set.unwrap_or_else(|| "the default".to_owned());
-    setting("model", format!("`{}`", was.model), format!("`{}`", is.model))
-        .or_else(|| {
-            let of = |set: Option<f64>| or_default(set.map(|set| set.to_string()));
-            setting("temperature", of(was.temperature), of(is.temperature))
-        })
+    let of = |set: Option<f64>| or_default(set.map(|set| set.to_string()));
+    setting("temperature", of(was.temperature), of(is.temperature))
         .or_else(|| {
             let of = |set: Option<u32>| or_default(set.map(|set| set.to_string()));
             setting("max_output_tokens", of(was.max_output_tokens), of(is.max_output_tokens))
@@ -59,8 +59,22 @@ pub(super) fn first(recorded: &Request, asked: &Request) -> Option<String> {
         .or_else(|| schema(recorded, asked))
         .or_else(|| entries(recorded, asked))
         .or_else(|| {
-            let of = |choice| format!("{choice:?}").to_lowercase();
-            setting("tool_choice", of(was.tool_choice), of(is.tool_choice))
+            let of = |choice: &ToolChoice| match choice {
+                ToolChoice::Auto => "auto".to_owned(),
+                ToolChoice::None => "none".to_owned(),
+                ToolChoice::Required => "required".to_owned(),
+                ToolChoice::Tool(name) => format!("`{name}`"),
+            };
+            setting("tool_choice", of(&was.tool_choice), of(&is.tool_choice))
+        })
+        .or_else(|| {
+            let fields = |control: &ModelControl| match json!(control) {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            };
+            let (was, is) = (fields(&was.control), fields(&is.control));
+            let of = |set: Option<&Value>| or_default(set.map(ToString::to_string));
+            was.keys().chain(is.keys()).find_map(|name| setting(name, of(was.get(name)), of(is.get(name))))
         })
 }
 

@@ -232,7 +232,9 @@ impl Cassette {
     fn take(&self, asked: &Request) -> Option<&ModelReply> {
         let found = self.by_digest.get(&asked.digest())?;
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = *found.iter().find(|index| !used[**index])?;
+        let mut unused = found.iter().copied().filter(|index| !used[*index]);
+        let is_named_alike = |index: &usize| self.exchanges[*index].request.head.model == asked.head.model;
+        let index = unused.clone().find(is_named_alike).or_else(|| unused.next())?;
         used[index] = true;
         Some(&self.exchanges[index].reply)
     }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use dalsegno_core::{Attachment, Compaction, Digest, Entry, ModelName, ReplyPart, ToolChoice, digest_json};
+use dalsegno_core::{
+    Attachment, Compaction, Digest, Entry, ModelControl, ModelName, ReplyPart, ToolChoice, digest_json,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -28,6 +30,8 @@ pub(super) struct Head {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_output_tokens: Option<u32>,
     pub(super) tool_choice: ToolChoice,
+    #[serde(default, skip_serializing_if = "ModelControl::is_empty")]
+    pub(super) control: ModelControl,
 }
 
 /// What a model is told of a tool.
@@ -49,27 +53,30 @@ impl Request {
             model: settings.name.clone(),
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
-            tool_choice: request.tool_choice,
+            tool_choice: request.tool_choice.clone(),
+            control: (*settings.control).clone(),
         };
         let allowed = request.tools.tools.iter().filter(|(name, _)| !request.tools.forbidden.contains(*name));
         let tools = allowed.map(|(name, tool)| ToolView {
             name: name.to_string(),
             model_name: request.tools.names.get(name).cloned(),
             description: tool.description.clone(),
-            input_schema: tool.input_schema.clone(),
+            input_schema: tool.input_schema.value().clone(),
         });
         Self {
             head,
             tools: tools.collect(),
-            output_schema: request.output_schema.as_deref().cloned(),
+            output_schema: request.output_schema.as_deref().map(|schema| schema.value().clone()),
             entries: request.transcript.iter().filter_map(view).collect(),
         }
     }
 
-    /// The same for equal requests, in whatever order their objects keep their keys.
+    /// The same for equal requests, in whatever order their objects keep their keys. The workspace's name of the model does
+    /// not count: a recording is played under a name of its own.
     pub(super) fn digest(&self) -> Digest {
+        let head = Head { model: String::new(), ..self.head.clone() };
         digest_json(&json!({
-            "head": self.head,
+            "head": head,
             "tools": self.tools,
             "output_schema": self.output_schema,
             "entries": self.entries,

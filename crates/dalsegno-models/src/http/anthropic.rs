@@ -7,14 +7,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice, digest_json};
+use dalsegno_core::{Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, StopReason, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{self, Media, set};
+use super::body::{self, Body, Media, object, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
 use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
+use super::strict::Dialect;
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -27,71 +28,163 @@ pub(super) const MARKER: &str = "message_stop";
 pub(super) const VERSION: &str = "2023-06-01";
 
 /// The wire demands a limit for each reply. Every model since 2024 can write this much.
-const DEFAULT_MAX_TOKENS: u32 = 8192;
+const DEFAULT_MAX_TOKENS: u64 = 8192;
+
+/// The same where the model is asked for an effort: those that take one write 64,000 tokens and more, and thinking counts.
+const DEFAULT_MAX_TOKENS_WITH_EFFORT: u64 = 32_000;
+
+/// The least budget of thinking that the provider takes.
+const MIN_BUDGET: u64 = 1024;
+
+/// What is left for the answer where the limit of a reply is below the budget of its thinking.
+const MIN_ANSWER: u64 = 1024;
 
 /// Most blocks of one reply.
 const MAX_BLOCKS: usize = 1024;
 
-/// Most bytes of a call's id.
-const MAX_ID_BYTES: usize = 64;
-
 /// The fields that `extra` cannot set besides those that no wire lets it set.
 pub(super) const RESERVED: &[&str] = &["output_format", "output_config.format"];
 
-/// Builds the body.
+/// Builds the body. `paused` is the beginning of a reply that the provider goes on with.
 pub(super) fn body(
     request: &CompletionRequest,
     model: &str,
     extra: &Map<String, Value>,
-) -> Result<Value, ModelError> {
-    let (mut system, mut messages) = messages(request)?;
+    paused: &[ReplyPart],
+) -> Result<Body, ModelError> {
+    let (settings, control) = (&request.settings, &request.settings.control);
+    let (mut system, mut messages) = messages(request, paused)?;
     let cached = json!({ "type": "ephemeral" });
     if let Some(block) = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut())
     {
         set(block, "cache_control", cached.clone());
     }
-    let mut body = json!({ "model": model, "messages": messages, "stream": true });
-    match request.settings.max_output_tokens {
-        Some(limit) => set(&mut body, "max_tokens", limit),
-        None if extra.contains_key("max_tokens") => {}
-        None => set(&mut body, "max_tokens", DEFAULT_MAX_TOKENS),
+    let mut body = Body::new(json!({ "model": model, "messages": messages, "stream": true }));
+    let effort = thinking(request, extra, &mut body);
+    body.set_some("temperature", settings.temperature);
+    body.set_some("top_p", control.top_p);
+    body.set_some("service_tier", control.service_tier.clone());
+    if !control.stop.is_empty() {
+        body.set("stop_sequences", control.stop.clone());
     }
-    if let Some(temperature) = request.settings.temperature {
-        set(&mut body, "temperature", temperature);
+    if control.seed.is_some() {
+        return Err(body::lacks(PROVIDER, "seed"));
     }
-    let tools: Vec<Value> = body::tools(&request.tools)
+    if control.verbosity.is_some() {
+        return Err(body::lacks(PROVIDER, "verbosity"));
+    }
+    let tools: Vec<OrderedJson> = body::tools(&request.tools)
         .map(|(name, tool)| {
-            json!({ "name": name, "description": tool.description, "input_schema": tool.input_schema })
+            let (parameters, is_strict) = body::parameters(request, tool, Dialect::Anthropic);
+            let mut tool = vec![
+                ("name".to_owned(), name.into()),
+                ("description".to_owned(), tool.description.as_str().into()),
+                ("input_schema".to_owned(), parameters),
+            ];
+            if is_strict {
+                tool.push(("strict".to_owned(), true.into()));
+            }
+            OrderedJson::Object(tool)
         })
         .collect();
     if !tools.is_empty() {
-        set(&mut body, "tools", tools);
-        let choice = match request.tool_choice {
+        body.set("tools", OrderedJson::Array(tools));
+        let mut choice = match &request.tool_choice {
             ToolChoice::Auto => json!({ "type": "auto" }),
             ToolChoice::None => json!({ "type": "none" }),
+            ToolChoice::Required => json!({ "type": "any" }),
+            ToolChoice::Tool(name) => match body::required_tool(request, name) {
+                Some(name) => json!({ "type": "tool", "name": name }),
+                None => json!({ "type": "any" }),
+            },
         };
-        set(&mut body, "tool_choice", choice);
-    }
-    if let Some(schema) = &request.output_schema {
-        if body::is_strict(schema) {
-            let format = json!({ "type": "json_schema", "schema": **schema });
-            set(&mut body, "output_config", json!({ "format": format }));
-        } else {
-            // The provider refuses what its grammar cannot hold, so the model is told in words.
-            let text = format!("Answer with nothing but a JSON value that fits this JSON Schema:\n{schema}");
-            system.push(json!({ "type": "text", "text": text }));
+        if let (Some(parallel), true) = (control.parallel_tool_calls, choice["type"] != "none") {
+            set(&mut choice, "disable_parallel_tool_use", !parallel);
         }
+        body.set("tool_choice", choice);
+    }
+    let mut config = Vec::new();
+    if let Some(schema) = &request.output_schema {
+        match body::answer(schema, Dialect::Anthropic) {
+            (schema, true) => {
+                let format = object([("type", "json_schema".into()), ("schema", schema)]);
+                config.push(("format".to_owned(), format));
+            }
+            (schema, false) => {
+                // The provider refuses what its grammar cannot hold, so the model is told in words.
+                let text =
+                    format!("Answer with nothing but a JSON value that fits this JSON Schema:\n{schema}");
+                system.push(json!({ "type": "text", "text": text }));
+            }
+        }
+    }
+    if let Some(effort) = effort {
+        config.push(("effort".to_owned(), effort.into()));
+    }
+    if !config.is_empty() {
+        body.set("output_config", OrderedJson::Object(config));
     }
     if let Some(block) = system.last_mut() {
         set(block, "cache_control", cached);
-        set(&mut body, "system", system);
+        body.set("system", system);
     }
     Ok(body)
 }
 
+/// Sets how much the model thinks and the limit of the reply, which counts thinking and must be above its budget. Says the
+/// effort, where one is asked for.
+fn thinking(
+    request: &CompletionRequest,
+    extra: &Map<String, Value>,
+    body: &mut Body,
+) -> Option<&'static str> {
+    let reasoning = request.settings.control.reasoning;
+    let limit = request.settings.max_output_tokens;
+    let written = extra.get("thinking").filter(|_| reasoning.is_none());
+    let budget = match reasoning {
+        Some(Reasoning::MaxTokens(budget)) => Some(u64::from(budget)),
+        _ => written.and_then(|thinking| thinking["budget_tokens"].as_u64()),
+    };
+    let effort = match reasoning {
+        Some(Reasoning::None) | None => None,
+        Some(reasoning) => body::effort(reasoning),
+    };
+    let limit_in_extra = extra.get("max_tokens").and_then(Value::as_u64);
+    let limit = match (limit.map(u64::from), budget, effort) {
+        (Some(limit), _, _) => limit,
+        (None, _, _) if limit_in_extra.is_some() => limit_in_extra.unwrap_or_default(),
+        (None, Some(budget), _) => budget.saturating_add(DEFAULT_MAX_TOKENS),
+        (None, None, Some(_)) => DEFAULT_MAX_TOKENS_WITH_EFFORT,
+        (None, None, None) => DEFAULT_MAX_TOKENS,
+    };
+    body.set("max_tokens", limit);
+    // What a limit of tokens or cost leaves may be less than the budget, which then has to give way.
+    let fitted = budget.map(|budget| if budget < limit { budget } else { limit.saturating_sub(MIN_ANSWER) });
+    let thinking = match (reasoning, fitted) {
+        (_, Some(fitted)) if fitted < MIN_BUDGET && Some(fitted) != budget => {
+            Some(json!({ "type": "disabled" }))
+        }
+        (Some(Reasoning::MaxTokens(_)), Some(budget)) => {
+            Some(json!({ "type": "enabled", "budget_tokens": budget }))
+        }
+        (None, Some(fitted)) if Some(fitted) != budget => written.cloned().map(|mut thinking| {
+            set(&mut thinking, "budget_tokens", fitted);
+            thinking
+        }),
+        (Some(Reasoning::None), _) => Some(json!({ "type": "disabled" })),
+        (Some(_), None) => Some(json!({ "type": "adaptive" })),
+        _ => None,
+    };
+    body.set_some("thinking", thinking);
+    effort
+}
+
 /// The system prompt and the messages. Neighbours of one role become one message, as the wire wants results of parallel
 /// calls together; blank text, which it refuses, is left out.
-fn messages(request: &CompletionRequest) -> Result<(Vec<Value>, Vec<Value>), ModelError> {
+fn messages(
+    request: &CompletionRequest,
+    paused: &[ReplyPart],
+) -> Result<(Vec<Value>, Vec<Value>), ModelError> {
     let mut system = Vec::new();
     let mut messages: Vec<Value> = Vec::new();
     for entry in request.transcript.iter() {
@@ -127,15 +220,20 @@ fn messages(request: &CompletionRequest) -> Result<(Vec<Value>, Vec<Value>), Mod
             }
             Entry::Compaction(_) => continue,
         };
-        if blocks.is_empty() {
-            continue;
-        }
-        match messages.last_mut().filter(|message| message["role"] == role).map(|last| &mut last["content"]) {
-            Some(Value::Array(content)) => content.extend(blocks),
-            _ => messages.push(json!({ "role": role, "content": blocks })),
-        }
+        add(&mut messages, role, blocks);
     }
+    add(&mut messages, "assistant", paused.iter().filter_map(block).collect());
     Ok((system, messages))
+}
+
+fn add(messages: &mut Vec<Value>, role: &str, blocks: Vec<Value>) {
+    if blocks.is_empty() {
+        return;
+    }
+    match messages.last_mut().filter(|message| message["role"] == role).map(|last| &mut last["content"]) {
+        Some(Value::Array(content)) => content.extend(blocks),
+        _ => messages.push(json!({ "role": role, "content": blocks })),
+    }
 }
 
 fn text_block(text: &str) -> Option<Value> {
@@ -143,16 +241,7 @@ fn text_block(text: &str) -> Option<Value> {
 }
 
 fn assistant(reply: &ModelReply) -> Vec<Value> {
-    let blocks = reply.parts.iter().filter_map(|part| match part {
-        ReplyPart::Text(text) => text_block(text),
-        ReplyPart::Call(call) => {
-            let input = body::arguments_object(&call.arguments);
-            let id = wire_id(&call.call_id);
-            Some(json!({ "type": "tool_use", "id": id, "name": call.name, "input": input }))
-        }
-        ReplyPart::Opaque { provider, data } => (provider == PROVIDER).then(|| data.clone()),
-    });
-    let mut blocks: Vec<Value> = blocks.collect();
+    let mut blocks: Vec<Value> = reply.parts.iter().filter_map(block).collect();
     // The provider refuses a message that ends with thinking.
     while blocks
         .last()
@@ -163,16 +252,24 @@ fn assistant(reply: &ModelReply) -> Vec<Value> {
     blocks
 }
 
+fn block(part: &ReplyPart) -> Option<Value> {
+    match part {
+        ReplyPart::Text(text) => text_block(text),
+        ReplyPart::Call(call) => {
+            let input = body::arguments_object(&call.arguments);
+            let id = wire_id(&call.call_id);
+            Some(json!({ "type": "tool_use", "id": id, "name": call.name, "input": input }))
+        }
+        ReplyPart::Opaque { provider, data } => (provider == PROVIDER).then(|| data.clone()),
+    }
+}
+
 /// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`. One of another provider need not be such;
 /// it becomes its own digest, so that a call and its result still agree and two ids never become one.
 fn wire_id(id: &str) -> Cow<'_, str> {
-    let fits = (1..=MAX_ID_BYTES).contains(&id.len())
+    let fits = (1..=body::MAX_ID_BYTES).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if fits {
-        Cow::Borrowed(id)
-    } else {
-        Cow::Owned(format!("call_{:.32}", digest_json(&json!(id)).to_string()))
-    }
+    if fits { Cow::Borrowed(id) } else { Cow::Owned(body::digest_id(id)) }
 }
 
 #[derive(Deserialize)]
@@ -246,6 +343,8 @@ pub(super) struct AnthropicReader {
     /// Whether the usage of the whole reply has come.
     counted: bool,
     done: bool,
+    /// Whether the provider paused and goes on when the reply is sent back.
+    paused: bool,
 }
 
 impl Reader for AnthropicReader {
@@ -257,14 +356,16 @@ impl Reader for AnthropicReader {
             Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, output)?,
             Event::ContentBlockDelta { index, delta } => self.add(index, &delta, output)?,
             Event::MessageDelta { delta, usage } => {
-                self.counted |= usage["output_tokens"].is_u64();
+                self.counted |= usage["output_tokens"].is_number();
                 self.add_usage(usage);
+                let paused = delta.stop_reason.as_deref() == Some("pause_turn");
                 let stop = delta.stop_reason.map(|reason| match reason.as_str() {
                     "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
                     "refusal" => StopReason::Refusal,
                     "tool_use" => StopReason::ToolCalls,
                     _ => StopReason::End,
                 });
+                self.paused = paused;
                 self.stop = stop.or(self.stop);
             }
             Event::MessageStop => self.done = true,
@@ -298,7 +399,7 @@ impl Reader for AnthropicReader {
             let cut = stop == StopReason::Length && Some(index) == last;
             parts.extend(block.into_part(cut)?);
         }
-        Ok(Draft { parts, stop, tokens })
+        Ok(Draft { parts, stop, tokens, paused: self.paused })
     }
 }
 
@@ -306,7 +407,7 @@ impl AnthropicReader {
     /// Counts are cumulative, so a later one replaces an earlier one.
     fn add_usage(&mut self, usage: Value) {
         if let Value::Object(usage) = usage {
-            self.usage.extend(usage.into_iter().filter(|(_, count)| count.is_u64()));
+            self.usage.extend(usage.into_iter().filter(|(_, count)| count.is_number()));
         }
     }
 

@@ -4,15 +4,71 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dalsegno_core::{Attachment, Tool, Toolbox};
+use dalsegno_core::{
+    Attachment, JsonSchema, OrderedJson, Reasoning, Tool, ToolName, Toolbox, Verbosity, digest_json,
+};
 use serde_json::{Map, Value, json};
 
+use super::strict::{Dialect, strict};
 use crate::model::{CompletionRequest, ModelError, ModelErrorKind};
 
 /// The tools that a model is told of, by the names that it sees, in the order of the toolbox.
 pub(super) fn tools(toolbox: &Toolbox) -> impl Iterator<Item = (String, &Tool)> {
     let allowed = toolbox.tools.iter().filter(|(name, _)| !toolbox.forbidden.contains(*name));
     allowed.map(|(name, tool)| (toolbox.model_name(name), tool))
+}
+
+/// The schema of a tool's arguments, and whether the provider enforces it: where the model's settings ask for that and the
+/// provider has a form for it.
+pub(super) fn parameters(request: &CompletionRequest, tool: &Tool, dialect: Dialect) -> (OrderedJson, bool) {
+    let schema = tool.input_schema.ordered();
+    let wanted = request.settings.control.strict == Some(true);
+    match wanted.then(|| strict(&schema, dialect)).flatten() {
+        Some(form) => (form, true),
+        None => (schema, false),
+    }
+}
+
+/// The schema of an answer, and whether the provider enforces it: where it has a form for it.
+pub(super) fn answer(schema: &JsonSchema, dialect: Dialect) -> (OrderedJson, bool) {
+    let schema = schema.ordered();
+    match strict(&schema, dialect) {
+        Some(form) => (form, true),
+        None => (schema, false),
+    }
+}
+
+/// The name of a level of reasoning; none for a number of tokens.
+pub(super) fn effort(reasoning: Reasoning) -> Option<&'static str> {
+    match reasoning {
+        Reasoning::None => Some("none"),
+        Reasoning::Low => Some("low"),
+        Reasoning::Medium => Some("medium"),
+        Reasoning::High => Some("high"),
+        Reasoning::MaxTokens(_) => None,
+    }
+}
+
+/// The name of a verbosity.
+pub(super) fn verbosity(verbosity: Verbosity) -> &'static str {
+    match verbosity {
+        Verbosity::Low => "low",
+        Verbosity::Medium => "medium",
+        Verbosity::High => "high",
+    }
+}
+
+/// The tool that a model must call, by the name that it sees; none where the request has no such tool.
+pub(super) fn required_tool(request: &CompletionRequest, name: &ToolName) -> Option<String> {
+    let toolbox = &request.tools;
+    let is_offered = toolbox.tools.contains_key(name) && !toolbox.forbidden.contains(name);
+    is_offered.then(|| toolbox.model_name(name))
+}
+
+/// The error for a setting that a wire does not have.
+pub(super) fn lacks(provider: &str, setting: &str) -> ModelError {
+    let message = format!("the wire `{provider}` has no `{setting}`: remove it from the model's settings");
+    ModelError::new(ModelErrorKind::Refused, message)
 }
 
 /// A file, as the wires have them.
@@ -75,87 +131,85 @@ pub(super) fn arguments_text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether providers accept a schema for strictly structured output: every object closed, every property required, and
-/// only keywords that all of them know. They refuse a request with any other.
-pub(super) fn is_strict(schema: &Value) -> bool {
-    schema.get("type").is_some_and(|kind| kind == "object") && is_strict_below(schema)
+/// A call's id as OpenAI's wires take it: 1 to 64 bytes. One of another provider may be longer; it becomes its own digest, so
+/// that a call and its result still agree and two ids never become one.
+pub(super) fn call_id(id: &str) -> Cow<'_, str> {
+    if (1..=MAX_ID_BYTES).contains(&id.len()) { Cow::Borrowed(id) } else { Cow::Owned(digest_id(id)) }
 }
 
-fn is_strict_below(schema: &Value) -> bool {
-    let Value::Object(keywords) = schema else { return false };
-    let all = |value: &Value| match value {
-        Value::Object(schemas) => schemas.values().all(is_strict_below),
-        Value::Array(schemas) => schemas.iter().all(is_strict_below),
-        _ => false,
-    };
-    let known = keywords.iter().all(|(keyword, value)| match keyword.as_str() {
-        "type"
-        | "required"
-        | "additionalProperties"
-        | "enum"
-        | "const"
-        | "description"
-        | "title"
-        | "$ref"
-        | "$schema" => true,
-        "properties" | "$defs" | "definitions" | "anyOf" => all(value),
-        "items" => is_strict_below(value),
-        _ => false,
-    });
-    let object = keywords.contains_key("properties")
-        || keywords.get("type").is_some_and(|kind| match kind {
-            Value::String(kind) => kind == "object",
-            Value::Array(kinds) => kinds.iter().any(|kind| kind == "object"),
-            _ => false,
-        });
-    known && (!object || is_closed(keywords))
+/// What stands for a call's id that a wire does not take.
+pub(super) fn digest_id(id: &str) -> String {
+    format!("call_{:.32}", digest_json(&json!(id)).to_string())
 }
 
-fn is_closed(keywords: &Map<String, Value>) -> bool {
-    let required = keywords.get("required").and_then(Value::as_array);
-    let properties = keywords.get("properties").and_then(Value::as_object);
-    keywords.get("additionalProperties") == Some(&Value::Bool(false))
-        && properties.is_some_and(|properties| {
-            properties.keys().all(|name| {
-                required.is_some_and(|names| names.iter().any(|required| required == name.as_str()))
-            })
-        })
+/// Most bytes of a call's id on each wire.
+pub(super) const MAX_ID_BYTES: usize = 64;
+
+/// Sets a field of a part of a body that is an object.
+pub(super) fn set(part: &mut Value, name: &str, value: impl Into<Value>) {
+    part[name] = value.into();
 }
 
-/// Sets a field of a body that is an object.
-pub(super) fn set(body: &mut Value, name: &str, value: impl Into<Value>) {
-    body[name] = value.into();
+/// An object with these members, in this order.
+pub(super) fn object<const N: usize>(members: [(&str, OrderedJson); N]) -> OrderedJson {
+    OrderedJson::object(members.into_iter().map(|(name, value)| (name.to_owned(), value)))
+}
+
+/// The body of a request. Schemas in it have the keys in the order of their authors, which models follow.
+pub(super) struct Body {
+    fields: Vec<(String, OrderedJson)>,
+}
+
+impl Body {
+    /// A body with the fields of an object.
+    pub(super) fn new(fields: Value) -> Self {
+        let fields = match fields {
+            Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            _ => Vec::new(),
+        };
+        Self { fields }
+    }
+
+    /// Sets a field, which must be new.
+    pub(super) fn set(&mut self, name: &str, value: impl Into<OrderedJson>) {
+        debug_assert!(!self.has(name), "`{name}` is set twice");
+        self.fields.push((name.to_owned(), value.into()));
+    }
+
+    /// Sets a field, which must be new, if there is a value.
+    pub(super) fn set_some(&mut self, name: &str, value: Option<impl Into<OrderedJson>>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+
+    /// Says whether a field is set.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, _)| field == name)
+    }
+
+    /// Sets a field that is not set yet. An object that is set takes those members that it does not have.
+    pub(super) fn add(&mut self, name: &str, value: &Value) {
+        let Some((_, ours)) = self.fields.iter_mut().find(|(field, _)| field == name) else {
+            return self.set(name, value.clone());
+        };
+        let (OrderedJson::Object(ours), Value::Object(theirs)) = (ours, value) else { return };
+        for (name, value) in theirs {
+            if !ours.iter().any(|(member, _)| member == name) {
+                ours.push((name.clone(), value.clone().into()));
+            }
+        }
+    }
+
+    /// The bytes that are sent.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        OrderedJson::Object(self.fields).to_string().into_bytes()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_schema_that_every_provider_takes_is_strict() {
-        let closed = json!({
-            "type": "object",
-            "properties": {
-                "risk": {"type": "number"},
-                "causes": {"type": "array", "items": {"$ref": "#/$defs/cause"}}
-            },
-            "required": ["risk", "causes"],
-            "additionalProperties": false,
-            "$defs": {"cause": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
-        });
-        assert!(is_strict(&closed));
-        let mut optional = closed.clone();
-        optional["required"] = json!(["risk"]);
-        let mut open = closed.clone();
-        open["additionalProperties"] = json!(true);
-        let mut inner = closed.clone();
-        inner["$defs"]["cause"] = json!({"type": ["object", "null"]});
-        let mut bounded = closed;
-        bounded["properties"]["risk"]["minimum"] = json!(0);
-        for schema in [optional, open, inner, bounded, json!({"type": "string"}), json!(true)] {
-            assert!(!is_strict(&schema), "{schema}");
-        }
-    }
 
     #[test]
     fn arguments_that_are_no_object_are_wrapped_in_one() {

@@ -6,14 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
+use dalsegno_core::{Entry, ModelReply, OrderedJson, ReplyPart, StopReason, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{self, Media, set};
+use super::body::{self, Body, Media, object, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
-use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
+use super::pieces::Pieces;
+use super::reply::{self, Draft, Output, RawPart, Reader, Tokens, count};
+use super::strict::Dialect;
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -22,8 +24,23 @@ pub(super) const PROVIDER: &str = "openai";
 /// What ends a stream.
 pub(super) const MARKER: &str = "[DONE]";
 
-/// Where servers that show their reasoning have it, and where an opaque part keeps it: plain text.
-pub(super) const REASONING: &str = "reasoning_content";
+/// Where DeepSeek and those after it have their reasoning, and where an opaque part keeps it: plain text.
+const REASONING: &str = "reasoning_content";
+
+/// Where Ollama, Groq, Cerebras, vLLM and OpenRouter have it: plain text.
+const PLAIN_REASONING: &str = "reasoning";
+
+/// Where an opaque part keeps the reasoning that Mistral has in the content: plain text.
+const THINKING: &str = "thinking";
+
+/// The parts of an opaque part that are plain text.
+pub(super) const PLAIN: [&str; 3] = [REASONING, PLAIN_REASONING, THINKING];
+
+/// Where OpenRouter has reasoning with its signatures: a list.
+const DETAILS: &str = "reasoning_details";
+
+/// Where LiteLLM has Claude's thinking with its signatures: a list.
+const BLOCKS: &str = "thinking_blocks";
 
 /// The names of the limit of a reply; there may be only one.
 pub(super) const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -35,45 +52,71 @@ pub(super) const RESERVED: &[&str] =
 /// Most calls of one reply: a hostile index must not become memory.
 const MAX_CALLS: usize = 256;
 
+/// What an endpoint wants that its wire does not say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Habits {
+    /// Which of its two names the limit of the reply has: OpenAI's newer models refuse the old one, and most compatible servers
+    /// know no other.
+    pub(super) completion_tokens: bool,
+    /// Whether it takes `stream_options`, without which most count no tokens.
+    pub(super) stream_options: bool,
+}
+
 /// Builds the body.
-///
-/// `completion_tokens` says which of its two names the limit of the reply has: OpenAI's newer models refuse the old
-/// one, and most compatible servers know no other.
-pub(super) fn body(
-    request: &CompletionRequest,
-    model: &str,
-    completion_tokens: bool,
-) -> Result<Value, ModelError> {
-    let mut body = json!({
-        "model": model,
-        "messages": messages(request)?,
-        "stream": true,
-        "stream_options": { "include_usage": true },
-    });
-    if let Some(temperature) = request.settings.temperature {
-        set(&mut body, "temperature", temperature);
+pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> Result<Body, ModelError> {
+    let (settings, control) = (&request.settings, &request.settings.control);
+    let dialect = Dialect::of_openai(model);
+    let mut body = Body::new(json!({ "model": model, "messages": messages(request)?, "stream": true }));
+    if habits.stream_options {
+        body.set("stream_options", object([("include_usage", true.into())]));
     }
-    if let Some(limit) = request.settings.max_output_tokens {
-        set(&mut body, if completion_tokens { "max_completion_tokens" } else { "max_tokens" }, limit);
+    if let Some(limit) = settings.max_output_tokens {
+        body.set(if habits.completion_tokens { "max_completion_tokens" } else { "max_tokens" }, limit);
     }
-    let tools: Vec<Value> = body::tools(&request.tools)
+    body.set_some("temperature", settings.temperature);
+    body.set_some("top_p", control.top_p);
+    body.set_some("seed", control.seed);
+    body.set_some("verbosity", control.verbosity.map(body::verbosity));
+    body.set_some("service_tier", control.service_tier.clone());
+    if !control.stop.is_empty() {
+        body.set("stop", control.stop.clone());
+    }
+    if let Some(reasoning) = control.reasoning {
+        let effort = body::effort(reasoning).ok_or_else(|| body::lacks(PROVIDER, "reasoning.max_tokens"))?;
+        body.set("reasoning_effort", effort);
+    }
+    let tools: Vec<OrderedJson> = body::tools(&request.tools)
         .map(|(name, tool)| {
-            let function =
-                json!({ "name": name, "description": tool.description, "parameters": tool.input_schema });
-            json!({ "type": "function", "function": function })
+            let (parameters, is_strict) = body::parameters(request, tool, dialect);
+            let mut function = vec![
+                ("name".to_owned(), name.into()),
+                ("description".to_owned(), tool.description.as_str().into()),
+                ("parameters".to_owned(), parameters),
+            ];
+            if is_strict {
+                function.push(("strict".to_owned(), true.into()));
+            }
+            object([("type", "function".into()), ("function", OrderedJson::Object(function))])
         })
         .collect();
     if !tools.is_empty() {
-        set(&mut body, "tools", tools);
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
+        body.set("tools", OrderedJson::Array(tools));
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Tool(name) => match body::required_tool(request, name) {
+                Some(name) => json!({ "type": "function", "function": { "name": name } }),
+                None => json!("required"),
+            },
         };
-        set(&mut body, "tool_choice", choice);
+        body.set("tool_choice", choice);
+        body.set_some("parallel_tool_calls", control.parallel_tool_calls);
     }
     if let Some(schema) = &request.output_schema {
-        let form = json!({ "name": "output", "schema": **schema, "strict": body::is_strict(schema) });
-        set(&mut body, "response_format", json!({ "type": "json_schema", "json_schema": form }));
+        let (schema, is_strict) = body::answer(schema, dialect);
+        let form = object([("name", "output".into()), ("schema", schema), ("strict", is_strict.into())]);
+        body.set("response_format", object([("type", "json_schema".into()), ("json_schema", form)]));
     }
     Ok(body)
 }
@@ -100,7 +143,8 @@ fn messages(request: &CompletionRequest) -> Result<Vec<Value>, ModelError> {
             }
             Entry::Assistant(reply) => messages.push(assistant(reply)),
             Entry::ToolResult { call_id, content, name: _, is_error: _ } => {
-                messages.push(json!({ "role": "tool", "tool_call_id": call_id, "content": content }));
+                let id = body::call_id(call_id);
+                messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
             }
             Entry::Compaction(_) => {}
         }
@@ -133,7 +177,8 @@ fn assistant(reply: &ModelReply) -> Value {
             ReplyPart::Call(call) => {
                 let arguments = body::arguments_text(&call.arguments);
                 let function = json!({ "name": call.name, "arguments": arguments });
-                calls.push(json!({ "id": call.call_id, "type": "function", "function": function }));
+                let id = body::call_id(&call.call_id);
+                calls.push(json!({ "id": id, "type": "function", "function": function }));
             }
             ReplyPart::Opaque { provider, data } if provider == PROVIDER => opaque.extend(data.as_object()),
             ReplyPart::Opaque { .. } => {}
@@ -143,21 +188,36 @@ fn assistant(reply: &ModelReply) -> Value {
     if !text.is_empty() || calls.is_empty() {
         set(&mut message, "content", text);
     }
-    if !calls.is_empty() {
-        // Servers that send reasoning need it back while tools are being called, and refuse it elsewhere.
-        for (name, value) in opaque.iter().flat_map(|data| data.iter()) {
-            match name.as_str() {
-                REASONING => set(&mut message, name, value.clone()),
-                "extra_content" => {
-                    for (index, extra) in value.as_object().into_iter().flatten() {
-                        if let Some(call) = index.parse().ok().and_then(|index: usize| calls.get_mut(index)) {
-                            set(call, "extra_content", extra.clone());
-                        }
+    let fields = || opaque.iter().flat_map(|data| data.iter());
+    let has_details = fields().any(|(name, _)| name == DETAILS);
+    for (name, value) in fields() {
+        match name.as_str() {
+            // It is signed, and belongs to the message whatever the message holds.
+            DETAILS | BLOCKS => set(&mut message, name, value.clone()),
+            // Where it came in the content, it belongs there.
+            THINKING => {
+                let thinking = json!({ "type": "thinking", "thinking": [{ "type": "text", "text": value }] });
+                let text = message["content"].take();
+                let text = text.as_str().filter(|text| !text.is_empty());
+                let text = text.map(|text| json!({ "type": "text", "text": text }));
+                set(&mut message, "content", [thinking].into_iter().chain(text).collect::<Vec<_>>());
+            }
+            // Servers that send reasoning need it back while tools are being called, and refuse it elsewhere. The details say
+            // the same.
+            REASONING | PLAIN_REASONING if !calls.is_empty() && !has_details => {
+                set(&mut message, name, value.clone());
+            }
+            "extra_content" => {
+                for (index, extra) in value.as_object().into_iter().flatten() {
+                    if let Some(call) = index.parse().ok().and_then(|index: usize| calls.get_mut(index)) {
+                        set(call, "extra_content", extra.clone());
                     }
                 }
-                _ => {}
             }
+            _ => {}
         }
+    }
+    if !calls.is_empty() {
         set(&mut message, "tool_calls", calls);
     }
     message
@@ -180,10 +240,34 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Delta {
-    content: Option<String>,
+    content: Option<Content>,
     refusal: Option<String>,
     reasoning_content: Option<String>,
+    reasoning: Option<Value>,
+    reasoning_details: Option<Vec<Value>>,
+    thinking_blocks: Option<Vec<Value>>,
     tool_calls: Option<Vec<CallDelta>>,
+}
+
+/// Text, or parts of which some are thinking.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart {
+    Text {
+        text: String,
+    },
+    Thinking {
+        thinking: Vec<Self>,
+    },
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Deserialize)]
@@ -198,7 +282,8 @@ struct CallDelta {
 #[derive(Deserialize)]
 struct FunctionDelta {
     name: Option<String>,
-    arguments: Option<String>,
+    #[serde(default, deserialize_with = "reply::arguments")]
+    arguments: String,
 }
 
 #[derive(Default)]
@@ -214,6 +299,10 @@ struct Call {
 pub(super) struct ChatReader {
     text: String,
     reasoning: String,
+    plain_reasoning: String,
+    thinking: String,
+    details: Pieces,
+    blocks: Pieces,
     calls: Vec<Call>,
     /// Where a call stands whose index another one had already.
     slots: BTreeMap<usize, usize>,
@@ -249,7 +338,7 @@ impl Reader for ChatReader {
             if let Some(delta) = choice.delta {
                 self.delta(delta, output)?;
             }
-            if let Some(reason) = choice.finish_reason {
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.stop = Some(match reason.as_str() {
                     "length" => StopReason::Length,
                     "content_filter" => StopReason::Refusal,
@@ -272,14 +361,23 @@ impl Reader for ChatReader {
         let stop = match self.stop {
             Some(_) if self.refused => StopReason::Refusal,
             Some(stop) => stop,
+            // Some servers give no reason. With the marker the reply is whole.
+            None if self.done && !(self.text.is_empty() && self.calls.is_empty()) => StopReason::End,
             None if self.done => {
                 return Err(protocol("the stream ended with `[DONE]` but without a `finish_reason`"));
             }
             None => return Err(protocol(format!("the stream ended before `{MARKER}`"))),
         };
         let mut opaque = Map::new();
-        if !self.reasoning.is_empty() {
-            opaque.insert(REASONING.to_owned(), self.reasoning.into());
+        let texts =
+            [(REASONING, self.reasoning), (PLAIN_REASONING, self.plain_reasoning), (THINKING, self.thinking)];
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            opaque.insert(name.to_owned(), text.into());
+        }
+        for (name, pieces) in [(DETAILS, self.details.0), (BLOCKS, self.blocks.0)] {
+            if !pieces.is_empty() {
+                opaque.insert(name.to_owned(), pieces.into());
+            }
         }
         let extra = self.calls.iter().enumerate();
         let extra: Map<String, Value> = extra
@@ -301,26 +399,61 @@ impl Reader for ChatReader {
             name: call.name,
             arguments: call.arguments,
         }));
-        Ok(Draft { parts, stop, tokens: self.tokens })
+        Ok(Draft { parts, stop, tokens: self.tokens, paused: false })
     }
 }
 
 impl ChatReader {
     fn delta(&mut self, delta: Delta, output: &mut Output<'_>) -> Result<(), ModelError> {
-        if let Some(reasoning) = delta.reasoning_content {
-            output.count(&reasoning)?;
-            self.reasoning.push_str(&reasoning);
+        match (delta.reasoning_content, delta.reasoning) {
+            // Servers that changed the name send both for a while.
+            (Some(reasoning), _) if !reasoning.is_empty() => {
+                output.count(&reasoning)?;
+                self.reasoning.push_str(&reasoning);
+            }
+            (_, Some(Value::String(reasoning))) => {
+                output.count(&reasoning)?;
+                self.plain_reasoning.push_str(&reasoning);
+            }
+            _ => {}
+        }
+        for (pieces, list) in
+            [(&mut self.details, delta.reasoning_details), (&mut self.blocks, delta.thinking_blocks)]
+        {
+            list.into_iter().flatten().try_for_each(|piece| pieces.add(piece, output))?;
         }
         if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
             self.refused = true;
             output.text(&refusal)?;
             self.text.push_str(&refusal);
         }
-        if let Some(text) = delta.content {
-            output.text(&text)?;
-            self.text.push_str(&text);
+        match delta.content {
+            Some(Content::Text(text)) => self.add_text(&text, output)?,
+            Some(Content::Parts(parts)) => {
+                for part in parts {
+                    match part {
+                        ContentPart::Text { text } => self.add_text(&text, output)?,
+                        ContentPart::Thinking { thinking } => {
+                            for part in thinking {
+                                if let ContentPart::Text { text } = part {
+                                    output.count(&text)?;
+                                    self.thinking.push_str(&text);
+                                }
+                            }
+                        }
+                        ContentPart::Other => {}
+                    }
+                }
+            }
+            None => {}
         }
         delta.tool_calls.into_iter().flatten().try_for_each(|call| self.call(call, output))
+    }
+
+    fn add_text(&mut self, text: &str, output: &mut Output<'_>) -> Result<(), ModelError> {
+        output.text(text)?;
+        self.text.push_str(text);
+        Ok(())
     }
 
     fn call(&mut self, delta: CallDelta, output: &mut Output<'_>) -> Result<(), ModelError> {
@@ -359,10 +492,8 @@ impl ChatReader {
                 output.count(&name)?;
                 call.name.push_str(&name);
             }
-            if let Some(arguments) = function.arguments {
-                output.count(&arguments)?;
-                call.arguments.push_str(&arguments);
-            }
+            output.count(&function.arguments)?;
+            call.arguments.push_str(&function.arguments);
         }
         Ok(())
     }

@@ -16,6 +16,13 @@ use crate::model::{ModelError, ModelErrorKind, Retry};
 /// Longest time until a connection stands. An attempt has its own limit; this one finds a dead address earlier.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a connection is silent before it is asked whether the other side is still there. A reply may take minutes to
+/// begin, in which nothing but this tells a slow model from a lost connection.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Longest silence within a failure's body, which is short and there already.
+const FAILURE_SILENCE: Duration = Duration::from_secs(10);
+
 /// Most bytes that are read of a failure's body.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
@@ -40,19 +47,17 @@ pub(super) struct Endpoint {
     url: Url,
     /// The address as errors show it, without its query.
     shown: String,
-    idle: Duration,
     max_bytes: usize,
 }
 
 impl Endpoint {
-    pub(super) fn new(
-        url: Url,
-        idle: Duration,
-        max_bytes: usize,
-    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let client = client_builder(url.scheme() == "https")?.connect_timeout(CONNECT_TIMEOUT).build()?;
+    pub(super) fn new(url: Url, max_bytes: usize) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let client = client_builder(url.scheme() == "https")?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_keepalive(KEEPALIVE)
+            .build()?;
         let shown = format!("{}{}", url.origin().ascii_serialization(), url.path());
-        Ok(Self { client, url, shown, idle, max_bytes })
+        Ok(Self { client, url, shown, max_bytes })
     }
 
     /// The address as errors show it.
@@ -82,14 +87,14 @@ impl Endpoint {
         })?;
         let status = response.status();
         if status != StatusCode::OK {
-            let body = self.failure(&mut response).await;
+            let body = failure_body(&mut response).await;
             let error = failure::from_status(&self.shown, status, response.headers(), &body, hidden);
             return Err(Failed { error, unauthorized: status == StatusCode::UNAUTHORIZED });
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();
         if media_type.starts_with("application/json") || media_type.starts_with("text/html") {
-            let body = self.failure(&mut response).await;
+            let body = failure_body(&mut response).await;
             let said = quote(&String::from_utf8_lossy(&body), hidden);
             let message = format!(
                 "`{}` answered `{}` where a stream of events was expected; check `base_url`: {said}",
@@ -102,18 +107,22 @@ impl Endpoint {
         Ok(response)
     }
 
-    /// The data of each event. `marker` is what ends the stream, for an error that says that it never came.
+    /// The data of each event. `idle` is the longest silence between two pieces; `marker` is what ends the stream, for an error
+    /// that says that it never came.
     pub(super) fn events(
         &self,
         response: Response,
+        idle: Duration,
         marker: &'static str,
     ) -> impl Stream<Item = Result<String, ModelError>> + Send {
-        let (idle, max_bytes) = (self.idle, self.max_bytes);
+        let max_bytes = self.max_bytes;
         // The events are cut out of a stream that counts, so that even an endless line ends.
         let chunks = stream::try_unfold((response, 0_usize), move |(mut response, taken)| async move {
             let Ok(chunk) = tokio::time::timeout(idle, response.chunk()).await else {
-                let message =
-                    format!("the endpoint sent nothing for {} s, before `{marker}`", idle.as_secs_f64());
+                let message = format!(
+                    "the endpoint sent nothing for {} s, before `{marker}`; raise the model's `idle_timeout`",
+                    idle.as_secs_f64()
+                );
                 return Err(protocol(message));
             };
             let chunk = chunk.map_err(|error| {
@@ -138,19 +147,19 @@ impl Endpoint {
             }
         })
     }
+}
 
-    /// The beginning of a body that is no reply; what cannot be read is left out.
-    async fn failure(&self, response: &mut Response) -> Vec<u8> {
-        let mut body = Vec::new();
-        while let Ok(Ok(Some(chunk))) = tokio::time::timeout(self.idle, response.chunk()).await {
-            let room = MAX_FAILURE_BYTES - body.len();
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if body.len() == MAX_FAILURE_BYTES {
-                break;
-            }
+/// The beginning of a body that is no reply; what cannot be read is left out.
+async fn failure_body(response: &mut Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Ok(Some(chunk))) = tokio::time::timeout(FAILURE_SILENCE, response.chunk()).await {
+        let room = MAX_FAILURE_BYTES - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if body.len() == MAX_FAILURE_BYTES {
+            break;
         }
-        body
     }
+    body
 }
 
 /// Reads on until the body ends, if it does so at once.

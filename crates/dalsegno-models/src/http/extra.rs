@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::body::Body;
 use super::{HttpModelError, Wire, anthropic, chat, responses};
 
 /// The fields that make up the request over some wire, refused over each: nobody means another one's.
@@ -27,24 +28,12 @@ pub(super) fn check(wire: Wire, extra: &Map<String, Value>) -> Result<(), HttpMo
 }
 
 /// Adds the fields that the request does not set. An object that it sets takes those members that it does not have.
-pub(super) fn merge(wire: Wire, extra: &Map<String, Value>, body: &mut Value) {
-    let Value::Object(body) = body else { return };
-    let is_limited = wire == Wire::OpenaiChat && chat::LIMITS.iter().any(|name| body.contains_key(*name));
+pub(super) fn merge(wire: Wire, extra: &Map<String, Value>, body: &mut Body) {
+    let is_limited = wire == Wire::OpenaiChat && chat::LIMITS.iter().any(|name| body.has(name));
     for (name, value) in extra {
-        match (body.get_mut(name), value) {
-            // The other name of the limit that is set.
-            (None, _) if is_limited && chat::LIMITS.contains(&name.as_str()) => {}
-            (None, _) => {
-                body.insert(name.clone(), value.clone());
-            }
-            (Some(Value::Object(ours)), Value::Object(theirs)) => {
-                for (name, value) in theirs {
-                    if !ours.contains_key(name) {
-                        ours.insert(name.clone(), value.clone());
-                    }
-                }
-            }
-            (Some(_), _) => {}
+        // The other name of the limit that is set.
+        if !(is_limited && chat::LIMITS.contains(&name.as_str())) {
+            body.add(name, value);
         }
     }
 }

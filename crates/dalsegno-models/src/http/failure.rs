@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use reqwest::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use serde_json::Value;
 
 use super::key::Hidden;
@@ -35,6 +35,7 @@ pub(super) fn from_status(
     let kind = match status.as_u16() {
         429 if said.out_of_quota() => ModelErrorKind::Refused,
         429 => ModelErrorKind::RateLimited,
+        400 | 413 | 422 if said.is_too_long() => ModelErrorKind::LimitExceeded,
         // A gateway gave up waiting, and who is behind it may work on, to be paid for.
         504 | 524 => ModelErrorKind::Protocol,
         408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
@@ -45,15 +46,21 @@ pub(super) fn from_status(
         401 | 403 => "; check the model's key, and that it may use this model",
         402 => "; check the account's balance",
         404 => "; check the model's name and its `base_url`",
-        413 => "; send less, or let the transcript be compacted earlier",
+        400 | 413 | 422 if kind == ModelErrorKind::LimitExceeded => {
+            "; send less, or set `[context] max_tokens` of the agent so that older messages are left out"
+        }
         429 if kind == ModelErrorKind::Refused => "; check the account's plan and balance",
         400..=499 if kind == ModelErrorKind::Refused => "; check the model's name, its settings and `extra`",
         _ => "",
     };
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
     let error = ModelError::new(kind, format!("`{endpoint}` answered {status}{words}{advice}"));
-    match pause(headers) {
-        Some(pause) if error.retry != Retry::Never => error.with_retry(Retry::After(pause)),
+    let should_retry = headers.get("x-should-retry").map(HeaderValue::as_bytes);
+    match (should_retry, error.retry, pause(headers)) {
+        (Some(b"false"), _, _) => error.with_retry(Retry::Never),
+        (Some(b"true"), _, Some(pause)) => error.with_retry(Retry::After(pause)),
+        (Some(b"true"), _, None) => error.with_retry(Retry::Now),
+        (_, Retry::Now | Retry::After(_), Some(pause)) => error.with_retry(Retry::After(pause)),
         _ => error,
     }
 }
@@ -63,6 +70,7 @@ pub(super) fn from_event(error: &Value, hidden: Hidden<'_>) -> ModelError {
     let said = Said::from_json(error, hidden);
     let kind = match said.kind() {
         _ if said.out_of_quota() => ModelErrorKind::Refused,
+        _ if said.is_too_long() => ModelErrorKind::LimitExceeded,
         // It took the request and has begun to reply, which is paid for whatever became of it.
         ModelErrorKind::Unavailable => ModelErrorKind::Protocol,
         kind => kind,
@@ -111,13 +119,18 @@ fn redirected(endpoint: &str, status: StatusCode, headers: &HeaderMap, hidden: H
     ModelError::new(ModelErrorKind::Refused, message)
 }
 
-/// What the header `retry-after` asks for: seconds, or a date.
+/// What the headers ask for: `retry-after-ms` in milliseconds, else `retry-after` in seconds or as a date.
 fn pause(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let text = |value: &HeaderValue| value.to_str().ok().map(|text| text.trim().to_owned());
+    let millis = headers.get("retry-after-ms").and_then(text).and_then(|text| text.parse::<f64>().ok());
+    if let Some(pause) = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1_000.0).ok()) {
+        return Some(pause.min(MAX_PAUSE));
+    }
+    let value = headers.get(RETRY_AFTER).and_then(text)?;
     let pause = match value.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok()?,
         Err(_) => {
-            httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).unwrap_or_default()
+            httpdate::parse_http_date(&value).ok()?.duration_since(SystemTime::now()).unwrap_or_default()
         }
     };
     Some(pause.min(MAX_PAUSE))
@@ -152,6 +165,27 @@ impl Said {
 
     fn out_of_quota(&self) -> bool {
         self.codes.iter().any(|code| matches!(code.as_str(), "insufficient_quota" | "billing_error"))
+    }
+
+    /// Whether the request does not fit into the model's window.
+    fn is_too_long(&self) -> bool {
+        let is_code = |code: &String| {
+            matches!(
+                code.as_str(),
+                "context_length_exceeded" | "exceed_context_size_error" | "request_too_large"
+            )
+        };
+        // Anthropic and vLLM have words only; the others' are known besides their codes, which gateways leave out.
+        const WORDS: [&str; 6] = [
+            "prompt is too long",
+            "exceed context limit",
+            "maximum context length",
+            "context window",
+            "available context size",
+            "input is too long",
+        ];
+        let words = self.words.to_lowercase();
+        self.codes.iter().any(is_code) || WORDS.iter().any(|known| words.contains(known))
     }
 
     fn kind(&self) -> ModelErrorKind {
@@ -204,6 +238,12 @@ mod tests {
         for nonsense in ["-1", "NaN", "inf", "soon", ""] {
             assert_eq!(pause_of(nonsense), None, "{nonsense}");
         }
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("7"));
+        headers.insert("retry-after-ms", HeaderValue::from_static("250"));
+        assert_eq!(pause(&headers), Some(Duration::from_millis(250)));
+        headers.insert("retry-after-ms", HeaderValue::from_static("soon"));
+        assert_eq!(pause(&headers), Some(Duration::from_secs(7)));
     }
 
     #[test]

@@ -91,13 +91,12 @@ impl<'k> Hidden<'k> {
     /// encrypted, and refused if a byte is missing.
     pub(super) fn reply(self, mut reply: ModelReply) -> ModelReply {
         let opaque = reply.parts.iter_mut().filter_map(|part| match part {
-            ReplyPart::Opaque { provider, data } if provider == chat::PROVIDER => {
-                data.get_mut(chat::REASONING)
-            }
+            ReplyPart::Opaque { provider, data } if provider == chat::PROVIDER => data.as_object_mut(),
             ReplyPart::Opaque { .. } | ReplyPart::Text(_) | ReplyPart::Call(_) => None,
         });
-        for reasoning in opaque {
-            if let Value::String(text) = reasoning
+        for (name, reasoning) in opaque.flatten() {
+            if chat::PLAIN.contains(&name.as_str())
+                && let Value::String(text) = reasoning
                 && let Cow::Owned(clean) = self.scrub(text)
             {
                 *text = clean;

@@ -24,9 +24,13 @@ mod client;
 mod extra;
 mod failure;
 mod key;
+mod pieces;
 mod reply;
 mod responses;
+mod strict;
+mod surrogates;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::pin::pin;
@@ -35,22 +39,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dalsegno_core::ModelReply;
+use dalsegno_core::{ModelReply, Reasoning, ReplyPart};
 use dalsegno_secrets::{Reveal, Secret};
 use futures::StreamExt;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use self::anthropic::AnthropicReader;
 use self::chat::ChatReader;
 use self::client::{Endpoint, Failed};
 use self::key::Hidden;
-use self::reply::{Output, Reader};
+use self::reply::{Draft, Output, Reader};
 use self::responses::ResponsesReader;
+use self::surrogates::Surrogates;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
 
 /// Most bytes of a request's body: more than any provider takes.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
+
+/// How often a provider may pause one reply. Each time it has worked on it for a while, and is paid.
+const MAX_PAUSES: u32 = 16;
 
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,8 +168,13 @@ pub struct HttpModelSettings {
     /// - over Responses `store`, `background`, `conversation`, `previous_response_id`, `prompt` and `text.format`;
     /// - over Anthropic Messages `output_format` and `output_config.format`.
     pub extra: Map<String, Value>,
-    /// Longest silence within a stream; 60 seconds by default, since endpoints send a sign of life more often.
-    pub idle_timeout: Duration,
+    /// Longest silence within a stream; as long as an attempt may take when absent, since models that reason say nothing for
+    /// minutes and nothing tells which do. A connection that is lost is found without it.
+    pub idle_timeout: Option<Duration>,
+    /// Further headers of each request, which are no secrets. [`HttpModel::new`] refuses those that this crate sets.
+    pub headers: BTreeMap<String, String>,
+    /// Whether Chat Completions are asked to count tokens by `stream_options`, which some servers refuse; `true` by default.
+    pub stream_options: bool,
     /// Most bytes of what is kept of a reply: its text, the ids, names and arguments of its calls, and its opaque parts
     /// as JSON; 8 MiB by default, far above any model's limit.
     pub max_reply_bytes: usize,
@@ -179,7 +192,9 @@ impl HttpModelSettings {
             model: model.into(),
             allow_http: false,
             extra: Map::new(),
-            idle_timeout: Duration::from_secs(60),
+            idle_timeout: None,
+            headers: BTreeMap::new(),
+            stream_options: true,
             max_reply_bytes: 8 << 20,
             max_response_bytes: 32 << 20,
         }
@@ -213,6 +228,14 @@ pub enum HttpModelError {
         /// The field, or the path to it: `text.format`.
         name: String,
     },
+    /// A header of the settings is none, or one that is set otherwise.
+    #[error("`headers` cannot set `{name}`: {message}")]
+    Header {
+        /// The header.
+        name: String,
+        /// Why it cannot.
+        message: &'static str,
+    },
     /// `extra` replaces an object to which it can only add.
     #[error(
         "`extra` sets `{name}` to {found}, expected an object: its members are merged with those of the request"
@@ -235,10 +258,12 @@ pub enum HttpModelError {
 pub struct HttpModel {
     settings: HttpModelSettings,
     endpoint: Endpoint,
-    /// Whether the endpoint belongs to OpenAI or Azure, which have the newer name of the reply's limit.
-    completion_tokens: bool,
+    /// Whether the endpoint belongs to OpenAI or Azure.
+    is_openai: bool,
     /// Whether encrypted reasoning is asked for; over OpenAI Responses alone.
     encrypted_reasoning: bool,
+    /// The headers of the settings.
+    headers: HeaderMap,
     key: Option<Arc<dyn Reveal>>,
 }
 
@@ -254,25 +279,36 @@ impl HttpModel {
             let host = url.host_str().unwrap_or_default();
             host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        let completion_tokens = is_at("openai.com") || is_at("azure.com");
+        let is_openai = is_at("openai.com") || is_at("azure.com");
         let extra = &settings.extra;
         let reasons = extra.contains_key("reasoning")
             || (is_at("openai.com") && responses::is_reasoning(&settings.model));
         let encrypted_reasoning = reasons && !extra.contains_key("include");
-        let endpoint = Endpoint::new(url, settings.idle_timeout, settings.max_response_bytes)
+        let headers = headers(&settings.headers)?;
+        let endpoint = Endpoint::new(url, settings.max_response_bytes)
             .map_err(|source| HttpModelError::Client { source })?;
-        Ok(Self { settings, endpoint, completion_tokens, encrypted_reasoning, key })
+        Ok(Self { settings, endpoint, is_openai, encrypted_reasoning, headers, key })
     }
 
-    fn body(&self, request: &CompletionRequest) -> Result<Vec<u8>, ModelError> {
+    /// The body of a request; `paused` is the beginning of a reply that the provider goes on with.
+    fn body(&self, request: &CompletionRequest, paused: &[ReplyPart]) -> Result<Vec<u8>, ModelError> {
         let HttpModelSettings { wire, model, extra, .. } = &self.settings;
         let mut body = match wire {
-            Wire::OpenaiChat => chat::body(request, model, self.completion_tokens)?,
-            Wire::OpenaiResponses => responses::body(request, model, self.encrypted_reasoning)?,
-            Wire::Anthropic => anthropic::body(request, model, extra)?,
+            Wire::OpenaiChat => {
+                let stream_options = self.settings.stream_options;
+                let habits = chat::Habits { completion_tokens: self.is_openai, stream_options };
+                chat::body(request, model, habits)?
+            }
+            Wire::OpenaiResponses => {
+                let reasons =
+                    request.settings.control.reasoning.is_some_and(|level| level != Reasoning::None);
+                let encrypted = self.encrypted_reasoning || (reasons && !extra.contains_key("include"));
+                responses::body(request, model, responses::Habits { encrypted, typed: !self.is_openai })?
+            }
+            Wire::Anthropic => anthropic::body(request, model, extra, paused)?,
         };
         extra::merge(*wire, extra, &mut body);
-        let body = body.to_string().into_bytes();
+        let body = body.into_bytes();
         if body.len() > MAX_REQUEST_BYTES {
             let message = format!(
                 "the request has {} bytes, at most {MAX_REQUEST_BYTES} are sent; attach less, or let the transcript \
@@ -285,7 +321,7 @@ impl HttpModel {
     }
 
     fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, ModelError> {
-        let mut headers = HeaderMap::new();
+        let mut headers = self.headers.clone();
         match self.settings.wire {
             Wire::OpenaiChat | Wire::OpenaiResponses => {
                 if let Some(key) = key {
@@ -293,7 +329,8 @@ impl HttpModel {
                 }
             }
             Wire::Anthropic => {
-                headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+                let version = HeaderValue::from_static(anthropic::VERSION);
+                headers.entry("anthropic-version").or_insert(version);
                 if let Some(key) = key {
                     headers.insert("x-api-key", key::header(key, "")?);
                 }
@@ -308,15 +345,38 @@ impl HttpModel {
         key: Option<&Secret>,
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, Failed> {
+        let (wire, max) = (self.settings.wire, self.settings.max_reply_bytes);
+        let hidden = Hidden::new(key);
+        let mut output = Output::new(sink, hidden, max);
+        let mut draft = self.draft(request, &[], key, &mut output).await?;
+        for _ in 0..MAX_PAUSES {
+            if !draft.paused {
+                break;
+            }
+            let paused = draft.sent_back(wire.provider());
+            draft = self.draft(request, &paused, key, &mut output).await?.after(draft);
+        }
+        Ok(draft.into_reply(request, wire.provider(), max)?)
+    }
+
+    /// One exchange: a reply, or as much of one as the provider wrote before it paused.
+    async fn draft(
+        &self,
+        request: &CompletionRequest,
+        paused: &[ReplyPart],
+        key: Option<&Secret>,
+        output: &mut Output<'_>,
+    ) -> Result<Draft, Failed> {
         let wire = self.settings.wire;
         let hidden = Hidden::new(key);
-        let response = self.endpoint.open(self.headers(key)?, self.body(request)?, hidden).await?;
-        let mut events = pin!(self.endpoint.events(response, wire.marker()));
+        let response = self.endpoint.open(self.headers(key)?, self.body(request, paused)?, hidden).await?;
+        let idle = self.settings.idle_timeout.unwrap_or(Duration::from_millis(request.settings.timeout_ms));
+        let mut events = pin!(self.endpoint.events(response, idle, wire.marker()));
         let mut reader = wire.reader();
-        let mut output = Output::new(sink, hidden, self.settings.max_reply_bytes);
+        let mut surrogates = Surrogates::default();
         while let Some(data) = events.next().await {
             match data {
-                Ok(data) if reader.read(&data, &mut output)? => {
+                Ok(data) if reader.read(&surrogates.join(&data), output)? => {
                     client::drain(&mut events).await;
                     break;
                 }
@@ -326,10 +386,38 @@ impl HttpModel {
                 Err(error) => return Err(error.into()),
             }
         }
-        let draft = reader.finish(hidden)?;
-        Ok(draft.into_reply(request, wire.provider(), self.settings.max_reply_bytes)?)
+        Ok(reader.finish(hidden)?)
     }
 }
+
+/// Reads the headers of the settings.
+fn headers(settings: &BTreeMap<String, String>) -> Result<HeaderMap, HttpModelError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in settings {
+        let refused = |message| HttpModelError::Header { name: name.clone(), message };
+        let header = HeaderName::try_from(name).map_err(|_| refused("it is not the name of a header"))?;
+        if RESERVED_HEADERS.contains(&header.as_str()) {
+            return Err(refused("Dalsegno sets this header itself"));
+        }
+        let value =
+            HeaderValue::try_from(value).map_err(|_| refused("its value cannot stand in a header"))?;
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+/// The headers that the settings cannot set.
+const RESERVED_HEADERS: [&str; 9] = [
+    "accept",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "user-agent",
+    "x-api-key",
+];
 
 impl fmt::Debug for HttpModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,10 @@
 //! reach the run, and asking again would be paid for again without a reason to expect more. What an empty reply means
 //! the core decides, which goes on with another model or ends the run; at the length limit it says so.
 
+use std::collections::BTreeSet;
+
 use dalsegno_core::{CallRequest, ModelReply, ReplyPart, StopReason};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::key::Hidden;
@@ -81,6 +84,15 @@ fn json_bytes(value: &Value) -> usize {
     value.to_string().len()
 }
 
+/// Reads a call's arguments, which some servers send as an object rather than as its text.
+pub(super) fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        value => value.to_string(),
+    })
+}
+
 /// Tokens as a provider counts them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tokens {
@@ -92,9 +104,10 @@ pub(super) struct Tokens {
     pub(super) output: u64,
 }
 
-/// A count in a provider's usage; what is no number counts as none.
+/// A count in a provider's usage, which some servers write as `12.0`; what is no number counts as none.
 pub(super) fn count(usage: &Value, pointer: &str) -> u64 {
-    usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+    let of = |count: &Value| count.as_u64().or_else(|| count.as_f64().map(|count| count.round() as u64));
+    usage.pointer(pointer).and_then(of).unwrap_or(0)
 }
 
 /// One part of a reply, not judged yet.
@@ -111,9 +124,37 @@ pub(super) struct Draft {
     pub(super) parts: Vec<RawPart>,
     pub(super) stop: StopReason,
     pub(super) tokens: Tokens,
+    /// Whether the provider paused the reply and goes on with it when it is sent back.
+    pub(super) paused: bool,
 }
 
 impl Draft {
+    /// The parts as they are sent back to the provider that paused the reply.
+    pub(super) fn sent_back(&self, provider: &str) -> Vec<ReplyPart> {
+        let parts = self.parts.iter().map(|part| match part {
+            RawPart::Text(text) => ReplyPart::Text(text.clone()),
+            RawPart::Opaque(data) => ReplyPart::Opaque { provider: provider.to_owned(), data: data.clone() },
+            RawPart::Call { id, name, arguments } => {
+                let (call_id, name, arguments) = (id.clone(), name.clone(), arguments.clone());
+                ReplyPart::Call(CallRequest { call_id, name, arguments, validation: None })
+            }
+        });
+        parts.collect()
+    }
+
+    /// The reply of which this is what came after `before`.
+    pub(super) fn after(mut self, mut before: Self) -> Self {
+        before.parts.append(&mut self.parts);
+        let add = |one: u64, other: u64| one.saturating_add(other);
+        let (now, was) = (self.tokens, before.tokens);
+        let tokens = Tokens {
+            input: add(now.input, was.input),
+            cached: add(now.cached, was.cached),
+            output: add(now.output, was.output),
+        };
+        Self { parts: before.parts, tokens, ..self }
+    }
+
     /// Judges the reply.
     pub(super) fn into_reply(
         self,
@@ -121,7 +162,7 @@ impl Draft {
         provider: &str,
         max: usize,
     ) -> Result<ModelReply, ModelError> {
-        let Self { mut parts, stop, tokens } = self;
+        let Self { mut parts, stop, tokens, paused: _ } = self;
         parts.retain(|part| !matches!(part, RawPart::Text(text) if text.is_empty()));
         let sizes = parts.iter().map(|part| match part {
             RawPart::Text(text) => text.len(),
@@ -140,14 +181,16 @@ impl Draft {
         };
         let last = parts.len().saturating_sub(1);
         let replies = request.transcript.replies();
+        let mut ids = BTreeSet::new();
         let judged = parts.into_iter().enumerate().map(|(index, part)| match part {
             RawPart::Text(text) => ReplyPart::Text(text),
             RawPart::Opaque(data) => ReplyPart::Opaque { provider: provider.to_owned(), data },
             RawPart::Call { id, name, arguments } => {
                 let truncated = stop == StopReason::Length && index == last;
                 let validation = judge_call(&request.tools, &name, &arguments, truncated);
-                // Results find their calls by the id, so a server that leaves it out gets one.
-                let call_id = if id.is_empty() { format!("call_{replies}_{index}") } else { id };
+                // Results find their calls by the id, so a server that leaves it out or gives it twice gets one.
+                let is_own = !id.is_empty() && ids.insert(id.clone());
+                let call_id = if is_own { id } else { format!("call_{replies}_{index}") };
                 ReplyPart::Call(CallRequest { call_id, name, arguments, validation: Some(validation) })
             }
         });

@@ -7,14 +7,15 @@
 //! sets `reasoning`, and OpenAI's own reasoning models at OpenAI's own address. An `include` in `extra` decides alone.
 //! Reasoning that came without its content is not sent back: nobody stored what its id stands for.
 
-use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
+use dalsegno_core::{Entry, ModelReply, OrderedJson, ReplyPart, StopReason, ToolChoice, digest_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{self, Media, set};
+use super::body::{self, Body, Media, object, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
-use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
+use super::reply::{self, Draft, Output, RawPart, Reader, Tokens, count};
+use super::strict::Dialect;
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -33,51 +34,85 @@ const PHASE: &str = "dalsegno.message_phase";
 pub(super) const RESERVED: &[&str] =
     &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"];
 
-/// Builds the body. `encrypted` says whether encrypted reasoning is asked for.
-pub(super) fn body(request: &CompletionRequest, model: &str, encrypted: bool) -> Result<Value, ModelError> {
-    let (instructions, input) = input(request)?;
-    let mut body = json!({
-        "model": model,
-        "input": input,
-        "stream": true,
-        "store": false,
-    });
-    if encrypted {
-        set(&mut body, "include", json!(["reasoning.encrypted_content"]));
+/// What an endpoint wants that its wire does not say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Habits {
+    /// Whether encrypted reasoning is asked for.
+    pub(super) encrypted: bool,
+    /// Whether messages of the model go back with all fields of OpenAI's types, by which other servers check requests. OpenAI's
+    /// own takes messages without an id, which it would know.
+    pub(super) typed: bool,
+}
+
+/// Builds the body.
+pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> Result<Body, ModelError> {
+    let (settings, control) = (&request.settings, &request.settings.control);
+    let dialect = Dialect::of_openai(model);
+    let (instructions, input) = input(request, habits.typed)?;
+    let mut body = Body::new(json!({ "model": model, "input": input, "stream": true, "store": false }));
+    if habits.encrypted {
+        body.set("include", json!(["reasoning.encrypted_content"]));
     }
     if !instructions.is_empty() {
-        set(&mut body, "instructions", instructions.join("\n\n"));
+        body.set("instructions", instructions.join("\n\n"));
     }
-    if let Some(temperature) = request.settings.temperature {
-        set(&mut body, "temperature", temperature);
+    body.set_some("temperature", settings.temperature);
+    body.set_some("max_output_tokens", settings.max_output_tokens);
+    body.set_some("top_p", control.top_p);
+    body.set_some("service_tier", control.service_tier.clone());
+    if control.seed.is_some() {
+        return Err(body::lacks(PROVIDER, "seed"));
     }
-    if let Some(limit) = request.settings.max_output_tokens {
-        set(&mut body, "max_output_tokens", limit);
+    if !control.stop.is_empty() {
+        return Err(body::lacks(PROVIDER, "stop"));
     }
-    let tools: Vec<Value> = body::tools(&request.tools)
+    if let Some(reasoning) = control.reasoning {
+        let effort = body::effort(reasoning).ok_or_else(|| body::lacks(PROVIDER, "reasoning.max_tokens"))?;
+        body.set("reasoning", object([("effort", effort.into())]));
+    }
+    let tools: Vec<OrderedJson> = body::tools(&request.tools)
         .map(|(name, tool)| {
-            // Functions are strict by default on this wire, which refuses most schemas.
-            json!({
-                "type": "function",
-                "name": name,
-                "description": tool.description,
-                "parameters": tool.input_schema,
-                "strict": false,
-            })
+            let (parameters, is_strict) = body::parameters(request, tool, dialect);
+            object([
+                ("type", "function".into()),
+                ("name", name.into()),
+                ("description", tool.description.as_str().into()),
+                ("parameters", parameters),
+                // Functions are strict by default on this wire, which refuses most schemas.
+                ("strict", is_strict.into()),
+            ])
         })
         .collect();
     if !tools.is_empty() {
-        set(&mut body, "tools", tools);
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
+        body.set("tools", OrderedJson::Array(tools));
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Tool(name) => match body::required_tool(request, name) {
+                Some(name) => json!({ "type": "function", "name": name }),
+                None => json!("required"),
+            },
         };
-        set(&mut body, "tool_choice", choice);
+        body.set("tool_choice", choice);
+        body.set_some("parallel_tool_calls", control.parallel_tool_calls);
     }
+    let mut text = Vec::new();
     if let Some(schema) = &request.output_schema {
-        let strict = body::is_strict(schema);
-        let format = json!({ "type": "json_schema", "name": "output", "schema": **schema, "strict": strict });
-        set(&mut body, "text", json!({ "format": format }));
+        let (schema, is_strict) = body::answer(schema, dialect);
+        let format = object([
+            ("type", "json_schema".into()),
+            ("name", "output".into()),
+            ("schema", schema),
+            ("strict", is_strict.into()),
+        ]);
+        text.push(("format".to_owned(), format));
+    }
+    if let Some(verbosity) = control.verbosity {
+        text.push(("verbosity".to_owned(), body::verbosity(verbosity).into()));
+    }
+    if !text.is_empty() {
+        body.set("text", OrderedJson::Object(text));
     }
     Ok(body)
 }
@@ -90,7 +125,7 @@ pub(super) fn is_reasoning(model: &str) -> bool {
     (o_series || name.starts_with("gpt-5")) && !name.contains("-chat")
 }
 
-fn input(request: &CompletionRequest) -> Result<(Vec<&str>, Vec<Value>), ModelError> {
+fn input(request: &CompletionRequest, typed: bool) -> Result<(Vec<&str>, Vec<Value>), ModelError> {
     let mut instructions = Vec::new();
     let mut items: Vec<Value> = Vec::new();
     for entry in request.transcript.iter() {
@@ -103,7 +138,8 @@ fn input(request: &CompletionRequest) -> Result<(Vec<&str>, Vec<Value>), ModelEr
             Entry::Attachment(attachment) => {
                 let part = match body::media(request, attachment)? {
                     Media::Image { media_type, base64 } => {
-                        json!({ "type": "input_image", "image_url": body::data_url(media_type, &base64) })
+                        let url = body::data_url(media_type, &base64);
+                        json!({ "type": "input_image", "detail": "auto", "image_url": url })
                     }
                     Media::Pdf { base64 } => {
                         let data = body::data_url("application/pdf", &base64);
@@ -117,9 +153,10 @@ fn input(request: &CompletionRequest) -> Result<(Vec<&str>, Vec<Value>), ModelEr
                     _ => items.push(json!({ "type": "message", "role": "user", "content": [part] })),
                 }
             }
-            Entry::Assistant(reply) => assistant(reply, &mut items),
+            Entry::Assistant(reply) => assistant(reply, typed, &mut items),
             Entry::ToolResult { call_id, content, name: _, is_error: _ } => {
-                items.push(json!({ "type": "function_call_output", "call_id": call_id, "output": content }));
+                let id = body::call_id(call_id);
+                items.push(json!({ "type": "function_call_output", "call_id": id, "output": content }));
             }
             Entry::Compaction(_) => {}
         }
@@ -127,13 +164,20 @@ fn input(request: &CompletionRequest) -> Result<(Vec<&str>, Vec<Value>), ModelEr
     Ok((instructions, items))
 }
 
-fn assistant(reply: &ModelReply, items: &mut Vec<Value>) {
+fn assistant(reply: &ModelReply, typed: bool, items: &mut Vec<Value>) {
     let mut phase = None;
     for part in &reply.parts {
         match part {
             ReplyPart::Text(text) => {
-                let content = json!([{ "type": "output_text", "text": text }]);
-                let mut message = json!({ "type": "message", "role": "assistant", "content": content });
+                let mut content = json!({ "type": "output_text", "text": text });
+                let mut message = json!({ "type": "message", "role": "assistant" });
+                if typed {
+                    set(&mut content, "annotations", json!([]));
+                    let digest = digest_json(&json!([items.len(), text]));
+                    set(&mut message, "id", format!("msg_{:.32}", digest.to_string()));
+                    set(&mut message, "status", "completed");
+                }
+                set(&mut message, "content", json!([content]));
                 if let Some(phase) = phase.take() {
                     set(&mut message, "phase", phase);
                 }
@@ -141,7 +185,7 @@ fn assistant(reply: &ModelReply, items: &mut Vec<Value>) {
             }
             ReplyPart::Call(call) => items.push(json!({
                 "type": "function_call",
-                "call_id": call.call_id,
+                "call_id": body::call_id(&call.call_id),
                 "name": call.name,
                 "arguments": body::arguments_text(&call.arguments),
             })),
@@ -268,7 +312,7 @@ impl Reader for ResponsesReader {
             cached: count(&end.usage, "/input_tokens_details/cached_tokens"),
             output: count(&end.usage, "/output_tokens"),
         };
-        Ok(Draft { parts, stop, tokens })
+        Ok(Draft { parts, stop, tokens, paused: false })
     }
 }
 
@@ -296,6 +340,7 @@ enum Content {
 struct Call {
     call_id: String,
     name: String,
+    #[serde(deserialize_with = "reply::arguments")]
     arguments: String,
 }
 

@@ -112,6 +112,7 @@ impl<'s> Coercion<'s> {
         match value {
             Value::Object(map) => {
                 let views = self.views(schemas, Types::OBJECT);
+                self.omit_nulls(&views, map);
                 for (name, value) in map.iter_mut() {
                     let children: Vec<&Value> =
                         views.iter().filter_map(|view| property(view, name)).collect();
@@ -131,6 +132,21 @@ impl<'s> Coercion<'s> {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
+    }
+
+    /// Takes out each null that stands for a property which may be missing and is never null: providers that make every
+    /// property come have models write one.
+    fn omit_nulls(&mut self, views: &[&'s Map<String, Value>], map: &mut Map<String, Value>) {
+        map.retain(|name, value| {
+            let is_required = |view: &&Map<String, Value>| {
+                let required = view.get("required").and_then(Value::as_array);
+                required.is_some_and(|names| names.iter().any(|required| required == name))
+            };
+            let named = |view: &&'s Map<String, Value>| view.get("properties")?.get(name);
+            let may_be_missing = value.is_null() && !views.iter().any(is_required);
+            !may_be_missing
+                || !views.iter().filter_map(named).any(|schema| !self.accepted(schema).has(Types::NULL))
+        });
     }
 
     /// The types that a schema leaves possible, as far as its keywords say.

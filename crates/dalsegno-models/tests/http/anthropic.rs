@@ -213,14 +213,21 @@ async fn a_schema_goes_into_the_grammar_or_into_words() {
     let mut request = plain(json!([{"instructions": "Be brief."}, {"user": "hi"}]));
     let mut closed = schema();
     closed["additionalProperties"] = json!(false);
-    request.output_schema = Some(Arc::new(closed.clone()));
+    request.output_schema = Some(Arc::new(closed.clone().into()));
     let body = sent(WIRE, &request).await;
     assert_eq!(body["output_config"], json!({"format": {"type": "json_schema", "schema": closed}}));
-    request.output_schema = Some(Arc::new(schema()));
+    request.output_schema = Some(Arc::new(schema().into()));
+    let body = sent(WIRE, &request).await;
+    assert_eq!(body["output_config"], json!({"format": {"type": "json_schema", "schema": closed}}));
+    let open = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    request.output_schema = Some(Arc::new(open.clone().into()));
     let body = sent(WIRE, &request).await;
     assert!(body.get("output_config").is_none());
     let words = body["system"][1]["text"].as_str().unwrap();
-    assert!(words.ends_with(&schema().to_string()), "{words}");
+    assert!(
+        words.ends_with("\n{\"additionalProperties\":{\"type\":\"string\"},\"type\":\"object\"}"),
+        "{words}"
+    );
     assert_eq!(body["system"][1]["cache_control"], json!({"type": "ephemeral"}));
 }
 

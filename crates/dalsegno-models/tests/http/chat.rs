@@ -33,7 +33,7 @@ async fn every_field_and_header_is_what_the_wire_has() {
     let mut request = with_tools(conversation(json!([])));
     request.settings.temperature = Some(0.25);
     request.settings.max_output_tokens = Some(300);
-    request.output_schema = Some(Arc::new(schema()));
+    request.output_schema = Some(Arc::new(schema().into()));
     let (received, reply) = ask(WIRE, &request, Answer::events(CALLS, 4096)).await;
     reply.unwrap();
     assert_eq!(received.line, "POST /v1/chat/completions HTTP/1.1");
@@ -42,6 +42,8 @@ async fn every_field_and_header_is_what_the_wire_has() {
         json!({"type": "function", "function": function})
     };
     let call = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+    let mut closed = schema();
+    closed["additionalProperties"] = json!(false);
     let expected = json!({
         "model": "some-model",
         "messages": [
@@ -64,7 +66,7 @@ async fn every_field_and_header_is_what_the_wire_has() {
         "tool_choice": "auto",
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "output", "schema": schema(), "strict": false}
+            "json_schema": {"name": "output", "schema": closed, "strict": true}
         },
     });
     assert_eq!(received.body, expected);
@@ -193,7 +195,7 @@ async fn a_structured_answer_is_judged() {
         "required": ["n"],
         "additionalProperties": false,
     });
-    request.output_schema = Some(Arc::new(strict));
+    request.output_schema = Some(Arc::new(strict.into()));
     let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"{\\\"n\\\": 5}\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     let (received, reply) = ask(WIRE, &request, Answer::events(stream, 64)).await;
     assert_eq!(received.body["response_format"]["json_schema"]["strict"], true);

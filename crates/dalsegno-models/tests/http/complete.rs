@@ -16,7 +16,7 @@ const LOST: [End; 2] = [End::Cut, End::Silence];
 async fn impatient(wire: Wire, answer: Answer) -> Result<ModelReply, ModelError> {
     let double = Double::start([answer]).await;
     let mut settings = settings(wire, &double);
-    settings.idle_timeout = Duration::from_millis(40);
+    settings.idle_timeout = Some(Duration::from_millis(40));
     HttpModel::new(settings, key()).unwrap().complete(&plain(json!([])), &()).await
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Received {
     pub(crate) line: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Value,
+    /// The body as it was sent.
+    pub(crate) text: String,
 }
 
 /// How an answer ends.
@@ -205,6 +207,7 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Received>> {
         assert_ne!(stream.read_buf(&mut bytes).await?, 0, "the body is shorter than it says");
     }
     assert_eq!(bytes.len(), head + 4 + length, "the body is longer than it says");
-    let body = serde_json::from_slice(&bytes[head + 4..]).unwrap();
-    Ok(Some(Received { line, headers, body }))
+    let text = String::from_utf8(bytes[head + 4..].to_vec()).unwrap();
+    let body = serde_json::from_str(&text).unwrap();
+    Ok(Some(Received { line, headers, body, text }))
 }

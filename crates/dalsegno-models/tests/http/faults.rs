@@ -312,7 +312,8 @@ async fn a_hostile_index_is_refused() {
 async fn a_silent_endpoint_is_given_up() {
     for wire in Wire::ALL {
         let answer = Answer::events(&hello(wire)[..20], 64).end(End::Silence);
-        let reply = bounded(wire, answer, |settings| settings.idle_timeout = Duration::from_millis(40)).await;
+        let reply =
+            bounded(wire, answer, |settings| settings.idle_timeout = Some(Duration::from_millis(40))).await;
         fails(reply, ModelErrorKind::Protocol, Retry::Now, "sent nothing for 0.04 s");
     }
 }

@@ -9,7 +9,9 @@
 mod aimock;
 mod anthropic;
 mod chat;
+mod compatible;
 mod complete;
+mod control;
 mod double;
 mod faults;
 mod recorded;

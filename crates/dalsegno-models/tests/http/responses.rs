@@ -71,13 +71,14 @@ async fn every_field_and_header_is_what_the_wire_has() {
     let mut request = with_tools(conversation(opaque("openai-responses", &[one.clone(), two.clone()])));
     request.settings.temperature = Some(0.25);
     request.settings.max_output_tokens = Some(300);
-    request.output_schema = Some(Arc::new(schema()));
+    request.output_schema = Some(Arc::new(schema().into()));
     let (received, reply) = ask(WIRE, &request, Answer::events(&calls_stream(completed()), 4096)).await;
     reply.unwrap();
     assert_eq!(received.line, "POST /v1/responses HTTP/1.1");
     let function = |name: &str, description: &str| json!({"type": "function", "name": name, "description": description, "parameters": schema(), "strict": false});
     let user = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
-    let assistant = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
+    let assistant = |text: &str| json!({"type": "message", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]});
+    let closed = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
     let expected = json!({
         "model": "some-model",
         "instructions": "Be brief.",
@@ -99,9 +100,16 @@ async fn every_field_and_header_is_what_the_wire_has() {
         "max_output_tokens": 300,
         "tools": [function("disk__free", "Does disk.free."), function("risk__score", "Does risk.score.")],
         "tool_choice": "auto",
-        "text": {"format": {"type": "json_schema", "name": "output", "schema": schema(), "strict": false}},
+        "text": {"format": {"type": "json_schema", "name": "output", "schema": closed, "strict": true}},
     });
-    assert_eq!(received.body, expected);
+    let mut body = received.body.clone();
+    for message in body["input"].as_array_mut().unwrap().iter_mut().filter(|item| item["role"] == "assistant")
+    {
+        // Servers that check requests by the types of OpenAI's SDK want an id.
+        let id = message.as_object_mut().unwrap().remove("id").unwrap();
+        assert!(id.as_str().is_some_and(|id| id.starts_with("msg_") && id.len() == 36), "{id}");
+    }
+    assert_eq!(body, expected);
     assert_eq!(received.headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(received.headers["accept"], "text/event-stream");
     assert_eq!(received.headers["content-type"], "application/json");
@@ -159,11 +167,12 @@ async fn encrypted_reasoning_goes_back_untouched_at_its_place() {
         {"tool_result": {"call_id": "call_b", "name": "disk__free", "content": "2", "is_error": false}},
     ]);
     let body = sent(WIRE, &after(&request, &reply, results)).await;
-    let text = json!([{"type": "output_text", "text": "Grüße 🦀, I look."}]);
+    let text = json!([{"type": "output_text", "text": "Grüße 🦀, I look.", "annotations": []}]);
+    let id = &body["input"][2]["id"];
     let expected = json!([
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
         reasoning("rs_1", "gAAAA+/="),
-        {"type": "message", "role": "assistant", "phase": "commentary", "content": text},
+        {"type": "message", "role": "assistant", "status": "completed", "id": id, "phase": "commentary", "content": text},
         reasoning("rs_2", "gBBBB+/="),
         {"type": "function_call", "call_id": "call_a", "name": "risk__score", "arguments": "{\"n\": 3}"},
         {"type": "function_call", "call_id": "call_b", "name": "disk__free", "arguments": "{\"n\":\"4\"}"},
@@ -178,7 +187,7 @@ async fn files_stand_after_the_text_that_they_belong_to() {
     let body = sent(WIRE, &with_files(FILES)).await;
     let expected = json!([
         {"type": "input_text", "text": "Look at these."},
-        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw=="},
+        {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw=="},
         {"type": "input_file", "filename": "b.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjc="},
         {"type": "input_text", "text": "The file `c.md`:\n\n# ü"},
     ]);

@@ -1,10 +1,13 @@
 //! Addresses, names and additional fields.
 
+use std::sync::Arc;
+
+use dalsegno_core::{JsonSchema, Tool, Toolbox};
 use dalsegno_models::{HttpModel, HttpModelError, HttpModelSettings, Model, Wire};
 use serde_json::{Map, Value, json};
 
 use crate::double::{Answer, Double};
-use crate::requests::{hello, key, plain, settings};
+use crate::requests::{ask, hello, key, plain, settings};
 
 #[test]
 fn a_wire_has_the_name_that_a_workspace_gives() {
@@ -138,6 +141,23 @@ async fn extra_fields_are_merged_at_the_top() {
     assert!(!received.headers.contains_key("authorization"), "there is no key");
 }
 
+/// Models write an answer in the order of its schema: the reasoning has to stand before the answer.
+#[tokio::test]
+async fn schemas_are_sent_in_the_order_of_their_authors() {
+    const SCHEMA: &str = r#"{"type":"object","properties":{"reasoning":{"type":"string"},"answer":{"type":"string"}},"required":["reasoning","answer"],"additionalProperties":false}"#;
+    for wire in Wire::ALL {
+        let mut request = plain(json!([{"user": "hi"}]));
+        let mut tools = Toolbox::default();
+        let tool = Tool::new("Does it.".to_owned(), SCHEMA.parse::<JsonSchema>().unwrap());
+        tools.tools.insert("note".parse().unwrap(), tool);
+        request.tools = Arc::new(tools);
+        request.output_schema = Some(Arc::new(SCHEMA.parse().unwrap()));
+        let (received, reply) = ask(wire, &request, Answer::events(hello(wire), 64)).await;
+        reply.unwrap();
+        assert_eq!(received.text.matches(SCHEMA).count(), 2, "{wire}: {}", received.text);
+    }
+}
+
 #[test]
 fn extra_fields_cannot_replace_the_request() {
     let all = ["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];
@@ -192,7 +212,7 @@ async fn sent_with(wire: Wire, extra: Value, set: bool) -> Value {
     let mut request = plain(json!([{"user": "hi"}]));
     let mut closed = crate::requests::schema();
     closed["additionalProperties"] = json!(false);
-    request.output_schema = Some(std::sync::Arc::new(closed));
+    request.output_schema = Some(Arc::new(closed.into()));
     if set {
         request.settings.temperature = Some(0.25);
         request.settings.max_output_tokens = Some(300);

@@ -164,6 +164,9 @@ impl Bindings {
             base_url: binding.base_url.clone(),
             allow_http: binding.allow_http,
             extra: binding.extra.clone(),
+            headers: binding.headers.clone(),
+            idle_timeout: binding.idle_timeout,
+            stream_options: binding.stream_options,
             ..HttpModelSettings::new(wire, binding.model.clone())
         };
         HttpModel::new(settings, key)

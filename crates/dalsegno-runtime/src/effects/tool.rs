@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dalsegno_core::{AgentName, EffectClass, FailureCode, OperationId, Received, RunId, ToolReturn};
+use dalsegno_core::{
+    AgentName, EffectClass, FailureCode, JsonSchema, OperationId, Received, RunId, ToolReturn,
+};
 use dalsegno_memory::Scope;
 use serde_json::{Value, json};
 
@@ -32,7 +34,7 @@ pub struct ToolDescription {
     /// What it does, for a model.
     pub description: String,
     /// JSON Schema of its arguments; an object.
-    pub input_schema: Value,
+    pub input_schema: JsonSchema,
     /// JSON Schema of its structured result, if it has one.
     pub output_schema: Option<Value>,
     /// Whether the engine may repeat a call: see [`EffectClass`].
@@ -43,13 +45,21 @@ impl ToolDescription {
     /// Describes a tool that takes no arguments.
     pub fn new(description: impl Into<String>, class: EffectClass) -> Self {
         let input_schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-        Self { description: description.into(), input_schema, output_schema: None, class }
+        Self {
+            description: description.into(),
+            input_schema: input_schema.into(),
+            output_schema: None,
+            class,
+        }
     }
 
     /// The same with the JSON Schema of its arguments, which is that of an object.
+    ///
+    /// Models write arguments in the order of the schema. A `Value` counts as sorted; a [`JsonSchema`] that is parsed from text
+    /// keeps the order of its keys.
     #[must_use]
-    pub fn with_input(self, schema: Value) -> Self {
-        Self { input_schema: schema, ..self }
+    pub fn with_input(self, schema: impl Into<JsonSchema>) -> Self {
+        Self { input_schema: schema.into(), ..self }
     }
 
     /// The same with the JSON Schema of its structured result.

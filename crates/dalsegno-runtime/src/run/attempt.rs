@@ -189,7 +189,7 @@ impl Attempt {
             settings,
             transcript,
             tools: if tools { Arc::clone(&self.context.toolbox) } else { Arc::default() },
-            tool_choice: completion.tool_choice,
+            tool_choice: completion.tool_choice.clone(),
             operation: self.operation,
             attempt: self.attempt,
             attachments: Arc::new(attachments),

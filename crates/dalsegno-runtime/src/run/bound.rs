@@ -98,7 +98,7 @@ impl Bound {
             .filter(|(name, tool)| tool.kind == ToolKind::External && name.as_str().starts_with(&prefix));
         for (name, tool) in ours {
             let same = offered.get(name).is_some_and(|now| {
-                now.input_schema == tool.input_schema
+                *now.input_schema == *tool.input_schema
                     && now.output_schema == tool.output_schema
                     && now.description == tool.description
             });

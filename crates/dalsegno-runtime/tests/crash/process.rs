@@ -218,7 +218,8 @@ impl Tool for Remote {
                 "properties": { "n": { "type": "integer" } },
                 "required": ["n"],
                 "additionalProperties": false,
-            }),
+            })
+            .into(),
             output_schema: None,
             class: self.class,
         }

@@ -73,7 +73,8 @@ impl Tool for Counted {
                 "type": "object",
                 "properties": { "n": { "type": "integer" }, "note": { "type": "string" } },
                 "additionalProperties": false,
-            }),
+            })
+            .into(),
             output_schema: None,
             class: self.class,
         }

@@ -105,7 +105,8 @@ impl Tool for Add {
             description: "Adds two numbers.".to_owned(),
             input_schema: json!({
                 "type": "object", "properties": { "a": number, "b": number }, "required": ["a", "b"],
-            }),
+            })
+            .into(),
             output_schema: None,
             class: EffectClass::Read,
         }

@@ -79,7 +79,8 @@ impl Tool for SoakTool {
                 "properties": { "n": { "type": "integer" } },
                 "required": ["n"],
                 "additionalProperties": false,
-            }),
+            })
+            .into(),
             output_schema: None,
             class: self.class,
         }

@@ -1,6 +1,7 @@
 //! The keys of an agent file, but for those of its steps.
 
 use super::steps::keys::STEPS;
+use crate::control;
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
 use crate::tenant::{CONFIG, DISABLED};
 
@@ -56,6 +57,16 @@ pub(super) static MODEL: Shape = Shape::new(
         MAX_OUTPUT_TOKENS,
         TIMEOUT,
         RETRIES,
+        control::TOOL_CHOICE,
+        control::FIRST,
+        control::PARALLEL_TOOL_CALLS,
+        control::STRICT,
+        control::TOP_P,
+        control::STOP,
+        control::SEED,
+        control::REASONING,
+        control::VERBOSITY,
+        control::SERVICE_TIER,
     ],
 );
 

@@ -1,20 +1,25 @@
 //! Reads what a model-driven agent asks its model.
 
-use dalsegno_core::{Compact, ContextSettings, ModelMind, ModelSettings, OutputSettings, Recall};
+use dalsegno_core::{
+    Compact, ContextSettings, ModelControl, ModelMind, ModelSettings, OutputSettings, Recall, ToolChoice,
+};
 use dalsegno_expr::Template;
 
+use super::AgentTools;
 use super::expressions::{self, Readable, Steps};
 use super::output;
 use super::read::Surroundings;
 use super::steps::optional;
 use crate::code::Code;
+use crate::control;
 use crate::names::{nearest, some};
 use crate::section::{Located, Section};
-use crate::settings::{Paths, Reach};
+use crate::settings::{ModelBinding, Paths, Reach};
 
 pub(super) fn read(
     file: &Section<'_>,
     memory: Option<&Section<'_>>,
+    tools: &AgentTools,
     around: &Surroundings<'_>,
 ) -> Option<ModelMind> {
     let recall = memory.and_then(|memory| memory.section("recall"));
@@ -29,7 +34,11 @@ pub(super) fn read(
         Some(text) => template(file, "prompt", &text, readable),
         None => Template::parse("{{request.text}}").ok(),
     };
-    let models = file.section("model").and_then(|model| models(&model, around));
+    let section = file.section("model");
+    let models = section.as_ref().and_then(|model| models(model, around));
+    if let (Some(section), Some((model, _))) = (&section, &models) {
+        check_choices(section, &model.control, tools);
+    }
     let output = optional(file.has("output"), output(file, around));
     let context = optional(file.has("context"), context(file));
     let (model, fallback) = models?;
@@ -77,6 +86,7 @@ pub(super) fn settings(
         timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
         retries: section.integer("retries").unwrap_or(defaults.retries),
         price: around.settings.and_then(|settings| settings.prices.get(&name.value).copied()),
+        control: control(section, &name.value, around).into(),
         ..defaults
     };
     let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };
@@ -97,6 +107,45 @@ pub(super) fn settings(
         )
         .help(help);
     None
+}
+
+/// How the model is asked: what the agent sets, above what `dalsegno.toml` sets for the model.
+fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>) -> ModelControl {
+    let own = control::read(section);
+    let Some(settings) = around.settings else { return own };
+    let control = match settings.controls.get(name) {
+        Some(defaults) => own.or(defaults),
+        None => own,
+    };
+    if let Some(ModelBinding::Http(binding)) = settings.models.get(name) {
+        control::check(section, name, binding.provider, &control);
+    }
+    control
+}
+
+/// Reports a demand for a tool that the agent does not allow, and one that the model could never answer after.
+fn check_choices(section: &Section<'_>, control: &ModelControl, tools: &AgentTools) {
+    for (key, choice) in [("tool_choice", &control.tool_choice), ("first", &control.first)] {
+        let (Some(ToolChoice::Tool(tool)), Some(text)) = (choice, section.get(key)) else { continue };
+        if !tools.allows(tool) {
+            let problem = format!("`{key}` names `{tool}`, which the agent does not allow");
+            section
+                .report
+                .error(Code::ToolNotAllowed, text.span(), problem)
+                .help(format!("add `\"{tool}\"` to `allow` of `[tools]`"));
+        }
+    }
+    let demands = matches!(control.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));
+    if let (true, Some(span)) = (demands && !tools.hands_over(), section.key_span("tool_choice")) {
+        section
+            .report
+            .error(
+                Code::InvalidValue,
+                span,
+                "`tool_choice` demands a call in every reply, so the model can never answer",
+            )
+            .help("write `first` instead, which holds for the first reply of a run");
+    }
 }
 
 fn recall(section: &Section<'_>) -> Option<Recall> {

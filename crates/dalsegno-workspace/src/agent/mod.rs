@@ -142,6 +142,11 @@ impl AgentTools {
             .iter()
             .any(|pattern| pattern.value.matches(tool) && !(is_agent && pattern.value.as_str() == "*"))
     }
+
+    /// Says whether the agent may end a run by handing over to another agent.
+    fn hands_over(&self) -> bool {
+        self.allow.iter().any(|pattern| pattern.value.as_str().starts_with("handoff."))
+    }
 }
 
 impl AgentFile {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 
+use dalsegno_core::{JsonSchema, OrderedJson};
 use serde_json::Value;
 use toml::de::DeValue;
 
@@ -12,12 +13,14 @@ use crate::code::Code;
 use crate::section::{Section, wrong_type};
 use crate::settings::Paths;
 
-/// Reads `schema`; `None` where it is absent or not a schema.
-pub(super) fn schema(section: &Section<'_>, paths: &Paths<'_>) -> Option<Value> {
+/// Reads `schema`, with its keys in the order of the file; `None` where it is absent or not a schema.
+pub(super) fn schema(section: &Section<'_>, paths: &Paths<'_>) -> Option<JsonSchema> {
     let value = section.get("schema")?;
     let schema = match value.get_ref() {
         DeValue::String(_) => file(section, paths)?,
-        DeValue::Table(_) => json(section.report, "schema", value, &mut |_, _| {})?,
+        DeValue::Table(_) => {
+            ordered(value.get_ref(), json(section.report, "schema", value, &mut |_, _| {})?).into()
+        }
         _ => {
             return wrong_type(
                 section.report,
@@ -31,7 +34,25 @@ pub(super) fn schema(section: &Section<'_>, paths: &Paths<'_>) -> Option<Value> 
     Some(schema)
 }
 
-fn file(section: &Section<'_>, paths: &Paths<'_>) -> Option<Value> {
+/// A table as JSON, with its keys where they stand in the file.
+fn ordered(table: &DeValue<'_>, json: Value) -> OrderedJson {
+    match (table, json) {
+        (DeValue::Array(items), Value::Array(values)) => OrderedJson::Array(
+            items.iter().zip(values).map(|(item, value)| ordered(item.get_ref(), value)).collect(),
+        ),
+        (DeValue::Table(table), Value::Object(mut members)) => {
+            let mut keys: Vec<_> = table.iter().collect();
+            keys.sort_by_key(|(key, _)| key.span().start);
+            OrderedJson::object(keys.into_iter().filter_map(|(key, value)| {
+                let (name, member) = members.remove_entry(key.get_ref().as_ref())?;
+                Some((name, ordered(value.get_ref(), member)))
+            }))
+        }
+        (_, json) => json.into(),
+    }
+}
+
+fn file(section: &Section<'_>, paths: &Paths<'_>) -> Option<JsonSchema> {
     let written = section.string("schema")?;
     let path = paths.file(section, "schema", "write the JSON Schema, or correct the path")?;
     let mut bytes = Vec::new();
@@ -41,8 +62,8 @@ fn file(section: &Section<'_>, paths: &Paths<'_>) -> Option<Value> {
         Ok(_) if bytes.len() as u64 > SCHEMA_BYTES_MAX => {
             format!("the file `{}` is larger than {} KiB", written.value, SCHEMA_BYTES_MAX >> 10)
         }
-        Ok(_) => match serde_json::from_slice(&bytes) {
-            Ok(schema) => return Some(schema),
+        Ok(_) => match serde_json::from_slice::<OrderedJson>(&bytes) {
+            Ok(schema) => return Some(schema.into()),
             Err(error) => format!("the file `{}` is not JSON: {error}", written.value),
         },
     };

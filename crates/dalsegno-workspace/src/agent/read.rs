@@ -117,7 +117,7 @@ fn minded(
         (Some(_), None) => {
             let called = tools.stand_ins.clone();
             check_allowed(report, &[], &called, tools);
-            let mind = mind::read(file, memory, around)?;
+            let mind = mind::read(file, memory, tools, around)?;
             let models = std::iter::once(&mind.model).chain(&mind.fallback).cloned().collect();
             Some(Minded {
                 mind: Mind::Model(mind),
@@ -154,7 +154,7 @@ fn minded(
                 .error(Code::ModelOrSteps, model.span(), "the agent has both a `[model]` and `[[steps]]`")
                 .label(format!("the steps begin on line {line}"))
                 .help("keep one of them, and move the other to a separate agent");
-            mind::read(file, memory, around);
+            mind::read(file, memory, tools, around);
             steps::read(file, around, own);
             None
         }

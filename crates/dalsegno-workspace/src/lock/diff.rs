@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use dalsegno_core::{ModelName, ToolName};
+use dalsegno_core::{ModelName, OrderedJson, ToolName};
 use serde_json::Value;
 
 use super::{Lock, LockedTool};
@@ -36,6 +36,11 @@ pub enum LockChangeKind {
     /// The arguments have another form.
     InputSchema {
         /// The first difference, a JSON Pointer; empty for the whole schema.
+        at: String,
+    },
+    /// The keys of the schema of the arguments are in another order, which models follow.
+    InputOrder {
+        /// The first object whose order changed, a JSON Pointer; empty for the whole schema.
         at: String,
     },
     /// The result has another form.
@@ -121,6 +126,8 @@ fn tool_changes(old: &LockedTool, new: &LockedTool) -> Vec<LockChangeKind> {
     };
     if let Some(at) = schema(Some(&old.input_schema), Some(&new.input_schema)) {
         changes.push(LockChangeKind::InputSchema { at });
+    } else if let Some(at) = another_order(&old.input_schema.ordered(), &new.input_schema.ordered()) {
+        changes.push(LockChangeKind::InputOrder { at });
     }
     if let Some(at) = schema(old.output_schema.as_ref(), new.output_schema.as_ref()) {
         changes.push(LockChangeKind::OutputSchema { at });
@@ -148,7 +155,7 @@ fn difference(old: &Value, new: &Value) -> Option<String> {
                     (Some(old), Some(new)) => difference(old, new)?,
                     (_, _) => String::new(),
                 };
-                Some(format!("/{}{below}", name.replace('~', "~0").replace('/', "~1")))
+                Some(format!("/{}{below}", escaped(name)))
             })
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
@@ -157,6 +164,32 @@ fn difference(old: &Value, new: &Value) -> Option<String> {
         }
         (old, new) => (old != new).then(String::new),
     }
+}
+
+/// Where two schemas that are equal first have their keys in another order, as a JSON Pointer.
+fn another_order(old: &OrderedJson, new: &OrderedJson) -> Option<String> {
+    match (old, new) {
+        (OrderedJson::Object(old), OrderedJson::Object(new)) => {
+            if !old.iter().map(|(name, _)| name).eq(new.iter().map(|(name, _)| name)) {
+                return Some(String::new());
+            }
+            let mut members = old.iter().zip(new);
+            members.find_map(|((name, old), (_, new))| {
+                let below = another_order(old, new)?;
+                Some(format!("/{}{below}", escaped(name)))
+            })
+        }
+        (OrderedJson::Array(old), OrderedJson::Array(new)) => {
+            let mut items = old.iter().zip(new).enumerate();
+            items.find_map(|(index, (old, new))| Some(format!("/{index}{}", another_order(old, new)?)))
+        }
+        _ => None,
+    }
+}
+
+/// A name as a part of a JSON Pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 impl fmt::Display for LockChange {
@@ -176,6 +209,12 @@ impl fmt::Display for LockChange {
                 write!(f, "was described as {old:?}, now as {new:?}")
             }
             LockChangeKind::InputSchema { at } => schema(f, "arguments", at),
+            LockChangeKind::InputOrder { at } if at.is_empty() => {
+                f.write_str("the keys of the schema of its arguments are in another order")
+            }
+            LockChangeKind::InputOrder { at } => {
+                write!(f, "the keys of the schema of its arguments are in another order at `{at}`")
+            }
             LockChangeKind::OutputSchema { at } => schema(f, "result", at),
             LockChangeKind::Annotation { name, old, new } => {
                 write!(f, "`{name}` was {}, now {}", said(*old), said(*new))

@@ -12,7 +12,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Digest, EffectClass, ModelName, ToolKind, ToolName, digest_json};
+use dalsegno_core::{Digest, EffectClass, JsonSchema, ModelName, ToolKind, ToolName, digest_json};
 use serde_json::{Value, json};
 
 pub use self::diff::{LockChange, LockChangeKind};
@@ -43,7 +43,7 @@ pub struct LockedTool {
     /// What it does, for a model.
     pub description: String,
     /// JSON Schema of the arguments.
-    pub input_schema: Value,
+    pub input_schema: JsonSchema,
     /// JSON Schema of the structured result.
     pub output_schema: Option<Value>,
     /// The server says that it changes nothing.
@@ -99,7 +99,8 @@ impl LockedServer {
         catalogue
     }
 
-    /// The digest of the catalogue, the same for every order of the tools and of the keys of their schemas.
+    /// The digest of the catalogue, the same for every order of the tools. The order of the keys of their arguments counts,
+    /// since a model is told it.
     pub fn digest(&self) -> Digest {
         let tools: BTreeMap<_, _> = self.tools.iter().map(|(name, tool)| (name, tool.json())).collect();
         digest_json(&json!(tools))

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::str::FromStr;
 
 use dalsegno_core::{ModelName, NameError, ToolName};
-use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{FILE, SERVER, TOOL};
@@ -206,13 +206,13 @@ fn tool(section: &Section<'_>) -> Option<(String, LockedTool)> {
     Some((name?.value, tool))
 }
 
-fn schema(section: &Section<'_>, key: &str) -> Option<Value> {
+fn schema<T: FromStr<Err = serde_json::Error>>(section: &Section<'_>, key: &str) -> Option<T> {
     let text = section.string(key)?;
-    serde_json::from_str(&text.value)
-        .map_err(|error| {
-            damaged(section.report, text.span, format!("`{key}` is not JSON: {error}"));
-        })
-        .ok()
+    let read = text.value.parse();
+    read.map_err(|error| {
+        damaged(section.report, text.span, format!("`{key}` is not JSON: {error}"));
+    })
+    .ok()
 }
 
 fn damaged(report: &Report, span: std::ops::Range<usize>, problem: String) {

@@ -1,7 +1,8 @@
-//! Writes `dalsegno.lock`, so that it reads well as a diff: one key a line, schemas spread out and sorted.
+//! Writes `dalsegno.lock`, so that it reads well as a diff: one key a line, schemas spread out.
 
 use std::fmt::Write;
 
+use dalsegno_core::OrderedJson;
 use serde_json::Value;
 
 use super::{Lock, LockedServer, LockedTool, VERSION};
@@ -54,32 +55,16 @@ fn write_tool(text: &mut String, tool: &LockedTool) -> std::fmt::Result {
     if tool.builtin {
         writeln!(text, "builtin = true")?;
     }
-    writeln!(text, "input_schema = {}", literal(&pretty(&tool.input_schema)))?;
+    writeln!(text, "input_schema = {}", literal(&pretty(&tool.input_schema.ordered())))?;
     if let Some(schema) = &tool.output_schema {
-        writeln!(text, "output_schema = {}", literal(&pretty(schema)))?;
+        writeln!(text, "output_schema = {}", literal(&pretty(&OrderedJson::sorted(schema))))?;
     }
     Ok(())
 }
 
-/// JSON over several lines, with sorted keys whatever order the map keeps.
-fn pretty(value: &Value) -> String {
-    format!("{:#}", sorted(value))
-}
-
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => items.iter().map(sorted).collect(),
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| *name);
-            members
-                .into_iter()
-                .map(|(name, value)| (name.clone(), sorted(value)))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+/// JSON over several lines.
+fn pretty(value: &OrderedJson) -> String {
+    serde_json::to_string_pretty(value).expect("all keys of JSON are texts")
 }
 
 /// A string over several lines as it is, where TOML can hold it so; else with escapes.

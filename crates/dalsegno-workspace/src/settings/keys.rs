@@ -1,6 +1,7 @@
 //! The keys of `dalsegno.toml`.
 
 use super::{dispatch, models};
+use crate::control;
 use crate::shape::{Form, Key, Need, Shape, Tagged};
 
 pub(crate) static FILE: Shape = Shape::new(
@@ -99,7 +100,30 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
             Form::Table(&SECRET),
             "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
         ),
-        Key::new("extra", Form::Open, "Further fields of the request's body, such as `reasoning`."),
+        Key::new("extra", Form::Open, "Further fields of the request's body, such as `metadata`."),
+        Key::new(
+            "headers",
+            Form::Map(&Form::Text),
+            "Further headers of each request, which are no secrets, such as `anthropic-beta`.",
+        ),
+        Key::new(
+            "idle_timeout",
+            Form::Duration,
+            "Maximum silence within a reply; as long as an attempt may take by default.",
+        ),
+        Key::new(
+            "stream_options",
+            Form::Boolean,
+            "Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.",
+        ),
+        control::TOP_P,
+        control::STOP,
+        control::SEED,
+        control::REASONING,
+        control::PARALLEL_TOOL_CALLS,
+        control::VERBOSITY,
+        control::SERVICE_TIER,
+        control::STRICT,
         Key::new(
             "concurrency",
             dispatch::COUNT,

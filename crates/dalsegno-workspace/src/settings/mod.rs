@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dalsegno_core::Price;
+use dalsegno_core::{ModelControl, Price};
 use serde_json::{Map, Value};
 
 pub(crate) use self::keys::{FILE, SECRET};
@@ -34,6 +34,8 @@ pub struct Settings {
     pub models: BTreeMap<String, ModelBinding>,
     /// What the tokens of models cost, by the model's name, where the file says so.
     pub prices: BTreeMap<String, Price>,
+    /// How models are asked, by the model's name, where the file says so; what an agent sets stands above it.
+    pub controls: BTreeMap<String, ModelControl>,
     /// The tool servers by name, `[servers.*]`.
     pub servers: BTreeMap<String, ServerBinding>,
     /// The file that keeps runs; `.dalsegno/dalsegno.db` by default.
@@ -134,6 +136,12 @@ pub struct HttpBinding {
     pub extra: Map<String, Value>,
     /// Most requests at once; what a process may perform at once when absent.
     pub concurrency: Option<usize>,
+    /// Further headers of each request; they are no secrets.
+    pub headers: BTreeMap<String, String>,
+    /// Longest silence within a reply; as long as an attempt may take when absent.
+    pub idle_timeout: Option<Duration>,
+    /// Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.
+    pub stream_options: bool,
 }
 
 /// A wire format, named after whoever made it.

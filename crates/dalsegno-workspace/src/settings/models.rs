@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::Price;
+use dalsegno_core::{ModelControl, Price};
 
 use super::keys::MODEL;
 use super::paths::Paths;
 use super::{HttpBinding, ModelBinding, Provider, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
+use crate::control;
 use crate::names::{list, nearest};
 use crate::section::{Section, string, wrong_type};
 use crate::shape::Form;
@@ -18,6 +19,7 @@ use crate::shape::Form;
 pub(super) struct Models {
     pub(super) bindings: BTreeMap<String, ModelBinding>,
     pub(super) prices: BTreeMap<String, Price>,
+    pub(super) controls: BTreeMap<String, ModelControl>,
 }
 
 pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
@@ -57,7 +59,14 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
             models.prices.insert(name.value.clone(), price);
         }
         let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
-            Some(provider) => http(&model, paths, provider, &what).map(ModelBinding::Http),
+            Some(provider) => {
+                let control = control::read(&model);
+                control::check(&model, &name.value, provider, &control);
+                if !control.is_empty() {
+                    models.controls.insert(name.value.clone(), control);
+                }
+                http(&model, paths, provider, &what).map(ModelBinding::Http)
+            }
             None if provider.value == "script" => paths
                 .file(&model, "file", "create the script, or correct the path")
                 .map(|file| ModelBinding::Script { file }),
@@ -94,7 +103,62 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
     let extra = extra(model, provider);
     let name = model.string("model")?.value;
     let concurrency = model.integer("concurrency");
-    Some(HttpBinding { provider, model: name, base_url, allow_http, api_key, extra: extra?, concurrency })
+    let headers = headers(model);
+    let idle_timeout = model.duration("idle_timeout");
+    let stream_options = model.boolean("stream_options").unwrap_or(true);
+    if let (Some(span), true) = (model.key_span("stream_options"), provider != Provider::Openai) {
+        let problem = format!("the wire `{}` has no `stream_options`", provider.as_str());
+        model
+            .report
+            .error(Code::UnsupportedSetting, span, problem)
+            .help("remove it: this wire always counts tokens");
+    }
+    Some(HttpBinding {
+        provider,
+        model: name,
+        base_url,
+        allow_http,
+        api_key,
+        extra: extra?,
+        concurrency,
+        headers,
+        idle_timeout,
+        stream_options,
+    })
+}
+
+/// Reads further headers. Those that hold secrets have been reported.
+fn headers(model: &Section<'_>) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::new();
+    for (name, value) in model.tables("headers") {
+        let Some(text) = string(model.report, &name.value, value) else { continue };
+        let is_name = !name.value.is_empty()
+            && name
+                .value
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+        let is_reserved = RESERVED_HEADERS.contains(&name.value.to_ascii_lowercase().as_str());
+        let problem = match (is_name, is_reserved) {
+            (false, _) => Some((name.span.clone(), format!("`{}` is not the name of a header", name.value))),
+            (true, true) => Some((name.span.clone(), format!("`headers` cannot set `{}`", name.value))),
+            (true, false) if text.value.chars().any(|letter| letter.is_control() && letter != '\t') => {
+                Some((text.span.clone(), format!("the value of `{}` has a control character", name.value)))
+            }
+            (true, false) => None,
+        };
+        match problem {
+            Some((span, problem)) => {
+                let added = model.report.error(Code::InvalidValue, span, problem);
+                if is_reserved {
+                    added.label("Dalsegno sets this header itself").help("remove it");
+                }
+            }
+            None => {
+                headers.insert(name.value, text.value);
+            }
+        }
+    }
+    headers
 }
 
 /// Reads further fields of the body; those that make up the request itself are refused.
@@ -169,6 +233,19 @@ impl Provider {
 /// US dollars for a million tokens. The dearest models cost some hundreds; a millionth of a dollar for a million
 /// tokens is the smallest price that is counted.
 pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
+
+/// Headers that the wire formats set themselves, or that belong to the connection.
+const RESERVED_HEADERS: [&str; 9] = [
+    "accept",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "user-agent",
+    "x-api-key",
+];
 
 /// Fields of a body that all wire formats set themselves.
 const RESERVED: &[&str] =

@@ -42,6 +42,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     let settings = Settings {
         models: models.bindings,
         prices: models.prices,
+        controls: models.controls,
         servers: servers::read(&file, &paths),
         store,
         memory: MemoryBinding {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{EffectClass, ToolKind, ToolName, ToolOwner};
-use dalsegno_tools::Toolkit;
+use dalsegno_core::{EffectClass, OrderedJson, ToolKind, ToolName, ToolOwner};
+use dalsegno_tools::{Parameter, Shape, Toolkit};
 use serde_json::{Map, Value};
 
 use super::ToolkitFile;
@@ -56,8 +56,44 @@ pub(crate) fn add(
             kind: ToolKind::Declarative { toolkit: file.name().to_owned(), tool: tool.name().to_owned() },
             declared: Some(EffectClass::Composite),
             document: Some(declared.clone()),
-            ..CatalogueTool::new(tool.description(), tool.schema().clone())
+            ..CatalogueTool::new(tool.description(), in_order(tool.schema(), tool.parameters()))
         };
         catalogue.insert(name, offered);
+    }
+}
+
+/// The schema of an object with its properties in the order of the document's parameters.
+fn in_order(schema: &Value, parameters: &[Parameter]) -> OrderedJson {
+    let Value::Object(keywords) = schema else { return OrderedJson::sorted(schema) };
+    let keywords = keywords.iter().map(|(keyword, value)| {
+        let value = match (keyword.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                let properties = parameters.iter().filter_map(|parameter| {
+                    let (name, schema) = properties.get_key_value(&parameter.name)?;
+                    Some((name.clone(), of_shape(schema, &parameter.shape)))
+                });
+                OrderedJson::object(properties)
+            }
+            _ => OrderedJson::sorted(value),
+        };
+        (keyword.clone(), value)
+    });
+    OrderedJson::object(keywords)
+}
+
+fn of_shape(schema: &Value, shape: &Shape) -> OrderedJson {
+    match (schema, &shape.items, &shape.properties) {
+        (Value::Object(keywords), Some(items), _) => {
+            let keywords = keywords.iter().map(|(keyword, value)| {
+                let value = match keyword.as_str() {
+                    "items" => of_shape(value, items),
+                    _ => OrderedJson::sorted(value),
+                };
+                (keyword.clone(), value)
+            });
+            OrderedJson::object(keywords)
+        }
+        (_, None, Some(properties)) => in_order(schema, properties),
+        (_, _, _) => OrderedJson::sorted(schema),
     }
 }

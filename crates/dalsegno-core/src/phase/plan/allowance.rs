@@ -129,7 +129,7 @@ fn bytes(request: &Request) -> u64 {
         Request::ModelCompletion(completion) => match &completion.purpose {
             Purpose::Step(prompt) => {
                 let instructions = prompt.instructions.as_ref().map_or(0, String::len);
-                prompt.text.len() + instructions + prompt.schema.as_ref().map_or(0, size)
+                prompt.text.len() + instructions + prompt.schema.as_ref().map_or(0, |schema| size(schema))
             }
             Purpose::Reply | Purpose::Summary { .. } => 0,
         },

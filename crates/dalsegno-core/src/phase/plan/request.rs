@@ -15,7 +15,7 @@ use crate::config::{AgentConfig, Approve, PlanCall, PlanOperation, RelationTempl
 use crate::id::{AgentName, ToolName};
 use crate::operation::{
     AgentCall, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse, ModelCompletion, Prompt,
-    Purpose, RelationTo, Request, Terms, Timer, ToolCall, ToolChoice,
+    Purpose, RelationTo, Request, Terms, Timer, ToolCall, ToolChoice, feed_schema,
 };
 use crate::phase::Stop;
 use crate::phase::calls::AGENT_TERMS;
@@ -101,11 +101,14 @@ pub(super) fn draw(
             let instructions =
                 instructions.as_ref().map(|template| place.text(template, scope)).transpose()?;
             let text = place.text(prompt, scope)?;
-            let prompt = Prompt { model: model.clone(), instructions, text, schema: given(schema.as_ref()) };
+            // A stored `null` reads back as none, so it is none from the beginning.
+            let schema = schema.clone().filter(|schema| !schema.is_null());
+            let prompt = Prompt { model: model.clone(), instructions, text, schema };
             completion(place, prompt, state, allowance)?
         }
         PlanCall::Ask { question, schema } => {
-            let input = Input { question: place.text(question, scope)?, schema: given(schema.as_ref()) };
+            let schema = schema.clone().filter(|schema| !schema.is_null());
+            let input = Input { question: place.text(question, scope)?, schema };
             Drawn::Asked(Draft {
                 request: Request::Input(Arc::new(input)),
                 terms: Terms::patient(LONGEST_WAIT_MS),
@@ -225,7 +228,7 @@ fn completion(
     state: &AgentState,
     allowance: &mut Allowance<'_>,
 ) -> Result<Drawn, Stop> {
-    let schema = prompt.schema.as_ref().map(print_json);
+    let schema = prompt.schema.as_ref().map(|schema| print_json(schema));
     let texts = [Some(&prompt.text), prompt.instructions.as_ref(), schema.as_ref()];
     let bytes: usize = texts.into_iter().flatten().map(String::len).sum();
     let entries = 1 + u64::from(prompt.instructions.is_some());
@@ -246,18 +249,13 @@ fn completion(
     Ok(Draft::open(Request::ModelCompletion(Arc::new(completion)), terms))
 }
 
-/// A schema, where one is given. A stored `null` reads back as none, so it is none from the beginning.
-fn given(schema: Option<&Value>) -> Option<Value> {
-    schema.filter(|schema| !schema.is_null()).cloned()
-}
-
 fn chain(prompt: &Prompt) -> crate::canonical::Digest {
     let mut canonical = Canonical::new("prompt");
     prompt.model.feed(&mut canonical);
     canonical.tag(u8::from(prompt.instructions.is_some()));
     canonical.text(prompt.instructions.as_deref().unwrap_or_default()).text(&prompt.text);
     canonical.tag(u8::from(prompt.schema.is_some()));
-    canonical.json(prompt.schema.as_ref().unwrap_or(&Value::Null));
+    feed_schema(prompt.schema.as_ref(), &mut canonical);
     canonical.finish()
 }
 

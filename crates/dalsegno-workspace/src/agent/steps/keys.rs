@@ -3,6 +3,7 @@
 use super::super::keys::{
     LIMIT, MAX_OUTPUT_TOKENS, MIN_SCORE, ON_FAILURE, QUERY, RETRIES, SCHEMA, TEMPERATURE, TIMEOUT,
 };
+use crate::control;
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, STEP_NAME, Shape, TOOL_NAME};
 
 pub(in crate::agent) const STEPS: Key =
@@ -205,6 +206,12 @@ static ASKED: Shape = Shape::new(
         MAX_OUTPUT_TOKENS,
         TIMEOUT,
         RETRIES,
+        control::TOP_P,
+        control::STOP,
+        control::SEED,
+        control::REASONING,
+        control::VERBOSITY,
+        control::SERVICE_TIER,
         SCHEMA,
     ],
 );

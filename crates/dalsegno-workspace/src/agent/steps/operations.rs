@@ -1,6 +1,8 @@
 //! Steps that ask for one thing and have a result.
 
-use dalsegno_core::{Approve, OnFailure, PlanCall, PlanOperation, RelationTemplate, StepId, ToolName, Wait};
+use dalsegno_core::{
+    Approve, JsonSchema, OnFailure, PlanCall, PlanOperation, RelationTemplate, StepId, ToolName, Wait,
+};
 use dalsegno_expr::ValueTemplate;
 use serde_json::json;
 use toml::de::DeValue;
@@ -174,10 +176,10 @@ impl<'t> Reader<'t, '_> {
     fn ask(&self, section: &Section<'t>) -> Option<PlanCall> {
         let question = self.template(section, "ask");
         let schema = self.schema(section);
-        Some(PlanCall::Ask { question: question?, schema: schema? })
+        Some(PlanCall::Ask { question: question?, schema: schema?.map(JsonSchema::into_value) })
     }
 
-    fn schema(&self, section: &Section<'t>) -> Option<Option<serde_json::Value>> {
+    fn schema(&self, section: &Section<'t>) -> Option<Option<JsonSchema>> {
         let paths = Paths { report: self.report, root: self.around.root, reach: Reach::Workspace };
         optional(section.has("schema"), output::schema(section, &paths))
     }
