@@ -216,7 +216,7 @@ fn an_interrupted_reply_is_resumed_and_nothing_is_lost() {
     // The same request was sent again, with all that was said before.
     let received = double.received();
     assert_eq!(received.len(), 3);
-    assert_eq!(received[1].body, received[2].body);
+    assert_eq!(received[1].text, received[2].text);
     assert_eq!(received[2].path, "/v1/chat/completions");
     assert_eq!(received[2].authorization, None);
     assert!(received[2].body["messages"].to_string().contains("Hello, Ada."), "{}", received[2].body);

@@ -314,11 +314,11 @@ fn a_slip_in_what_an_agent_allows_is_found_among_declarative_tools() {
 #[test]
 fn a_parameter_of_a_provider_is_told_where_it_belongs() {
     let workspace = Workspace::plain();
-    workspace.write("agents/warm.toml", "name = \"warm\"\n\n[model]\nuse = \"default\"\ntop_p = 0.5\n");
+    workspace.write("agents/warm.toml", "name = \"warm\"\n\n[model]\nuse = \"default\"\ntop_k = 40\n");
     let told = workspace.json(&["check"]);
     let problem = told.as_array().unwrap().iter().find(|one| one["code"] == "unknown-key").unwrap();
     assert_eq!(
-        problem["help"], "write it in dalsegno.toml, in `[models.NAME]`: `extra = { top_p = … }`",
+        problem["help"], "write it in dalsegno.toml, in `[models.NAME]`: `extra = { top_k = … }`",
         "{told}"
     );
 }
