@@ -69,10 +69,11 @@ mod transcript;
 pub use action::{AgentAction, Continuation};
 pub use canonical::{Digest, digest_json};
 pub use config::{
-    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
-    Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings, PartTerms, Plan,
-    PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Recall, RelationTemplate, SEMANTICS, StepAction,
-    Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, Verify, Wait,
+    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, LongContext,
+    MemoryScope, Mind, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings,
+    PartTerms, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Rates, Recall, RelationTemplate,
+    SEMANTICS, StepAction, Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox, Verify, Wait,
+    first_rule_met,
 };
 pub use event::{
     AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
@@ -91,7 +92,7 @@ pub use operation::{
     ToolCall, ToolChoice, ToolInput,
 };
 pub use reading::Reading;
-pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Validation, Violation};
+pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, TokenDetails, Validation, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, HandedOver, Handoff, Phase};

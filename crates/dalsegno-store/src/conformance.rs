@@ -275,6 +275,7 @@ pub fn response(status: Status) -> AgentResponse {
             input_tokens: 300,
             output_tokens: 40,
             cost_nano_usd: 5_000,
+            ..Usage::default()
         },
         writes: Vec::new(),
     }

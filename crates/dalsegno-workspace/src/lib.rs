@@ -56,7 +56,7 @@ mod shape;
 mod text;
 mod units;
 
-pub use agent::{AgentFile, AgentTools, BrokenAgent, ToolSettings};
+pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, ToolSettings};
 pub use batteries::{Battery, batteries};
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;

@@ -279,11 +279,11 @@ fn taken(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> 
     let settings = settings(mind, completion.fallback);
     match pending.outcome {
         Some(Outcome::ModelReplied(reply)) => {
-            budget::charge(state, settings, completion, &reply);
+            state.usage.add(&budget::of_reply(settings, completion, &reply));
             Ok(reply)
         }
         Some(Outcome::Failed(failure)) => {
-            budget::charge_failed(state, settings, completion, &failure);
+            state.usage.add(&budget::of_failure(settings, completion, &failure));
             let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
             Err(Failed { reason, final_: failure.code == FailureCode::InvalidArguments })
         }

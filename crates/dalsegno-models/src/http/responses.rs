@@ -7,7 +7,7 @@
 //! sets `reasoning`, and OpenAI's own reasoning models at OpenAI's own address. An `include` in `extra` decides alone.
 //! Reasoning that came without its content is not sent back: nobody stored what its id stands for.
 
-use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, ToolChoice};
+use dalsegno_core::{Entry, ModelReply, ReplyPart, StopReason, TokenDetails, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -263,11 +263,14 @@ impl Reader for ResponsesReader {
                 stop = StopReason::Refusal;
             }
         }
-        let tokens = Tokens {
-            input: count(&end.usage, "/input_tokens"),
-            cached: count(&end.usage, "/input_tokens_details/cached_tokens"),
-            output: count(&end.usage, "/output_tokens"),
+        let details = TokenDetails {
+            cached_input_tokens: count(&end.usage, "/input_tokens_details/cached_tokens"),
+            cache_write_tokens: count(&end.usage, "/input_tokens_details/cache_write_tokens"),
+            reasoning_tokens: count(&end.usage, "/output_tokens_details/reasoning_tokens"),
+            ..TokenDetails::default()
         };
+        let (input, output) = (count(&end.usage, "/input_tokens"), count(&end.usage, "/output_tokens"));
+        let tokens = Tokens { input, output, details };
         Ok(Draft { parts, stop, tokens })
     }
 }

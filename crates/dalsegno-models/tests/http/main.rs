@@ -17,3 +17,4 @@ mod requests;
 mod responses;
 mod secrecy;
 mod settings;
+mod usage;

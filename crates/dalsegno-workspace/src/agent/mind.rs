@@ -76,7 +76,7 @@ pub(super) fn settings(
         max_output_tokens: section.integer("max_output_tokens"),
         timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
         retries: section.integer("retries").unwrap_or(defaults.retries),
-        price: around.settings.and_then(|settings| settings.prices.get(&name.value).copied()),
+        price: around.settings.and_then(|settings| settings.prices.get(&name.value).cloned()),
         ..defaults
     };
     let Some(models) = around.settings.map(|settings| &settings.models) else { return Some(read) };

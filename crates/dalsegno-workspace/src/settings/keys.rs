@@ -133,13 +133,57 @@ pub(super) static CASSETTE_MODEL: Shape = Shape::new(
     ],
 );
 
+const INPUT: Key = Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
+    .required("add `input = …`, US dollars for a million tokens sent");
+const OUTPUT: Key =
+    Key::new("output", models::DOLLARS, "The price of a million tokens received, reasoning included.")
+        .required("add `output = …`, US dollars for a million tokens received");
+const CACHED_INPUT: Key = Key::new(
+    "cached_input",
+    models::DOLLARS,
+    "The price of a million tokens sent that the provider had in its cache; that of `input` by default.",
+);
+const CACHE_WRITE: Key = Key::new(
+    "cache_write",
+    models::DOLLARS,
+    "The price of a million tokens sent that the provider wrote to its cache; that of `input` by default.",
+);
+const CACHE_WRITE_1H: Key = Key::new(
+    "cache_write_1h",
+    models::DOLLARS,
+    "The same for tokens that it keeps for an hour; that of `cache_write` by default.",
+);
+
 static PRICE_TABLE: Shape = Shape::new(
     "`price`",
     &[
-        Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
-            .required("add `input = …`, US dollars for a million tokens sent"),
-        Key::new("output", models::DOLLARS, "The price of a million tokens received.")
-            .required("add `output = …`, US dollars for a million tokens received"),
+        INPUT,
+        OUTPUT,
+        CACHED_INPUT,
+        CACHE_WRITE,
+        CACHE_WRITE_1H,
+        Key::new(
+            "long_context",
+            Form::List(&Form::Table(&LONG_CONTEXT)),
+            "The prices of long requests, each with the number of tokens above which they apply.",
+        ),
+    ],
+);
+
+pub(super) static LONG_CONTEXT: Shape = Shape::new(
+    "an entry of `long_context`",
+    &[
+        Key::new(
+            "above",
+            Form::Integer(1, 1_000_000_000),
+            "The number of tokens sent above which these prices apply to the whole request.",
+        )
+        .required("add `above = …`, the number of tokens sent above which these prices apply"),
+        INPUT,
+        OUTPUT,
+        CACHED_INPUT,
+        CACHE_WRITE,
+        CACHE_WRITE_1H,
     ],
 );
 

@@ -164,7 +164,7 @@ pub(crate) fn value(
         }
         Some(Outcome::ModelReplied(reply)) => match asked(request) {
             Some((completion, prompt)) => {
-                budget::charge(state, &prompt.model, completion, &reply);
+                state.usage.add(&budget::of_reply(&prompt.model, completion, &reply));
                 model_value(prompt, &reply)
             }
             None => Err(missing()),
@@ -173,7 +173,7 @@ pub(crate) fn value(
         Some(Outcome::TimerFired) => Ok(state.now.as_millis().into()),
         Some(Outcome::Failed(failure)) => {
             if let Some((completion, prompt)) = asked(request) {
-                budget::charge_failed(state, &prompt.model, completion, &failure);
+                state.usage.add(&budget::of_failure(&prompt.model, completion, &failure));
             }
             Err(failure)
         }
