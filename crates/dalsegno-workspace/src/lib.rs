@@ -67,9 +67,9 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
-    MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant, SecretRef,
-    SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
+    Access, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding,
+    Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant,
+    SecretRef, SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
     TelemetrySettings, TenantGrants,
 };
 pub use source::{Position, SourceFile};

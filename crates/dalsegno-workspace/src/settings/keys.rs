@@ -44,6 +44,11 @@ pub(crate) static FILE: Shape = Shape::new(
             "Paths in `user` that hold secrets besides `user.auth_token`, such as `user.crm.token`.",
         ),
         Key::new(
+            "budget",
+            Form::Table(&BUDGET),
+            "What all runs may spend on models in a day, and what those of each tenant may.",
+        ),
+        Key::new(
             "dispatch",
             Form::Table(&DISPATCH),
             "How many calls a process makes at once, and when it stops calling a server or model that fails.",
@@ -248,6 +253,30 @@ static STORE: Shape = Shape::new(
     "`[store]`",
     &[Key::new("path", Form::Text, "The file that stores runs; `.dalsegno/dalsegno.db` by default.")],
 );
+
+static BUDGET: Shape = Shape::new(
+    "`[budget]`",
+    &[
+        Key::new(
+            "max_cost_usd_per_day",
+            MAX_COST,
+            "Maximum cost of the model calls of all tenants together in a day, in US dollars; no limit by default.",
+        ),
+        Key::new(
+            "tenant_max_cost_usd_per_day",
+            MAX_COST,
+            "The same for each tenant; a tenant's file may set less. No limit by default.",
+        ),
+        Key::new(
+            "time_zone",
+            Form::Text,
+            "The time zone of the workspace's day, such as `Europe/Paris`; UTC by default.",
+        ),
+    ],
+);
+
+/// Most US dollars of a limit; a billionth of one is the smallest amount that is counted.
+pub(crate) const MAX_COST: Form = Form::Dollars { most: 1_000_000, decimals: 9 };
 
 static DISPATCH: Shape = Shape::new(
     "`[dispatch]`",

@@ -74,6 +74,11 @@ pub(super) fn fold(
         }
         Some(OnFailure::Fail | OnFailure::Default(_) | OnFailure::Fallback(_)) | None => {}
     }
+    if config.has_third_rules() && failure.is_over_budget() && matches!(request, Request::ModelCompletion(_))
+    {
+        let (code, help) = (RunErrorCode::LimitExceeded, crate::phase::think::RAISE_THE_BUDGET);
+        return Folded::Stop(place.stop(code, format_args!("{}", failure.message), help));
+    }
     Folded::Stop(stop(place, &operation.call, &request, &failure, own.as_ref()))
 }
 
