@@ -7,7 +7,7 @@ use crate::error::StorageError;
 pub struct Allowance {
     /// Whose money it is, such as a tenant's name.
     pub account: String,
-    /// The day, such as `2026-11-25`. Days are told apart by their text alone: whoever reserves knows the time zone.
+    /// The day, such as `2026-11-25`. Only its text counts: the caller knows the time zone.
     pub day: String,
     /// Most that the account may spend on that day, in billionths of a US dollar.
     pub most_nano_usd: u64,

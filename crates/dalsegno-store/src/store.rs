@@ -263,11 +263,11 @@ pub trait Store: Send + Sync {
     /// journal's own as its parent or as a run of another tenant or session, or the storage fails.
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError>;
 
-    /// Sets aside what a call may cost, of all these allowances or of none, in one commit: whoever else reserves at the same
+    /// Sets aside what a call may cost, of all these allowances or of none, in one commit: however many reserve at the same
     /// time, the sum of what is reserved and spent never exceeds an allowance.
     ///
     /// What was reserved stays so until it is [settled](Self::settle). A process that dies in between may have made the
-    /// call, so nobody gives it back.
+    /// call, so it counts.
     ///
     /// # Errors
     /// When an allowance has no room, or the storage fails.

@@ -47,7 +47,7 @@ pub struct Rates {
 }
 
 impl Price {
-    /// A price of tokens sent and received, whatever the provider's cache did.
+    /// A price of tokens sent and received, cached or not.
     pub const fn new(input: u64, output: u64) -> Self {
         let rates = Rates { input, output, cached_input: None, cache_write: None, cache_write_1h: None };
         Self { rates, long_context: Vec::new() }
@@ -65,7 +65,7 @@ impl Price {
         self.cost(input_tokens, output_tokens, details).nano_usd()
     }
 
-    /// The most that one request of so many tokens may cost, whatever the provider's cache does; in billionths of a US dollar.
+    /// The most that one request of so many tokens may cost, cached or not, in billionths of a US dollar.
     pub fn most_nano_usd(&self, input_tokens: u64, output_tokens: u64) -> u64 {
         self.most(input_tokens, output_tokens).nano_usd()
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dalsegno_core::{FailureCode, ModelReply, ModelSettings, Price, Received, Timestamp};
 use dalsegno_store::{Allowance, ReserveError, Store};
-use dalsegno_workspace::Workspace;
+use dalsegno_workspace::{ModelBinding, Workspace};
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 
@@ -41,7 +41,7 @@ pub(crate) struct Held {
 impl Held {
     /// The attempt brought a reply, which cost something.
     pub(crate) async fn replied(self, reply: &ModelReply) {
-        // A reply that nobody counted costs what was set aside: an estimate may be too low.
+        // A reply that no provider counted costs what was set aside: an estimate may be too low.
         if !reply.estimated && (reply.input_tokens, reply.output_tokens) != (0, 0) {
             let spent = self.price.nano_usd(reply.input_tokens, reply.output_tokens, &reply.details);
             self.settle(spent).await;
@@ -80,6 +80,13 @@ pub(crate) async fn hold(
     }
     let price = settings.price.as_ref().or_else(|| workspace.settings.prices.get(&settings.name));
     let Some(price) = price.cloned() else {
+        // A reply of a script or a recording costs nothing.
+        if matches!(
+            workspace.settings.models.get(&settings.name),
+            Some(ModelBinding::Script { .. } | ModelBinding::Cassette { .. })
+        ) {
+            return Ok(None);
+        }
         let message = format!(
             "a daily budget bounds the cost, and the model `{}` has no price: add `price` to `[models.{}]` in dalsegno.toml",
             settings.name, settings.name

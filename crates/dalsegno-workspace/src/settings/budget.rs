@@ -13,7 +13,7 @@ pub(super) fn read(file: &Section<'_>) -> DailyBudget {
     }
 }
 
-/// Reports the models that nobody could count: a budget would not hold for them.
+/// Reports the models without a price: a budget would not hold for them.
 pub(super) fn check_prices<'m>(file: &Section<'_>, unpriced: impl Iterator<Item = &'m String>) {
     let Some(span) = file.key_span("budget") else { return };
     let unpriced: Vec<&String> = unpriced.collect();

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 
 use super::paths::Paths;
 use super::{
-    FILE, MemoryBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget, dispatch, models, reach,
-    secrets, servers, telemetry,
+    FILE, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget, dispatch,
+    models, reach, secrets, servers, telemetry,
 };
 use crate::code::Code;
 use crate::report::Report;
@@ -39,7 +39,10 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     let store_is_known = is_whole && report.count() == before;
     let memory = file.section("memory");
     let models = models::read(&file, &paths);
-    budget::check_prices(&file, models.bindings.keys().filter(|name| !models.prices.contains_key(*name)));
+    // A reply of a script or a recording costs nothing.
+    let paid = models.bindings.iter().filter(|(_, binding)| matches!(binding, ModelBinding::Http(_)));
+    let unpriced = paid.map(|(name, _)| name).filter(|name| !models.prices.contains_key(*name));
+    budget::check_prices(&file, unpriced);
     let settings = Settings {
         models: models.bindings,
         prices: models.prices,
