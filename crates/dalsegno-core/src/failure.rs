@@ -29,6 +29,12 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Says whether a model was not asked because something outside of the run's own limits bounds what may be spent: another
+    /// model would not be asked either.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.code == FailureCode::LimitExceeded && self.unsent
+    }
+
     /// A failure without further details.
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self {

@@ -70,11 +70,11 @@ mod transcript;
 pub use action::{AgentAction, Continuation};
 pub use canonical::{Digest, digest_json};
 pub use config::{
-    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, MemoryScope,
-    Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate, OutputSettings,
-    PartTerms, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Reasoning, Recall,
-    RelationTemplate, SEMANTICS, StepAction, Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner, Toolbox,
-    Verbosity, Verify, Wait,
+    AgentConfig, Approve, Branch, Budget, Callee, Compact, ContextSettings, ForEach, Limits, LongContext,
+    MemoryScope, Mind, ModelControl, ModelMind, ModelSettings, OnExceeded, OnFailure, OnIndeterminate,
+    OutputSettings, PartTerms, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, Price, Rates, Reasoning,
+    Recall, RelationTemplate, SEMANTICS, StepAction, Tool, ToolDocument, ToolDocuments, ToolKind, ToolOwner,
+    Toolbox, Verbosity, Verify, Wait, first_rule_met,
 };
 pub use event::{
     AgentReturn, Answer, EmailReceipt, Event, Failure, FailureCode, MAX_DEPTH, MemoryCreated, MemoryHit,
@@ -93,7 +93,7 @@ pub use operation::{
     ToolCall, ToolChoice, ToolInput,
 };
 pub use reading::Reading;
-pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, Validation, Violation};
+pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, TokenDetails, Validation, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use schema::{JsonSchema, OrderedJson};

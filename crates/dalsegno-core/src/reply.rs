@@ -21,6 +21,12 @@ pub struct ModelReply {
     /// Tokens of the reply, as the provider counts.
     #[serde(default)]
     pub output_tokens: u64,
+    /// What some of these tokens were.
+    #[serde(default, skip_serializing_if = "TokenDetails::is_empty")]
+    pub details: TokenDetails,
+    /// Whether no provider counted the tokens: then they are estimated.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub estimated: bool,
     /// What the shell found when it checked the text against the schema of a structured answer, where one is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Validation>,
@@ -34,10 +40,63 @@ pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// What some of the tokens were that a provider counted. All of them are also among those sent or received.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenDetails {
+    /// Tokens sent that the provider had in its cache.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cached_input_tokens: u64,
+    /// Tokens sent that the provider wrote to its cache.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cache_write_tokens: u64,
+    /// Those of them that it wrote for an hour.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cache_write_1h_tokens: u64,
+    /// Tokens received that are reasoning.
+    #[serde(skip_serializing_if = "is_none")]
+    pub reasoning_tokens: u64,
+}
+
+impl TokenDetails {
+    /// Says whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds those of other replies.
+    pub fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.cached_input_tokens, other.cached_input_tokens);
+        add(&mut self.cache_write_tokens, other.cache_write_tokens);
+        add(&mut self.cache_write_1h_tokens, other.cache_write_1h_tokens);
+        add(&mut self.reasoning_tokens, other.reasoning_tokens);
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
 impl ModelReply {
     /// A reply of these parts that no provider counted.
     pub fn new(parts: Vec<ReplyPart>, stop: StopReason) -> Self {
-        Self { parts, stop, input_tokens: 0, output_tokens: 0, output: None, lost_attempts: 0 }
+        Self {
+            parts,
+            stop,
+            input_tokens: 0,
+            output_tokens: 0,
+            details: TokenDetails::default(),
+            estimated: false,
+            output: None,
+            lost_attempts: 0,
+        }
     }
 
     /// All text parts, joined.
@@ -49,6 +108,11 @@ impl ModelReply {
             }
         }
         text
+    }
+
+    /// What its parts take in tokens, by estimate: for a reply that no provider counted.
+    pub fn estimate_tokens(&self) -> u64 {
+        crate::tokens::reply(self)
     }
 
     /// About how many bytes it takes.

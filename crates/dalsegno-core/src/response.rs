@@ -7,6 +7,8 @@ use dalsegno_tools::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::reply::TokenDetails;
+
 /// How a run ended, whatever the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentResponse {
@@ -151,6 +153,15 @@ pub struct Usage {
     /// What the model calls cost, in billionths of a US dollar, as far as prices are known.
     #[serde(skip_serializing_if = "is_zero")]
     pub cost_nano_usd: u64,
+    /// What some of the tokens were, as the providers count.
+    #[serde(skip_serializing_if = "TokenDetails::is_empty")]
+    pub details: TokenDetails,
+    /// The tokens among those sent and received that are estimated, since no provider counted them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub estimated_tokens: u64,
+    /// The part of the cost that comes from estimated tokens.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub estimated_cost_nano_usd: u64,
 }
 
 impl Usage {
@@ -166,6 +177,10 @@ impl Usage {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cost_nano_usd = self.cost_nano_usd.saturating_add(other.cost_nano_usd);
+        self.details.add(&other.details);
+        self.estimated_tokens = self.estimated_tokens.saturating_add(other.estimated_tokens);
+        self.estimated_cost_nano_usd =
+            self.estimated_cost_nano_usd.saturating_add(other.estimated_cost_nano_usd);
     }
 }
 

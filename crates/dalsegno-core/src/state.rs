@@ -503,6 +503,9 @@ pub enum Decision {
     AskApproval {
         /// The tool.
         name: String,
+        /// The rule about its arguments that demands it, if one does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     /// A step of the plan runs.
     RunStep {
@@ -580,7 +583,10 @@ impl fmt::Display for Decision {
             Self::AskLast { limit } => write!(f, "ask the model once more without tools: {limit}"),
             Self::CallTools { names } => write!(f, "the model asked for {}", names.join(", ")),
             Self::Refuse { name, reason } => write!(f, "refuse `{name}`: {reason}"),
-            Self::AskApproval { name } => write!(f, "`{name}` waits for a person"),
+            Self::AskApproval { name, rule: None } => write!(f, "`{name}` waits for a person"),
+            Self::AskApproval { name, rule: Some(rule) } => {
+                write!(f, "`{name}` waits for a person by the rule {rule}")
+            }
             Self::RunStep { index, id: Some(id) } => write!(f, "run plan step {} `{id}`", index + 1),
             Self::RunStep { index, id: None } => write!(f, "run plan step {}", index + 1),
             Self::SkipStep { index, id: Some(id), when } => {

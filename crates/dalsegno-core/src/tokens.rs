@@ -27,7 +27,7 @@ pub(crate) const fn message(bytes: u64) -> u64 {
 pub(crate) fn entry(entry: &Entry) -> u64 {
     let content = match entry {
         Entry::Instructions(text) | Entry::User(text) => text_tokens(text),
-        Entry::Assistant(reply) => reply_tokens(reply),
+        Entry::Assistant(reply) => self::reply(reply),
         Entry::ToolResult { name, content, .. } => text_tokens(name) + text_tokens(content),
         Entry::Attachment(Attachment { media_type, bytes, .. }) => {
             if media_type.starts_with("text/") {
@@ -45,7 +45,8 @@ fn text_tokens(text: &str) -> u64 {
     estimate_tokens(text.len() as u64)
 }
 
-fn reply_tokens(reply: &ModelReply) -> u64 {
+/// What the parts of a reply take.
+pub(crate) fn reply(reply: &ModelReply) -> u64 {
     let parts = reply.parts.iter().map(|part| match part {
         ReplyPart::Text(text) => text_tokens(text),
         ReplyPart::Call(call) => text_tokens(&call.name) + text_tokens(&call.arguments) + MESSAGE,

@@ -34,6 +34,7 @@ mod progress;
 mod replay;
 mod tasks;
 mod upkeep;
+mod used;
 mod waiting;
 mod with_config;
 
@@ -52,5 +53,6 @@ pub use lineage::successor;
 pub use progress::{LONGEST_BACKOFF, Progress, Situation, suspend};
 pub use replay::{ReplayReport, ReplayVerdict};
 pub use tasks::Tasks;
+pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};
 pub use with_config::{ChangedRequest, ConfigReport};

@@ -1,6 +1,8 @@
 //! Operations that wait for an answer: what is asked, and about what.
 
-use dalsegno_core::{AgentState, Gate, GateState, Operation, OperationId, Request, RunId, ToolName};
+use dalsegno_core::{
+    AgentState, Decision, Gate, GateState, Operation, OperationId, Request, RunId, ToolName,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +25,9 @@ pub struct WaitingOperation {
     pub arguments: Option<Value>,
     /// JSON Schema of the answer, if it is a question with one.
     pub schema: Option<Value>,
+    /// The agent's rule about the arguments by which it waits for an approval, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
 }
 
 impl WaitingOperation {
@@ -45,7 +50,8 @@ impl WaitingOperation {
     /// The same for several operations together; their order does not matter.
     pub fn all_shown<'a>(operations: impl IntoIterator<Item = &'a Self>) -> String {
         let facts = |one: &Self| {
-            let Self { run, operation, gate, question, tool, arguments, schema } = one;
+            // The rule says why a person is asked, not what they agree to.
+            let Self { run, operation, gate, question, tool, arguments, schema, rule: _ } = one;
             serde_json::json!([run, operation, gate, question, tool, arguments, schema]).to_string()
         };
         let mut facts: Vec<String> = operations.into_iter().map(facts).collect();
@@ -63,10 +69,29 @@ impl WaitingOperation {
 pub fn waiting(run: RunId, state: &AgentState) -> Vec<WaitingOperation> {
     let pending = state.pending().iter().filter(|pending| pending.outcome.is_none());
     let waiting = pending.filter_map(|pending| match &pending.operation.gate {
-        GateState::Waiting(gate) => Some(waits_at(run, &pending.operation, gate)),
+        GateState::Waiting(gate) => {
+            let rule = rule(state, &pending.operation);
+            Some(WaitingOperation { rule, ..waits_at(run, &pending.operation, gate) })
+        }
         GateState::Open | GateState::Answered => None,
     });
     waiting.collect()
+}
+
+/// The rule by which a call waits for an approval: the core noted one decision for each such call, in their order.
+fn rule(state: &AgentState, operation: &Operation) -> Option<String> {
+    let call = operation.request.as_tool_call()?;
+    let name = call.tool_name.as_str();
+    let mut asked = state.decisions().iter().filter_map(|decision| match decision {
+        Decision::AskApproval { name: of, rule } if of == name => Some(rule.clone()),
+        _ => None,
+    });
+    let gated = state.pending().iter().filter(|pending| {
+        let call = pending.operation.request.as_tool_call();
+        call.is_some_and(|call| call.tool_name.as_str() == name) && pending.operation.gate != GateState::Open
+    });
+    let place = gated.take_while(|pending| pending.operation.id != operation.id).count();
+    asked.nth(place).flatten()
 }
 
 /// What is asked at the gate of an operation.
@@ -93,6 +118,7 @@ pub(crate) fn waits_at(run: RunId, operation: &Operation, gate: &Gate) -> Waitin
             (_, Gate::Elicitation { requests, .. }) => Some(schema(requests)),
             _ => None,
         },
+        rule: None,
     }
 }
 
@@ -122,6 +148,7 @@ mod tests {
             tool: None,
             arguments: Some(json!({"to": "alice", "n": 1})),
             schema: None,
+            rule: None,
         };
         let shown = one.shown();
         assert!(shown.len() == 16 && shown.bytes().all(|digit| digit.is_ascii_hexdigit()), "{shown}");

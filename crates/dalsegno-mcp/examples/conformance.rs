@@ -130,7 +130,7 @@ async fn visit(server: &Server, context: &Value) -> Result<(), CallError> {
             let mut arguments = arguments(tool);
             // What a client has kept of a schema is seen by what it gives back.
             if let Some(echoed) = arguments.get_mut("schema") {
-                *echoed = tools[0].input_schema.clone();
+                *echoed = tools[0].input_schema.value().clone();
             }
             perform(server, &tool.name, arguments).await?;
         }

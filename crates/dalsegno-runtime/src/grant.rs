@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{AgentName, Budget, FailureCode, Limits, Mind, Request, ToolName};
+use dalsegno_core::{AgentName, Budget, FailureCode, Limits, Mind, Request, ToolCall, ToolName};
 use dalsegno_workspace::{AgentTools, Workspace};
+use serde_json::{Value, json};
 
 /// What today's workspace grants a run.
 #[derive(Debug, Clone)]
@@ -48,8 +49,8 @@ impl Grant {
         Self { agent: agent.clone(), today }
     }
 
-    /// Says whether an operation may start. `above` is the declarative tool that asks for it, `step` the run's step.
-    pub(crate) fn leave(&self, request: &Request, above: Option<&ToolName>, step: u64) -> Leave {
+    /// Says whether an operation may start. `above` is the call of the declarative tool that asks for it, `step` the run's step.
+    pub(crate) fn leave(&self, request: &Request, above: Option<&ToolCall>, step: u64) -> Leave {
         let Some(today) = &self.today else {
             let message = format!("the workspace has no agent `{}` any more: put its file back", self.agent);
             return Leave::Refused(FailureCode::NotPermitted, message);
@@ -62,15 +63,16 @@ impl Grant {
         }
         let built_in = |name: &str| name.parse::<ToolName>().ok();
         let tool = match (above, request) {
-            (Some(tool), _) => tool.clone(),
+            (Some(call), _) => call.tool_name.clone(),
             (None, Request::ToolCall(call)) => call.tool_name.clone(),
             (None, Request::AgentCall(call)) => {
                 if !today.agents.contains(&call.agent) {
                     return self.refused(&format!("the agent `{}`", call.agent));
                 }
+                let arguments = json!({ "text": call.text, "data": call.data });
                 return match built_in(&format!("agents.{}", call.agent)) {
-                    Some(tool) if today.asks(&tool) => Leave::Ask,
-                    _ => Leave::Granted,
+                    Some(tool) => self.by_rules(today, &tool, Some(&arguments)),
+                    None => Leave::Granted,
                 };
             }
             // A plan names its writes in steps of their own; a model calls a tool for them.
@@ -93,7 +95,20 @@ impl Grant {
         if !today.tools.allows(&tool) {
             return self.refused(&format!("`{tool}`"));
         }
-        if today.asks(&tool) { Leave::Ask } else { Leave::Granted }
+        // For a part of a declarative tool, the arguments of the tool count.
+        let arguments = above.or_else(|| request.as_tool_call()).map(|call| &call.parameters);
+        self.by_rules(today, &tool, arguments)
+    }
+
+    /// What the rules of today say of a call.
+    fn by_rules(&self, today: &Today, tool: &ToolName, arguments: Option<&Value>) -> Leave {
+        if let Some(rule) = arguments.and_then(|arguments| today.tools.denies(tool, arguments)) {
+            let message =
+                format!("the file of the agent `{}` now denies this call of `{tool}`: {rule}", self.agent);
+            return Leave::Refused(FailureCode::NotPermitted, message);
+        }
+        let by_rule = arguments.is_some_and(|arguments| today.tools.asks(tool, arguments).is_some());
+        if today.tools.always_asks(tool) || by_rule { Leave::Ask } else { Leave::Granted }
     }
 
     fn refused(&self, what: &str) -> Leave {
@@ -123,12 +138,5 @@ impl Grant {
         let today = self.today.as_ref()?.limits.budget();
         let least = until_now.min(today);
         (least != until_now).then_some(least)
-    }
-}
-
-impl Today {
-    /// Says whether a person must agree to each call of a tool.
-    fn asks(&self, tool: &ToolName) -> bool {
-        self.tools.approve.iter().any(|pattern| pattern.value.matches(tool))
     }
 }

@@ -593,7 +593,7 @@ fn user(file: &AgentFile, name: &ToolName, class: EffectClass) -> Option<ToolUse
     file.tools.allows(name).then(|| ToolUser {
         agent: file.name.clone(),
         class: file.tools.settings.get(name).and_then(|settings| settings.value.effect).unwrap_or(class),
-        approve: file.tools.approve.iter().any(|pattern| pattern.value.matches(name)),
+        approve: file.tools.always_asks(name),
     })
 }
 

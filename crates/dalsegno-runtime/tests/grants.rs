@@ -232,3 +232,31 @@ async fn nothing_is_adopted_that_this_workspace_does_not_allow() {
     let error = engine.adopt(own, &any).await.unwrap_err().to_string();
     assert!(error.contains("it has ended (cancelled)"), "{error}");
 }
+
+#[tokio::test]
+async fn a_rule_that_was_added_counts_for_a_run_that_began_without_it() {
+    let rule = |key: &str, when: &str| {
+        let tools =
+            format!("[tools]\nallow = [\"*\"]\n{key} = [{{ tool = \"local.second\", when = \"{when}\" }}]\n");
+        tools + "[[steps]]\ntool = \"local.first\"\nwith = { n = 1 }\n"
+    };
+    let (world, run) = begun(Some(&rule("deny", "args.n > 1"))).await;
+    let report = world.resume(run, yes()).await;
+    failed_with(
+        &world,
+        &report,
+        FailureCode::NotPermitted,
+        "now denies this call of `local.second`: `args.n > 1`",
+    )
+    .await;
+    assert_eq!(world.count("local.second"), 0);
+
+    let (world, run) = begun(Some(&rule("approve", "args.n > 1"))).await;
+    let report = world.resume(run, yes()).await;
+    assert_eq!((waits(&report).len(), world.count("local.second")), (1, 0));
+    assert_eq!(answer(&world.resume(run, yes()).await), "second {\"n\":2}");
+
+    // Calls that no rule is about go on as they did.
+    let (world, run) = begun(Some(&rule("deny", "args.n > 2"))).await;
+    assert_eq!(answer(&world.resume(run, yes()).await), "second {\"n\":2}");
+}

@@ -9,6 +9,7 @@
 mod appends;
 mod inbox;
 mod sessions;
+mod spending;
 mod transfer;
 mod upkeep;
 
@@ -30,6 +31,7 @@ use crate::{
 pub use self::appends::*;
 pub use self::inbox::*;
 pub use self::sessions::*;
+pub use self::spending::*;
 pub use self::transfer::*;
 pub use self::upkeep::*;
 
@@ -56,6 +58,9 @@ macro_rules! conformance_tests {
             a_stale_lease_saves_no_snapshot
             an_unknown_run_is_an_error_everywhere
             configurations_are_kept_by_digest
+            a_reservation_takes_of_all_allowances_or_of_none
+            a_settled_reservation_is_replaced_by_what_was_spent
+            no_more_is_reserved_than_allowed_however_many_ask_at_once
             the_status_follows_from_the_records
             a_run_is_read_and_acquired_whatever_it_ended_with
             a_listing_can_be_filtered
@@ -275,6 +280,7 @@ pub fn response(status: Status) -> AgentResponse {
             input_tokens: 300,
             output_tokens: 40,
             cost_nano_usd: 5_000,
+            ..Usage::default()
         },
         writes: Vec::new(),
     }

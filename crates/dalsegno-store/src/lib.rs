@@ -81,6 +81,7 @@ mod run;
 mod shares;
 mod signing;
 mod snapshot;
+mod spending;
 mod sqlite;
 mod store;
 #[cfg(feature = "conformance")]
@@ -110,6 +111,7 @@ pub use record::{
 };
 pub use run::{Created, Follows, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
 pub use signing::SigningKey;
+pub use spending::{Allowance, ReserveError};
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use waiting::Waiting;

@@ -16,7 +16,9 @@ use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier, seal};
 use crate::copies::Copies;
 use crate::erase::{EraseError, Erased};
-use crate::error::{AcquireError, AppendError, BlobError, CreateError, Flaw, ReadError, SnapshotError};
+use crate::error::{
+    AcquireError, AppendError, BlobError, CreateError, Flaw, ReadError, SnapshotError, StorageError,
+};
 use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError, StoredMessage, Told};
 use crate::lease::{Holds, Lease};
@@ -28,6 +30,7 @@ use crate::run::{
 };
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
+use crate::spending::{Allowance, ReserveError, reserved, settled};
 use crate::store::Store;
 
 /// A journal in memory.
@@ -49,6 +52,8 @@ struct Shelf {
     roots: BTreeMap<(String, String), Vec<RunId>>,
     configs: BTreeMap<Digest, String>,
     blobs: BTreeMap<Digest, Vec<u8>>,
+    /// What each account has spent or reserved on a day.
+    spending: BTreeMap<(String, String), u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -489,6 +494,32 @@ impl Store for MemoryStore {
 
     async fn gc(&self, options: &GcOptions) -> Result<GcReport, GcError> {
         Ok(self.shelf().gc(options))
+    }
+
+    async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
+        let mut shelf = self.shelf();
+        let mut sums = shelf.spending.clone();
+        for (index, allowance) in allowances.iter().enumerate() {
+            let sum = sums.entry((allowance.account.clone(), allowance.day.clone())).or_default();
+            *sum = reserved(*sum, nano_usd, allowance)
+                .ok_or_else(|| ReserveError::exhausted(index, allowance, *sum))?;
+        }
+        shelf.spending = sums;
+        Ok(())
+    }
+
+    async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
+        let mut shelf = self.shelf();
+        for Allowance { account, day, .. } in allowances {
+            let sum = shelf.spending.entry((account.clone(), day.clone())).or_default();
+            *sum = settled(*sum, reserved, spent);
+        }
+        Ok(())
+    }
+
+    async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {
+        let key = (account.to_owned(), day.to_owned());
+        Ok(self.shelf().spending.get(&key).copied().unwrap_or(0))
     }
 
     async fn config(&self, digest: Digest) -> Result<String, ReadError> {

@@ -12,6 +12,7 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::record::{NewRecord, Record};
 use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
+use crate::spending::{Allowance, ReserveError};
 
 /// A journal of many runs.
 ///
@@ -261,6 +262,39 @@ pub trait Store: Send + Sync {
     /// When something in the archive is damaged or forged, a run is here with other records, a run names one of this
     /// journal's own as its parent or as a run of another tenant or session, or the storage fails.
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError>;
+
+    /// Sets aside what a call may cost, of all these allowances or of none, in one commit: however many reserve at the same
+    /// time, the sum of what is reserved and spent never exceeds an allowance.
+    ///
+    /// What was reserved stays so until it is [settled](Self::settle). A process that dies in between may have made the
+    /// call, so it counts.
+    ///
+    /// # Errors
+    /// When an allowance has no room, or the storage fails.
+    async fn reserve(&self, _allowances: &[Allowance], _nano_usd: u64) -> Result<(), ReserveError> {
+        Err(StorageError::unsupported().into())
+    }
+
+    /// Replaces what was reserved for a call by what it cost, which is nothing if it was certainly never made.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn settle(
+        &self,
+        _allowances: &[Allowance],
+        _reserved: u64,
+        _spent: u64,
+    ) -> Result<(), StorageError> {
+        Err(StorageError::unsupported())
+    }
+
+    /// Returns what an account has spent or reserved on a day, in billionths of a US dollar.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    async fn spent(&self, _account: &str, _day: &str) -> Result<u64, ReadError> {
+        Err(StorageError::unsupported().into())
+    }
 
     /// Saves a run's snapshot in place of the one before.
     ///

@@ -13,8 +13,8 @@ use dalsegno_store::conformance::{
     snapshot, successor_of, with_key,
 };
 use dalsegno_store::{
-    Body, CreateError, Created, Flaw, MemoryStore, Message, NewRecord, Owner, ReadError, RunFilter,
-    SqliteStore, Store, Waiting, WaitingFor,
+    Allowance, Body, CreateError, Created, Flaw, MemoryStore, Message, NewRecord, Owner, ReadError,
+    RunFilter, SqliteStore, Store, Waiting, WaitingFor,
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -172,6 +172,26 @@ async fn a_journal_of_version_5_is_opened_and_read() {
     goes_on(&store).await;
 }
 
+fn spends() -> Allowance {
+    Allowance { account: "acme".into(), day: "2026-11-25".into(), most_nano_usd: 1_000 }
+}
+
+#[tokio::test]
+async fn a_journal_of_version_6_is_opened_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(6, folder.path()).await;
+    assert_eq!(store.spent("acme", "2026-11-25").await.unwrap(), 250);
+    goes_on(&store).await;
+}
+
+#[tokio::test]
+async fn a_journal_of_an_earlier_version_begins_with_nothing_spent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_golden(5, folder.path()).await;
+    store.reserve(&[spends()], 1_000).await.unwrap();
+    assert!(store.reserve(&[spends()], 1).await.is_err());
+}
+
 #[tokio::test]
 async fn a_migration_finds_out_what_suspended_runs_wait_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,7 +285,7 @@ fn a_migration_that_fails_leaves_the_journal_as_it_was() {
 #[test]
 fn the_schema_is_that_of_the_newest_golden_file() {
     let schema = new_schema();
-    let sql = std::fs::read_to_string(golden("v5.sql")).unwrap();
+    let sql = std::fs::read_to_string(golden("v6.sql")).unwrap();
     assert!(sql.starts_with(&schema), "the schema changed without a new version:\n{schema}");
 }
 
@@ -308,9 +328,10 @@ async fn write_the_golden_files() {
     let elsewhere = MemoryStore::new();
     create(&elsewhere, portable_run(9, &owner)).await;
     store.import(elsewhere.export(&[run_id(9)]).await.unwrap()).await.unwrap();
+    store.reserve(&[spends()], 250).await.unwrap();
     let json = serde_json::to_string_pretty(&read_all(&store).await).unwrap();
-    std::fs::write(golden("v5.json"), json + "\n").unwrap();
-    std::fs::write(golden("v5.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
+    std::fs::write(golden("v6.json"), json + "\n").unwrap();
+    std::fs::write(golden("v6.sql"), dump(&Connection::open(store.path()).unwrap())).unwrap();
 }
 
 #[tokio::test]

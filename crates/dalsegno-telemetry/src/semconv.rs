@@ -63,6 +63,10 @@ names! {
     GEN_AI_TOOL_NAME = "gen_ai.tool.name";
     /// The kind of tool; always `function`.
     GEN_AI_TOOL_TYPE = "gen_ai.tool.type";
+    /// Tokens sent that the provider wrote to its cache.
+    GEN_AI_USAGE_CACHE_CREATION = "gen_ai.usage.cache_creation.input_tokens";
+    /// Tokens sent that the provider had in its cache.
+    GEN_AI_USAGE_CACHE_READ = "gen_ai.usage.cache_read.input_tokens";
     /// Tokens sent, as the provider counts.
     GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens";
     /// Tokens received, as the provider counts.

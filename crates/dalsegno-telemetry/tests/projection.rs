@@ -237,10 +237,8 @@ fn completion(fallback: u32) -> ModelCompletion {
 }
 
 fn config() -> AgentConfig {
-    let priced = |name: &str, input| ModelSettings {
-        price: Some(Price { input, output: 0 }),
-        ..ModelSettings::named(name)
-    };
+    let priced =
+        |name: &str, input| ModelSettings { price: Some(Price::new(input, 0)), ..ModelSettings::named(name) };
     let mind = ModelMind {
         model: priced("fast", 1_000_000),
         instructions: None,

@@ -5,9 +5,10 @@ use std::path::Path;
 use async_trait::async_trait;
 use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
 use dalsegno_store::{
-    AcquireError, AppendError, Archive, CreateError, Created, EraseError, Erased, GcError, GcOptions,
-    GcReport, ImportError, Imported, Lease, Message, NewRecord, NewRun, Owner, PostError, ReadError, Record,
-    RunFilter, RunSummary, Snapshot, SnapshotError, SqliteStore, Store,
+    AcquireError, Allowance, AppendError, Archive, CreateError, Created, EraseError, Erased, GcError,
+    GcOptions, GcReport, ImportError, Imported, Lease, Message, NewRecord, NewRun, Owner, PostError,
+    ReadError, Record, ReserveError, RunFilter, RunSummary, Snapshot, SnapshotError, SqliteStore,
+    StorageError, Store,
 };
 
 use crate::error::SimulationError;
@@ -118,6 +119,18 @@ impl Store for OnDisk {
 
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
         at_once(self.0.import(archive))
+    }
+
+    async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
+        at_once(self.0.reserve(allowances, nano_usd))
+    }
+
+    async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
+        at_once(self.0.settle(allowances, reserved, spent))
+    }
+
+    async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {
+        at_once(self.0.spent(account, day))
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
 use dalsegno_store::{
-    AcquireError, AppendError, Archive, CreateError, Created, EraseError, Erased, GcError, GcOptions,
-    GcReport, ImportError, Imported, Lease, Message, NewRecord, NewRun, Owner, PostError, ReadError, Record,
-    RunFilter, RunSummary, Snapshot, SnapshotError, StorageError, StorageKind, Store,
+    AcquireError, Allowance, AppendError, Archive, CreateError, Created, EraseError, Erased, GcError,
+    GcOptions, GcReport, ImportError, Imported, Lease, Message, NewRecord, NewRun, Owner, PostError,
+    ReadError, Record, ReserveError, RunFilter, RunSummary, Snapshot, SnapshotError, StorageError,
+    StorageKind, Store,
 };
 
 use crate::process::Process;
@@ -374,6 +375,18 @@ impl Store for SimulatedStore {
 
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
         self.inner.import(archive).await
+    }
+
+    async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
+        self.inner.reserve(allowances, nano_usd).await
+    }
+
+    async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
+        self.inner.settle(allowances, reserved, spent).await
+    }
+
+    async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {
+        self.inner.spent(account, day).await
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {

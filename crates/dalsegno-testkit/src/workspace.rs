@@ -22,6 +22,16 @@ pub(crate) const TOOLS: [(&str, EffectClass); 5] = [
 /// On whose behalf runs are started.
 pub(crate) const TENANTS: [&str; 2] = ["acme", "other"];
 
+/// The tool about whose calls an agent may have a rule, and the number of which those are multiples that a person must
+/// agree to.
+pub(crate) const RULED: &str = "t.unsafe";
+const RULE: i64 = 3;
+
+/// Says whether an agent's rule is about a call with this number.
+pub(crate) const fn is_ruled(n: i64) -> bool {
+    n % RULE == 0
+}
+
 /// The tool whose results are kept.
 pub(crate) const KEPT: &str = "t.look";
 
@@ -63,6 +73,8 @@ pub(crate) struct ToolTerms {
     pub(crate) policy: OnIndeterminate,
     /// A person must agree before each call.
     pub(crate) approve: bool,
+    /// A person must agree before each call whose number [`is_ruled`].
+    pub(crate) rule: bool,
     /// How long a result stands for further calls, in milliseconds.
     pub(crate) kept_ms: u64,
 }
@@ -243,8 +255,14 @@ impl Plan {
                 });
             }
             tools.push(tool);
-            let terms =
-                ToolTerms { class, retries, policy: OnIndeterminate::Ask, approve: false, kept_ms: 0 };
+            let terms = ToolTerms {
+                class,
+                retries,
+                policy: OnIndeterminate::Ask,
+                approve: false,
+                rule: false,
+                kept_ms: 0,
+            };
             self.shop.insert(name.to_owned(), terms);
         }
         tools.push(json!({
@@ -269,9 +287,9 @@ impl Plan {
         let mut text = format!(
             "name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"Generated.\"\n{rest}[tools]\nallow = [\"t.*\", \"shop.*\"]\n"
         );
-        if approve {
-            text.push_str("approve = [\"t.set\"]\n");
-        }
+        // Whether there is a rule is no draw of its own, so that each seed still means the same world.
+        let gates = text.len();
+        let mut ruled = false;
         for (tool, class) in TOOLS {
             let retries = u32::try_from(random.below(4)).unwrap_or_default();
             let (policy, word) = random.pick(&[
@@ -295,9 +313,17 @@ impl Plan {
                 kept_ms = seconds * 1_000;
                 let _ = writeln!(text, "cache = \"{seconds}s\"");
             }
+            let rule = tool == RULED && timeout == 12;
+            ruled |= rule;
             let approve = approve && tool == "t.set";
-            let terms = ToolTerms { class, retries, policy, approve, kept_ms };
+            let terms = ToolTerms { class, retries, policy, approve, rule, kept_ms };
             self.terms.insert((name.to_owned(), tool.to_owned()), terms);
+        }
+        let always = approve.then_some("\"t.set\"".to_owned());
+        let rule = ruled.then(|| format!("{{ tool = \"{RULED}\", when = \"args.n % {RULE} == 0\" }}"));
+        let entries: Vec<String> = always.into_iter().chain(rule).collect();
+        if !entries.is_empty() {
+            text.insert_str(gates, &format!("approve = [{}]\n", entries.join(", ")));
         }
         for (tool, terms) in &self.shop {
             self.terms.insert((name.to_owned(), tool.clone()), *terms);

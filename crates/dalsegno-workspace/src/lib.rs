@@ -57,7 +57,7 @@ mod shape;
 mod text;
 mod units;
 
-pub use agent::{AgentFile, AgentTools, BrokenAgent, ToolSettings};
+pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, ToolSettings};
 pub use batteries::{Battery, batteries};
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;
@@ -68,9 +68,9 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, CommandBinding, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding, Lifetime,
-    MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant, SecretRef,
-    SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
+    Access, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding,
+    Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretGrant,
+    SecretRef, SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings, StoreKey,
     TelemetrySettings, TenantGrants,
 };
 pub use source::{Position, SourceFile};

@@ -155,9 +155,9 @@ fn every_key_of_a_model_arrives() {
     let (_, workspace) = load();
     let config = config(&workspace, "lead");
     let mind = model(&config);
-    let price = |input, output| Some(Price { input, output });
+    let price = |input, output| Some(Price::new(input, output));
     let models: Vec<_> = std::iter::once(&mind.model).chain(&mind.fallback).collect();
-    let prices: Vec<_> = models.iter().map(|model| (model.name.as_str(), model.price)).collect();
+    let prices: Vec<_> = models.iter().map(|model| (model.name.as_str(), model.price.clone())).collect();
     assert_eq!(
         prices,
         [

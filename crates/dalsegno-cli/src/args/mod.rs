@@ -2,6 +2,7 @@
 
 mod auth;
 mod bench;
+mod cost;
 mod format;
 mod lineage;
 mod memory;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
+pub(crate) use self::cost::{CostArgs, GroupArg};
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
 pub(crate) use self::lineage::{
     AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
@@ -110,6 +112,9 @@ pub(crate) enum Verb {
     /// List runs, newest first
     #[command(after_help = runs::RUNS_EXAMPLES)]
     Runs(RunsArgs),
+    /// Sum up tokens and cost by run, session, agent, tenant, model or day
+    #[command(after_help = cost::EXAMPLES)]
+    Cost(CostArgs),
     /// Show the steps of a run, with the reason, the requests and the outcomes of each
     #[command(after_help = runs::SHOW_EXAMPLES)]
     Show(ShowArgs),
@@ -208,6 +213,7 @@ impl Verb {
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
             Self::Import(import) if import.adopt => Needs::Everything,
             Self::Runs(_)
+            | Self::Cost(_)
             | Self::Show(_)
             | Self::Replay(_)
             | Self::Memory(_)
@@ -245,6 +251,7 @@ impl Verb {
             Self::Resume(resume) => resume.stream.resolve(),
             Self::Answer(answer) => answer.document.resolve(),
             Self::Runs(runs) => runs.document.resolve(),
+            Self::Cost(cost) => cost.document.resolve(),
             Self::Show(show) => show.document.resolve(),
             Self::Replay(replay) => replay.document.resolve(),
             Self::Fork(fork) => fork.stream.resolve(),

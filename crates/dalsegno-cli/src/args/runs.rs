@@ -232,7 +232,7 @@ pub(crate) struct RunsArgs {
     /// Continue a list behind this run, its last one
     #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
     pub(crate) after: Option<String>,
-    /// Also list what each run cost; this reads every listed run
+    /// Also list what runs cost that have not ended; this reads all their records
     #[arg(long)]
     pub(crate) cost: bool,
     #[command(flatten)]
@@ -262,7 +262,7 @@ impl Moment {
 }
 
 /// Reads a time such as `2026-11-24T09:00:00Z`, a date such as `2026-11-24` (its beginning in UTC), or an age such as `2h`.
-fn moment(text: &str) -> Result<Moment, String> {
+pub(super) fn moment(text: &str) -> Result<Moment, String> {
     let at = |time: jiff::Timestamp| {
         u64::try_from(time.as_millisecond()).map(|millis| Moment::At(Timestamp::from_millis(millis)))
     };

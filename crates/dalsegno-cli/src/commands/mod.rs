@@ -10,6 +10,7 @@ mod chat;
 mod check;
 mod completions;
 mod consent;
+mod cost;
 mod diff;
 mod follow;
 mod fork;
@@ -249,6 +250,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Chat(_)
         | Verb::Resume(_)
         | Verb::Runs(_)
+        | Verb::Cost(_)
         | Verb::Show(_)
         | Verb::Replay(_)
         | Verb::Fork(_)
@@ -305,6 +307,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Resume(args) => resume::resume(args, context).await,
         Verb::Answer(args) => answer::answer(args, context).await,
         Verb::Runs(args) => runs::runs(args, context).await,
+        Verb::Cost(args) => cost::cost(args, context).await,
         Verb::Show(args) => show::show(args, context).await,
         Verb::Replay(args) => replay::replay(args, context).await,
         Verb::Fork(args) => fork::fork(args, context).await,

@@ -13,9 +13,10 @@ use crate::args::{Format, RunsArgs, StatusArg, WaitingArg};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::document::Listed;
+use crate::render::ending::cost;
 use crate::render::output::Output;
 use crate::render::table::columns;
-use crate::render::text::{brief, dollars, short, time};
+use crate::render::text::{brief, short, time};
 
 /// The columns of a request beside other text, where no terminal says how many there are.
 const REQUEST: usize = 120;
@@ -133,7 +134,10 @@ async fn list(
             if !(has_status && has_text && is_fork) {
                 continue;
             }
-            let usage = if args.cost { used(run.run, journal).await } else { None };
+            let usage = match args.cost {
+                true => journal.usage(&run).await.ok(),
+                false => journal.recorded_usage(&run).await.ok().flatten(),
+            };
             lines.push(Line { run, text: asked, interrupted, usage });
             if u32::try_from(lines.len()).is_ok_and(|listed| listed == args.limit) {
                 return Ok(lines);
@@ -145,12 +149,6 @@ async fn list(
     }
 }
 
-/// What a run used so far; none where its journal cannot be read.
-async fn used(run: RunId, journal: &Journal) -> Option<Usage> {
-    let inspection = journal.inspect(run, None).await.ok()?;
-    Some(inspection.response.map_or_else(|| inspection.state.usage(), |response| response.usage))
-}
-
 fn tell(lines: &[Line], args: &RunsArgs, output: &mut Output) {
     let default = AgentRequest::text("").tenant;
     let has_tenants = lines.iter().any(|line| line.run.tenant != default);
@@ -158,7 +156,9 @@ fn tell(lines: &[Line], args: &RunsArgs, output: &mut Output) {
     let has_session = |run: &RunSummary| run.parent.is_none() && run.session != run.run.to_string();
     let has_sessions = lines.iter().any(|line| has_session(&line.run));
     let mut head = vec!["RUN", "AGENT", "STATUS", "STARTED"];
-    let more = [("TENANT", has_tenants), ("SESSION", has_sessions), ("COST", args.cost), ("REQUEST", true)];
+    let has_cost =
+        args.cost || lines.iter().any(|line| line.usage.is_some_and(|used| used.cost_nano_usd > 0));
+    let more = [("TENANT", has_tenants), ("SESSION", has_sessions), ("COST", has_cost), ("REQUEST", true)];
     head.extend(more.into_iter().filter(|(_, is_shown)| *is_shown).map(|(name, _)| name));
     let room = output.stdout.terminal.room.min(REQUEST);
     let rows: Vec<Vec<String>> = lines
@@ -171,7 +171,7 @@ fn tell(lines: &[Line], args: &RunsArgs, output: &mut Output) {
                 ("STARTED", time(run.started_at)),
                 ("TENANT", run.tenant.clone()),
                 ("SESSION", if has_session(run) { run.session.clone() } else { String::new() }),
-                ("COST", usage.map(|usage| dollars(usage.cost_nano_usd)).unwrap_or_default()),
+                ("COST", usage.map(|usage| cost(&usage)).unwrap_or_default()),
                 ("REQUEST", brief(text.as_deref().unwrap_or_default(), room)),
             ]);
             head.iter().map(|name| cells.get(name).cloned().unwrap_or_default()).collect()

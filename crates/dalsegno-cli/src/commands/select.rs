@@ -154,6 +154,7 @@ mod tests {
 
     fn waiting(ids: &[[u8; 16]]) -> Vec<WaitingOperation> {
         let waiting = |id: &[u8; 16]| WaitingOperation {
+            rule: None,
             run: RunId::from_bytes([0; 16]),
             operation: OperationId::from_bytes(*id),
             gate: Gate::Approval,

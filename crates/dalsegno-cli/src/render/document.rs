@@ -44,6 +44,9 @@ struct Waiting {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     arguments: Option<Value>,
+    /// The agent's rule by which it waits for an approval, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
     /// What `resume --shown` names.
     shown: String,
 }
@@ -121,6 +124,7 @@ impl Waiting {
                 Gate::InDoubt { reason } => Some(reason.clone()),
             },
             arguments: waiting.arguments.clone(),
+            rule: waiting.rule.clone(),
             shown: waiting.shown(),
         }
     }

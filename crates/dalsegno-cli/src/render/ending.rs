@@ -77,14 +77,25 @@ pub(crate) fn tell(
 
 /// What a run used, in parts; what it did not use is left out.
 pub(crate) fn usage(usage: Usage) -> Vec<String> {
-    let counts = [
-        (usage.model_calls, "model call"),
-        (usage.tool_calls, "tool call"),
-        (usage.input_tokens + usage.output_tokens, "token"),
-    ];
-    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
-    let cost = Some(usage.cost_nano_usd).filter(|cost| *cost > 0).map(dollars);
-    counts.map(|(number, thing)| count(number, thing)).chain(cost).collect()
+    let calls = [(usage.model_calls, "model call"), (usage.tool_calls, "tool call")];
+    let calls = calls.into_iter().filter(|(number, _)| *number > 0);
+    let mut parts: Vec<String> = calls.map(|(number, thing)| count(number, thing)).collect();
+    if usage.tokens() > 0 {
+        let cached = usage.details.cached_input_tokens;
+        let notes = [(cached, "cached"), (usage.estimated_tokens, "estimated")];
+        let notes = notes.into_iter().filter(|(number, _)| *number > 0);
+        let notes: Vec<String> = notes.map(|(number, word)| format!("{number} {word}")).collect();
+        let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+        parts.push(count(usage.tokens(), "token") + &notes);
+    }
+    parts.extend(Some(cost(&usage)).filter(|_| usage.cost_nano_usd > 0));
+    parts
+}
+
+/// What a run cost; with a `~` where a part of it is estimated.
+pub(crate) fn cost(usage: &Usage) -> String {
+    let estimated = if usage.estimated_cost_nano_usd > 0 { "~" } else { "" };
+    format!("{estimated}{}", dollars(usage.cost_nano_usd))
 }
 
 /// Tells what a run waits for, with the exact commands that go on.
@@ -183,6 +194,10 @@ fn ways(operation: &WaitingOperation, several: bool, resume: &str, output: &mut 
 /// What an operation waits for; the reason of a doubt and the arguments are shown below.
 fn headline(operation: &WaitingOperation, request: Option<&Request>) -> String {
     match (&operation.gate, &operation.tool, request) {
+        (Gate::Approval, Some(tool), _) if operation.rule.is_some() => {
+            let rule = operation.rule.as_deref().unwrap_or_default();
+            format!("`{tool}` waits for approval by the rule {rule}; its arguments:")
+        }
         (Gate::Approval, Some(tool), _) => format!("`{tool}` waits for approval; its arguments:"),
         (Gate::InDoubt { .. }, Some(tool), _) => format!("did `{tool}` take place?"),
         (Gate::InDoubt { .. }, None, Some(request)) => format!("did `{}` take place?", request.label()),
@@ -209,6 +224,8 @@ pub(crate) fn quoted(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dalsegno_core::TokenDetails;
+
     use super::*;
 
     #[test]
@@ -230,7 +247,11 @@ mod tests {
             output_tokens: 4,
             model_calls: 2,
             cost_nano_usd: 20_000_000,
+            ..Usage::default()
         };
         assert_eq!(usage(used), ["2 model calls", "1 tool call", "7 tokens", "$0.0200"]);
+        let details = TokenDetails { cached_input_tokens: 2, ..TokenDetails::default() };
+        let used = Usage { details, estimated_tokens: 5, estimated_cost_nano_usd: 1, ..used };
+        assert_eq!(usage(used)[2..], ["7 tokens (2 cached, 5 estimated)", "~$0.0200"]);
     }
 }

@@ -20,6 +20,7 @@ fn help_names_every_verb() {
       resume       Answer a suspended run, or resume an interrupted one
       answer       Answer pending questions across runs (dry run unless `--yes`)
       runs         List runs, newest first
+      cost         Sum up tokens and cost by run, session, agent, tenant, model or day
       show         Show the steps of a run, with the reason, the requests and the outcomes of each
       replay       Recompute a recorded run from its journal and compare every request, without side
                    effects

@@ -9,6 +9,7 @@ mod bench;
 mod broken;
 mod chat;
 mod check;
+mod cost;
 #[expect(dead_code, reason = "doors are for the conversation in a terminal, a test of its own")]
 mod double;
 mod doubt;
@@ -23,6 +24,7 @@ mod look;
 mod mail;
 mod memory;
 mod private;
+mod rules;
 mod run;
 mod screen;
 mod secret;

@@ -6,6 +6,8 @@
 mod control;
 mod limits;
 mod plan;
+mod price;
+mod rules;
 mod toolkits;
 mod tools;
 
@@ -20,6 +22,9 @@ pub use self::plan::{
     Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
     StepAction, Wait,
 };
+pub(crate) use self::price::Cost;
+pub use self::price::{LongContext, Price, Rates};
+pub use self::rules::first_rule_met;
 pub use self::toolkits::{ToolDocument, ToolDocuments, ToolOwner};
 pub use self::tools::{OnFailure, OnIndeterminate, PartTerms, Tool, ToolKind, Toolbox, Verify};
 use crate::canonical::{Canonical, Digest, digest_json};
@@ -203,24 +208,6 @@ pub struct ModelSettings {
     /// How it is asked besides.
     #[serde(default, skip_serializing_if = "ModelControl::is_empty")]
     pub control: Box<ModelControl>,
-}
-
-/// What the tokens of a model cost, in millionths of a US dollar for a million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Price {
-    /// Tokens sent.
-    pub input: u64,
-    /// Tokens received.
-    pub output: u64,
-}
-
-impl Price {
-    /// What these tokens cost, in billionths of a US dollar, rounded up.
-    pub fn nano_usd(&self, input_tokens: u64, output_tokens: u64) -> u64 {
-        let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let total = of(input_tokens, self.input).saturating_add(of(output_tokens, self.output));
-        u64::try_from(total.div_ceil(1_000)).unwrap_or(u64::MAX)
-    }
 }
 
 impl ModelSettings {

@@ -134,6 +134,13 @@ pub struct Tool {
     /// How to find out whether a call of it, or a part of it, took place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
+    /// The calls, by their arguments, to which a person must agree first; besides all of them if `approve` says so. Each
+    /// condition reads `args`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approve_when: Vec<Expression>,
+    /// The calls, by their arguments, that are refused. Each condition reads `args`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny_when: Vec<Expression>,
 }
 
 /// How the engine finds out by itself whether a call in doubt took place, before it asks a person.
@@ -198,6 +205,8 @@ impl Tool {
             cache_ms: None,
             parts: PartTerms::default(),
             verify: None,
+            approve_when: Vec::new(),
+            deny_when: Vec::new(),
         }
     }
 

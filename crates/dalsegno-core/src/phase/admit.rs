@@ -38,6 +38,15 @@ pub(crate) enum Admitted {
     },
 }
 
+/// A call that may leave the core.
+pub(crate) struct Allowed<'a> {
+    pub(crate) name: &'a ToolName,
+    pub(crate) tool: &'a Tool,
+    pub(crate) admitted: Admitted,
+    /// The rule about its arguments by which a person must agree first.
+    pub(crate) rule: Option<String>,
+}
+
 /// Why a call never leaves the core, or failed; the model reads it and goes on.
 pub(crate) struct Refusal {
     pub(crate) code: &'static str,
@@ -75,10 +84,7 @@ impl AgentConfig {
 }
 
 /// Turns a call into what it asks for, unless it must not leave the core.
-pub(crate) fn admit<'a>(
-    config: &'a AgentConfig,
-    call: &CallRequest,
-) -> Result<(&'a ToolName, &'a Tool, Admitted), Refusal> {
+pub(crate) fn admit<'a>(config: &'a AgentConfig, call: &CallRequest) -> Result<Allowed<'a>, Refusal> {
     let Some((name, tool)) = config.tools.find(&call.name) else {
         if config.tools.is_forbidden(&call.name) {
             let message = alloc::format!("the tool `{}` is not allowed for this agent", call.name);
@@ -110,7 +116,7 @@ pub(crate) fn admit<'a>(
         }
     };
     let admitted = admit_tool(config, name, tool, arguments)?;
-    Ok((name, tool, admitted))
+    Ok(Allowed { name, tool, admitted, rule: tool.asks(arguments) })
 }
 
 /// Turns arguments of an allowed tool into what they ask for.
@@ -120,6 +126,10 @@ pub(crate) fn admit_tool(
     tool: &Tool,
     arguments: &Value,
 ) -> Result<Admitted, Refusal> {
+    if let Some(rule) = tool.denies(arguments) {
+        let message = alloc::format!("the agent's rules deny this call of `{name}`: {rule}");
+        return Err(Refusal::new("not_permitted", message));
+    }
     let request = match &tool.kind {
         ToolKind::External | ToolKind::Declarative { .. } => Request::ToolCall(Arc::new(ToolCall {
             tool_name: name.clone(),
@@ -150,7 +160,7 @@ pub(crate) fn admit_tool(
         }
         ToolKind::Handoff { agent } => {
             known(config, agent)?;
-            if tool.approve {
+            if tool.approve || !tool.approve_when.is_empty() {
                 let message = "a handoff cannot wait for an approval";
                 return Err(Refusal::new("not_permitted", message));
             }

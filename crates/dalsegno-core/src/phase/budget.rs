@@ -10,7 +10,7 @@
 //! was reported is counted.
 //!
 //! A request that brought no reply is charged with all that was set aside for it where it may have been received (see
-//! [`charge_failed`]): the provider may have counted it, and nobody says how much. So is a reply that nobody counted, and
+//! [`of_failure`]): the provider may have counted it, and nobody says how much. So is a reply that nobody counted, and
 //! so are completions and child runs that are under way when the run ends.
 
 use alloc::string::String;
@@ -18,8 +18,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::think;
-use crate::config::{AgentConfig, Budget, ModelSettings};
-use crate::event::{Failure, FailureCode};
+use crate::config::{AgentConfig, Budget, Cost, ModelSettings};
+use crate::event::{Failure, FailureCode, Outcome};
 use crate::join::{Join, Pending};
 use crate::operation::{AgentCall, ModelCompletion, Operation, Request, Reserved, Terms};
 use crate::reply::ModelReply;
@@ -75,8 +75,8 @@ pub(crate) fn spare(config: &AgentConfig, state: &AgentState, join: &Join) -> Bu
 /// The tokens and the cost that are set aside for so many attempts of a completion.
 fn attempts(config: &AgentConfig, completion: &ModelCompletion, count: u32) -> (u64, u64) {
     let Reserved { input_tokens, output_tokens } = completion.reserved;
-    let price = completion.settings(config).ok().and_then(|settings| settings.price);
-    let cost = price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+    let price = completion.settings(config).ok().and_then(|settings| settings.price.as_ref());
+    let cost = price.map_or(0, |price| price.most_nano_usd(input_tokens, output_tokens));
     let count = u64::from(count);
     (input_tokens.saturating_add(output_tokens).saturating_mul(count), cost.saturating_mul(count))
 }
@@ -202,7 +202,7 @@ pub(crate) fn reserve_alone(
 pub(crate) fn retries(settings: &ModelSettings, reserved: Reserved, left: &mut Budget) -> u32 {
     let Reserved { input_tokens, output_tokens } = reserved;
     let tokens = input_tokens.saturating_add(output_tokens);
-    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+    let cost = most_nano_usd(settings, input_tokens, output_tokens);
     let fit = |left: Option<u64>, each: u64| left.and_then(|left| left.checked_div(each)).unwrap_or(u64::MAX);
     let most = fit(left.max_tokens, tokens).min(fit(left.max_cost_nano_usd, cost));
     let retries = u32::try_from(most).unwrap_or(u32::MAX).min(settings.retries);
@@ -232,9 +232,12 @@ pub(crate) fn reserve(
     if by_tokens < u64::from(least) {
         return Err(Short::Limit("max_tokens"));
     }
-    let by_cost = match (left.max_cost_nano_usd, settings.price) {
-        (Some(cost), Some(price)) => match cost.checked_sub(price.nano_usd(input_tokens, 0)) {
-            Some(rest) => rest.saturating_mul(1_000).checked_div(price.output).unwrap_or(u64::MAX),
+    let by_cost = match (left.max_cost_nano_usd, &settings.price) {
+        (Some(cost), Some(price)) => match cost.checked_sub(price.most_nano_usd(input_tokens, 0)) {
+            Some(rest) => {
+                let rate = price.rates(input_tokens).output;
+                rest.saturating_mul(1_000).checked_div(rate).unwrap_or(u64::MAX)
+            }
             None => 0,
         },
         (Some(_), None) => return Err(Short::NoPrice),
@@ -246,43 +249,45 @@ pub(crate) fn reserve(
     let output = u64::from(want).min(by_tokens).min(by_cost);
     let reserved = Reserved { input_tokens, output_tokens: output };
     take(&mut left.max_tokens, input_tokens.saturating_add(output));
-    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output));
-    take(&mut left.max_cost_nano_usd, cost);
+    take(&mut left.max_cost_nano_usd, most_nano_usd(settings, input_tokens, output));
     // It is no more than what was wanted, which is a u32.
     let max_output_tokens =
         u32::try_from(output).ok().filter(|most| settings.max_output_tokens != Some(*most));
     Ok(Reservation { reserved, max_output_tokens, retries })
 }
 
-/// Counts what a reply took, and what attempts before it may have taken. One that nobody counted takes what was set aside
-/// for it.
-pub(crate) fn charge(
-    state: &mut AgentState,
-    settings: &ModelSettings,
-    completion: &ModelCompletion,
-    reply: &ModelReply,
-) {
-    let lost = u64::from(reply.lost_attempts);
-    let set_aside = completion.reserved;
-    let (input, output) = match (reply.input_tokens, reply.output_tokens) {
-        // No request takes nothing: its provider does not count.
-        (0, 0) => (set_aside.input_tokens, set_aside.output_tokens),
-        counted => counted,
-    };
-    let input = input.saturating_add(lost.saturating_mul(set_aside.input_tokens));
-    let output = output.saturating_add(lost.saturating_mul(set_aside.output_tokens));
-    state.usage.model_calls = state.usage.model_calls.saturating_add(1);
-    count(state, settings, input, output);
+/// The most that one attempt of so many tokens may cost.
+fn most_nano_usd(settings: &ModelSettings, input_tokens: u64, output_tokens: u64) -> u64 {
+    settings.price.as_ref().map_or(0, |price| price.most_nano_usd(input_tokens, output_tokens))
 }
 
-/// Counts what a completion without a reply may have taken: all that was set aside, unless the failure says that the
-/// provider did not process the request.
-pub(crate) fn charge_failed(
-    state: &mut AgentState,
-    settings: &ModelSettings,
-    completion: &ModelCompletion,
-    failure: &Failure,
-) {
+/// What a reply took, and what attempts before it may have taken. One that nobody counted takes what was set aside for it, or
+/// what it is estimated at where nothing was.
+pub(crate) fn of_reply(settings: &ModelSettings, completion: &ModelCompletion, reply: &ModelReply) -> Usage {
+    let set_aside = completion.reserved;
+    // No request takes nothing: its provider does not count.
+    let is_counted = !reply.estimated && (reply.input_tokens, reply.output_tokens) != (0, 0);
+    let own = if is_counted || set_aside == Reserved::default() {
+        let (input, output) = (reply.input_tokens, reply.output_tokens);
+        let cost = settings.price.as_ref().map(|price| price.cost(input, output, &reply.details));
+        Taken { input, output, cost: cost.unwrap_or_default() }
+    } else {
+        Taken::set_aside(settings, set_aside, 1)
+    };
+    let mut usage =
+        own.plus(Taken::set_aside(settings, set_aside, u64::from(reply.lost_attempts))).into_usage();
+    usage.model_calls = 1;
+    usage.details = reply.details;
+    if reply.estimated {
+        usage.estimated_tokens = own.input.saturating_add(own.output);
+        usage.estimated_cost_nano_usd = own.cost.nano_usd();
+    }
+    usage
+}
+
+/// What a completion without a reply may have taken: all that was set aside, unless the failure says that the provider did
+/// not process the request.
+pub(crate) fn of_failure(settings: &ModelSettings, completion: &ModelCompletion, failure: &Failure) -> Usage {
     let received = match failure.code {
         FailureCode::Timeout
         | FailureCode::Protocol
@@ -302,21 +307,13 @@ pub(crate) fn charge_failed(
         | FailureCode::Internal => false,
     };
     let attempts = u64::from(failure.lost_attempts).saturating_add(u64::from(received));
-    let input = completion.reserved.input_tokens.saturating_mul(attempts);
-    let output = completion.reserved.output_tokens.saturating_mul(attempts);
-    count(state, settings, input, output);
+    Taken::set_aside(settings, completion.reserved, attempts).into_usage()
 }
 
-/// Counts what a completion may take that nobody waits for any more: which of its attempts is under way, nobody says.
-pub(crate) fn charge_lost(
-    state: &mut AgentState,
-    settings: &ModelSettings,
-    completion: &ModelCompletion,
-    terms: &Terms,
-) {
+/// What a completion may take that nobody waits for any more: which of its attempts is under way, nobody says.
+pub(crate) fn of_lost(settings: &ModelSettings, completion: &ModelCompletion, terms: &Terms) -> Usage {
     let attempts = u64::from(terms.retries).saturating_add(1);
-    let Reserved { input_tokens, output_tokens } = completion.reserved;
-    count(state, settings, input_tokens.saturating_mul(attempts), output_tokens.saturating_mul(attempts));
+    Taken::set_aside(settings, completion.reserved, attempts).into_usage()
 }
 
 /// Counts what a child run may use that nobody waits for any more, as far as it is bounded. Nobody knows which of its
@@ -331,12 +328,53 @@ pub(crate) fn charge_child(state: &mut AgentState, call: &AgentCall) {
     });
 }
 
-fn count(state: &mut AgentState, settings: &ModelSettings, input: u64, output: u64) {
-    let usage = &mut state.usage;
-    usage.input_tokens = usage.input_tokens.saturating_add(input);
-    usage.output_tokens = usage.output_tokens.saturating_add(output);
-    let cost = settings.price.map_or(0, |price| price.nano_usd(input, output));
-    usage.cost_nano_usd = usage.cost_nano_usd.saturating_add(cost);
+impl AgentConfig {
+    /// What a model completion of this agent counts in the usage of its run: by its outcome, or, without one, when the run
+    /// ends while it is under way. Nothing for other operations.
+    pub fn usage_of(&self, operation: &Operation, outcome: Option<&Outcome>) -> Usage {
+        let Request::ModelCompletion(completion) = &operation.request else { return Usage::default() };
+        let Ok(settings) = completion.settings(self) else { return Usage::default() };
+        match outcome {
+            Some(Outcome::ModelReplied(reply)) => of_reply(settings, completion, reply),
+            Some(Outcome::Failed(failure)) => of_failure(settings, completion, failure),
+            Some(_) => Usage::default(),
+            None => of_lost(settings, completion, &operation.terms),
+        }
+    }
+}
+
+/// What requests took.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    input: u64,
+    output: u64,
+    cost: Cost,
+}
+
+impl Taken {
+    /// What was set aside for so many attempts.
+    fn set_aside(settings: &ModelSettings, each: Reserved, attempts: u64) -> Self {
+        let Reserved { input_tokens, output_tokens } = each;
+        let cost = settings.price.as_ref().map(|price| price.most(input_tokens, output_tokens));
+        Self {
+            input: input_tokens.saturating_mul(attempts),
+            output: output_tokens.saturating_mul(attempts),
+            cost: cost.unwrap_or_default().times(attempts),
+        }
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cost: self.cost.plus(other.cost),
+        }
+    }
+
+    fn into_usage(self) -> Usage {
+        let Self { input: input_tokens, output: output_tokens, cost } = self;
+        Usage { input_tokens, output_tokens, cost_nano_usd: cost.nano_usd(), ..Usage::default() }
+    }
 }
 
 /// Says why nothing can be set aside for a request of so many tokens and a reply of this model.

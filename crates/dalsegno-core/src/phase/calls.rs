@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use super::admit::{Admitted, Refusal, admit, admit_tool};
+use super::admit::{Admitted, Allowed, Refusal, admit, admit_tool};
 use super::repeat::{self, Repeats, Watch};
 use super::result::{edited, failed, missing, result, told};
 use super::start::MEMORY_TIMEOUT_MS;
@@ -63,10 +63,10 @@ pub(super) fn begin(
                 let message = "another call of this reply has the same id; only the first one was performed";
                 Some(Refusal::new("duplicate_call", message))
             }
-            Ok((_, _, Admitted::Handoff { agent, message })) if alone => {
+            Ok(Allowed { admitted: Admitted::Handoff { agent, message }, .. }) if alone => {
                 return hand_over(config, call, agent, message, state);
             }
-            Ok((_, _, Admitted::Handoff { .. })) => {
+            Ok(Allowed { admitted: Admitted::Handoff { .. }, .. }) => {
                 let message =
                     "a handoff ends this run, so it must be the only call of a reply: call it alone";
                 Some(Refusal::new("not_permitted", message))
@@ -101,18 +101,13 @@ pub(super) fn begin(
 }
 
 /// Mints the operations of a reply's calls and waits for them.
-fn perform(
-    config: &AgentConfig,
-    slots: Vec<CallSlot>,
-    admitted: Vec<(&ToolName, &Tool, Admitted)>,
-    state: &mut AgentState,
-) {
+fn perform(config: &AgentConfig, slots: Vec<CallSlot>, admitted: Vec<Allowed<'_>>, state: &mut AgentState) {
     state.usage.tool_calls = state.usage.tool_calls.saturating_add(admitted.len() as u64);
     let mut requests = Vec::with_capacity(admitted.len());
-    for (name, tool, admitted) in admitted {
+    for Allowed { name, tool, admitted, rule } in admitted {
         let Some((request, terms)) = request(config, tool, admitted) else { continue };
-        let gate = if tool.approve {
-            state.decide(Decision::AskApproval { name: name.to_string() });
+        let gate = if tool.approve || rule.is_some() {
+            state.decide(Decision::AskApproval { name: name.to_string(), rule });
             GateState::Waiting(Gate::Approval)
         } else {
             GateState::Open
@@ -204,7 +199,7 @@ pub(crate) fn returned(
                 }
                 Ok(Dealt::Settled(settled)) => settled,
                 Ok(Dealt::Instead(fallback)) => {
-                    slot.fallback = Some(fallback.call.0.clone());
+                    slot.fallback = Some(fallback.call.name.clone());
                     fallbacks.push(fallback);
                     continue;
                 }
@@ -266,7 +261,7 @@ enum Dealt<'a> {
 
 /// A tool that is called in the place of one that failed.
 struct Fallback<'a> {
-    call: (&'a ToolName, &'a Tool, Admitted),
+    call: Allowed<'a>,
     decision: Decision,
     /// What the model reads where the tool cannot be called after all.
     failure: Settled,
@@ -332,14 +327,12 @@ fn fall_back(
 }
 
 /// The call of a tool in the place of a failed one; none where the agent may not call it with these arguments.
-fn instead<'a>(
-    config: &'a AgentConfig,
-    to: &ToolName,
-    arguments: &Value,
-) -> Option<(&'a ToolName, &'a Tool, Admitted)> {
+fn instead<'a>(config: &'a AgentConfig, to: &ToolName, arguments: &Value) -> Option<Allowed<'a>> {
     let (name, tool) = config.tools.find_unpinned(to.as_str())?;
     match admit_tool(config, name, tool, arguments) {
-        Ok(admitted @ (Admitted::Request(_) | Admitted::Agent { .. })) => Some((name, tool, admitted)),
+        Ok(admitted @ (Admitted::Request(_) | Admitted::Agent { .. })) => {
+            Some(Allowed { name, tool, admitted, rule: tool.asks(arguments) })
+        }
         Ok(Admitted::Handoff { .. }) | Err(_) => None,
     }
 }

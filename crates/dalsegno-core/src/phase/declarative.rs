@@ -436,7 +436,8 @@ fn tool_call(
         }
     };
     state.usage.tool_calls = state.usage.tool_calls.saturating_add(1);
-    let gate = if tool.approve { GateState::Waiting(Gate::Approval) } else { GateState::Open };
+    let asked = tool.approve || tool.asks(&call.arguments).is_some();
+    let gate = if asked { GateState::Waiting(Gate::Approval) } else { GateState::Open };
     Ok((request, terms, gate))
 }
 

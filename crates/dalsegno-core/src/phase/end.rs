@@ -99,14 +99,16 @@ pub(crate) fn abandon(config: &AgentConfig, state: &mut AgentState) {
         let Ok(settings) = completion.settings(config) else { continue };
         match outcome {
             Some(Outcome::ModelReplied(reply)) => {
-                budget::charge(state, settings, completion, reply);
+                state.usage.add(&budget::of_reply(settings, completion, reply));
                 if matches!(completion.purpose, Purpose::Reply) {
                     think::keep(reply.clone(), state);
                 }
             }
-            Some(Outcome::Failed(failure)) => budget::charge_failed(state, settings, completion, failure),
+            Some(Outcome::Failed(failure)) => {
+                state.usage.add(&budget::of_failure(settings, completion, failure));
+            }
             Some(_) => {}
-            None => budget::charge_lost(state, settings, completion, &operation.terms),
+            None => state.usage.add(&budget::of_lost(settings, completion, &operation.terms)),
         }
     }
     if let Then::Calls { calls } = join.then {

@@ -118,6 +118,10 @@ pub(super) fn may_ask_again(config: &AgentConfig, last: bool, state: &AgentState
 /// What to do about a limit where a last answer is no choice.
 pub(crate) const RAISE_THE_LIMIT: &str = "raise the limit in the agent file, or give the agent less to do";
 
+/// What to do about a budget that has no room.
+pub(crate) const RAISE_THE_BUDGET: &str =
+    "start the run again when the budget renews, or raise the budget in dalsegno.toml or the tenant's file";
+
 /// What to do about a limit where the model could give a last answer.
 const OR_A_LAST_ANSWER: &str = "raise the limit in the agent file, or set `limits.on_exceeded = \"answer\"` for a last answer without tools";
 
@@ -220,6 +224,9 @@ pub(crate) fn replied(
 ) -> Result<(), Stop> {
     let mut reply = match taken(mind, operations, state) {
         Ok(reply) => reply,
+        Err(Failed { over_budget: Some(limit), .. }) if config.has_third_rules() => {
+            return Err(Stop::failed(RunErrorCode::LimitExceeded, limit, RAISE_THE_BUDGET));
+        }
         Err(failed) => {
             return if failed.final_ {
                 Err(model_stop(mind, &failed.reason, state))
@@ -284,23 +291,27 @@ struct Failed {
     reason: String,
     /// No other model would do better.
     final_: bool,
+    /// The limit, where a budget outside of the run has no room for the request.
+    over_budget: Option<String>,
 }
 
 /// The reply that a completion brought, with what it took counted.
 fn taken(mind: &ModelMind, operations: Vec<Pending>, state: &mut AgentState) -> Result<ModelReply, Failed> {
-    let missing = || Failed { reason: "the reply is missing".into(), final_: true };
+    let missing = || Failed { reason: "the reply is missing".into(), final_: true, over_budget: None };
     let pending = operations.into_iter().next().ok_or_else(missing)?;
     let Request::ModelCompletion(completion) = &pending.operation.request else { return Err(missing()) };
     let settings = settings(mind, completion.fallback);
     match pending.outcome {
         Some(Outcome::ModelReplied(reply)) => {
-            budget::charge(state, settings, completion, &reply);
+            state.usage.add(&budget::of_reply(settings, completion, &reply));
             Ok(reply)
         }
         Some(Outcome::Failed(failure)) => {
-            budget::charge_failed(state, settings, completion, &failure);
+            state.usage.add(&budget::of_failure(settings, completion, &failure));
             let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
-            Err(Failed { reason, final_: failure.code == FailureCode::InvalidArguments })
+            let final_ = failure.code == FailureCode::InvalidArguments;
+            let over_budget = failure.is_over_budget().then_some(failure.message);
+            Err(Failed { reason, final_, over_budget })
         }
         Some(
             Outcome::MemoryFound(_)

@@ -73,7 +73,7 @@ fn attempts_of_a_completion_never_exceed_the_cost() {
     config.limits.max_cost_nano_usd = Some(2_500_000);
     let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
     mind.model.max_output_tokens = Some(1_000);
-    mind.model.price = Some(Price { input: 0, output: 1_000_000 });
+    mind.model.price = Some(Price::new(0, 1_000_000));
     assert_eq!(attempts(&step(&config, start()))[0].0, 2);
 }
 
@@ -393,7 +393,7 @@ fn a_reply_that_nobody_counted_takes_what_was_set_aside_for_it() {
     let mut config = model();
     let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
     mind.model.max_output_tokens = Some(100);
-    mind.model.price = Some(Price { input: 1_000_000, output: 2_000_000 });
+    mind.model.price = Some(Price::new(1_000_000, 2_000_000));
     let uncounted = |lost_attempts| {
         let reply = ModelReply::new(vec![ReplyPart::Text("hello".into())], StopReason::End);
         Outcome::ModelReplied(ModelReply { lost_attempts, ..reply })
@@ -411,6 +411,73 @@ fn a_reply_that_nobody_counted_takes_what_was_set_aside_for_it() {
     let counted = ModelReply { input_tokens: 7, ..ModelReply::new(Vec::new(), StopReason::Refusal) };
     assert_eq!(used(&through(&config, Outcome::ModelReplied(counted))).0, 7, "an empty reply is counted");
     assert_eq!(used(&through(&config, says("hello"))), (1, 1, 3_000));
+}
+
+#[test]
+fn what_is_estimated_is_counted_and_marked() {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.model.max_output_tokens = Some(100);
+    mind.model.price = Some(Price::new(1_000_000, 2_000_000));
+    let estimated = |lost_attempts| {
+        let reply = ModelReply::new(vec![ReplyPart::Text("hello".into())], StopReason::End);
+        let reply = ModelReply { input_tokens: 7, output_tokens: 2, estimated: true, ..reply };
+        Outcome::ModelReplied(ModelReply { lost_attempts, ..reply })
+    };
+    let marked = |state: &AgentState| {
+        let usage = state.usage();
+        (usage.estimated_tokens, usage.estimated_cost_nano_usd)
+    };
+    let state = through(&config, estimated(0));
+    assert_eq!((used(&state), marked(&state)), ((7, 2, 11_000), (9, 11_000)));
+    // Where a limit must hold, the estimate of one reply is not trusted: it takes what was set aside for it.
+    config.limits.max_tokens = Some(10_000);
+    let Reserved { input_tokens, .. } = completion(&step(&config, start())).reserved;
+    let state = through(&config, estimated(1));
+    let each = (input_tokens + 200) * 1_000;
+    assert_eq!(used(&state), (input_tokens * 2, 200, each * 2));
+    assert_eq!(marked(&state), (input_tokens + 100, each), "the lost attempt was never a reply");
+}
+
+#[test]
+fn a_limit_of_the_cost_leaves_room_for_a_write_of_the_cache() {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    mind.model.max_output_tokens = Some(10);
+    let rates = Rates { cache_write_1h: Some(2_000_000), ..Price::new(1_000_000, 0).rates };
+    mind.model.price = Some(Price { rates, long_context: Vec::new() });
+    mind.model.retries = 0;
+    config.limits.max_cost_nano_usd = Some(u64::MAX);
+    let Reserved { input_tokens, .. } = completion(&step(&config, start())).reserved;
+    let asks = |most| {
+        let mut config = config.clone();
+        config.limits.max_cost_nano_usd = Some(most);
+        matches!(step(&config, start()).pending(), [_])
+    };
+    assert!(asks(input_tokens * 2_000) && !asks(input_tokens * 2_000 - 1));
+}
+
+#[test]
+fn cached_and_written_tokens_are_counted_at_their_rates() {
+    let mut config = model();
+    let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
+    let rates = Rates {
+        cached_input: Some(100_000),
+        cache_write: Some(1_250_000),
+        ..Price::new(1_000_000, 5_000_000).rates
+    };
+    mind.model.price = Some(Price { rates, long_context: Vec::new() });
+    let details = TokenDetails {
+        cached_input_tokens: 900,
+        cache_write_tokens: 50,
+        cache_write_1h_tokens: 0,
+        reasoning_tokens: 4,
+    };
+    let reply = ModelReply::new(vec![ReplyPart::Text("hello".into())], StopReason::End);
+    let reply = ModelReply { input_tokens: 1_000, output_tokens: 10, details, ..reply };
+    let state = through(&config, Outcome::ModelReplied(reply));
+    assert_eq!(used(&state), (1_000, 10, 50_000 + 90_000 + 62_500 + 50_000));
+    assert_eq!(state.usage().details, details);
 }
 
 #[test]
@@ -458,7 +525,7 @@ fn what_is_under_way_when_the_run_ends_is_charged_with_all_that_was_set_aside() 
     let Mind::Plan(plan) = &mut config.mind else { panic!("a plan") };
     let StepAction::Parallel(branches) = &mut plan.steps[0].action else { panic!("branches") };
     let PlanCall::Model { model, .. } = &mut branches[0].operation.call else { panic!("a completion") };
-    model.price = Some(Price { input: 0, output: 0 });
+    model.price = Some(Price::new(0, 0));
     let mut state = step(&config, start());
     let [(attempts, tokens)] = attempts(&state)[..] else { panic!("a completion") };
     assert_eq!(attempts, 3);

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod gates;
+mod rules;
 
 use dalsegno_core::*;
 use serde_json::{Value, json};
@@ -570,7 +571,7 @@ fn the_next_agent_reads_the_users_own_request_and_the_message_beside_it() {
 fn sizes_and_prices_at_their_end_do_no_harm() {
     let mut config = model();
     let Mind::Model(mind) = &mut config.mind else { panic!("a model") };
-    mind.model.price = Some(Price { input: u64::MAX, output: u64::MAX });
+    mind.model.price = Some(Price::new(u64::MAX, u64::MAX));
     mind.context = Some(ContextSettings { max_tokens: u64::MAX, compact: Compact::Summarise });
     config.limits = Limits { max_cost_nano_usd: Some(u64::MAX), repeat_limit: u32::MAX, ..Limits::default() };
     let file = Attachment {

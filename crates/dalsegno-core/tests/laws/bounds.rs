@@ -45,7 +45,10 @@ fn set_aside(world: &World, order: u64) -> Result<(), TestCaseError> {
                         .expect("a model of the configuration")
                         .settings;
                     prop_assert!(settings.price.is_some() || most.max_cost_nano_usd.is_none());
-                    let cost = settings.price.map_or(0, |price| price.nano_usd(input_tokens, output_tokens));
+                    let cost = settings
+                        .price
+                        .as_ref()
+                        .map_or(0, |price| price.most_nano_usd(input_tokens, output_tokens));
                     let attempts = u64::from(pending.operation.terms.retries) + 1;
                     take(0, Some((input_tokens + output_tokens) * attempts), Some(cost * attempts))
                 }

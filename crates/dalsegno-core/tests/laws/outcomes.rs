@@ -165,14 +165,20 @@ pub(crate) fn reply() -> BoxedStrategy<ModelReply> {
     let tokens = prop_oneof![8 => 0..1000_u64, 1 => Just(u64::MAX)];
     let output = prop::option::of(validation());
     let lost = prop_oneof![8 => Just(0), 1 => 1..3_u32];
-    (prop::collection::vec(part, 0..5), stop, tokens.clone(), tokens, output, lost)
-        .prop_map(|(parts, stop, input_tokens, output_tokens, output, lost_attempts)| ModelReply {
-            parts,
-            stop,
-            input_tokens,
-            output_tokens,
-            output,
-            lost_attempts,
+    let details = (tokens.clone(), tokens.clone(), tokens.clone(), tokens.clone()).prop_map(
+        |(cached, written, for_an_hour, reasoning)| TokenDetails {
+            cached_input_tokens: cached,
+            cache_write_tokens: written,
+            cache_write_1h_tokens: for_an_hour,
+            reasoning_tokens: reasoning,
+        },
+    );
+    let details = prop_oneof![1 => Just(TokenDetails::default()), 1 => details];
+    let counts = (tokens.clone(), tokens, details, prop::bool::weighted(0.2));
+    (prop::collection::vec(part, 0..5), stop, counts, output, lost)
+        .prop_map(|(parts, stop, counts, output, lost_attempts)| {
+            let (input_tokens, output_tokens, details, estimated) = counts;
+            ModelReply { parts, stop, input_tokens, output_tokens, details, estimated, output, lost_attempts }
         })
         .boxed()
 }

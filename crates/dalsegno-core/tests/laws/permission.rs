@@ -23,7 +23,9 @@ proptest! {
                 prop_assert!(is_allowed(&world, &call.tool_name), "{}", call.tool_name);
                 let tool = &world.config.tools.tools[&call.tool_name];
                 prop_assert_eq!(&tool.kind, &ToolKind::External);
-                prop_assert!(!tool.approve || operation.gate == GateState::Waiting(Gate::Approval));
+                let asks = tool.approve || tool.asks(&call.parameters).is_some();
+                prop_assert!(!asks || operation.gate == GateState::Waiting(Gate::Approval));
+                prop_assert_eq!(tool.denies(&call.parameters), None);
                 prop_assert_eq!(operation.terms, tool.terms());
             }
             if let Request::AgentCall(call) = &operation.request {
@@ -44,7 +46,9 @@ proptest! {
                 Request::ToolCall(call) => {
                     prop_assert!(is_allowed(&world, &call.tool_name), "{}", call.tool_name);
                     let tool = &world.config.tools.tools[&call.tool_name];
-                    prop_assert!(!tool.approve || operation.gate == GateState::Waiting(Gate::Approval));
+                    let asks = tool.approve || tool.asks(&call.parameters).is_some();
+                    prop_assert!(!asks || operation.gate == GateState::Waiting(Gate::Approval));
+                    prop_assert_eq!(tool.denies(&call.parameters), None);
                 }
                 Request::AgentCall(call) => {
                     prop_assert!(world.config.agents.contains_key(&call.agent), "{}", call.agent);

@@ -221,11 +221,19 @@ fn limits() -> BoxedStrategy<Limits> {
 
 fn tool() -> BoxedStrategy<Tool> {
     let classes = [EffectClass::Read, EffectClass::Idempotent, EffectClass::Keyed, EffectClass::Unsafe];
-    (select(classes.to_vec()), prop::bool::weighted(0.3), on_failure())
-        .prop_map(|(class, approve, on_failure)| Tool {
+    let rules = || {
+        let sources = ["args.value > 0", "args.name == 'x'", "args.text.startsWith('g')", "args.nothing"];
+        let rule =
+            select(sources.to_vec()).prop_map(|source| Expression::parse(source).expect("an expression"));
+        prop_oneof![6 => Just(Vec::new()), 2 => prop::collection::vec(rule, 1..3)]
+    };
+    (select(classes.to_vec()), prop::bool::weighted(0.3), on_failure(), rules(), rules())
+        .prop_map(|(class, approve, on_failure, approve_when, deny_when)| Tool {
             class,
             approve,
             on_failure,
+            approve_when,
+            deny_when,
             ..Tool::new("does something".into(), json!({"type": "object"}))
         })
         .boxed()
@@ -375,11 +383,26 @@ fn schema() -> BoxedStrategy<Option<Value>> {
 }
 
 fn model_settings() -> BoxedStrategy<ModelSettings> {
-    let price = prop::option::of((0..3_000_000_u64, 0..9_000_000_u64));
+    let rates = || {
+        let rate = || prop::option::of(0..5_000_000_u64);
+        (0..3_000_000_u64, 0..9_000_000_u64, rate(), rate(), rate()).prop_map(
+            |(input, output, cached_input, cache_write, cache_write_1h)| Rates {
+                input,
+                output,
+                cached_input,
+                cache_write,
+                cache_write_1h,
+            },
+        )
+    };
+    let longer = (1..500_u64, rates()).prop_map(|(above, rates)| LongContext { above, rates });
+    let price = (rates(), prop::option::of(longer))
+        .prop_map(|(rates, longer)| Price { rates, long_context: longer.into_iter().collect() });
+    let price = prop::option::of(price);
     (prop::option::weighted(0.7, 1..200_u32), price)
         .prop_map(|(max_output_tokens, price)| ModelSettings {
             max_output_tokens,
-            price: price.map(|(input, output)| Price { input, output }),
+            price,
             ..ModelSettings::named("local")
         })
         .boxed()

@@ -180,11 +180,20 @@ fn render_completion(completion: &ModelCompletion) -> String {
 fn render_give(give: &Give) -> String {
     match give {
         Give::Outcome(place, Outcome::ModelReplied(reply)) => {
-            let ModelReply { parts, stop, input_tokens, output_tokens, output, lost_attempts } = reply;
+            let ModelReply {
+                parts,
+                stop,
+                input_tokens,
+                output_tokens,
+                details,
+                estimated,
+                output,
+                lost_attempts,
+            } = reply;
             let stop = sorted(&json!(stop));
             let output = output.as_ref().map(|validation| format!(", output {}", sorted(&json!(validation))));
             let lost = if *lost_attempts > 0 { format!(", {lost_attempts} lost") } else { String::new() };
-            let rest = output.unwrap_or_default() + &lost;
+            let rest = output.unwrap_or_default() + &lost + &render_details(details, *estimated);
             format!(
                 "[{place}] {} ({stop}, {input_tokens} + {output_tokens} tokens{rest})",
                 render_parts(parts)
@@ -195,6 +204,13 @@ fn render_give(give: &Give) -> String {
         Give::Answer(place, answer) => format!("[{place}] answer {}", sorted(&json!(answer))),
         Give::Signal(signal) => format!("signal {}", sorted(&json!(signal))),
     }
+}
+
+/// What some of the tokens were, where that is known.
+fn render_details(details: &TokenDetails, estimated: bool) -> String {
+    let details =
+        if details.is_empty() { String::new() } else { format!(", of them {}", sorted(&json!(details))) };
+    details + if estimated { ", estimated" } else { "" }
 }
 
 fn render_entry(entry: &Entry) -> String {
@@ -246,8 +262,21 @@ fn render_end(response: &AgentResponse, state: &AgentState, document: &mut Strin
         let _ = writeln!(document, "  output: {}", sorted(output));
     }
     render_kept(state, document);
-    let Usage { model_calls, tool_calls, input_tokens, output_tokens, cost_nano_usd } = response.usage;
-    let cost = if cost_nano_usd > 0 { format!(", {cost_nano_usd} nano USD") } else { String::new() };
+    let Usage {
+        model_calls,
+        tool_calls,
+        input_tokens,
+        output_tokens,
+        cost_nano_usd,
+        details,
+        estimated_tokens,
+        estimated_cost_nano_usd,
+    } = response.usage;
+    let mut cost = if cost_nano_usd > 0 { format!(", {cost_nano_usd} nano USD") } else { String::new() };
+    cost += &render_details(&details, false);
+    if estimated_tokens > 0 {
+        let _ = write!(cost, ", estimated {estimated_tokens} tokens and {estimated_cost_nano_usd} nano USD");
+    }
     let _ = writeln!(
         document,
         "  usage: {model_calls} model calls, {tool_calls} tool calls, {input_tokens} + {output_tokens} tokens{cost}"

@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, StopReason, ToolChoice};
+use dalsegno_core::{
+    Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, StopReason, TokenDetails, ToolChoice,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -388,11 +390,17 @@ impl Reader for AnthropicReader {
             return Err(protocol("the stream ended with `message_stop` but without a `stop_reason`"));
         };
         let usage = Value::Object(self.usage);
-        let cached = count(&usage, "/cache_read_input_tokens");
+        let details = TokenDetails {
+            cached_input_tokens: count(&usage, "/cache_read_input_tokens"),
+            cache_write_tokens: count(&usage, "/cache_creation_input_tokens"),
+            cache_write_1h_tokens: count(&usage, "/cache_creation/ephemeral_1h_input_tokens"),
+            ..TokenDetails::default()
+        };
+        // What the cache had and what it took are not among the tokens that this wire calls the input.
         let input = count(&usage, "/input_tokens")
-            .saturating_add(cached)
-            .saturating_add(count(&usage, "/cache_creation_input_tokens"));
-        let tokens = Tokens { input, cached, output: count(&usage, "/output_tokens") };
+            .saturating_add(details.cached_input_tokens)
+            .saturating_add(details.cache_write_tokens);
+        let tokens = Tokens { input, output: count(&usage, "/output_tokens"), details };
         let last = self.blocks.keys().next_back().copied();
         let mut parts = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks {
@@ -407,7 +415,7 @@ impl AnthropicReader {
     /// Counts are cumulative, so a later one replaces an earlier one.
     fn add_usage(&mut self, usage: Value) {
         if let Value::Object(usage) = usage {
-            self.usage.extend(usage.into_iter().filter(|(_, count)| count.is_number()));
+            self.usage.extend(usage.into_iter().filter(|(_, count)| count.is_number() || count.is_object()));
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Entry, ModelReply, OrderedJson, ReplyPart, StopReason, ToolChoice};
+use dalsegno_core::{Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -328,11 +328,7 @@ impl Reader for ChatReader {
         let usage = chunk.usage.filter(Value::is_object);
         let has_usage = usage.is_some();
         if let Some(usage) = usage {
-            self.tokens = Tokens {
-                input: count(&usage, "/prompt_tokens"),
-                cached: count(&usage, "/prompt_tokens_details/cached_tokens"),
-                output: count(&usage, "/completion_tokens"),
-            };
+            self.tokens = tokens(&usage);
         }
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
@@ -401,6 +397,23 @@ impl Reader for ChatReader {
         }));
         Ok(Draft { parts, stop, tokens: self.tokens, paused: false })
     }
+}
+
+/// The tokens of a usage. What the cache had and took, servers call by several names.
+fn tokens(usage: &Value) -> Tokens {
+    let first = |pointers: [&str; 2]| pointers.iter().map(|at| count(usage, at)).find(|count| *count > 0);
+    let input = count(usage, "/prompt_tokens");
+    // xAI and Gemini's compatible endpoint leave the reasoning out of the completion, but not out of the total.
+    let output = count(usage, "/completion_tokens").max(count(usage, "/total_tokens").saturating_sub(input));
+    let cached = ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens"];
+    let written = ["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"];
+    let details = TokenDetails {
+        cached_input_tokens: first(cached).unwrap_or(0),
+        cache_write_tokens: first(written).unwrap_or(0),
+        reasoning_tokens: count(usage, "/completion_tokens_details/reasoning_tokens"),
+        ..TokenDetails::default()
+    };
+    Tokens { input, output, details }
 }
 
 impl ChatReader {

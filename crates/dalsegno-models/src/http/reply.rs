@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{CallRequest, ModelReply, ReplyPart, StopReason};
+use dalsegno_core::{CallRequest, ModelReply, ReplyPart, StopReason, TokenDetails};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -98,10 +98,27 @@ pub(super) fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
 pub(super) struct Tokens {
     /// All that the request took, cached ones included.
     pub(super) input: u64,
-    /// Those of the input that came from the provider's cache.
-    pub(super) cached: u64,
     /// Those of the reply, with its reasoning.
     pub(super) output: u64,
+    /// What some of them were. Counts that are larger than their whole are lowered before they are recorded.
+    pub(super) details: TokenDetails,
+}
+
+impl Tokens {
+    /// Says whether the provider counted: no request takes nothing.
+    fn is_counted(&self) -> bool {
+        (self.input, self.output) != (0, 0)
+    }
+
+    /// The details, none of them larger than what they are part of.
+    fn bounded(&self) -> TokenDetails {
+        let mut details = self.details;
+        details.cached_input_tokens = details.cached_input_tokens.min(self.input);
+        details.cache_write_tokens = details.cache_write_tokens.min(self.input - details.cached_input_tokens);
+        details.cache_write_1h_tokens = details.cache_write_1h_tokens.min(details.cache_write_tokens);
+        details.reasoning_tokens = details.reasoning_tokens.min(self.output);
+        details
+    }
 }
 
 /// A count in a provider's usage, which some servers write as `12.0`; what is no number counts as none.
@@ -145,13 +162,10 @@ impl Draft {
     /// The reply of which this is what came after `before`.
     pub(super) fn after(mut self, mut before: Self) -> Self {
         before.parts.append(&mut self.parts);
-        let add = |one: u64, other: u64| one.saturating_add(other);
-        let (now, was) = (self.tokens, before.tokens);
-        let tokens = Tokens {
-            input: add(now.input, was.input),
-            cached: add(now.cached, was.cached),
-            output: add(now.output, was.output),
-        };
+        let (now, mut tokens) = (self.tokens, before.tokens);
+        tokens.input = tokens.input.saturating_add(now.input);
+        tokens.output = tokens.output.saturating_add(now.output);
+        tokens.details.add(&now.details);
         Self { parts: before.parts, tokens, ..self }
     }
 
@@ -195,13 +209,21 @@ impl Draft {
             }
         });
         let mut reply = ModelReply::new(judged.collect(), stop);
-        reply.input_tokens = tokens.input;
-        reply.output_tokens = tokens.output;
+        if tokens.is_counted() {
+            (reply.input_tokens, reply.output_tokens) = (tokens.input, tokens.output);
+            reply.details = tokens.bounded();
+        } else {
+            // Something was paid for all the same: an estimate that says so is closer to it than nothing.
+            (reply.input_tokens, reply.output_tokens) =
+                (request.transcript.tokens(), reply.estimate_tokens());
+            reply.estimated = true;
+        }
         reply.output = judge_reply(request, &reply);
         tracing::debug!(
             provider,
             input = tokens.input,
-            cached = tokens.cached,
+            cached = tokens.details.cached_input_tokens,
+            written = tokens.details.cache_write_tokens,
             output = tokens.output,
             "model replied"
         );

@@ -7,7 +7,9 @@
 //! sets `reasoning`, and OpenAI's own reasoning models at OpenAI's own address. An `include` in `extra` decides alone.
 //! Reasoning that came without its content is not sent back: nobody stored what its id stands for.
 
-use dalsegno_core::{Entry, ModelReply, OrderedJson, ReplyPart, StopReason, ToolChoice, digest_json};
+use dalsegno_core::{
+    Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice, digest_json,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -307,11 +309,14 @@ impl Reader for ResponsesReader {
                 stop = StopReason::Refusal;
             }
         }
-        let tokens = Tokens {
-            input: count(&end.usage, "/input_tokens"),
-            cached: count(&end.usage, "/input_tokens_details/cached_tokens"),
-            output: count(&end.usage, "/output_tokens"),
+        let details = TokenDetails {
+            cached_input_tokens: count(&end.usage, "/input_tokens_details/cached_tokens"),
+            cache_write_tokens: count(&end.usage, "/input_tokens_details/cache_write_tokens"),
+            reasoning_tokens: count(&end.usage, "/output_tokens_details/reasoning_tokens"),
+            ..TokenDetails::default()
         };
+        let (input, output) = (count(&end.usage, "/input_tokens"), count(&end.usage, "/output_tokens"));
+        let tokens = Tokens { input, output, details };
         Ok(Draft { parts, stop, tokens, paused: false })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dalsegno_core::{ReplyPart, StopReason};
+use dalsegno_core::{ReplyPart, StopReason, TokenDetails};
 use dalsegno_expr::{Template, ValueTemplate};
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
@@ -20,10 +20,30 @@ pub(super) struct Reply {
     pub(super) text: Option<Template>,
     pub(super) calls: Vec<Call>,
     pub(super) stop: StopReason,
-    pub(super) usage: (u64, u64),
+    pub(super) usage: Used,
     pub(super) delay: Option<Duration>,
     pub(super) error: Option<Failure>,
     pub(super) when: Option<String>,
+}
+
+/// The tokens of a reply.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Used {
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) details: TokenDetails,
+}
+
+impl Used {
+    fn of(file: UsageFile) -> Self {
+        let details = TokenDetails {
+            cached_input_tokens: file.cached_input,
+            cache_write_tokens: file.cache_write,
+            cache_write_1h_tokens: file.cache_write_1h,
+            reasoning_tokens: file.reasoning,
+        };
+        Self { input: file.input, output: file.output, details }
+    }
 }
 
 /// One call of a reply.
@@ -98,6 +118,14 @@ struct UsageFile {
     input: u64,
     #[serde(default)]
     output: u64,
+    #[serde(default)]
+    cached_input: u64,
+    #[serde(default)]
+    cache_write: u64,
+    #[serde(default)]
+    cache_write_1h: u64,
+    #[serde(default)]
+    reasoning: u64,
 }
 
 #[derive(Deserialize)]
@@ -154,7 +182,7 @@ fn check(file: ReplyFile) -> Result<Reply, String> {
         text: text.transpose()?,
         calls,
         stop: file.stop.unwrap_or(usual),
-        usage: file.usage.map_or((0, 0), |usage| (usage.input, usage.output)),
+        usage: file.usage.map(Used::of).unwrap_or_default(),
         delay: file.delay.map(|text| duration("delay", &text)).transpose()?,
         error: file.error.map(check_error).transpose()?,
         when: file.when,

@@ -21,7 +21,8 @@
 //! - `opaque`: parts for the provider alone, each `provider` and `data`; they come first.
 //! - `stop`: `end`, `tool_calls`, `length` or `refusal`; by default `tool_calls` with calls, else `end`. With `length`
 //!   the last call is truncated.
-//! - `usage`: `input` and `output` tokens; none by default.
+//! - `usage`: `input` and `output` tokens, and those among them that are `cached_input`, `cache_write`, `cache_write_1h` or
+//!   `reasoning`; none by default.
 //! - `delay`: how long the reply takes, such as `50ms`.
 //! - `error`: a failure instead of the reply: its `kind`, `message`, for how many `attempts` (all by default), and
 //!   `retry_after`.
@@ -239,10 +240,10 @@ impl ScriptModel {
                 validation: Some(validation),
             }));
         }
-        let (input_tokens, output_tokens) = reply.usage;
         let mut rendered = ModelReply::new(parts, reply.stop);
-        rendered.input_tokens = input_tokens;
-        rendered.output_tokens = output_tokens;
+        rendered.input_tokens = reply.usage.input;
+        rendered.output_tokens = reply.usage.output;
+        rendered.details = reply.usage.details;
         rendered.output = judge_reply(request, &rendered);
         Ok(rendered)
     }

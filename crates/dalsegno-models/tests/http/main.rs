@@ -19,3 +19,4 @@ mod requests;
 mod responses;
 mod secrecy;
 mod settings;
+mod usage;

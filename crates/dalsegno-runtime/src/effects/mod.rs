@@ -7,6 +7,7 @@
 #[cfg_attr(not(feature = "oauth"), path = "no_access.rs")]
 pub(crate) mod access;
 pub(crate) mod bindings;
+pub(crate) mod budget;
 pub(crate) mod dispatch;
 pub(crate) mod elicitation;
 pub(crate) mod endpoint;

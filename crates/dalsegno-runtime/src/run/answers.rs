@@ -203,7 +203,15 @@ fn judge(config: &AgentConfig, waiting: &WaitingOperation, edited: Value) -> Res
     };
     let problem = |message: String| vec![Violation { path: String::new(), message }];
     match Schemas::compile(&config.tools).judge_arguments(tool, edited) {
-        validation @ Validation::Valid { .. } => Ok(validation),
+        Validation::Valid { arguments } => {
+            match config.tools.tools.get(tool).and_then(|tool| tool.denies(&arguments)) {
+                Some(rule) => {
+                    let message = format!("is denied by the agent's rules: {rule}");
+                    Err(refuse(problem(message), tool.as_str()))
+                }
+                None => Ok(Validation::Valid { arguments }),
+            }
+        }
         Validation::Invalid { violations } => Err(refuse(violations, tool.as_str())),
         Validation::Malformed { message } => Err(refuse(problem(message), tool.as_str())),
         Validation::Truncated => Err(refuse(problem("is incomplete".to_owned()), tool.as_str())),

@@ -22,6 +22,7 @@ use dalsegno_store::{Body, Denial};
 use dalsegno_workspace::ToolkitFile;
 use serde_json::Value;
 
+use crate::effects::budget;
 use crate::effects::elicitation;
 use crate::effects::failure::{AttemptError, certain};
 use crate::effects::failure::{describe, no_answer};
@@ -173,7 +174,7 @@ impl Attempt {
         completion: &ModelCompletion,
         reading: Option<Reading>,
     ) -> Result<Outcome, AttemptError> {
-        let Some(Reading { settings, transcript, schema, tools }) = reading else {
+        let Some(Reading { mut settings, transcript, schema, tools }) = reading else {
             return Err(certain(FailureCode::Internal, "the agent has no such model".to_owned()));
         };
         let model = self
@@ -185,6 +186,8 @@ impl Attempt {
             true => Box::pin(self.attachments(&transcript)).await?,
             false => BTreeMap::new(),
         };
+        let ports = &self.context.ports;
+        let held = budget::hold(ports, &self.context.tenant, &mut settings, transcript.tokens()).await?;
         let request = CompletionRequest {
             settings,
             transcript,
@@ -203,6 +206,12 @@ impl Attempt {
         };
         let reply = model.complete(&request, &sink).await;
         sink.finish();
+        if let Some(held) = held {
+            match &reply {
+                Ok(reply) => held.replied(reply).await,
+                Err(error) => held.failed(received(error.kind)).await,
+            }
+        }
         let reply = reply.map(|mut reply| {
             if let Some(schema) = &schema
                 && !reply.parts.iter().any(|part| matches!(part, ReplyPart::Call(_)))
@@ -221,13 +230,7 @@ impl Attempt {
                 Retry::Now => (true, None),
                 Retry::After(pause) => (true, Some(pause)),
             };
-            let received = match error.kind {
-                // Nothing was worked on, and nothing is paid for.
-                ModelErrorKind::Unavailable | ModelErrorKind::RateLimited | ModelErrorKind::Refused => {
-                    Received::No
-                }
-                _ => Received::Possibly,
-            };
+            let received = received(error.kind);
             let failure = Failure::new(error.kind.code(), error.message);
             AttemptError { failure, received, transient, after, gate: None }
         })
@@ -403,6 +406,15 @@ impl Attempt {
         let denied = Body::Denied { server, denials: denials.collect() };
         let mut noted = self.context.denied.lock().unwrap_or_else(PoisonError::into_inner);
         noted.push((self.operation, denied));
+    }
+}
+
+/// Says whether a model that gave no reply may have worked on one.
+const fn received(kind: ModelErrorKind) -> Received {
+    match kind {
+        // Nothing was worked on, and nothing is paid for.
+        ModelErrorKind::Unavailable | ModelErrorKind::RateLimited | ModelErrorKind::Refused => Received::No,
+        _ => Received::Possibly,
     }
 }
 

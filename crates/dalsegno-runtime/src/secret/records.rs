@@ -250,8 +250,16 @@ impl Secrets {
     }
 
     fn scrub_reply(&self, reply: &mut ModelReply) {
-        let ModelReply { parts, stop: _, input_tokens: _, output_tokens: _, output, lost_attempts: _ } =
-            reply;
+        let ModelReply {
+            parts,
+            stop: _,
+            input_tokens: _,
+            output_tokens: _,
+            details: _,
+            estimated: _,
+            output,
+            lost_attempts: _,
+        } = reply;
         for part in parts {
             match part {
                 ReplyPart::Text(text) => self.text(text),

@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dalsegno_core::{Digest, RunId, Timestamp};
 use dalsegno_store::{
-    AcquireError, AppendError, Archive, Body, CreateError, Created, ImportError, Imported, Lease, Message,
-    NewRecord, NewRun, OpenError, Owner, PostError, ReadError, Record, RunFilter, RunSummary, Snapshot,
-    SnapshotError, SqliteStore, StorageError, Store,
+    AcquireError, Allowance, AppendError, Archive, Body, CreateError, Created, ImportError, Imported, Lease,
+    Message, NewRecord, NewRun, OpenError, Owner, PostError, ReadError, Record, ReserveError, RunFilter,
+    RunSummary, Snapshot, SnapshotError, SqliteStore, StorageError, Store,
 };
 use serde::{Deserialize, Serialize};
 
@@ -248,6 +248,18 @@ impl Store for TroubledStore {
 
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
         self.inner.import(archive).await
+    }
+
+    async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
+        self.inner.reserve(allowances, nano_usd).await
+    }
+
+    async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
+        self.inner.settle(allowances, reserved, spent).await
+    }
+
+    async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {
+        self.inner.spent(account, day).await
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {

@@ -101,7 +101,7 @@ impl Shelf {
             imported.added.push(run.run);
             entering.take_in(run, archive.foreign)?;
         }
-        let Self { created, runs, keys, roots, configs: _, blobs: _ } = entering;
+        let Self { created, runs, keys, roots, configs: _, blobs: _, spending: _ } = entering;
         (self.created, self.runs, self.keys, self.roots) = (created, runs, keys, roots);
         for (digest, json) in archive.configs {
             self.configs.entry(digest).or_insert(json);

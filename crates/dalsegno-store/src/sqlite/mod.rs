@@ -14,6 +14,7 @@ mod inbox;
 mod open;
 mod read;
 mod rows;
+mod spending;
 mod take;
 mod transfer;
 mod write;
@@ -46,6 +47,7 @@ use crate::record::{NewRecord, Record};
 use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
+use crate::spending::{Allowance, ReserveError};
 use crate::store::Store;
 
 use self::doorbell::Doorbell;
@@ -368,6 +370,26 @@ impl Store for SqliteStore {
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
         let verified = blocking(move || archive.verify().map(transfer::Packed::new)).await?;
         self.writer.call(move |connection| transfer::import(connection, &verified)).await
+    }
+
+    async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
+        let allowances = allowances.to_vec();
+        self.writer.call(move |connection| spending::reserve(connection, &allowances, nano_usd)).await
+    }
+
+    async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
+        let allowances = allowances.to_vec();
+        let settle = move |connection: &Connection| {
+            spending::settle(connection, &allowances, reserved, spent).map_err(Fault::Storage)
+        };
+        self.writer.call(settle).await
+    }
+
+    async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {
+        let (account, day) = (account.to_owned(), day.to_owned());
+        self.readers
+            .call(move |connection| spending::spent(connection, &account, &day).map_err(Fault::Storage))
+            .await
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {

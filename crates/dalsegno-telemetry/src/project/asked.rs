@@ -132,7 +132,7 @@ impl Asked {
             Some(ModelInfo { provider, model }) => (Some(provider.as_str()), model),
             None => (None, own),
         };
-        self.price = *price;
+        self.price.clone_from(price);
         self.model = Some(model.clone());
         self.attributes.push((name::GEN_AI_REQUEST_MODEL, model.as_str().into()));
         let most = completion.and_then(|completion| completion.max_output_tokens).or(*max_output_tokens);
@@ -239,7 +239,7 @@ impl Asked {
         let mut facts = self.facts(shared);
         let (name, kind) = (format!("late {}", self.span_name()), self.span_kind());
         let mut attributes = self.attributes;
-        let status = outcome::describe(shared, outcome, self.price, &mut facts, &mut attributes);
+        let status = outcome::describe(shared, outcome, self.price.as_ref(), &mut facts, &mut attributes);
         Span {
             trace: shared.trace,
             id: SpanId::of_late(shared.run, self.operation, seq),

@@ -201,11 +201,23 @@ impl Open {
                 facts.attempts = *attempts;
                 facts.active_ms = *active_ms;
                 attributes.push((name::DALSEGNO_ACTIVE_MS, (*active_ms).into()));
-                status = outcome::describe(shared, outcome, self.asked.price, &mut facts, &mut attributes);
+                status = outcome::describe(
+                    shared,
+                    outcome,
+                    self.asked.price.as_ref(),
+                    &mut facts,
+                    &mut attributes,
+                );
                 "resolved"
             }
             Ending::Answered(outcome) => {
-                status = outcome::describe(shared, outcome, self.asked.price, &mut facts, &mut attributes);
+                status = outcome::describe(
+                    shared,
+                    outcome,
+                    self.asked.price.as_ref(),
+                    &mut facts,
+                    &mut attributes,
+                );
                 "resolved"
             }
             Ending::Abandoned => {

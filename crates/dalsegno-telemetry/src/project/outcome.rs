@@ -12,7 +12,7 @@ use crate::span::{OperationFacts, Status, Value};
 pub(super) fn describe(
     shared: &Shared,
     outcome: &Outcome,
-    price: Option<Price>,
+    price: Option<&Price>,
     facts: &mut OperationFacts,
     attributes: &mut Vec<(&'static str, Value)>,
 ) -> Option<Status> {
@@ -36,10 +36,13 @@ pub(super) fn describe(
             }
             add(name::GEN_AI_USAGE_INPUT_TOKENS, Some(reply.input_tokens.into()));
             add(name::GEN_AI_USAGE_OUTPUT_TOKENS, Some(reply.output_tokens.into()));
+            let known = |count: u64| Some(count).filter(|count| *count > 0).map(Value::from);
+            add(name::GEN_AI_USAGE_CACHE_READ, known(reply.details.cached_input_tokens));
+            add(name::GEN_AI_USAGE_CACHE_CREATION, known(reply.details.cache_write_tokens));
             let reason = Value::Texts(vec![finish_reason(reply.stop).to_owned()]);
             add(name::GEN_AI_RESPONSE_FINISH_REASONS, Some(reason));
             if let Some(price) = price {
-                facts.cost_nano_usd = price.nano_usd(reply.input_tokens, reply.output_tokens);
+                facts.cost_nano_usd = price.nano_usd(reply.input_tokens, reply.output_tokens, &reply.details);
                 add(name::DALSEGNO_COST_NANO_USD, Some(facts.cost_nano_usd.into()));
             }
             let calls = reply.parts.iter().filter(|part| matches!(part, ReplyPart::Call(_))).count();

@@ -3,7 +3,7 @@
 use dalsegno_core::{
     AgentRequest, AgentResponse, AgentReturn, Answer, CallRequest, Digest, EffectClass, Failure, FailureCode,
     Gate, MemoryCreated, MemoryHit, MemoryTraversal, ModelReply, OperationId, Outcome, ReplyPart, RunError,
-    RunErrorCode, RunId, Signal, Status, StopReason, Timestamp, ToolReturn, Usage, Validation,
+    RunErrorCode, RunId, Signal, Status, StopReason, Timestamp, TokenDetails, ToolReturn, Usage, Validation,
 };
 use dalsegno_store::{AttemptCause, Body, NewRecord, Parent, Start, Started, WaitingFor};
 use serde_json::json;
@@ -92,6 +92,7 @@ pub(crate) fn response(status: Status, code: Option<RunErrorCode>) -> AgentRespo
             input_tokens: 500,
             output_tokens: 60,
             cost_nano_usd: 77,
+            ..Usage::default()
         },
         writes: Vec::new(),
     }
@@ -141,6 +142,12 @@ pub(crate) fn outcome(label: &str) -> Outcome {
             stop: StopReason::ToolCalls,
             input_tokens: 100,
             output_tokens: 20,
+            details: TokenDetails {
+                cached_input_tokens: 30,
+                cache_write_tokens: 20,
+                ..TokenDetails::default()
+            },
+            estimated: false,
             output: None,
             lost_attempts: 1,
         }),

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use dalsegno_core::{Digest, RunId, Timestamp};
 use dalsegno_store::{
-    AcquireError, AppendError, Archive, CreateError, Created, ImportError, Imported, Lease, Message,
-    NewRecord, NewRun, Owner, PostError, ReadError, Record, RunFilter, RunSummary, Snapshot, SnapshotError,
-    SqliteStore, Store,
+    AcquireError, Allowance, AppendError, Archive, CreateError, Created, ImportError, Imported, Lease,
+    Message, NewRecord, NewRun, Owner, PostError, ReadError, Record, ReserveError, RunFilter, RunSummary,
+    Snapshot, SnapshotError, SqliteStore, StorageError, Store,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
@@ -130,6 +130,18 @@ impl Store for DyingStore {
 
     async fn import(&self, archive: Archive) -> Result<Imported, ImportError> {
         self.inner.import(archive).await
+    }
+
+    async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
+        self.inner.reserve(allowances, nano_usd).await
+    }
+
+    async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
+        self.inner.settle(allowances, reserved, spent).await
+    }
+
+    async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {
+        self.inner.spent(account, day).await
     }
 
     async fn save_snapshot(&self, lease: &Lease, snapshot: Snapshot) -> Result<(), SnapshotError> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Guarantees, KEYS_KEPT, Line, may_retry, reply};
 use crate::process::Process;
-use crate::workspace::{FOUND, KEPT};
+use crate::workspace::{FOUND, KEPT, is_ruled};
 
 /// A call under way, seen from the process that makes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +67,10 @@ impl Guarantees {
                 let approve = self
                     .terms
                     .get(&(line.agent.clone(), call.tool.clone().unwrap_or_default()))
-                    .is_some_and(|terms| terms.approve);
+                    .is_some_and(|terms| {
+                        let ruled = || call.arguments["n"].as_i64().is_some_and(is_ruled);
+                        terms.approve || terms.rule && ruled()
+                    });
                 if (approve || call.arguments["gated"] == true) && !op.approved {
                     wrong.push("nobody agreed to it");
                 }

@@ -122,7 +122,7 @@ pub(super) fn warn_of_unread(report: &Report, tools: &AgentTools, shelf: &Shelf<
 /// A handoff ends the run, so there is nothing that could wait for a person.
 fn refuse_gates(report: &Report, tools: &AgentTools) {
     let is_handoff = |text: &str| text.starts_with("handoff.");
-    for pattern in tools.approve.iter().filter(|pattern| is_handoff(pattern.value.as_str())) {
+    for pattern in tools.gates().filter(|pattern| is_handoff(pattern.value.as_str())) {
         report
             .error(
                 Code::GatedHandoff,
@@ -201,6 +201,7 @@ impl AgentTool {
         Tool {
             timeout_ms: timeout_ms.unwrap_or(tool.timeout_ms),
             approve: tool.approve && !is_handoff,
+            approve_when: if is_handoff { Vec::new() } else { tool.approve_when },
             ..tool
         }
     }

@@ -63,6 +63,13 @@ pub(crate) fn expression(
     text: &Located<String>,
     readable: Readable<'_>,
 ) -> Option<Expression> {
+    let expression = parse(report, key, text)?;
+    check(report, text, &expression.paths(), readable);
+    Some(expression)
+}
+
+/// Parses a condition, whatever it reads.
+pub(super) fn parse(report: &Report, key: &str, text: &Located<String>) -> Option<Expression> {
     let source = text.value.trim();
     if let Some(inner) = source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
         report
@@ -75,11 +82,9 @@ pub(crate) fn expression(
             .help(format!("write `{}`", inner.trim()));
         return None;
     }
-    let expression = Expression::parse(&text.value)
+    Expression::parse(&text.value)
         .map_err(|error| invalid(report, &format!("the expression of `{key}`"), text, &error))
-        .ok()?;
-    check(report, text, &expression.paths(), readable);
-    Some(expression)
+        .ok()
 }
 
 /// Parses a value whose inner strings are templates.

@@ -1,5 +1,6 @@
 //! The keys of an agent file, but for those of its steps.
 
+use super::rules::ENTRY;
 use super::steps::keys::STEPS;
 use crate::control;
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
@@ -97,8 +98,15 @@ static TOOLS: Shape = Shape::new(
         ),
         Key::new(
             "approve",
-            Form::List(&TOOL_PATTERN),
-            "The tools that need a person's approval before each call.",
+            Form::List(&ENTRY),
+            "The tools that need a person's approval before each call; a rule `{ tool, when }` is about calls with \
+             certain arguments.",
+        ),
+        Key::new(
+            "deny",
+            Form::List(&ENTRY),
+            "The tools that the agent may not use although `allow` covers them; a rule `{ tool, when }` is about calls \
+             with certain arguments.",
         ),
         Key::new(
             "settings",

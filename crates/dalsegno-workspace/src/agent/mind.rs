@@ -85,7 +85,7 @@ pub(super) fn settings(
         max_output_tokens: section.integer("max_output_tokens"),
         timeout_ms: section.millis("timeout").unwrap_or(defaults.timeout_ms),
         retries: section.integer("retries").unwrap_or(defaults.retries),
-        price: around.settings.and_then(|settings| settings.prices.get(&name.value).copied()),
+        price: around.settings.and_then(|settings| settings.prices.get(&name.value).cloned()),
         control: control(section, &name.value, around).into(),
         ..defaults
     };

@@ -12,6 +12,7 @@ mod mind;
 mod output;
 mod read;
 mod resolve;
+mod rules;
 mod steps;
 mod tools;
 mod verify;
@@ -33,6 +34,7 @@ pub use self::load::BrokenAgent;
 pub(crate) use self::load::load;
 pub(crate) use self::read::Surroundings;
 use self::read::{ReadAgent, read};
+pub use self::rules::CallRule;
 use crate::section::Located;
 use crate::settings::Settings;
 use crate::source::SourceFile;
@@ -104,6 +106,12 @@ pub struct AgentTools {
     pub allow: Vec<Located<ToolPattern>>,
     /// What a person must agree to before each call.
     pub approve: Vec<Located<ToolPattern>>,
+    /// What it may not use, though `allow` covers it.
+    pub deny: Vec<Located<ToolPattern>>,
+    /// The calls that a person must agree to first, by their arguments.
+    pub approve_rules: Vec<CallRule>,
+    /// The calls that are refused, by their arguments.
+    pub deny_rules: Vec<CallRule>,
     /// Settings of single tools, each with the place of the tool's name.
     pub settings: BTreeMap<ToolName, Located<ToolSettings>>,
     /// What it sets of declarative tools, by the name of their document. What a tenant sets stands above it.
@@ -138,9 +146,12 @@ impl AgentTools {
     /// whoever may go on with the work is named.
     pub fn allows(&self, tool: &ToolName) -> bool {
         let is_agent = callees::is_agent_tool(tool);
-        self.allow
-            .iter()
-            .any(|pattern| pattern.value.matches(tool) && !(is_agent && pattern.value.as_str() == "*"))
+        let is_denied = self.deny.iter().any(|pattern| pattern.value.matches(tool));
+        !is_denied
+            && self
+                .allow
+                .iter()
+                .any(|pattern| pattern.value.matches(tool) && !(is_agent && pattern.value.as_str() == "*"))
     }
 
     /// Says whether the agent may end a run by handing over to another agent.

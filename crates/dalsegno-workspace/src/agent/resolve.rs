@@ -64,6 +64,7 @@ impl AgentFile {
             let names = self.names.iter().filter(|(tool, _)| is_known(tool));
             tools.names = names.map(|(tool, name)| (tool.clone(), name.clone())).collect();
         }
+        self.check_rules(&report, &tools);
         self.check_model_names(&report, &tools);
         let toolkits = self.documents(catalogue);
         self.check_verify(&report, &tools, &toolkits, &|name| {
@@ -123,7 +124,9 @@ impl AgentFile {
             class: settings.effect.filter(|_| offered.document.is_none()).unwrap_or_else(|| offered.class()),
             timeout_ms: settings.timeout_ms.unwrap_or(default.timeout_ms),
             retries: settings.retries.unwrap_or(default.retries),
-            approve: self.tools.approve.iter().any(|pattern| pattern.value.matches(name)),
+            approve: self.tools.always_asks(name),
+            approve_when: self.tools.approve_when(name).cloned().collect(),
+            deny_when: self.tools.deny_when(name).cloned().collect(),
             on_failure: settings.on_failure,
             on_indeterminate: settings.on_indeterminate.unwrap_or(default.on_indeterminate),
             cache_ms: settings.cache_ms.map(|cache| cache.value),
@@ -203,7 +206,9 @@ impl AgentFile {
             }
         }
         // A misspelt name here would leave a tool without its gate, so it is as bad as a misspelt permission.
-        for pattern in self.tools.approve.iter().filter(|pattern| !is_unknown(pattern.value.as_str())) {
+        let denials = self.tools.deny_rules.iter().map(|rule| &rule.tool);
+        let gates = self.tools.gates().chain(denials);
+        for pattern in gates.filter(|pattern| !is_unknown(pattern.value.as_str())) {
             let matches = |tool: &&ToolName| pattern.value.matches(tool);
             let tools = catalogue.keys().chain(&self.of_tenants);
             if tools.clone().filter(matches).any(|tool| self.tools.allows(tool))
@@ -219,6 +224,7 @@ impl AgentFile {
                 unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
             }
         }
+        self.check_denied(report, catalogue, &is_unknown);
         for (name, settings) in &self.tools.settings {
             if is_unknown(name.as_str()) || self.agent_tools.contains_key(name) {
                 continue;
@@ -271,7 +277,7 @@ impl AgentFile {
     }
 }
 
-fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogue) {
+pub(super) fn unknown(report: &Report, span: Range<usize>, name: &str, catalogue: &Catalogue) {
     let (prefix, is_prefix) = name.strip_suffix('*').map_or((name, false), |before| (before, true));
     let problem = if is_prefix {
         format!("no tool has a name that begins with `{prefix}`")

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::callees::RESERVED;
 use super::expressions::json;
 use super::keys::SETTINGS;
-use super::{AgentTools, ToolSettings};
+use super::{AgentTools, ToolSettings, rules};
 use crate::code::Code;
 use crate::section::{Located, Section, wrong_type};
 use crate::tenant::toolkit_uses;
@@ -16,10 +16,15 @@ use crate::tenant::toolkit_uses;
 pub(super) fn read(file: &Section<'_>) -> AgentTools {
     let Some(section) = file.section("tools") else { return AgentTools::default() };
     let (settings, stand_ins) = settings(&section);
+    let (approve, approve_rules) = rules::read(&section, "approve");
+    let (deny, deny_rules) = rules::read(&section, "deny");
     let (toolkits, toolkit_uses) = toolkit_uses(&section, "toolkits", None);
     AgentTools {
         allow: section.list("allow").into_iter().map(plain).collect(),
-        approve: section.list("approve").into_iter().map(plain).collect(),
+        approve,
+        deny,
+        approve_rules,
+        deny_rules,
         settings,
         toolkits,
         stand_ins,
@@ -28,7 +33,7 @@ pub(super) fn read(file: &Section<'_>) -> AgentTools {
 }
 
 /// In a capability `_` counts as `-`.
-fn plain(pattern: Located<ToolPattern>) -> Located<ToolPattern> {
+pub(super) fn plain(pattern: Located<ToolPattern>) -> Located<ToolPattern> {
     match plain_name(pattern.value.as_str()).map(|text| text.parse()) {
         Some(Ok(value)) => Located { value, ..pattern },
         Some(Err(_)) | None => pattern,

@@ -45,6 +45,11 @@ pub(crate) static FILE: Shape = Shape::new(
             "Paths in `user` that hold secrets besides `user.auth_token`, such as `user.crm.token`.",
         ),
         Key::new(
+            "budget",
+            Form::Table(&BUDGET),
+            "What all runs may spend on models in a day, and what those of each tenant may.",
+        ),
+        Key::new(
             "dispatch",
             Form::Table(&DISPATCH),
             "How many calls a process makes at once, and when it stops calling a server or model that fails.",
@@ -157,13 +162,57 @@ pub(super) static CASSETTE_MODEL: Shape = Shape::new(
     ],
 );
 
+const INPUT: Key = Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
+    .required("add `input = …`, US dollars for a million tokens sent");
+const OUTPUT: Key =
+    Key::new("output", models::DOLLARS, "The price of a million tokens received, reasoning included.")
+        .required("add `output = …`, US dollars for a million tokens received");
+const CACHED_INPUT: Key = Key::new(
+    "cached_input",
+    models::DOLLARS,
+    "The price of a million tokens sent that the provider had in its cache; that of `input` by default.",
+);
+const CACHE_WRITE: Key = Key::new(
+    "cache_write",
+    models::DOLLARS,
+    "The price of a million tokens sent that the provider wrote to its cache; that of `input` by default.",
+);
+const CACHE_WRITE_1H: Key = Key::new(
+    "cache_write_1h",
+    models::DOLLARS,
+    "The same for tokens that it keeps for an hour; that of `cache_write` by default.",
+);
+
 static PRICE_TABLE: Shape = Shape::new(
     "`price`",
     &[
-        Key::new("input", models::DOLLARS, "The price of a million tokens sent.")
-            .required("add `input = …`, US dollars for a million tokens sent"),
-        Key::new("output", models::DOLLARS, "The price of a million tokens received.")
-            .required("add `output = …`, US dollars for a million tokens received"),
+        INPUT,
+        OUTPUT,
+        CACHED_INPUT,
+        CACHE_WRITE,
+        CACHE_WRITE_1H,
+        Key::new(
+            "long_context",
+            Form::List(&Form::Table(&LONG_CONTEXT)),
+            "The prices of long requests, each with the number of tokens above which they apply.",
+        ),
+    ],
+);
+
+pub(super) static LONG_CONTEXT: Shape = Shape::new(
+    "an entry of `long_context`",
+    &[
+        Key::new(
+            "above",
+            Form::Integer(1, 1_000_000_000),
+            "The number of tokens sent above which these prices apply to the whole request.",
+        )
+        .required("add `above = …`, the number of tokens sent above which these prices apply"),
+        INPUT,
+        OUTPUT,
+        CACHED_INPUT,
+        CACHE_WRITE,
+        CACHE_WRITE_1H,
     ],
 );
 
@@ -228,6 +277,30 @@ static STORE: Shape = Shape::new(
     "`[store]`",
     &[Key::new("path", Form::Text, "The file that stores runs; `.dalsegno/dalsegno.db` by default.")],
 );
+
+static BUDGET: Shape = Shape::new(
+    "`[budget]`",
+    &[
+        Key::new(
+            "max_cost_usd_per_day",
+            MAX_COST,
+            "Maximum cost of the model calls of all tenants together in a day, in US dollars; no limit by default.",
+        ),
+        Key::new(
+            "tenant_max_cost_usd_per_day",
+            MAX_COST,
+            "The same for each tenant; a tenant's file may set less. No limit by default.",
+        ),
+        Key::new(
+            "time_zone",
+            Form::Text,
+            "The time zone of the workspace's day, such as `Europe/Paris`; UTC by default.",
+        ),
+    ],
+);
+
+/// Most US dollars of a limit; a billionth of one is the smallest amount that is counted.
+pub(crate) const MAX_COST: Form = Form::Dollars { most: 1_000_000, decimals: 9 };
 
 static DISPATCH: Shape = Shape::new(
     "`[dispatch]`",

@@ -1,5 +1,6 @@
 //! What `dalsegno.toml` says: models, tool servers, where things are kept.
 
+mod budget;
 mod dispatch;
 mod keys;
 mod models;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use dalsegno_core::{ModelControl, Price};
 use serde_json::{Map, Value};
 
-pub(crate) use self::keys::{FILE, SECRET};
+pub(crate) use self::keys::{FILE, MAX_COST, SECRET};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
@@ -55,6 +56,8 @@ pub struct Settings {
     pub secret_paths: BTreeSet<String>,
     /// How many effects a process performs at once, and when it leaves somebody alone who fails.
     pub dispatch: DispatchSettings,
+    /// What runs may spend on models in a day.
+    pub budget: DailyBudget,
     /// Where traces of runs are sent; nowhere when absent.
     pub telemetry: Option<TelemetrySettings>,
 }
@@ -70,6 +73,17 @@ pub struct TelemetrySettings {
     pub resource: BTreeMap<String, String>,
     /// Whether spans carry what people, models and tools said; `false` by default.
     pub content: bool,
+}
+
+/// What runs may spend on models in a day, `[budget]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DailyBudget {
+    /// Most that all tenants together may spend, in billionths of a US dollar; no bound when absent.
+    pub max_cost_nano_usd: Option<u64>,
+    /// Most that each tenant may spend; its own file may set less.
+    pub tenant_max_cost_nano_usd: Option<u64>,
+    /// The zone of the workspace's day, one of the IANA database; UTC when absent.
+    pub time_zone: Option<String>,
 }
 
 /// How many effects a process performs at once, and when it leaves somebody alone who fails, `[dispatch]`.

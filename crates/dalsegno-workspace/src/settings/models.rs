@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{ModelControl, Price};
+use dalsegno_core::{LongContext, ModelControl, Price, Rates};
+use toml::Spanned;
 
-use super::keys::MODEL;
+use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
 use super::{HttpBinding, ModelBinding, Provider, secrets, url};
 use crate::agent::json;
@@ -201,8 +202,42 @@ fn extra(model: &Section<'_>, provider: Provider) -> Option<serde_json::Map<Stri
 
 fn price(model: &Section<'_>) -> Option<Price> {
     let price = model.section("price")?;
+    let rates = rates(&price);
+    let mut long_context: Vec<LongContext> = Vec::new();
+    for item in price.items("long_context", "a list of tables") {
+        let longer = Section::of(model.report, "long_context", item, LONG_CONTEXT.what, &LONG_CONTEXT)?;
+        let (above, rates) = (longer.integer::<u64>("above"), self::rates(&longer));
+        if let (Some(above), Some(before)) = (above, long_context.last().map(|before| before.above))
+            && above <= before
+        {
+            let span = longer.get("above").map_or_else(|| longer.span.clone(), Spanned::span);
+            model
+                .report
+                .error(Code::InvalidValue, span, format!("`above` is {above}, after an entry with {before}"))
+                .label(format!("expected more than {before}"))
+                .help("sort the entries of `long_context` by `above`, each number once");
+        }
+        long_context.push(LongContext { above: above?, rates: rates? });
+    }
+    Some(Price { rates: rates?, long_context })
+}
+
+/// Reads what each kind of token costs.
+fn rates(price: &Section<'_>) -> Option<Rates> {
     let (input, output) = (price.dollars("input"), price.dollars("output"));
-    Some(Price { input: input?, output: output? })
+    let [cached_input, cache_write, cache_write_1h] =
+        ["cached_input", "cache_write", "cache_write_1h"].map(|key| price.dollars(key));
+    if let (Some(input), Some(cached)) = (input, cached_input)
+        && cached > input
+    {
+        let span = price.get("cached_input").map_or_else(|| price.span.clone(), Spanned::span);
+        price
+            .report
+            .error(Code::InvalidValue, span, "`cached_input` is more than `input`")
+            .label("tokens from a cache cost at most what other tokens cost")
+            .help("write the lower price of a million cached tokens, or leave it out");
+    }
+    Some(Rates { input: input?, output: output?, cached_input, cache_write, cache_write_1h })
 }
 
 impl Provider {

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 
 use super::paths::Paths;
 use super::{
-    FILE, MemoryBinding, Reach, SecretStoreBinding, Settings, StoreKey, dispatch, models, reach, secrets,
-    servers, telemetry,
+    FILE, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget, dispatch,
+    models, reach, secrets, servers, telemetry,
 };
 use crate::code::Code;
 use crate::report::Report;
@@ -39,6 +39,10 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     let store_is_known = is_whole && report.count() == before;
     let memory = file.section("memory");
     let models = models::read(&file, &paths);
+    // A reply of a script or a recording costs nothing.
+    let paid = models.bindings.iter().filter(|(_, binding)| matches!(binding, ModelBinding::Http(_)));
+    let unpriced = paid.map(|(name, _)| name).filter(|name| !models.prices.contains_key(*name));
+    budget::check_prices(&file, unpriced);
     let settings = Settings {
         models: models.bindings,
         prices: models.prices,
@@ -59,6 +63,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         signers: signers(&file),
         tenants: reach::tenants(&file, &paths),
         secret_paths: secret_paths(&file),
+        budget: budget::read(&file),
         dispatch: dispatch::read(&file),
         telemetry: telemetry::read(&file, &paths),
     };

@@ -1,6 +1,6 @@
 //! The keys of a tenant file.
 
-use crate::settings::SECRET;
+use crate::settings::{MAX_COST, SECRET};
 use crate::shape::{ACTION_NAME, Form, Key, Shape};
 
 pub(crate) static FILE: Shape = Shape::new(
@@ -35,6 +35,7 @@ pub(crate) static FILE: Shape = Shape::new(
             "The tenant's settings for single tools and toolkits, by name.",
         ),
         Key::new("features", Form::Table(&FEATURES), "Features that add tools."),
+        Key::new("budget", Form::Table(&BUDGET), "What the tenant's runs may spend on models in a day."),
     ],
 );
 
@@ -46,6 +47,15 @@ pub(super) const FILE_TEXTS: &[&str] = &["name", "description", "time_zone", "eg
 
 /// Of those, the ones that mean nothing in a table of settings.
 pub(super) const NO_SETTINGS: &[&str] = &["time_zone", "egress"];
+
+pub(super) static BUDGET: Shape = Shape::new(
+    "`[budget]`",
+    &[Key::new(
+        "max_cost_usd_per_day",
+        MAX_COST,
+        "Maximum cost of model calls in a day of the tenant's time zone, in US dollars; no limit by default.",
+    )],
+);
 
 pub(super) static SETTINGS: Shape = Shape::new(
     "`[settings]`",

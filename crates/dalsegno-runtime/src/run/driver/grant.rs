@@ -12,8 +12,8 @@ impl Driver {
     /// Says whether an operation may start under today's workspace. One that a person has agreed to needs no second yes.
     pub(super) fn granted(&self, operation: &Operation) -> Leave {
         let state = self.machine.state();
-        let above = self.tool_above(operation.id);
-        let leave = self.context.grant.leave(&operation.request, above.as_ref(), state.step());
+        let above = self.call_above(operation.id);
+        let leave = self.context.grant.leave(&operation.request, above, state.step());
         if leave != Leave::Ask {
             return leave;
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use dalsegno_core::Received;
-use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolName};
+use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolCall, ToolName};
 use dalsegno_protocol::Caller;
 use dalsegno_store::{AttemptCause, NewRecord};
 use serde_json::Value;
@@ -140,11 +140,16 @@ impl Driver {
 
     /// The declarative tool that asks for an operation.
     pub(super) fn tool_above(&self, id: OperationId) -> Option<ToolName> {
+        self.call_above(id).map(|call| call.tool_name.clone())
+    }
+
+    /// The call of a declarative tool that asks for an operation, if one does.
+    pub(super) fn call_above(&self, id: OperationId) -> Option<&ToolCall> {
         let state = self.machine.state();
         let above = state.parent_of(id)?;
         let mut pending = state.pending().iter();
         let above = pending.find(|pending| pending.operation.id == above)?;
-        Some(above.operation.request.as_tool_call()?.tool_name.clone())
+        above.operation.request.as_tool_call()
     }
 
     /// Gives up what may be given up: pauses, and attempts that may be repeated. The task of an attempt goes on at its server

@@ -1,0 +1,246 @@
+//! What replies cost: documented usage bodies, and the arithmetic by which their providers bill them.
+
+use dalsegno_core::{LongContext, ModelReply, Price, Rates};
+use dalsegno_models::Wire;
+use serde_json::{Value, json};
+
+use crate::double::Answer;
+use crate::requests::{ask, hello, plain};
+
+/// A short reply with this usage.
+async fn reply(wire: Wire, usage: Value) -> ModelReply {
+    let event = |value: Value| format!("data: {value}\n\n");
+    let stream = match wire {
+        Wire::OpenaiChat => {
+            event(json!({"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": "stop"}]}))
+                + &event(json!({"choices": [], "usage": usage}))
+                + "data: [DONE]\n\n"
+        }
+        Wire::OpenaiResponses => {
+            let content = json!([{"type": "output_text", "text": "Hello"}]);
+            let item = json!({"type": "message", "content": content});
+            event(json!({"type": "response.output_text.delta", "delta": "Hello"}))
+                + &event(json!({"type": "response.output_item.done", "output_index": 0, "item": item}))
+                + &event(
+                    json!({"type": "response.completed", "response": {"status": "completed", "usage": usage}}),
+                )
+        }
+        Wire::Anthropic => {
+            let block = json!({"type": "text", "text": ""});
+            let delta = json!({"type": "text_delta", "text": "Hello"});
+            event(json!({"type": "message_start", "message": {"usage": usage}}))
+                + &event(json!({"type": "content_block_start", "index": 0, "content_block": block}))
+                + &event(json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+                + &event(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}))
+                + &event(json!({"type": "message_stop"}))
+        }
+    };
+    ask(wire, &plain(json!([{"user": "hi"}])), Answer::events(&stream, 4096)).await.1.unwrap()
+}
+
+/// Prices in US dollars a million tokens.
+fn price(input: f64, cached: f64, output: f64) -> Price {
+    let rate = |dollars: f64| (dollars * 1e6).round() as u64;
+    let rates = Rates { cached_input: Some(rate(cached)), ..Price::new(rate(input), rate(output)).rates };
+    Price { rates, long_context: Vec::new() }
+}
+
+/// Anthropic's prices of Claude Sonnet 4, with those above 200,000 tokens.
+fn sonnet() -> Price {
+    let writes = |price: Price, five_minutes, hour| Rates {
+        cache_write: Some(five_minutes),
+        cache_write_1h: Some(hour),
+        ..price.rates
+    };
+    let long = writes(price(6.0, 0.6, 22.5), 7_500_000, 12_000_000);
+    Price {
+        rates: writes(price(3.0, 0.3, 15.0), 3_750_000, 6_000_000),
+        long_context: vec![LongContext { above: 200_000, rates: long }],
+    }
+}
+
+/// Each with what the provider bills, in millionths of a US dollar, by its published prices.
+fn bills() -> Vec<(&'static str, Wire, Value, Price, f64)> {
+    use Wire::{Anthropic, OpenaiChat, OpenaiResponses};
+    vec![
+        (
+            "OpenAI, guide to prompt caching, gpt-4o",
+            OpenaiChat,
+            json!({"prompt_tokens": 2006, "completion_tokens": 300, "total_tokens": 2306,
+                "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
+                "completion_tokens_details": {"reasoning_tokens": 0, "accepted_prediction_tokens": 0}}),
+            price(2.5, 1.25, 10.0),
+            86.0 * 2.5 + 1920.0 * 1.25 + 300.0 * 10.0,
+        ),
+        (
+            "OpenAI, guide to reasoning, gpt-5",
+            OpenaiResponses,
+            json!({"input_tokens": 75, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1186,
+                "output_tokens_details": {"reasoning_tokens": 1024}, "total_tokens": 1261}),
+            price(1.25, 0.125, 10.0),
+            75.0 * 1.25 + 1186.0 * 10.0,
+        ),
+        (
+            "OpenAI, reference of responses, gpt-4.1",
+            OpenaiResponses,
+            json!({"input_tokens": 36, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 87,
+                "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 123}),
+            price(2.0, 0.5, 8.0),
+            36.0 * 2.0 + 87.0 * 8.0,
+        ),
+        (
+            "OpenAI, a cached prefix over Responses, gpt-5-mini",
+            OpenaiResponses,
+            json!({"input_tokens": 4096, "input_tokens_details": {"cached_tokens": 3072}, "output_tokens": 512,
+                "output_tokens_details": {"reasoning_tokens": 256}, "total_tokens": 4608}),
+            price(0.25, 0.025, 2.0),
+            1024.0 * 0.25 + 3072.0 * 0.025 + 512.0 * 2.0,
+        ),
+        (
+            "Anthropic, cookbook of prompt caching, first call",
+            Anthropic,
+            json!({"cache_creation_input_tokens": 188_086, "cache_read_input_tokens": 0, "input_tokens": 21,
+                "output_tokens": 393}),
+            sonnet(),
+            188_086.0 * 3.75 + 21.0 * 3.0 + 393.0 * 15.0,
+        ),
+        (
+            "Anthropic, cookbook of prompt caching, second call",
+            Anthropic,
+            json!({"cache_creation_input_tokens": 0, "cache_read_input_tokens": 188_086, "input_tokens": 21,
+                "output_tokens": 393}),
+            sonnet(),
+            188_086.0 * 0.3 + 21.0 * 3.0 + 393.0 * 15.0,
+        ),
+        (
+            "Anthropic, two lifetimes in one request",
+            Anthropic,
+            json!({"input_tokens": 2048, "cache_read_input_tokens": 1800, "cache_creation_input_tokens": 248,
+                "output_tokens": 503,
+                "cache_creation": {"ephemeral_5m_input_tokens": 148, "ephemeral_1h_input_tokens": 100}}),
+            sonnet(),
+            2048.0 * 3.0 + 1800.0 * 0.3 + 148.0 * 3.75 + 100.0 * 6.0 + 503.0 * 15.0,
+        ),
+        (
+            "Anthropic, above 200,000 tokens with what the cache had",
+            Anthropic,
+            json!({"input_tokens": 50_000, "cache_read_input_tokens": 190_000, "cache_creation_input_tokens": 10_000,
+                "output_tokens": 1000,
+                "cache_creation": {"ephemeral_5m_input_tokens": 10_000, "ephemeral_1h_input_tokens": 0}}),
+            sonnet(),
+            50_000.0 * 6.0 + 190_000.0 * 0.6 + 10_000.0 * 7.5 + 1000.0 * 22.5,
+        ),
+        (
+            "DeepSeek, reference of chat completions",
+            OpenaiChat,
+            json!({"prompt_tokens": 1000, "prompt_cache_hit_tokens": 640, "prompt_cache_miss_tokens": 360,
+                "completion_tokens": 100, "total_tokens": 1100,
+                "completion_tokens_details": {"reasoning_tokens": 40}}),
+            price(0.28, 0.028, 0.42),
+            360.0 * 0.28 + 640.0 * 0.028 + 100.0 * 0.42,
+        ),
+        (
+            "xAI, guide to reasoning: the completion lacks it, the total has it",
+            OpenaiChat,
+            json!({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135,
+                "prompt_tokens_details": {"text_tokens": 32, "audio_tokens": 0, "image_tokens": 0, "cached_tokens": 6},
+                "completion_tokens_details": {"reasoning_tokens": 94, "audio_tokens": 0}}),
+            price(3.0, 0.75, 15.0),
+            26.0 * 3.0 + 6.0 * 0.75 + 103.0 * 15.0,
+        ),
+        (
+            "Gemini 2.5 Flash over its compatible endpoint: thoughts only in the total",
+            OpenaiChat,
+            json!({"prompt_tokens": 9, "completion_tokens": 27, "total_tokens": 436}),
+            price(0.3, 0.03, 2.5),
+            9.0 * 0.3 + 427.0 * 2.5,
+        ),
+        (
+            "OpenRouter, usage accounting, a write of Claude's cache",
+            OpenaiChat,
+            json!({"prompt_tokens": 10_339, "completion_tokens": 60, "total_tokens": 10_399, "cost": 0.0396555,
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 10_318},
+                "completion_tokens_details": {"reasoning_tokens": 0}}),
+            sonnet(),
+            39_655.5,
+        ),
+        (
+            "LiteLLM before Claude",
+            OpenaiChat,
+            json!({"prompt_tokens": 2000, "completion_tokens": 10, "total_tokens": 2010,
+                "prompt_tokens_details": {"cached_tokens": 500}, "cache_read_input_tokens": 500,
+                "cache_creation_input_tokens": 1000}),
+            sonnet(),
+            500.0 * 3.0 + 500.0 * 0.3 + 1000.0 * 3.75 + 10.0 * 15.0,
+        ),
+        (
+            "Groq, guide to prompt caching, gpt-oss-20b",
+            OpenaiChat,
+            json!({"queue_time": 0.026, "prompt_tokens": 4641, "prompt_time": 0.009, "completion_tokens": 1817,
+                "completion_time": 5.57, "total_tokens": 6458, "total_time": 5.58,
+                "prompt_tokens_details": {"cached_tokens": 4608}}),
+            price(0.075, 0.0375, 0.3),
+            33.0 * 0.075 + 4608.0 * 0.0375 + 1817.0 * 0.3,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn a_reply_costs_what_its_provider_bills() {
+    for (name, wire, usage, price, bill) in bills() {
+        let reply = reply(wire, usage).await;
+        let cost = price.nano_usd(reply.input_tokens, reply.output_tokens, &reply.details) as f64 / 1_000.0;
+        assert!((cost - bill).abs() <= 0.001 * bill, "{name}: {cost}, billed {bill}: {reply:?}");
+        assert!(!reply.estimated, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_cache_and_the_reasoning_took_is_recorded_over_each_wire() {
+    let chat = json!({"prompt_tokens": 9, "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
+        "completion_tokens_details": {"reasoning_tokens": 5}});
+    let responses = json!({"input_tokens": 9, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens_details": {"reasoning_tokens": 5}});
+    let anthropic = json!({"input_tokens": 3, "output_tokens": 7, "cache_read_input_tokens": 4,
+        "cache_creation_input_tokens": 2, "cache_creation": {"ephemeral_1h_input_tokens": 1}});
+    for (wire, usage, expected) in [
+        (Wire::OpenaiChat, chat, [4, 2, 0, 5]),
+        (Wire::OpenaiResponses, responses, [4, 0, 0, 5]),
+        (Wire::Anthropic, anthropic, [4, 2, 1, 0]),
+    ] {
+        let reply = reply(wire, usage).await;
+        assert_eq!((reply.input_tokens, reply.output_tokens), (9, 7), "{wire}");
+        let details = reply.details;
+        let found = [
+            details.cached_input_tokens,
+            details.cache_write_tokens,
+            details.cache_write_1h_tokens,
+            details.reasoning_tokens,
+        ];
+        assert_eq!(found, expected, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn counts_that_do_not_fit_together_are_lowered() {
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": u64::MAX, "cache_write_tokens": u64::MAX},
+        "completion_tokens_details": {"reasoning_tokens": u64::MAX}});
+    let details = reply(Wire::OpenaiChat, usage).await.details;
+    assert_eq!(
+        (details.cached_input_tokens, details.cache_write_tokens, details.reasoning_tokens),
+        (9, 0, 7)
+    );
+}
+
+#[tokio::test]
+async fn a_reply_that_nobody_counted_is_estimated_and_says_so() {
+    for wire in Wire::ALL {
+        let request = plain(json!([{"user": "a question of thirty-odd letters?"}]));
+        let reply = ask(wire, &request, Answer::events(hello(wire), 4096)).await.1.unwrap();
+        assert!(reply.estimated, "{wire}");
+        assert_eq!(reply.input_tokens, request.transcript.tokens(), "{wire}");
+        assert_eq!((reply.output_tokens, reply.details.is_empty()), (2, true), "{wire}");
+    }
+}

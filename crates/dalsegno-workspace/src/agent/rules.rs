@@ -1,0 +1,207 @@
+//! `approve` and `deny` of `[tools]`: patterns of tools, and rules about the arguments of their calls.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use dalsegno_core::{ToolName, ToolPattern, Toolbox, first_rule_met};
+use dalsegno_expr::{Expression, Reference};
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::tools::plain;
+use super::{AgentFile, AgentTools};
+use crate::catalogue::Catalogue;
+use crate::code::Code;
+use crate::names::{list, suggestion};
+use crate::report::Report;
+use crate::section::{Located, Section, string, wrong_type};
+use crate::shape::{Form, Key, Shape, TOOL_PATTERN};
+
+/// An entry of `approve` or `deny`: tools, or calls of them by their arguments.
+pub(super) static ENTRY: Form = Form::Either(&[TOOL_PATTERN, Form::Table(&RULE)]);
+
+static RULE: Shape = Shape::new(
+    "a rule",
+    &[
+        Key::new("tool", TOOL_PATTERN, "The tools that the rule is about.")
+            .required("add `tool = \"server.tool\"`, the tool that the rule is about"),
+        Key::new("when", Form::Expression, "The condition on a call's arguments, which it reads as `args`.")
+            .required("add `when = \"args.amount > 100\"`, the condition on the arguments"),
+    ],
+);
+
+/// A rule about the arguments of calls.
+#[derive(Debug, Clone)]
+pub struct CallRule {
+    /// The tools whose calls it is about.
+    pub tool: Located<ToolPattern>,
+    /// The condition; it reads `args`.
+    pub when: Expression,
+    /// What the condition reads of the arguments, each with its place in the file.
+    reads: Vec<(Reference, Range<usize>)>,
+}
+
+/// Reads one of the two lists.
+pub(super) fn read(section: &Section<'_>, key: &str) -> (Vec<Located<ToolPattern>>, Vec<CallRule>) {
+    let (mut patterns, mut rules) = (Vec::new(), Vec::new());
+    for item in section.items(key, "a list of tools and rules") {
+        match item.get_ref() {
+            DeValue::String(_) => patterns.extend(pattern(section.report, key, item)),
+            DeValue::Table(_) => rules.extend(rule(section.report, key, item)),
+            _ => {
+                let expected = "a tool such as `\"server.tool\"`, or a rule such as \
+                    `{ tool = \"server.tool\", when = \"args.amount > 100\" }`";
+                wrong_type::<()>(section.report, key, item, expected);
+            }
+        }
+    }
+    (patterns, rules)
+}
+
+fn pattern(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<Located<ToolPattern>> {
+    let text = string(report, key, item)?;
+    match text.value.parse() {
+        Ok(value) => Some(plain(Located { value, span: text.span })),
+        Err(error) => {
+            report.error(Code::InvalidValue, text.span, format!("{error}"));
+            None
+        }
+    }
+}
+
+fn rule(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<CallRule> {
+    let table = Section::of(report, key, item, RULE.what, &RULE)?;
+    let tool = table.parsed::<ToolPattern>("tool").map(plain);
+    let when = table.string("when")?;
+    let expression = super::expressions::parse(report, "when", &when)?;
+    let mut reads = Vec::new();
+    let mut is_sound = true;
+    for reference in expression.paths() {
+        let span = report.within(&when.span, &when.value, &reference.span);
+        if reference.root != "args" {
+            report
+                .error(Code::UnknownName, span, format!("unknown name `{}`", reference.root))
+                .label("a rule reads only `args`, the arguments of the call")
+                .help("write the condition on the arguments, such as `args.amount > 100`");
+            is_sound = false;
+            continue;
+        }
+        reads.push((reference, span));
+    }
+    if is_sound && reads.is_empty() {
+        report
+            .warning(
+                Code::NoEffect,
+                when.span,
+                "the condition reads no argument, so it is the same for each call",
+            )
+            .help(format!(
+                "write the tool's name alone in `{key}`, or a condition such as `args.amount > 100`"
+            ));
+    }
+    Some(CallRule { tool: tool?, when: expression, reads }).filter(|_| is_sound)
+}
+
+/// The conditions of the rules that are about a tool.
+fn about<'r>(rules: &'r [CallRule], tool: &ToolName) -> impl Iterator<Item = &'r Expression> {
+    rules.iter().filter(|rule| rule.tool.value.matches(tool)).map(|rule| &rule.when)
+}
+
+impl AgentTools {
+    /// The rules by which calls of a tool need a person's approval, besides those that always do.
+    pub(super) fn approve_when(&self, tool: &ToolName) -> impl Iterator<Item = &Expression> {
+        about(&self.approve_rules, tool)
+    }
+
+    /// The rules by which calls of a tool are refused.
+    pub(super) fn deny_when(&self, tool: &ToolName) -> impl Iterator<Item = &Expression> {
+        about(&self.deny_rules, tool)
+    }
+
+    /// Says by which rule a call of a tool needs a person's approval, besides those that always do.
+    pub fn asks(&self, tool: &ToolName, arguments: &Value) -> Option<String> {
+        first_rule_met(self.approve_when(tool), arguments)
+    }
+
+    /// Says by which rule a call of a tool is refused.
+    pub fn denies(&self, tool: &ToolName, arguments: &Value) -> Option<String> {
+        first_rule_met(self.deny_when(tool), arguments)
+    }
+
+    /// Says whether every call of a tool needs a person's approval.
+    pub fn always_asks(&self, tool: &ToolName) -> bool {
+        self.approve.iter().any(|pattern| pattern.value.matches(tool))
+    }
+
+    /// All patterns of `approve`, also those of its rules.
+    pub(super) fn gates(&self) -> impl Iterator<Item = &Located<ToolPattern>> {
+        self.approve.iter().chain(self.approve_rules.iter().map(|rule| &rule.tool))
+    }
+}
+
+impl AgentFile {
+    /// Reports patterns of `deny` that name nothing: a misspelt one would leave a tool in use.
+    pub(super) fn check_denied(
+        &self,
+        report: &Report,
+        catalogue: &Catalogue,
+        is_unknown: &dyn Fn(&str) -> bool,
+    ) {
+        for pattern in self.tools.deny.iter().filter(|pattern| !is_unknown(pattern.value.as_str())) {
+            let mut tools = catalogue.keys().chain(&self.of_tenants).chain(self.agent_tools.keys());
+            let names_agents = super::callees::names_agents(&pattern.value);
+            if !names_agents && !tools.any(|tool| pattern.value.matches(tool)) {
+                super::resolve::unknown(report, pattern.span.clone(), pattern.value.as_str(), catalogue);
+            }
+        }
+    }
+
+    /// Reports rules that read arguments which their tools do not have: such a condition would never hold.
+    pub(super) fn check_rules(&self, report: &Report, tools: &Toolbox) {
+        for rule in self.tools.approve_rules.iter().chain(&self.tools.deny_rules) {
+            for (name, tool) in tools.tools.iter().filter(|(name, _)| rule.tool.value.matches(name)) {
+                for (reference, span) in &rule.reads {
+                    let Some((argument, known)) = missing(&tool.input_schema, &reference.segments) else {
+                        continue;
+                    };
+                    let known: Vec<&str> = known.into_iter().collect();
+                    let help = match rule.tool.value.as_str().contains('*') {
+                        true => "name the tools that have the argument, each in a rule of its own".to_owned(),
+                        false if known.is_empty() => "remove the rule: the tool has no arguments".to_owned(),
+                        false => suggestion(argument, &known),
+                    };
+                    report
+                        .error(
+                            Code::UnknownName,
+                            span.clone(),
+                            format!("`{name}` has no argument `{argument}`"),
+                        )
+                        .label(format!("its arguments are {}", or_none(&list(&known))))
+                        .help(help);
+                }
+            }
+        }
+    }
+}
+
+/// The first name on a way into arguments that their schema does not have, and those that it has there.
+fn missing<'s>(schema: &'s Value, way: &'s [String]) -> Option<(&'s str, BTreeSet<&'s str>)> {
+    let (first, rest) = way.split_first()?;
+    let properties = schema.get("properties").and_then(Value::as_object);
+    // Where it is composed of others, or takes any key, a name may be right that is not listed.
+    let is_open =
+        ["allOf", "anyOf", "oneOf", "$ref", "patternProperties"].iter().any(|key| schema.get(key).is_some())
+            || schema.get("additionalProperties").is_some_and(|rest| *rest != Value::Bool(false))
+            || schema.get("type").is_some_and(|kind| kind != "object");
+    match properties.and_then(|properties| properties.get(first)) {
+        Some(inner) if inner.get("properties").is_some() => missing(inner, rest),
+        Some(_) => None,
+        None if is_open => None,
+        None => Some((first, properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect())),
+    }
+}
+
+fn or_none(list: &str) -> &str {
+    if list.is_empty() { "none" } else { list }
+}

@@ -1,0 +1,28 @@
+//! Reads `[budget]`.
+
+use super::DailyBudget;
+use crate::code::Code;
+use crate::section::Section;
+
+pub(super) fn read(file: &Section<'_>) -> DailyBudget {
+    let Some(section) = file.section("budget") else { return DailyBudget::default() };
+    DailyBudget {
+        max_cost_nano_usd: section.dollars("max_cost_usd_per_day"),
+        tenant_max_cost_nano_usd: section.dollars("tenant_max_cost_usd_per_day"),
+        time_zone: crate::tenant::time_zone(&section),
+    }
+}
+
+/// Reports the models without a price: a budget would not hold for them.
+pub(super) fn check_prices<'m>(file: &Section<'_>, unpriced: impl Iterator<Item = &'m String>) {
+    let Some(span) = file.key_span("budget") else { return };
+    let unpriced: Vec<&String> = unpriced.collect();
+    if !unpriced.is_empty() {
+        let models = crate::names::list(&unpriced);
+        file.report
+            .error(Code::MissingPrice, span, format!("the budget cannot hold: {models} has no `price`"))
+            .help(
+                "add `price = { input = …, output = … }` to each model, in US dollars for a million tokens",
+            );
+    }
+}
