@@ -116,6 +116,7 @@ pub struct Callee {
 }
 
 /// How an agent decides.
+#[expect(clippy::large_enum_variant, reason = "a configuration has one, and runs share their configuration")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mind {
