@@ -114,6 +114,7 @@ pub struct Callee {
 }
 
 /// How an agent decides.
+#[expect(clippy::large_enum_variant, reason = "a configuration has one, and is itself behind a pointer")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mind {
