@@ -65,10 +65,6 @@ impl NewRecord {
 ///
 /// Bodies are stored as MessagePack maps with named fields, so a field can be added with a default and older records
 /// are read for ever.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large ones begin and end a run; a box would be in the way of each match"
-)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {

@@ -1,5 +1,4 @@
 //! Budgets hold for all who use a file: each store here is a connection of its own, as another process has it.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use dalsegno_store::{Allowance, SqliteStore, Store};
 

@@ -4,11 +4,11 @@ use super::*;
 
 /// An agent whose `mail.send` must be approved above 100 and is denied above 1,000, and never otherwise.
 fn ruled(mut config: AgentConfig) -> AgentConfig {
-    let tool = config.tools.tools.get_mut(&"mail.send".parse().unwrap()).unwrap();
+    let tool = config.tools.tools.get_mut(&"mail.send".parse().expect("a tool name")).expect("the tool");
     tool.approve = false;
-    tool.approve_when = serde_json::from_value(json!(["args.amount > 100"])).unwrap();
+    tool.approve_when = serde_json::from_value(json!(["args.amount > 100"])).expect("rules");
     tool.deny_when =
-        serde_json::from_value(json!(["args.amount > 1000", "args.to.startsWith('boss')"])).unwrap();
+        serde_json::from_value(json!(["args.amount > 1000", "args.to.startsWith('boss')"])).expect("rules");
     config
 }
 

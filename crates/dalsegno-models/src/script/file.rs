@@ -35,7 +35,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    fn of(file: UsageFile) -> Self {
+    fn of(file: &UsageFile) -> Self {
         let details = TokenDetails {
             cached_input_tokens: file.cached_input,
             cache_write_tokens: file.cache_write,
@@ -182,7 +182,7 @@ fn check(file: ReplyFile) -> Result<Reply, String> {
         text: text.transpose()?,
         calls,
         stop: file.stop.unwrap_or(usual),
-        usage: file.usage.map(Used::of).unwrap_or_default(),
+        usage: file.usage.as_ref().map(Used::of).unwrap_or_default(),
         delay: file.delay.map(|text| duration("delay", &text)).transpose()?,
         error: file.error.map(check_error).transpose()?,
         when: file.when,

@@ -90,6 +90,7 @@ pub struct WorkerReport {
 }
 
 /// What a task came to.
+#[expect(clippy::large_enum_variant, reason = "there is one for each task, and it is taken apart at once")]
 enum Task {
     /// A run is this process's, unless it was over when its turn came.
     Begun(Result<Option<RunHandle>, EngineError>),

@@ -41,6 +41,7 @@ struct OpenAttempt {
 }
 
 /// How an operation ends.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(super) enum Ending<'a> {
     /// With an outcome.
     Resolved { outcome: &'a Outcome, attempts: u32, active_ms: u64 },
