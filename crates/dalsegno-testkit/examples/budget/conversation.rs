@@ -43,12 +43,13 @@ const TURN: f64 = 1.5;
 const BESIDES: f64 = 40e6;
 
 fn workspace(folder: &Path) -> std::io::Result<()> {
-    for name in ["agents", "tools"] {
+    for name in ["agents", "tenants", "tools"] {
         std::fs::create_dir_all(folder.join(name))?;
     }
     let write = |name: &str, text: String| std::fs::write(folder.join(name), text);
     write("script.toml", "[[replies]]\ntext = \"unused\"\n".to_owned())?;
     write("dalsegno.toml", "[models.reader]\nprovider = \"script\"\nfile = \"script.toml\"\n".to_owned())?;
+    write("tenants/default.toml", "name = \"default\"\negress = [\"https://reports.example\"]\n".to_owned())?;
     let document = json!({
         "name": "report",
         "description": "Reads a report.",
@@ -96,7 +97,7 @@ impl Model for Reader {
         }
         if turn >= self.0.calls {
             let texts = request.transcript.iter().map(|entry| match entry {
-                Entry::ToolResult { content, .. } => content.len(),
+                Entry::ToolResult { content, is_error: false, .. } => content.len(),
                 _ => 0,
             });
             self.0.sent.store(texts.sum::<usize>() as u64, Ordering::Relaxed);
@@ -203,7 +204,10 @@ fn with(calls: u64, most: f64, floor: f64) -> Result<Vec<Line>, Fault> {
     let peak = process.peak_memory()? as f64;
     process.kill()?;
     let of = |name| figures::figure(&turns, name);
-    let bytes = on_disk(folder.path())? as f64;
+    let (bytes, sent) = (on_disk(folder.path())? as f64, of("sent")?);
+    if sent < REPORT as f64 {
+        return Err("the model was sent no report".into());
+    }
     let what = format!("{calls} calls with results of 5 KB");
     let each = format!("{:.0} B a call", bytes / calls as f64);
     let mut lines = vec![Line::at_most(&format!("{what}, on disk"), bytes, most, megabytes).noted(&each)];
@@ -212,7 +216,6 @@ fn with(calls: u64, most: f64, floor: f64) -> Result<Vec<Line>, Fault> {
         lines.push(Line::at_most("  a turn, in 2F", of("all")? / (2.0 * floor), TURN, times).noted(&note));
         let ratio = of("last")? / of("first")?;
         lines.push(Line::at_most("  its last tenth beside its first", ratio, 1.05, times));
-        let sent = of("sent")?;
         let note = format!("the model is sent {}", megabytes(sent));
         lines.push(Line::at_most("  memory", peak, BESIDES + 2.0 * sent, megabytes).noted(&note));
     }
