@@ -235,7 +235,7 @@ fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
         ttl: Duration::from_secs(50 * 60),
         timeout: Duration::from_secs(10),
     };
-    assert_eq!(model.api_key, Some(SecretRef::Command(token)));
+    assert_eq!(model.api_key, Some(SecretRef::Command(Box::new(token))));
     assert_eq!(model.api_key_header.as_deref(), Some("authorization"));
     let SecretRef::Command(webhook) = &settings.secrets["webhook"] else { panic!() };
     assert_eq!(webhook.program, root.join("bin/print-webhook-key"), "a path is the workspace's");

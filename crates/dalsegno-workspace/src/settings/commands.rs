@@ -40,7 +40,7 @@ impl Settings {
             references(server).map(move |reference| (format!("servers.{name}"), reference))
         });
         secrets.chain(models).chain(servers).filter_map(|(place, reference)| match reference {
-            SecretRef::Command(command) => Some((place, command)),
+            SecretRef::Command(command) => Some((place, &**command)),
             _ => None,
         })
     }

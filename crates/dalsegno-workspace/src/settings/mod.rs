@@ -446,7 +446,7 @@ pub enum SecretRef {
         folder: PathBuf,
     },
     /// Printed by a program, `{ command = ["PROGRAM", …] }`; only dalsegno.toml names one.
-    Command(SecretCommand),
+    Command(Box<SecretCommand>),
     /// Among the secrets of a tenant in the secret store: `{ store = "NAME" }` in the tenant's file.
     OfTenant {
         /// The tenant.

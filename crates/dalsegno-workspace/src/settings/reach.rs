@@ -118,13 +118,13 @@ impl Paths<'_> {
         }
         let (program, arguments) = remote::program(section, self)?;
         let time = |key, default| if section.has(key) { section.duration(key) } else { Some(default) };
-        Some(SecretRef::Command(SecretCommand {
+        Some(SecretRef::Command(Box::new(SecretCommand {
             program,
             arguments,
             directory: self.root.to_owned(),
             ttl: time("ttl", SecretCommand::TTL)?,
             timeout: time("timeout", SecretCommand::TIMEOUT)?,
-        }))
+        })))
     }
 
     /// A name in the secret store: of a tenant's file, among the secrets of that tenant.
