@@ -38,26 +38,31 @@ pub(crate) type Trusted = BTreeMap<PathBuf, Trust>;
 /// A program that a workspace starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Program {
-    /// The tool server that it is.
-    pub(crate) server: String,
+    /// The section of dalsegno.toml that names it, such as `servers.crm`.
+    pub(crate) section: String,
     /// Its name and its arguments.
     pub(crate) command: Vec<String>,
 }
 
 impl std::fmt::Display for Program {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "`{}` of `[servers.{}]`", self.command.join(" "), self.server)
+        write!(out, "`{}` of `[{}]`", self.command.join(" "), self.section)
     }
 }
 
 /// The programs that a workspace starts.
 pub(crate) fn programs(settings: &Settings) -> Vec<Program> {
-    let program = |(server, command): (&str, &CommandBinding)| {
-        let name = command.program.display().to_string();
-        let command = std::iter::once(name).chain(command.arguments.iter().cloned()).collect();
-        Program { server: server.to_owned(), command }
+    let program = |section: String, program: &Path, arguments: &[String]| {
+        let name = program.display().to_string();
+        let command = std::iter::once(name).chain(arguments.iter().cloned()).collect();
+        Program { section, command }
     };
-    commands(settings).map(program).collect()
+    let servers = commands(settings)
+        .map(|(server, command)| program(format!("servers.{server}"), &command.program, &command.arguments));
+    let secrets = settings
+        .secret_commands()
+        .map(|(section, command)| program(section, &command.program, &command.arguments));
+    servers.chain(secrets).collect()
 }
 
 /// What tells these programs from others: their names, arguments, environments and folders. `None` where there are none.
@@ -82,7 +87,16 @@ fn digest(settings: &Settings) -> Option<String> {
             "folder": real(&command.directory).display().to_string(),
         })
     });
-    let described: Vec<_> = described.collect();
+    // What a program that prints a secret prints is sent, and it is started with this user's environment.
+    let secrets = settings.secret_commands().map(|(section, command)| {
+        json!({
+            "secret_of": section,
+            "program": program(&command.program).display().to_string(),
+            "arguments": command.arguments,
+            "folder": real(&command.directory).display().to_string(),
+        })
+    });
+    let described: Vec<_> = described.chain(secrets).collect();
     (!described.is_empty()).then(|| digest_json(&json!(described)).to_string())
 }
 
@@ -233,6 +247,11 @@ mod tests {
             "[servers.a]\ncommand = [\"ls\", \"-l\"]\n",
             "[servers.a]\ncommand = [\"ls\"]\nenv = { A = \"b\" }\n",
             "[servers.a]\ncommand = [\"ls\"]\nenv = { A = { env = \"b\" } }\n",
+            "[secrets]\nA = { command = [\"ls\"] }\n",
+            "[secrets]\nA = { command = [\"ls\", \"-l\"] }\n",
+            "[servers.a]\nurl = \"https://a.example.com\"\nheaders = { A = { command = [\"ls\"] } }\n",
+            "[models.a]\nprovider = \"openai\"\nmodel = \"m\"\napi_key = { command = [\"ls\"] }\n",
+            "[models.b]\nprovider = \"openai\"\nmodel = \"m\"\napi_key = { command = [\"ls\"] }\n",
         ];
         let digests: BTreeSet<_> = texts.iter().map(|text| of(text)).collect();
         assert_eq!(digests.len(), texts.len());

@@ -34,6 +34,7 @@ use crate::observer::{Observer, Watched, Watches};
 use crate::secret;
 use crate::secret_source::{SecretSource, SecretUnavailable};
 use crate::steady::Steady;
+use crate::vault::{Programs, Vault};
 
 /// An engine for one workspace. Clones share everything.
 #[derive(Clone)]
@@ -245,16 +246,14 @@ impl EngineBuilder {
             }
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let bindings = Bindings::new(
-            workspace.root.clone(),
-            workspace.settings.clone(),
-            self.tools,
-            self.models,
-            self.memory,
-            self.secret_store,
-            Arc::clone(&clock),
-        )
-        .await?;
+        let source = match self.secret_store {
+            Some(store) => SecretSource::with(workspace.settings.secret_store.clone(), store),
+            None => SecretSource::new(workspace.settings.secret_store.clone()),
+        };
+        let programs = if self.no_programs { Programs::Refused } else { Programs::Started };
+        let vault = Vault::open(&workspace.settings, source, Arc::clone(&clock), programs).await?;
+        let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
+        let bindings = Bindings::new(root, settings, self.tools, self.models, self.memory, vault);
         let bindings = if self.no_programs { bindings.without_programs() } else { bindings };
         let bindings = match self.record {
             Some(file) => bindings.recording(file)?,

@@ -47,6 +47,9 @@ impl Engine {
                 SecretRef::OfTenant { tenant: _, name } => {
                     own.insert(name.clone());
                 }
+                // It is known from its first use on: to start the program for each run would be dear, and another process
+                // has a value of its own.
+                SecretRef::Command(_) => {}
                 SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Below { .. } => {
                     self.know(&reference).await?;
                 }

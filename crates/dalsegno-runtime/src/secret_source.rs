@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dalsegno_core::Timestamp;
 use dalsegno_secrets::{
-    EnvKey, KeyError, KeyFile, KeySource, MasterKey, Rotated, Rotation, Secret, SecretError, SecretName,
-    SecretStore, SqliteSecrets, Tenant,
+    EnvKey, KeyError, KeyFile, KeySource, MasterKey, RevealError, Rotated, Rotation, Secret, SecretError,
+    SecretName, SecretStore, SqliteSecrets, Tenant,
 };
 use dalsegno_workspace::{SecretRef, SecretStoreBinding, StoreKey};
 use tokio::sync::OnceCell;
@@ -51,6 +51,15 @@ pub enum SecretUnavailable {
         /// The secret's name; that of a tenant's own as `TENANT/NAME`.
         name: String,
     },
+    /// A program prints it, and this process starts no programs.
+    #[error("it is printed by the program `{program}`, and this command starts no programs")]
+    NoPrograms {
+        /// The program.
+        program: String,
+    },
+    /// The program that should print it did not.
+    #[error("{0}")]
+    Unprinted(#[source] RevealError),
     /// There is no secret store.
     #[error("there is no secret store yet: create it with `dalsegno secret put NAME`")]
     NoStore,
@@ -110,7 +119,8 @@ impl SecretSource {
         }
     }
 
-    /// Reads a secret as of now, without the space around it: so it is known wherever it comes back.
+    /// Reads a secret as of now, without the space around it: so it is known wherever it comes back. It starts no program:
+    /// what one prints is unavailable here.
     ///
     /// # Errors
     /// When it is not there, or what keeps it cannot be read.
@@ -121,6 +131,10 @@ impl SecretSource {
                 .map_err(|_| SecretUnavailable::Variable { name: name.clone() }),
             SecretRef::File(path) => read_file(path, None),
             SecretRef::Below { path, folder } => read_file(path, Some(folder)),
+            SecretRef::Command(command) => {
+                let program = command.program.display().to_string();
+                Err(SecretUnavailable::NoPrograms { program })
+            }
             SecretRef::Store(name) => self.stored(name, now).await,
             SecretRef::OfTenant { tenant, name } => self.stored(&of_tenant(tenant, name), now).await,
         };

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dalsegno_secrets::{MaybeSecret, Reveal, RevealError, Secret};
-use dalsegno_workspace::{EnvValue, SecretRef, Settings};
+use dalsegno_secrets::{
+    CommandSecret, CommandSettings, KEY_VARIABLE, MaybeSecret, Reveal, RevealError, Secret,
+};
+use dalsegno_workspace::{EnvValue, SecretCommand, SecretRef, Settings, StoreKey};
 
 use crate::clock::Clock;
 use crate::error::OpenError;
@@ -14,16 +16,26 @@ use crate::known;
 use crate::secret::Secrets;
 use crate::secret_source::{SecretSource, SecretUnavailable, of_tenant};
 
+/// Whether the programs are started that print secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Programs {
+    Started,
+    Refused,
+}
+
 /// Reads the secrets of a workspace, and remembers each for scrubbing before anyone else has it.
 pub(crate) struct Vault {
     source: SecretSource,
     hidden: Arc<Hidden>,
     clock: Arc<dyn Clock>,
+    /// The programs that print secrets and may be started: those that dalsegno.toml named when it was read, since a person
+    /// agreed to those. All that refer to one share it, so that one start serves them all.
+    programs: BTreeMap<SecretCommand, CommandSecret>,
 }
 
 impl Vault {
     /// Reads the secrets of `[secrets]`, which tools in process ask for by name, and all others that dalsegno.toml names, so
-    /// that they are scrubbed from the start.
+    /// that they are scrubbed from the start. No program is started here.
     ///
     /// # Errors
     /// When one of `[secrets]` cannot be read, or is too short. Whoever needs another one says what is missing.
@@ -31,9 +43,13 @@ impl Vault {
         settings: &Settings,
         source: SecretSource,
         clock: Arc<dyn Clock>,
+        programs: Programs,
     ) -> Result<Self, OpenError> {
         let mut named = BTreeMap::new();
         for (name, reference) in &settings.secrets {
+            if matches!(reference, SecretRef::Command(_)) {
+                continue;
+            }
             let value = source.read(reference, clock.now()).await;
             let value = value
                 .map_err(|error| OpenError::Secret { name: name.clone(), message: error.to_string() })?;
@@ -43,9 +59,15 @@ impl Vault {
             let message = short.to_string();
             OpenError::Secret { name: short.name, message }
         })?;
-        let vault = Self { source, hidden: Arc::new(Hidden::new(secrets)), clock };
+        let programs = match programs {
+            Programs::Started => programs_of(settings),
+            Programs::Refused => BTreeMap::new(),
+        };
+        let vault = Self { source, hidden: Arc::new(Hidden::new(secrets)), clock, programs };
         for reference in known::of_clients(settings) {
-            let _ = vault.reveal(reference).await;
+            if !matches!(reference, SecretRef::Command(_)) {
+                let _ = vault.reveal(reference).await;
+            }
         }
         Ok(vault)
     }
@@ -65,11 +87,44 @@ impl Vault {
     /// # Errors
     /// When it cannot be read.
     pub(crate) async fn reveal(&self, reference: &SecretRef) -> Result<Secret, SecretUnavailable> {
-        let secret = self.source.read(reference, self.clock.now()).await?;
+        let secret = match reference {
+            SecretRef::Command(command) => {
+                self.program(command)?.reveal().await.map_err(SecretUnavailable::Unprinted)?
+            }
+            reference => self.source.read(reference, self.clock.now()).await?,
+        };
+        self.hide_read(reference, &secret);
+        Ok(secret)
+    }
+
+    /// Reads another value than one that its receiver refused, if there is one; it is scrubbed from then on.
+    async fn renew(
+        &self,
+        reference: &SecretRef,
+        refused: &Secret,
+    ) -> Result<Option<Secret>, SecretUnavailable> {
+        let SecretRef::Command(command) = reference else {
+            // Somebody may have changed it since it was read.
+            let secret = self.reveal(reference).await?;
+            return Ok((secret.expose() != refused.expose()).then_some(secret));
+        };
+        let secret = self.program(command)?.renew(refused).await.map_err(SecretUnavailable::Unprinted)?;
+        if let Some(secret) = &secret {
+            self.hide_read(reference, secret);
+        }
+        Ok(secret)
+    }
+
+    fn hide_read(&self, reference: &SecretRef, secret: &Secret) {
         if let Some(place) = place(reference) {
             self.hidden.hide(&place, secret.clone());
         }
-        Ok(secret)
+    }
+
+    /// The program that prints a secret.
+    fn program(&self, command: &SecretCommand) -> Result<&CommandSecret, SecretUnavailable> {
+        let refused = || SecretUnavailable::NoPrograms { program: command.program.display().to_string() };
+        self.programs.get(command).ok_or_else(refused)
     }
 
     /// What a client gets of a secret: it reads this one, and no other.
@@ -111,6 +166,22 @@ impl Vault {
     }
 }
 
+/// The programs that print secrets.
+fn programs_of(settings: &Settings) -> BTreeMap<SecretCommand, CommandSecret> {
+    // No program sees the key of the secret store.
+    let mut hidden_variables = vec![KEY_VARIABLE.to_owned()];
+    if let StoreKey::Env(name) = &settings.secret_store.key {
+        hidden_variables.push(name.clone());
+    }
+    let programs = settings.secret_commands().map(|(_, command)| {
+        let SecretCommand { program, arguments, directory, ttl, timeout } = command.clone();
+        let (directory, hidden_variables) = (Some(directory), hidden_variables.clone());
+        let settings = CommandSettings { program, arguments, directory, hidden_variables, ttl, timeout };
+        (command.clone(), CommandSecret::new(settings))
+    });
+    programs.collect()
+}
+
 /// One secret.
 struct Handle {
     vault: Arc<Vault>,
@@ -122,16 +193,21 @@ impl Reveal for Handle {
     async fn reveal(&self) -> Result<Secret, RevealError> {
         Ok(self.vault.reveal(&self.reference).await?)
     }
+
+    async fn renew(&self, refused: &Secret) -> Result<Option<Secret>, RevealError> {
+        Ok(self.vault.renew(&self.reference, refused).await?)
+    }
 }
 
 impl From<SecretUnavailable> for RevealError {
     fn from(error: SecretUnavailable) -> Self {
-        let message = error.to_string();
-        let missing = match error {
-            SecretUnavailable::NotStored { name } => Some(name),
-            _ => None,
-        };
-        Self { message, missing }
+        match error {
+            SecretUnavailable::Unprinted(error) => error,
+            SecretUnavailable::NotStored { ref name } => {
+                Self { missing: Some(name.clone()), ..Self::new(error.to_string()) }
+            }
+            error => Self::new(error.to_string()),
+        }
     }
 }
 
@@ -142,6 +218,9 @@ pub(crate) fn place(reference: &SecretRef) -> Option<String> {
         SecretRef::Env(name) if name == "PATH" || name == "HOME" => None,
         SecretRef::Env(name) => Some(format!("env:{name}")),
         SecretRef::File(path) | SecretRef::Below { path, .. } => Some(format!("file:{}", path.display())),
+        SecretRef::Command(command) => {
+            Some(format!("command:{} {}", command.program.display(), command.arguments.join(" ")))
+        }
         SecretRef::Store(name) => Some(name.clone()),
         SecretRef::OfTenant { tenant, name } => Some(of_tenant(tenant, name)),
     }

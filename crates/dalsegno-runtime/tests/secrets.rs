@@ -74,7 +74,16 @@ fn reply(mut stream: TcpStream, keys: &Mutex<Vec<String>>) {
     }
     let bearer = |line: &str| line.split_once("Bearer ").map(|(_, key)| key.to_owned());
     let key = head.lines().find_map(bearer).unwrap_or_default();
-    keys.lock().unwrap().push(key);
+    keys.lock().unwrap().push(key.clone());
+    if key.starts_with("expired") {
+        let body = json!({ "error": { "message": format!("`{key}` has expired") } }).to_string();
+        let head = format!(
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        return;
+    }
     let all = keys.lock().unwrap().join(" and ");
     let event = json!({
         "id": "r", "object": "chat.completion.chunk", "created": 0, "model": "m",
@@ -88,6 +97,112 @@ fn reply(mut stream: TcpStream, keys: &Mutex<Vec<String>>) {
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
+}
+
+/// The bytes of all files that the engine keeps in a workspace.
+fn kept(world: &World) -> Vec<u8> {
+    let files = std::fs::read_dir(world.path().join(".dalsegno")).unwrap();
+    let files = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    files.flat_map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+#[cfg(unix)]
+mod printed {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A workspace whose model has the key that this script prints.
+    fn world(provider: &Provider, script: &str) -> World {
+        let world = World::new("prompt = \"{{request.text}}\"\n[model]\nuse = \"default\"\nretries = 0\n");
+        std::fs::write(world.path().join("key.sh"), format!("echo start >> starts\n{script}\n")).unwrap();
+        world.settings(&format!(
+            "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\n\
+             api_key = {{ command = [\"/bin/sh\", \"key.sh\"], ttl = \"50m\", timeout = \"2s\" }}\n",
+            provider.address
+        ))
+    }
+
+    fn starts(world: &World) -> usize {
+        std::fs::read_to_string(world.path().join("starts")).map_or(0, |text| text.lines().count())
+    }
+
+    async fn start(engine: &Engine) -> RunReport {
+        let agent = "a".parse().unwrap();
+        let start = engine.start(&agent, AgentRequest::text("hi"), StartOptions::default());
+        start.await.unwrap().finish().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_program_prints_the_key_once_for_many_runs_and_no_journal_has_it() {
+        let provider = Provider::start();
+        let world = world(&provider, "sleep 0.2; echo t0ken-of-the-program");
+        let engine = world.engine().await;
+        assert_eq!(starts(&world), 0, "nothing is started before it is needed");
+        let runs = futures::future::join_all((0..30).map(|_| start(&engine))).await;
+        for report in &runs {
+            let answer = answer(report);
+            assert!(answer.contains("[secret]") && !answer.contains("t0ken"), "{answer}");
+        }
+        assert_eq!(starts(&world), 1);
+        assert!(provider.keys().iter().all(|key| key == "t0ken-of-the-program"));
+        assert!(!kept(&world).windows(5).any(|window| window == b"t0ken"));
+    }
+
+    #[tokio::test]
+    async fn a_key_that_expires_in_the_middle_of_a_run_is_printed_anew() {
+        let provider = Provider::start();
+        let world = world(
+            &provider,
+            "if [ $(wc -l < starts) = 1 ]; then echo expired-t0ken; else echo good-t0ken; fi",
+        );
+        let report = world.run("hello").await;
+        assert_eq!(answer(&report), "you sent [secret] and [secret]");
+        assert_eq!(provider.keys(), ["expired-t0ken", "good-t0ken"]);
+        assert_eq!(starts(&world), 2);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_refused_twice_is_an_error_that_does_not_show_it() {
+        let provider = Provider::start();
+        let world = world(&provider, "echo expired-t0ken-$(wc -l < starts | tr -d ' ')");
+        let report = world.run("hello").await;
+        let shown = format!("{report:?}");
+        assert!(shown.contains("401") && !shown.contains("t0ken"), "{shown}");
+        assert_eq!((provider.keys().len(), starts(&world)), (2, 2));
+        assert!(!kept(&world).windows(5).any(|window| window == b"t0ken"));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_slow_or_fails_ends_the_run_with_clear_words_and_nothing_is_sent() {
+        for (script, words) in [
+            ("echo hunter2; sleep 60", "`/bin/sh key.sh` was not done within 2s"),
+            (
+                "echo hunter2; echo hunter2 >&2; exit 7",
+                "`/bin/sh key.sh` failed (exit status: 7); run it yourself",
+            ),
+            ("head -c 1000000 /dev/zero | tr '\\0' a", "printed more than 65536 bytes"),
+        ] {
+            let provider = Provider::start();
+            let world = world(&provider, script);
+            let began = Instant::now();
+            let report = world.run("hello").await;
+            assert!(began.elapsed() < Duration::from_secs(20));
+            let shown = format!("{report:?}");
+            assert!(shown.contains(words) && !shown.contains("hunter2"), "{shown}");
+            assert_eq!(provider.keys(), [] as [&str; 0]);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_engine_without_programs_starts_none() {
+        let provider = Provider::start();
+        let world = world(&provider, "echo t0ken-of-the-program");
+        let engine = world.builder().without_programs().open(world.path()).await.unwrap();
+        let shown = format!("{:?}", start(&engine).await);
+        assert!(shown.contains("this command starts no programs"), "{shown}");
+        assert_eq!((starts(&world), provider.keys().len()), (0, 0));
+    }
 }
 
 async fn put(engine: &Engine, value: &str) {

@@ -59,6 +59,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod command;
 mod error;
 mod guard;
 mod key;
@@ -71,6 +72,7 @@ mod secret;
 mod sqlite;
 mod store;
 
+pub use command::{CommandSecret, CommandSettings};
 pub use error::{DamagedPart, OpenError, SecretError};
 pub use guard::TooOpen;
 pub use key::{EnvKey, KEY_VARIABLE, KeyError, KeyFile, KeyId, KeySource, MasterKey};

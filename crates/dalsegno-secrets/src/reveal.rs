@@ -46,12 +46,14 @@ pub struct RevealError {
     pub message: String,
     /// The name in the secret store under which a person can put the value, if that is all that is missing.
     pub missing: Option<String>,
+    /// Whether the same may succeed a moment later.
+    pub transient: bool,
 }
 
 impl RevealError {
-    /// An error that no value in the secret store would mend.
+    /// An error that lasts, and that no value in the secret store would mend.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), missing: None }
+        Self { message: message.into(), missing: None, transient: false }
     }
 }
 

@@ -238,6 +238,7 @@ fn every_kind_of_model_arrives() {
         base_url: Some("http://127.0.0.1:11434/v1".to_owned()),
         allow_http: false,
         api_key: None,
+        api_key_header: None,
         concurrency: Some(8),
         extra: json!({ "reasoning_effort": "low", "seed": 7 }).as_object().unwrap().clone(),
         headers: BTreeMap::new(),

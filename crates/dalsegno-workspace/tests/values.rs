@@ -8,8 +8,8 @@ use dalsegno_core::{
     Approve, Limits, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall, StepAction,
 };
 use dalsegno_workspace::{
-    Access, AgentFile, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding, SecretGrant, SecretRef,
-    ServerLimits, Workspace,
+    Access, AgentFile, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding, SecretCommand,
+    SecretGrant, SecretRef, ServerLimits, Workspace,
 };
 use serde_json::json;
 
@@ -221,4 +221,25 @@ fn where_the_store_is_can_be_known_despite_errors_elsewhere() {
     {
         assert_eq!(store(unknown), None, "{unknown}");
     }
+}
+
+#[test]
+fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
+    let (root, workspace) = load("programs");
+    let settings = &workspace.settings;
+    let ModelBinding::Http(model) = &settings.models["default"] else { panic!() };
+    let token = SecretCommand {
+        program: "gcloud".into(),
+        arguments: vec!["auth".to_owned(), "print-access-token".to_owned()],
+        directory: root.clone(),
+        ttl: Duration::from_secs(50 * 60),
+        timeout: Duration::from_secs(10),
+    };
+    assert_eq!(model.api_key, Some(SecretRef::Command(Box::new(token))));
+    assert_eq!(model.api_key_header.as_deref(), Some("authorization"));
+    let SecretRef::Command(webhook) = &settings.secrets["webhook"] else { panic!() };
+    assert_eq!(webhook.program, root.join("bin/print-webhook-key"), "a path is the workspace's");
+    let named: Vec<String> = settings.secret_commands().map(|(section, _)| section).collect();
+    let servers = ["servers.crm", "servers.files", "servers.notes", "servers.tickets"];
+    assert_eq!(named, [&["secrets", "models.default"][..], &servers].concat());
 }

@@ -108,6 +108,41 @@ fn no_command_starts_a_program_that_nobody_agreed_to() {
 }
 
 #[test]
+fn a_program_that_prints_a_key_needs_the_same_agreement() {
+    let workspace = Workspace::empty();
+    // No endpoint listens there; the program is started before anything is sent.
+    workspace.write(
+        "dalsegno.toml",
+        "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         api_key = { command = [\"/bin/sh\", \"key.sh\"], ttl = \"50m\" }\n",
+    );
+    workspace.write("key.sh", "echo started >> started\necho the-t0ken-of-the-day\n");
+    workspace.write(
+        "agents/clerk.toml",
+        "name = \"clerk\"\nprompt = \"{{request.text}}\"\n\n[model]\nuse = \"default\"\nretries = 0\n",
+    );
+    photograph!(shown(&workspace, &["run", "clerk", "hi"]), @r"
+    exit code: 2
+    --- stdout
+    --- stderr
+    error: this workspace starts programs, and you have not agreed to them: `/bin/sh key.sh` of `[models.default]`
+      help: look at them; then run `dalsegno trust [WORKSPACE]`, or give `--trust` to agree for this command
+    ");
+    assert!(!is_started(&workspace));
+    let output = run(&workspace, &["run", "clerk", "hi", "--trust"]);
+    assert_eq!(output.status.code(), Some(1), "{}", workspace.shown(&output));
+    assert!(is_started(&workspace));
+    assert!(!workspace.shown(&output).contains("t0ken"), "{}", workspace.shown(&output));
+
+    // The agreement is to this command.
+    assert_eq!(run(&workspace, &["trust", "."]).status.code(), Some(0));
+    assert_eq!(run(&workspace, &["run", "clerk", "hi"]).status.code(), Some(1));
+    let changed = fs::read_to_string(workspace.path("dalsegno.toml")).unwrap().replace("key.sh", "other.sh");
+    workspace.write("dalsegno.toml", &changed);
+    assert_eq!(run(&workspace, &["run", "clerk", "hi"]).status.code(), Some(2));
+}
+
+#[test]
 fn an_agreement_counts_for_these_programs_in_this_folder() {
     let workspace = bell();
     assert_eq!(run(&workspace, &["tools", "list", "--trust"]).status.code(), Some(0));

@@ -29,7 +29,9 @@ pub(super) async fn renew(key: &dyn Reveal, refused: &Secret) -> Result<Option<S
 
 fn unreadable(error: RevealError) -> ModelError {
     let message = format!("cannot read the key of the model: {error}");
-    ModelError { missing_secret: error.missing, ..ModelError::new(ModelErrorKind::Refused, message) }
+    // Nothing was sent.
+    let kind = if error.transient { ModelErrorKind::Unavailable } else { ModelErrorKind::Refused };
+    ModelError { missing_secret: error.missing, ..ModelError::new(kind, message) }
 }
 
 /// The key behind a prefix, as a header that is marked as sensitive.

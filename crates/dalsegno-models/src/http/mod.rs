@@ -106,6 +106,13 @@ impl Wire {
         }
     }
 
+    fn key_header(self) -> HeaderName {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses => AUTHORIZATION,
+            Self::Anthropic => HeaderName::from_static("x-api-key"),
+        }
+    }
+
     fn marker(self) -> &'static str {
         match self {
             Self::OpenaiChat => chat::MARKER,
@@ -156,6 +163,9 @@ pub struct HttpModelSettings {
     /// Whether an address beyond this machine may be `http`; `false` by default, since the key and all that is asked
     /// would travel unencrypted.
     pub allow_http: bool,
+    /// The header that carries the key; by default that of the wire. The key stands in `authorization` behind `Bearer `, and in
+    /// any other header alone, such as `api-key` of Azure.
+    pub api_key_header: Option<String>,
     /// Fields of the request's body besides those that this crate sets, such as `reasoning` or `thinking`.
     ///
     /// What a request says wins: its `temperature` and its limit of tokens replace those in here. The objects
@@ -191,6 +201,7 @@ impl HttpModelSettings {
             base_url: None,
             model: model.into(),
             allow_http: false,
+            api_key_header: None,
             extra: Map::new(),
             idle_timeout: None,
             headers: BTreeMap::new(),
@@ -221,6 +232,15 @@ pub enum HttpModelError {
     Insecure {
         /// The address, without a query.
         url: String,
+    },
+    /// The header cannot carry the key.
+    #[error(
+        "`api_key_header` is `{}`, expected a header of its own such as `api-key`, or `authorization`",
+        name.escape_debug()
+    )]
+    KeyHeader {
+        /// What was given.
+        name: String,
     },
     /// `extra` names a field that it cannot set.
     #[error("`extra` cannot set `{name}`, a field that Dalsegno sets itself: remove it")]
@@ -265,6 +285,8 @@ pub struct HttpModel {
     /// The headers of the settings.
     headers: HeaderMap,
     key: Option<Arc<dyn Reveal>>,
+    /// The header that carries it.
+    key_header: HeaderName,
 }
 
 impl HttpModel {
@@ -285,9 +307,13 @@ impl HttpModel {
             || (is_at("openai.com") && responses::is_reasoning(&settings.model));
         let encrypted_reasoning = reasons && !extra.contains_key("include");
         let headers = headers(&settings.headers)?;
+        let key_header = match &settings.api_key_header {
+            Some(name) => key_header(name)?,
+            None => settings.wire.key_header(),
+        };
         let endpoint = Endpoint::new(url, settings.max_response_bytes)
             .map_err(|source| HttpModelError::Client { source })?;
-        Ok(Self { settings, endpoint, is_openai, encrypted_reasoning, headers, key })
+        Ok(Self { settings, endpoint, is_openai, encrypted_reasoning, headers, key, key_header })
     }
 
     /// The body of a request; `paused` is the beginning of a reply that the provider goes on with.
@@ -322,19 +348,13 @@ impl HttpModel {
 
     fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, ModelError> {
         let mut headers = self.headers.clone();
-        match self.settings.wire {
-            Wire::OpenaiChat | Wire::OpenaiResponses => {
-                if let Some(key) = key {
-                    headers.insert(AUTHORIZATION, key::header(key, "Bearer ")?);
-                }
-            }
-            Wire::Anthropic => {
-                let version = HeaderValue::from_static(anthropic::VERSION);
-                headers.entry("anthropic-version").or_insert(version);
-                if let Some(key) = key {
-                    headers.insert("x-api-key", key::header(key, "")?);
-                }
-            }
+        if self.settings.wire == Wire::Anthropic {
+            let version = HeaderValue::from_static(anthropic::VERSION);
+            headers.entry("anthropic-version").or_insert(version);
+        }
+        if let Some(key) = key {
+            let prefix = if self.key_header == AUTHORIZATION { "Bearer " } else { "" };
+            headers.insert(self.key_header.clone(), key::header(key, prefix)?);
         }
         Ok(headers)
     }
@@ -418,6 +438,19 @@ const RESERVED_HEADERS: [&str; 9] = [
     "user-agent",
     "x-api-key",
 ];
+
+/// The header that carries the key: no other field of the request can be meant.
+fn key_header(name: &str) -> Result<HeaderName, HttpModelError> {
+    let is_ours = |header: &HeaderName| {
+        let keys = ["authorization", "x-api-key"];
+        let ours = RESERVED_HEADERS.contains(&header.as_str()) && !keys.contains(&header.as_str());
+        ours || header == "anthropic-version"
+    };
+    match name.parse::<HeaderName>() {
+        Ok(header) if !is_ours(&header) => Ok(header),
+        _ => Err(HttpModelError::KeyHeader { name: name.to_owned() }),
+    }
+}
 
 impl fmt::Debug for HttpModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use dalsegno_models::{HttpModel, HttpModelError, HttpModelSettings, Model, Wire}
 use serde_json::{Map, Value, json};
 
 use crate::double::{Answer, Double};
-use crate::requests::{ask, hello, key, plain, settings};
+use crate::requests::{KEY, ask, hello, key, plain, settings};
 
 #[test]
 fn a_wire_has_the_name_that_a_workspace_gives() {
@@ -155,6 +155,51 @@ async fn schemas_are_sent_in_the_order_of_their_authors() {
         let (received, reply) = ask(wire, &request, Answer::events(hello(wire), 64)).await;
         reply.unwrap();
         assert_eq!(received.text.matches(SCHEMA).count(), 2, "{wire}: {}", received.text);
+    }
+}
+
+#[tokio::test]
+async fn the_key_is_in_the_header_that_is_asked_for() {
+    let cases = [
+        // Azure: a deployment in the path, the version in the query, the key alone in its header.
+        (
+            Wire::OpenaiChat,
+            "/openai/deployments/d?api-version=2024-10-21",
+            Some("api-key"),
+            ("api-key", KEY.to_owned()),
+        ),
+        (Wire::OpenaiResponses, "/v1", Some("x-gateway-key"), ("x-gateway-key", KEY.to_owned())),
+        // A gateway that speaks Anthropic's wire and wants a bearer.
+        (Wire::Anthropic, "", Some("Authorization"), ("authorization", format!("Bearer {KEY}"))),
+        (Wire::Anthropic, "", None, ("x-api-key", KEY.to_owned())),
+    ];
+    for (wire, path, header, (name, value)) in cases {
+        let double = Double::start([Answer::events(hello(wire), 64)]).await;
+        let mut settings = settings(wire, &double);
+        settings.base_url = Some(double.url(path));
+        settings.api_key_header = header.map(str::to_owned);
+        HttpModel::new(settings, key()).unwrap().complete(&plain(json!([])), &()).await.unwrap();
+        let sent = double.only();
+        let with_key: Vec<_> = sent.headers.iter().filter(|(_, value)| value.contains(KEY)).collect();
+        assert_eq!(with_key, [(&name.to_owned(), &value)], "{wire}");
+        if wire == Wire::OpenaiChat {
+            assert_eq!(
+                sent.line,
+                "POST /openai/deployments/d/chat/completions?api-version=2024-10-21 HTTP/1.1"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_header_of_the_request_itself_cannot_carry_the_key() {
+    for name in
+        ["", "a b", "api-key:", "host", "Content-Type", "accept", "content-length", "anthropic-version"]
+    {
+        let mut settings = HttpModelSettings::new(Wire::Anthropic, "m");
+        settings.api_key_header = Some(name.to_owned());
+        let error = HttpModel::new(settings, key()).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("`api_key_header` is `{name}`")), "{error}");
     }
 }
 

@@ -15,7 +15,6 @@ use dalsegno_models::{
     Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model, ModelError,
     Recorder, Recording, ScriptModel, Wire,
 };
-use dalsegno_secrets::SecretStore;
 use dalsegno_workspace::{
     Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, RemoteBinding, Settings,
 };
@@ -30,7 +29,6 @@ use crate::effects::tool_server::{self, ServerSession, ToolServer};
 use crate::error::{EngineError, OpenError, make_folder};
 use crate::names::{DEFAULT_TENANT, WORKSPACE};
 use crate::secret::Secrets;
-use crate::secret_source::SecretSource;
 use crate::vault::Vault;
 
 /// Everything that a name in a configuration can stand for.
@@ -51,22 +49,15 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    pub(crate) async fn new(
+    pub(crate) fn new(
         root: PathBuf,
         settings: Settings,
         tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
         models: BTreeMap<String, Arc<dyn Model>>,
         memory: Option<Arc<dyn Memory>>,
-        secret_store: Option<Arc<dyn SecretStore>>,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, OpenError> {
-        let binding = settings.secret_store.clone();
-        let source = match secret_store {
-            Some(store) => SecretSource::with(binding, store),
-            None => SecretSource::new(binding),
-        };
-        let vault = Vault::open(&settings, source, clock).await?;
-        Ok(Self {
+        vault: Vault,
+    ) -> Self {
+        Self {
             root,
             settings,
             vault: Arc::new(vault),
@@ -78,7 +69,7 @@ impl Bindings {
             modules: Modules::default(),
             no_programs: false,
             servers: Cells::default(),
-        })
+        }
     }
 
     /// The same with every exchange with a model kept in a file.
@@ -163,6 +154,7 @@ impl Bindings {
         let settings = HttpModelSettings {
             base_url: binding.base_url.clone(),
             allow_http: binding.allow_http,
+            api_key_header: binding.api_key_header.clone(),
             extra: binding.extra.clone(),
             headers: binding.headers.clone(),
             idle_timeout: binding.idle_timeout,

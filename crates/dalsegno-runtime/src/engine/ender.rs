@@ -12,6 +12,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::effects::bindings::Bindings;
 use crate::effects::ports::Owners;
 use crate::error::OpenError;
+use crate::secret_source::SecretSource;
+use crate::vault::{Programs, Vault};
 
 impl Engine {
     /// Opens the journals of a workspace folder to end runs, whatever errors its agents, tool servers or secrets have: what ends
@@ -53,11 +55,10 @@ impl Engine {
         let owners = Owners::Folder { dir: folder.join("owners"), claimed: OnceCell::new() };
         let (root, settings) = (workspace.root.clone(), workspace.settings.clone());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let bindings = Arc::new(
-            Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, None, Arc::clone(&clock))
-                .await?,
-        );
-        let ports = Arc::new(ports(workspace, bindings, store, owners, clock));
+        let source = SecretSource::new(settings.secret_store.clone());
+        let vault = Vault::open(&settings, source, Arc::clone(&clock), Programs::Refused).await?;
+        let bindings = Bindings::new(root, settings, BTreeMap::new(), BTreeMap::new(), None, vault);
+        let ports = Arc::new(ports(workspace, Arc::new(bindings), store, owners, clock));
         Ok(Self { inner: Arc::new(Inner { ports, run_ids: None }) })
     }
 }

@@ -103,7 +103,12 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
         Key::new(
             "api_key",
             Form::Table(&SECRET),
-            "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`.",
+            "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }`, `{ store = \"NAME\" }` or `{ command = [\"PROGRAM\", …] }`.",
+        ),
+        Key::new(
+            "api_key_header",
+            Form::Name("^[A-Za-z0-9-]+$"),
+            "The header that carries the key: `authorization` as `Bearer KEY`, any other as the key alone; the wire's own by default.",
         ),
         Key::new("extra", Form::Open, "Further fields of the request's body, such as `metadata`."),
         Key::new(
@@ -218,18 +223,38 @@ pub(super) static LONG_CONTEXT: Shape = Shape::new(
 
 pub(crate) static SECRET: Shape = Shape {
     what: "a secret",
-    one_of: &["env", "file", "store"],
-    needs: &[],
+    one_of: &["env", "file", "store", "command"],
+    needs: &[
+        Need { because_of: "ttl", word: None, keys: &["command"] },
+        Need { because_of: "timeout", word: None, keys: &["command"] },
+    ],
     keys: &[
-        Key::new("env", Form::Text, "The environment variable that holds it."),
-        Key::new("file", Form::Text, "The file that holds it."),
-        Key::new(
-            "store",
-            Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$"),
-            "Its name in the secret store; `dalsegno secret put NAME` stores it.",
-        ),
+        SECRET_ENV,
+        SECRET_FILE,
+        SECRET_STORED,
+        Key::new("command", Form::List(&Form::Text), "The program that prints it, and its arguments."),
+        Key::new("ttl", Form::Duration, "How long to use what the program printed; `5m` by default."),
+        Key::new("timeout", Form::Duration, "The longest that the program may take; `30s` by default."),
     ],
 };
+
+/// A secret that no program prints: of a tenant, or of telemetry.
+pub(crate) static KEPT_SECRET: Shape = Shape {
+    what: "a secret",
+    one_of: &["env", "file", "store"],
+    needs: &[],
+    keys: &[SECRET_ENV, SECRET_FILE, SECRET_STORED],
+};
+
+const SECRET_ENV: Key = Key::new("env", Form::Text, "The environment variable that holds it.");
+
+const SECRET_FILE: Key = Key::new("file", Form::Text, "The file that holds it.");
+
+const SECRET_STORED: Key = Key::new(
+    "store",
+    Form::Name("^[A-Za-z][A-Za-z0-9_.-]{0,127}$"),
+    "Its name in the secret store; `dalsegno secret put NAME` stores it.",
+);
 
 pub(super) static TENANT: Shape = Shape::new(
     "the grants of a tenant",
@@ -349,7 +374,7 @@ static TELEMETRY: Shape = Shape::new(
         ),
         Key::new(
             "headers",
-            Form::Map(&Form::Table(&SECRET)),
+            Form::Map(&Form::Table(&KEPT_SECRET)),
             "Headers of each request, such as the collector's key, each with a reference to its value.",
         ),
         Key::new(

@@ -1,6 +1,7 @@
 //! What `dalsegno.toml` says: models, tool servers, where things are kept.
 
 mod budget;
+mod commands;
 mod dispatch;
 mod keys;
 mod models;
@@ -23,7 +24,8 @@ use std::time::Duration;
 use dalsegno_core::{ModelControl, Price};
 use serde_json::{Map, Value};
 
-pub(crate) use self::keys::{FILE, MAX_COST, SECRET};
+pub use self::commands::SecretCommand;
+pub(crate) use self::keys::{FILE, KEPT_SECRET, MAX_COST};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
@@ -146,6 +148,8 @@ pub struct HttpBinding {
     pub allow_http: bool,
     /// The key; endpoints of one's own may need none.
     pub api_key: Option<SecretRef>,
+    /// The header that carries it: `authorization` behind `Bearer `, any other alone; the wire's own when absent.
+    pub api_key_header: Option<String>,
     /// Further fields of the request's body.
     pub extra: Map<String, Value>,
     /// Most requests at once; what a process may perform at once when absent.
@@ -441,6 +445,8 @@ pub enum SecretRef {
         /// The folder or the file that was granted.
         folder: PathBuf,
     },
+    /// Printed by a program, `{ command = ["PROGRAM", …] }`; only dalsegno.toml names one.
+    Command(Box<SecretCommand>),
     /// Among the secrets of a tenant in the secret store: `{ store = "NAME" }` in the tenant's file.
     OfTenant {
         /// The tenant.

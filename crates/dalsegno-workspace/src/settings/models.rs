@@ -114,12 +114,14 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
             .error(Code::UnsupportedSetting, span, problem)
             .help("remove it: this wire always counts tokens");
     }
+    let api_key_header = key_header(model, what);
     Some(HttpBinding {
         provider,
         model: name,
         base_url,
         allow_http,
         api_key,
+        api_key_header,
         extra: extra?,
         concurrency,
         headers,
@@ -160,6 +162,25 @@ fn headers(model: &Section<'_>) -> BTreeMap<String, String> {
         }
     }
     headers
+}
+
+/// Reads the header that carries the key: none that Dalsegno sets for another purpose.
+fn key_header(model: &Section<'_>, what: &str) -> Option<String> {
+    let header = model.string("api_key_header")?;
+    let name = header.value.to_ascii_lowercase();
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_ours =
+        (RESERVED_HEADERS.contains(&name.as_str()) && name != "authorization" && name != "x-api-key")
+            || name == "anthropic-version";
+    let label = match is_ours {
+        true => "Dalsegno sets this header itself",
+        false if !is_name => "expected the name of a header: letters, digits and `-`",
+        false => return Some(name),
+    };
+    let problem = format!("`api_key_header` of {what} cannot carry a key");
+    let added = model.report.error(Code::InvalidValue, header.span, problem);
+    added.label(label).help("write a header such as `api-key`, or `authorization`");
+    None
 }
 
 /// Reads further fields of the body; those that make up the request itself are refused.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use super::paths::Paths;
-use super::{SecretRef, TenantGrants};
+use super::{SecretCommand, SecretRef, TenantGrants, remote};
 use crate::code::Code;
 use crate::section::{Located, Section};
 
@@ -101,6 +101,30 @@ impl Paths<'_> {
                  `[tenants.{tenant}]`, `file_prefixes`"
             ));
         None
+    }
+
+    /// A program that prints the secret: only dalsegno.toml names one.
+    pub(super) fn secret_command(&self, section: &Section<'_>) -> Option<SecretRef> {
+        if let Reach::Tenant { name: tenant, .. } = self.reach {
+            let span = section.key_span("command").unwrap_or(section.span.clone());
+            self.report
+                .error(Code::SecretNotGranted, span, format!("the tenant `{tenant}` may not start a program"))
+                .label("only dalsegno.toml may name a program that prints a secret")
+                .help(format!(
+                    "store the value as one of the tenant's own secrets (`dalsegno secret put --tenant \
+                     {tenant} NAME`, then `{{ store = \"NAME\" }}`)"
+                ));
+            return None;
+        }
+        let (program, arguments) = remote::program(section, self)?;
+        let time = |key, default| if section.has(key) { section.duration(key) } else { Some(default) };
+        Some(SecretRef::Command(Box::new(SecretCommand {
+            program,
+            arguments,
+            directory: self.root.to_owned(),
+            ttl: time("ttl", SecretCommand::TTL)?,
+            timeout: time("timeout", SecretCommand::TIMEOUT)?,
+        })))
     }
 
     /// A name in the secret store: of a tenant's file, among the secrets of that tenant.

@@ -1,6 +1,7 @@
 //! Reads servers that are no WebAssembly modules: `command = […]` and `url = …`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::de::DeValue;
@@ -80,6 +81,16 @@ pub(super) fn limits(limits: &ServerLimits, section: Option<&Section<'_>>) -> Se
 }
 
 fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
+    let (program, arguments) = program(section, paths)?;
+    let directory = match section.has("cwd") {
+        true => paths.path(section, "cwd")?.value,
+        false => paths.root.to_owned(),
+    };
+    Some(CommandBinding { program, arguments, env: env(section, paths), directory })
+}
+
+/// Reads `command`: a program and its arguments.
+pub(super) fn program(section: &Section<'_>, paths: &Paths<'_>) -> Option<(PathBuf, Vec<String>)> {
     let words =
         section.items("command", "a program and its arguments, such as `[\"npx\", \"-y\", \"NAME\"]`");
     let words: Vec<String> =
@@ -98,11 +109,7 @@ fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
     let program = words.next()?;
     // A path is the workspace's; a bare name is looked up in `PATH`.
     let program = if program.contains('/') { paths.root.join(program) } else { program.into() };
-    let directory = match section.has("cwd") {
-        true => paths.path(section, "cwd")?.value,
-        false => paths.root.to_owned(),
-    };
-    Some(CommandBinding { program, arguments: words.collect(), env: env(section, paths), directory })
+    Some((program, words.collect()))
 }
 
 /// Reads environment variables: texts, and references to secrets.

@@ -71,12 +71,13 @@ pub(super) fn one(
 }
 
 fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {
-    let places = ["env", "file", "store"];
+    let places = ["env", "file", "store", "command"];
     let given: Vec<&str> = places.into_iter().filter(|place| section.get(place).is_some()).collect();
     match given[..] {
         ["env"] => paths.variable(variable(section)?, section.string("env")?.span),
         ["file"] => paths.secret_file(paths.path(section, "file")?),
         ["store"] => paths.stored(section.parsed::<StoredName>("store")?.map(|name| name.0)),
+        ["command"] => paths.secret_command(section),
         _ => {
             let help = "write `{ env = \"NAME\" }`, `{ file = \"PATH\" }` or `{ store = \"NAME\" }`";
             one_place(section, &given, &places, what, help);

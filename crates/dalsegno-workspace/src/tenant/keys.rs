@@ -1,6 +1,6 @@
 //! The keys of a tenant file.
 
-use crate::settings::{MAX_COST, SECRET};
+use crate::settings::{KEPT_SECRET, MAX_COST};
 use crate::shape::{ACTION_NAME, Form, Key, Shape};
 
 pub(crate) static FILE: Shape = Shape::new(
@@ -26,7 +26,7 @@ pub(crate) static FILE: Shape = Shape::new(
         ),
         Key::new(
             "secrets",
-            Form::Map(&Form::Table(&SECRET)),
+            Form::Map(&Form::Table(&KEPT_SECRET)),
             "References to secrets, by name; never the secrets themselves.",
         ),
         Key::new(
@@ -88,7 +88,7 @@ static TOOLKIT: Shape = Shape::new(
         CONFIG,
         Key::new(
             "secrets",
-            Form::Map(&Form::Table(&SECRET)),
+            Form::Map(&Form::Table(&KEPT_SECRET)),
             "The toolkit's secrets by name, each with a reference to its value.",
         ),
         DISABLED,
@@ -105,7 +105,7 @@ static OF_AGENT: Shape = Shape::new(
     &[
         Key::new(
             "secrets",
-            Form::Map(&Form::Table(&SECRET)),
+            Form::Map(&Form::Table(&KEPT_SECRET)),
             "The secrets that this agent uses instead of the tenant's, by name.",
         ),
         Key::new(
