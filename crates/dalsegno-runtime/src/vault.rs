@@ -78,6 +78,7 @@ impl Vault {
     }
 
     /// The time by which secrets expire, in milliseconds since the epoch.
+    #[cfg(feature = "oauth")]
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().as_millis()
     }

@@ -1,12 +1,12 @@
 //! The conversation that ends elsewhere: temporalio/sdk-python issue 1890 tells of one with 209,000 tokens and tool results of
 //! 5 KB that stops at call 53 of 100, with 50.48 MB of history. Here it has its 100 calls, and then 10,000.
 //!
-//! Each call is one of a declarative tool that reads a report over HTTP: random words, which compress as little as words can.
+//! Each call is one of a declarative tool that reads a report over HTTP: words in random order, which compress less than prose.
 //! The answers come from this process, so that nothing is measured but the engine and the disk.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -26,6 +26,9 @@ use crate::process::{Role, on_disk};
 
 /// Bytes of a report.
 const REPORT: usize = 5_000;
+
+/// The words that reports are made of: about as many as a person uses.
+const WORDS: usize = 10_000;
 
 /// Most tokens that the model is sent: as many as the conversation of the issue has.
 const CONTEXT: u64 = 209_000;
@@ -136,13 +139,17 @@ impl Transport for Reports {
     }
 }
 
-/// Random words, other ones for each report.
+/// Words drawn at random, other ones for each report.
 fn words(number: u64) -> String {
+    static VOCABULARY: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let mut random = fastrand::Rng::with_seed(0);
+        let mut word = || -> String { (0..random.usize(2..11)).map(|_| random.lowercase()).collect() };
+        (0..WORDS).map(|_| word()).collect()
+    });
     let mut random = fastrand::Rng::with_seed(number);
     let mut text = String::with_capacity(REPORT + 10);
     while text.len() < REPORT {
-        let length = random.usize(3..10);
-        text.extend((0..length).map(|_| random.lowercase()));
+        text.push_str(&VOCABULARY[random.usize(0..WORDS)]);
         text.push(' ');
     }
     text
