@@ -71,6 +71,8 @@ names! {
     GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens";
     /// Tokens received, as the provider counts.
     GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens";
+    /// Tokens received that are reasoning.
+    GEN_AI_USAGE_REASONING = "gen_ai.usage.reasoning.output_tokens";
     /// The method of an HTTP call.
     HTTP_REQUEST_METHOD = "http.request.method";
     /// The status of its answer.

@@ -30,8 +30,11 @@ fn the_names_are_those_of_the_pinned_release() {
         theirs::GEN_AI_TOOL_CALL_RESULT,
         theirs::GEN_AI_TOOL_NAME,
         theirs::GEN_AI_TOOL_TYPE,
+        theirs::GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS,
+        theirs::GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
         theirs::GEN_AI_USAGE_INPUT_TOKENS,
         theirs::GEN_AI_USAGE_OUTPUT_TOKENS,
+        theirs::GEN_AI_USAGE_REASONING_OUTPUT_TOKENS,
         theirs::HTTP_REQUEST_METHOD,
         theirs::HTTP_RESPONSE_STATUS_CODE,
     ];

@@ -39,6 +39,7 @@ pub(super) fn describe(
             let known = |count: u64| Some(count).filter(|count| *count > 0).map(Value::from);
             add(name::GEN_AI_USAGE_CACHE_READ, known(reply.details.cached_input_tokens));
             add(name::GEN_AI_USAGE_CACHE_CREATION, known(reply.details.cache_write_tokens));
+            add(name::GEN_AI_USAGE_REASONING, known(reply.details.reasoning_tokens));
             let reason = Value::Texts(vec![finish_reason(reply.stop).to_owned()]);
             add(name::GEN_AI_RESPONSE_FINISH_REASONS, Some(reason));
             if let Some(price) = price {
