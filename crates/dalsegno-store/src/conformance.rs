@@ -379,24 +379,6 @@ pub async fn every_kind_of_record_comes_back_as_it_was<S: Store>(new: impl Fn() 
 }
 
 /// The title says it.
-pub async fn an_append_after_another_number_of_records_is_refused_whole<S: Store>(new: impl Fn() -> S) {
-    let (store, owner) = (new(), Owner::in_process());
-    let mut lease = create(&store, new_run(1, &owner)).await;
-    store.append(&mut lease, vec![note(1)]).await.unwrap();
-    // What a caller has after an append that it gave up half-way: a lease that knows less than the journal.
-    for (known, found) in [(1, 2), (3, 2)] {
-        lease.next_seq = known;
-        let error = store.append(&mut lease, vec![note(2), note(3)]).await.unwrap_err();
-        assert!(
-            matches!(error, AppendError::SeqMismatch { expected, found: records, .. } if expected == known && records == found),
-            "{error}"
-        );
-        assert_eq!(lease.next_seq(), known);
-        assert_eq!(store.read(lease.run(), 0).await.unwrap().len(), 2);
-    }
-}
-
-/// The title says it.
 pub async fn a_stale_lease_is_refused_whole_after_an_adoption<S: Store>(new: impl Fn() -> S) {
     let store = new();
     let (dead, heir) = (Owner::in_process(), Owner::in_process());
