@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use dalsegno_core::{
-    AgentRequest, CallRequest, Entry, ModelReply, ReplyPart, Status, StopReason, Validation,
+    AgentRequest, CallRequest, Entry, ModelReply, ReplyPart, Status, StopReason, Transcript, Validation,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError};
 use dalsegno_net::{Carried, HeaderMap, NetError, Request, StatusCode, Transport};
@@ -92,7 +92,7 @@ impl Model for Reader {
     ) -> Result<ModelReply, ModelError> {
         say_once();
         let now = Instant::now();
-        let turn = request.transcript.replies();
+        let turn = next(&request.transcript);
         let before = self.0.last.lock().expect("nothing panics with it").replace(now);
         if let Some(before) = before {
             let took = u64::try_from(now.duration_since(before).as_micros()).unwrap_or(u64::MAX);
@@ -115,6 +115,15 @@ impl Model for Reader {
         let reply = ModelReply::new(vec![ReplyPart::Call(call)], StopReason::ToolCalls);
         Ok(ModelReply { input_tokens: 10, output_tokens: 5, ..reply })
     }
+}
+
+/// The number of the next report. The model is sent less than the whole conversation, so that it cannot count.
+fn next(transcript: &Transcript) -> u64 {
+    let asked = transcript.iter().filter_map(|entry| match entry {
+        Entry::Assistant(reply) => reply.calls().last()?.call_id.strip_prefix("call_")?.parse::<u64>().ok(),
+        _ => None,
+    });
+    asked.last().map_or(0, |last| last + 1)
 }
 
 /// The service that has the reports; at one of them it stands still.
