@@ -119,11 +119,11 @@ impl Model for Reader {
 
 /// The number of the next report. The model is sent less than the whole conversation, so that it cannot count.
 fn next(transcript: &Transcript) -> u64 {
-    let asked = transcript.iter().filter_map(|entry| match entry {
+    let mut asked = transcript.iter().filter_map(|entry| match entry {
         Entry::Assistant(reply) => reply.calls().last()?.call_id.strip_prefix("call_")?.parse::<u64>().ok(),
         _ => None,
     });
-    asked.last().map_or(0, |last| last + 1)
+    asked.next_back().map_or(0, |last| last + 1)
 }
 
 /// The service that has the reports; at one of them it stands still.
