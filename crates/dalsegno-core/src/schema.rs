@@ -82,7 +82,7 @@ impl PartialEq<Value> for JsonSchema {
     }
 }
 
-/// Without an order: its keys count as sorted, whatever order the map keeps.
+/// Without an order: its keys count as sorted, in any order of the map.
 impl From<Value> for JsonSchema {
     fn from(value: Value) -> Self {
         Self(Arc::new(Written { value, text: None }))
@@ -145,7 +145,7 @@ pub enum OrderedJson {
 }
 
 impl OrderedJson {
-    /// A value with sorted keys, whatever order its maps keep.
+    /// A value with sorted keys, in any order of its maps.
     pub fn sorted(value: &Value) -> Self {
         match value {
             Value::Array(items) => Self::Array(items.iter().map(Self::sorted).collect()),
@@ -219,7 +219,7 @@ impl<T: Into<Value>> From<T> for OrderedJson {
 /// Compact.
 impl fmt::Display for OrderedJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All keys are texts, and text takes whatever is written to it.
+        // All keys are texts, and writing into a text cannot fail.
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
 }

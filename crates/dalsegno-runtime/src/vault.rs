@@ -38,7 +38,7 @@ impl Vault {
     /// that they are scrubbed from the start. No program is started here.
     ///
     /// # Errors
-    /// When one of `[secrets]` cannot be read, or is too short. Whoever needs another one says what is missing.
+    /// When one of `[secrets]` cannot be read, or is too short. A client that needs another one says what is missing.
     pub(crate) async fn open(
         settings: &Settings,
         source: SecretSource,

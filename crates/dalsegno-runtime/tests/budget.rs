@@ -1,4 +1,4 @@
-//! What tenants may spend on models in a day, whoever performs their runs.
+//! What tenants may spend on models in a day, with any number of processes.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod support;

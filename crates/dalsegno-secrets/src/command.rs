@@ -35,7 +35,7 @@ pub struct CommandSettings {
 /// A secret that a program prints to its standard output. Clones share the value.
 ///
 /// The value is kept in memory for its time, and one start serves everyone who waits for it. A start that has begun is
-/// finished, even if nobody waits any more, unless the process ends. The program's standard error is not read: it could hold
+/// finished, even if no caller waits any more, unless the process ends. The program's standard error is not read: it could hold
 /// what the standard output should.
 #[derive(Clone)]
 pub struct CommandSecret {

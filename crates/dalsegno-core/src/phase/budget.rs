@@ -10,7 +10,7 @@
 //! was reported is counted.
 //!
 //! A request that brought no reply is charged with all that was set aside for it where it may have been received (see
-//! [`of_failure`]): the provider may have counted it, and nobody says how much. So is a reply that nobody counted, and
+//! [`of_failure`]): the provider may have counted it, and no answer says how much. So is a reply that the provider did not count, and
 //! so are completions and child runs that are under way when the run ends.
 
 use alloc::string::String;
@@ -261,7 +261,7 @@ fn most_nano_usd(settings: &ModelSettings, input_tokens: u64, output_tokens: u64
     settings.price.as_ref().map_or(0, |price| price.most_nano_usd(input_tokens, output_tokens))
 }
 
-/// What a reply took, and what attempts before it may have taken. One that nobody counted takes what was set aside for it, or
+/// What a reply took, and what attempts before it may have taken. One that the provider did not count takes what was set aside for it, or
 /// what it is estimated at where nothing was.
 pub(crate) fn of_reply(settings: &ModelSettings, completion: &ModelCompletion, reply: &ModelReply) -> Usage {
     let set_aside = completion.reserved;

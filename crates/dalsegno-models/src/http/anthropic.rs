@@ -47,7 +47,7 @@ const MAX_BLOCKS: usize = 1024;
 /// The fields that `extra` cannot set besides those that no wire lets it set.
 pub(super) const RESERVED: &[&str] = &["output_format", "output_config.format"];
 
-/// Builds the body. `paused` is the beginning of a reply that the provider goes on with.
+/// Builds the body. `paused` is the beginning of a reply that the provider continues.
 pub(super) fn body(
     request: &CompletionRequest,
     model: &str,
@@ -345,7 +345,7 @@ pub(super) struct AnthropicReader {
     /// Whether the usage of the whole reply has come.
     counted: bool,
     done: bool,
-    /// Whether the provider paused and goes on when the reply is sent back.
+    /// Whether the provider paused, and continues when the reply is sent back.
     paused: bool,
 }
 

@@ -7,7 +7,7 @@
 //! | Anthropic Messages | `anthropic` | `{base_url}/v1/messages` |
 //!
 //! A request always streams. One call is one attempt; nothing is repeated in here, except
-//! once a request that was refused for its key (401), which nobody worked on, if there is another key now. The endpoint is another party: its
+//! once a request that was refused for its key (401), so that no model worked on it, if there is another key now. The endpoint is another party: its
 //! answer is bounded before it is kept, a redirect is refused, and no proxy is taken from the environment. What a wire
 //! needs back untouched, such as signed thinking, is an opaque part of the reply; it is left out when the next
 //! request goes over another wire.
@@ -316,7 +316,7 @@ impl HttpModel {
         Ok(Self { settings, endpoint, is_openai, encrypted_reasoning, headers, key, key_header })
     }
 
-    /// The body of a request; `paused` is the beginning of a reply that the provider goes on with.
+    /// The body of a request; `paused` is the beginning of a reply that the provider continues.
     fn body(&self, request: &CompletionRequest, paused: &[ReplyPart]) -> Result<Vec<u8>, ModelError> {
         let HttpModelSettings { wire, model, extra, .. } = &self.settings;
         let mut body = match wire {

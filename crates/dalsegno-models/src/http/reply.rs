@@ -141,7 +141,7 @@ pub(super) struct Draft {
     pub(super) parts: Vec<RawPart>,
     pub(super) stop: StopReason,
     pub(super) tokens: Tokens,
-    /// Whether the provider paused the reply and goes on with it when it is sent back.
+    /// Whether the provider paused the reply, and continues it when it is sent back.
     pub(super) paused: bool,
 }
 

@@ -224,7 +224,7 @@ async fn headers_and_the_count_of_tokens_are_settings() {
     }
 }
 
-/// The provider pauses a long reply and goes on when it is sent back.
+/// The provider pauses a long reply, and continues when it is sent back.
 #[tokio::test]
 async fn a_paused_reply_is_gone_on_with() {
     let stream = |blocks: &[Value], stop: &str, tokens: u64| {
