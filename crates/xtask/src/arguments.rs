@@ -41,6 +41,10 @@ Commands:
     --update           Write the listings anew
   conformance          Run the official conformance suite and the reference servers of MCP against the client;
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
+  wires                Run agents over every model wire, straight, killed, approved later and forked, at the mock server
+                       aimock of npm and at one of our own, and print a table of what holds
+    --only <ROW>       Only the rows with this in their name
+    --json             One JSON document instead of the table
   dist                 Make the packages that users install, below target/packages/: `--check` installs each in a clean
                        place, `--offline` uses no network, `--help` lists the rest
   mutants <ARGUMENTS…> Plant faults in a copy of the sources, one at a time, and write down what finds each: `--minutes N`
@@ -79,6 +83,8 @@ pub(crate) enum Verb {
         /// Whether they are written.
         update: bool,
     },
+    /// Run the table of the model wires with these arguments.
+    Wires(Vec<OsString>),
     /// Run the conformance suite of MCP.
     Conformance,
     /// Make packages with these arguments.
@@ -112,6 +118,7 @@ impl Verb {
             Some("dist") => return Ok(Self::Dist(arguments)),
             Some("soak") => return Ok(Self::Soak(arguments)),
             Some("crashbench") => return Ok(Self::Crashbench(arguments)),
+            Some("wires") => return Ok(Self::Wires(arguments)),
             Some("crash") => {
                 let [instants, seed] = numbers("crash", ["--instants", "--seed"], &arguments)?;
                 return Ok(Self::Crash(instants, seed));

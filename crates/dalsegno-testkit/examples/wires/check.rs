@@ -1,0 +1,326 @@
+//! What must hold of a cell.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::cell::{Cell, Column, Ended, attached};
+use crate::row::{Manner, Turn};
+use crate::server::{Asked, Server};
+use crate::wire::{Reply, SIGNATURE, Usage, Wire};
+
+/// Checks everything. `first` is how the run ended, `last` how its fork did where there is one, else the same.
+///
+/// # Errors
+/// A request cannot be read.
+pub(crate) fn all(
+    cell: &Cell,
+    turns: &[Turn],
+    first: &Ended,
+    last: &Ended,
+    server: &Server,
+) -> anyhow::Result<Vec<String>> {
+    let mut wrong = server.trouble();
+    end(cell, last, &mut wrong);
+    if cell.column == Column::Forked {
+        end(cell, first, &mut wrong);
+    }
+    let asked = server.asked();
+    let expected = cell.requests(turns);
+    if asked.len() != expected {
+        wrong.push(format!("{} requests, expected {expected}", asked.len()));
+    }
+    let effects = server.effects();
+    let must = if cell.row.expected.is_refused { Vec::new() } else { cell.effects() };
+    if effects != must {
+        wrong.push(format!("the tool took effect with {effects:?}, expected {must:?}"));
+    }
+    if cell.row.expected.is_refused || !wrong.is_empty() {
+        return Ok(wrong);
+    }
+    if let Some(place) = Cell::waits(turns) {
+        let gap = asked[place + 1].at.duration_since(asked[place].at);
+        if gap < Duration::from_millis(990) {
+            wrong.push(format!("it asked again after {gap:?}, though Retry-After was 1 s"));
+        }
+    }
+    repeats(cell, turns, &asked, &mut wrong);
+    let bodies = asked
+        .iter()
+        .map(|asked| serde_json::from_str(&asked.body).context("a request is no JSON"))
+        .collect::<anyhow::Result<Vec<Value>>>()?;
+    if let Some(file) = cell.row.attachment {
+        let base64 = base64(attached(file));
+        for (number, body) in bodies.iter().enumerate() {
+            if !attachments(cell.wire, body).iter().any(|data| data.ends_with(&base64)) {
+                wrong.push(format!("request {} lacks `{file}`", number + 1));
+            }
+        }
+    }
+    sent_back(cell, turns, &asked, &bodies, &mut wrong);
+    tokens(turns, last, &mut wrong);
+    Ok(wrong)
+}
+
+/// The end of a run.
+fn end(cell: &Cell, ended: &Ended, wrong: &mut Vec<String>) {
+    let expected = &cell.row.expected;
+    let report = &ended.report;
+    let code = match (expected.is_refused, expected.status) {
+        (true, _) => 2,
+        (_, "completed") => 0,
+        _ => 1,
+    };
+    if ended.code != Some(code) {
+        wrong.push(format!("exit code {:?}, expected {code}", ended.code));
+    }
+    if !expected.is_refused && report["status"] != expected.status {
+        wrong.push(format!(
+            "status {}, expected `{}`: {}",
+            report["status"], expected.status, report["error"]
+        ));
+    }
+    if let Some(answer) = expected.answer
+        && report["answer"] != answer
+    {
+        wrong.push(format!("the answer is {}, expected `{answer}`", report["answer"]));
+    }
+    if let Some((code, words)) = expected.error {
+        let (found, said) =
+            (&report["error"]["code"], report["error"]["message"].as_str().unwrap_or_default());
+        if *found != code || !said.contains(words) {
+            wrong.push(format!("the error is {}, expected `{code}` with `{words}`", report["error"]));
+        }
+    }
+}
+
+/// What is sent again must be the same, byte for byte: after a failure, a kill and in a fork.
+fn repeats(cell: &Cell, turns: &[Turn], asked: &[Asked], wrong: &mut Vec<String>) {
+    let mut same = |one: usize, other: usize, when: &str| {
+        if asked[one].body != asked[other].body {
+            wrong.push(format!(
+                "the request is another one {when}: {}",
+                difference(&asked[one].body, &asked[other].body)
+            ));
+        }
+    };
+    for (number, turn) in turns.iter().enumerate() {
+        if matches!(turn.manner, Manner::Cut | Manner::TooOften | Manner::Overloaded) {
+            same(number, number + 1, "after a failure");
+        }
+    }
+    match cell.column {
+        Column::Killed => same(turns.len() - 1, turns.len(), "after a kill"),
+        Column::Forked => same(turns.len() - 1, turns.len(), "in a fork"),
+        Column::Straight | Column::Approved => {}
+    }
+}
+
+/// Where two texts differ, with what follows.
+fn difference(one: &str, other: &str) -> String {
+    let place = one.bytes().zip(other.bytes()).position(|(one, other)| one != other);
+    let place = place.unwrap_or(one.len().min(other.len()));
+    let from =
+        |text: &str| String::from_utf8_lossy(&text.as_bytes()[place..]).chars().take(60).collect::<String>();
+    format!("at byte {place}, `{}` and `{}`", from(one), from(other))
+}
+
+/// What went back with each turn after calls: signatures byte for byte, ids, results in the order of their calls, and
+/// everything that was sent before, unchanged.
+fn sent_back(cell: &Cell, turns: &[Turn], asked: &[Asked], bodies: &[Value], wrong: &mut Vec<String>) {
+    let replied = turns.iter().enumerate().filter(|(_, turn)| !turn.reply.calls.is_empty());
+    for (number, turn) in replied {
+        // The last reply comes twice in some columns, and it has no calls.
+        let Some(body) = bodies.get(number + 1) else { continue };
+        let sent = spoken(cell.wire, body);
+        let before = spoken(cell.wire, &bodies[number]);
+        let expected = expected(cell, &turn.reply);
+        if sent.get(..before.len()) != Some(&before[..]) {
+            wrong.push(format!("request {} does not begin with the one before it", number + 2));
+            continue;
+        }
+        let added = &sent[before.len()..];
+        let is_broken = |(_, text): &(&str, String)| serde_json::from_str::<Value>(text).is_err();
+        let added: Vec<Value> = if turn.reply.calls.iter().any(is_broken) {
+            added.iter().map(without_words).collect()
+        } else {
+            added.to_vec()
+        };
+        if added != expected {
+            wrong.push(format!(
+                "request {} adds {}, expected {}",
+                number + 2,
+                Value::from(added),
+                Value::from(expected)
+            ));
+        }
+        if turn.reply.thinks && !asked[number + 1].body.contains(SIGNATURE) {
+            wrong.push(format!("request {} lacks the signature, byte for byte", number + 2));
+        }
+    }
+}
+
+/// A result whose words are the engine's own, about arguments that are no JSON: only that it speaks of them.
+fn without_words(item: &Value) -> Value {
+    let mut item = item.clone();
+    for place in ["content", "output"] {
+        if let Some(text) = item[place].as_str() {
+            item[place] = json!(text.contains("arguments"));
+        }
+    }
+    item
+}
+
+/// The messages or items, one block each, without marks for a cache.
+fn spoken(wire: Wire, body: &Value) -> Vec<Value> {
+    let list = |name: &str| body[name].as_array().cloned().unwrap_or_default();
+    match wire {
+        Wire::Chat => list("messages"),
+        Wire::Responses => list("input"),
+        Wire::Anthropic => {
+            let blocks = list("messages").into_iter().flat_map(|message| {
+                let role = message["role"].clone();
+                message["content"].as_array().cloned().unwrap_or_default().into_iter().map(
+                    move |mut block| {
+                        if let Some(block) = block.as_object_mut() {
+                            block.remove("cache_control");
+                            block.insert("role".to_owned(), role.clone());
+                        }
+                        block
+                    },
+                )
+            });
+            blocks.collect()
+        }
+    }
+}
+
+/// What a reply with calls and their results add to the next request.
+fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
+    let mut sent = Vec::new();
+    // A provider takes nothing but an object as arguments, and the model must see what it wrote.
+    let whole = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!({ "INVALID_JSON": text }));
+    let result = |text: &str| match serde_json::from_str::<Value>(text) {
+        Ok(value) => json!({ "written": value["text"] }).to_string().into(),
+        Err(_) => Value::Bool(true),
+    };
+    let thinking = reply.thinks.then(|| cell.wire.thinking());
+    match cell.wire {
+        Wire::Chat => {
+            let calls: Vec<Value> = reply
+                .calls
+                .iter()
+                .map(|(id, text)| {
+                    let arguments = whole(text).to_string();
+                    json!({ "id": id, "type": "function", "function": { "name": "note", "arguments": arguments } })
+                })
+                .collect();
+            let mut message = json!({ "role": "assistant", "tool_calls": calls });
+            if let Some(thinking) = thinking {
+                message["reasoning_details"] = thinking;
+            }
+            sent.push(message);
+            sent.extend(
+                reply
+                    .calls
+                    .iter()
+                    .map(|(id, text)| json!({ "role": "tool", "tool_call_id": id, "content": result(text) })),
+            );
+        }
+        Wire::Responses => {
+            sent.extend(thinking);
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                json!({ "type": "function_call", "call_id": id, "name": "note", "arguments": whole(text).to_string() })
+            }));
+            sent.extend(reply.calls.iter().map(
+                |(id, text)| json!({ "type": "function_call_output", "call_id": id, "output": result(text) }),
+            ));
+        }
+        Wire::Anthropic => {
+            sent.extend(thinking);
+            sent.extend(reply.calls.iter().map(
+                |(id, text)| json!({ "type": "tool_use", "id": id, "name": "note", "input": whole(text) }),
+            ));
+            for block in &mut sent {
+                block["role"] = json!("assistant");
+            }
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                let mut block =
+                    json!({ "role": "user", "type": "tool_result", "tool_use_id": id, "content": result(text) });
+                if serde_json::from_str::<Value>(text).is_err() {
+                    block["is_error"] = json!(true);
+                }
+                block
+            }));
+        }
+    }
+    sent
+}
+
+/// The attachments of the last message of the user, as `data:` addresses or plain base64.
+fn attachments(wire: Wire, body: &Value) -> Vec<String> {
+    let blocks = spoken(wire, body).into_iter().flat_map(|message| match wire {
+        Wire::Chat | Wire::Responses => message["content"].as_array().cloned().unwrap_or_default(),
+        Wire::Anthropic => vec![message],
+    });
+    let places = ["/image_url/url", "/file/file_data", "/image_url", "/file_data", "/source/data"];
+    let data = blocks.filter_map(|block| {
+        places.iter().find_map(|place| block.pointer(place)?.as_str().map(str::to_owned))
+    });
+    data.collect()
+}
+
+/// The tokens that the run counts. Failed and killed requests counted none.
+fn tokens(turns: &[Turn], ended: &Ended, wrong: &mut Vec<String>) {
+    let usage = &ended.report["usage"];
+    let replies = turns.iter().filter(|turn| matches!(turn.manner, Manner::Plain | Manner::Pieces(_)));
+    let mut expected = [0, 0, 0];
+    let mut is_estimated = false;
+    for turn in replies {
+        let [input, cached, output] = match turn.reply.usage {
+            Usage::Plain => [100, 0, 20],
+            Usage::Cached => [1050, 900, 20],
+            Usage::Missing => {
+                is_estimated = true;
+                [0, 0, 0]
+            }
+        };
+        expected = [expected[0] + input, expected[1] + cached, expected[2] + output];
+    }
+    let count = |name: &str| usage[name].as_u64().unwrap_or_default();
+    let cached = usage["details"]["cached_input_tokens"].as_u64().unwrap_or_default();
+    let found = [count("input_tokens"), cached, count("output_tokens")];
+    if is_estimated {
+        let marked = usage.to_string().contains("estimated");
+        if !marked || found[0] <= expected[0] || found[2] <= expected[2] {
+            wrong.push(format!("the provider counted nothing, and the run has no estimate: {usage}"));
+        }
+        return;
+    }
+    if found != expected {
+        wrong.push(format!(
+            "counted {found:?} tokens (sent, cached, received), expected {expected:?}: {usage}"
+        ));
+    }
+    // Prices of the workspace: 1, 0.1 and 10 dollars a million.
+    let cost = (expected[0] - expected[1]) * 1_000 + expected[1] * 100 + expected[2] * 10_000;
+    if count("cost_nano_usd") != cost {
+        wrong.push(format!("costs {} billionths of a dollar, expected {cost}", usage["cost_nano_usd"]));
+    }
+}
+
+/// Base64 as both providers want it.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
+        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
+        for index in 0..4_usize {
+            let letter = LETTERS[(bits >> (18 - 6 * index) & 63) as usize];
+            text.push(if index <= group.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
