@@ -64,6 +64,7 @@ pub(crate) fn wires(arguments: &[OsString]) -> anyhow::Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
     let node = packages::node(&folder)?;
     let aimock = packages::aimock(&folder, &node)?;
+    let python = packages::model_sdks(&folder)?;
     eprintln!("building …");
     // Together, so that what they share is built once.
     perform(cargo().args(["build", "--locked", "--quiet", "--workspace"]).args([
@@ -75,7 +76,8 @@ pub(crate) fn wires(arguments: &[OsString]) -> anyhow::Result<()> {
     let debug = target()?.join("debug");
     let mut table = Command::new(debug.join("examples").join(program("wires")));
     table.current_dir(root()).arg("--dalsegno").arg(debug.join(program("dalsegno")));
-    table.arg("--node").arg(&node.program).arg("--aimock").arg(aimock).args(arguments);
+    table.arg("--node").arg(&node.program).arg("--aimock").arg(aimock);
+    table.arg("--python").arg(python).args(arguments);
     perform(&mut table)
 }
 

@@ -57,6 +57,15 @@ impl Source {
     }
 }
 
+/// What came of a cell.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// Everything that is wrong.
+    pub(crate) wrong: Vec<String>,
+    /// The bodies of the requests that the model was sent.
+    pub(crate) bodies: Vec<String>,
+}
+
 /// A cell of the table.
 pub(crate) struct Cell {
     pub(crate) row: &'static Row,
@@ -89,11 +98,11 @@ impl Cell {
         effects
     }
 
-    /// Runs the cell, and says everything that is wrong.
+    /// Runs the cell, and says everything that is wrong, with the bodies of the requests.
     ///
     /// # Errors
     /// Something could not be done at all.
-    pub(crate) fn run(&self, dalsegno: &Path, aimock: SocketAddr) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn run(&self, dalsegno: &Path, aimock: SocketAddr) -> anyhow::Result<Outcome> {
         let turns = self.turns();
         let answers: Vec<Answer> = turns
             .iter()
@@ -137,7 +146,8 @@ impl Cell {
                 wrong.push(format!("the replay says `{}`", replayed.trim()));
             }
         }
-        Ok(wrong)
+        let bodies = server.asked().into_iter().map(|asked| asked.body).collect();
+        Ok(Outcome { wrong, bodies })
     }
 
     /// Approves everything for which the run waits, one process each, until it ends.

@@ -12,6 +12,7 @@ mod cell;
 mod check;
 mod row;
 mod server;
+mod types;
 mod wire;
 
 use std::fmt::Write as _;
@@ -25,7 +26,7 @@ use anyhow::{Context as _, bail};
 use serde_json::json;
 
 use crate::aimock::Aimock;
-use crate::cell::{Cell, Column, Source};
+use crate::cell::{Cell, Column, Outcome, Source};
 use crate::row::ROWS;
 use crate::wire::Wire;
 
@@ -37,6 +38,8 @@ struct Arguments {
     /// Node, and the program of aimock.
     node: PathBuf,
     aimock: PathBuf,
+    /// The folder with the packages of Python.
+    python: PathBuf,
     /// Only the rows whose name has this in it.
     only: Option<String>,
     /// One JSON document instead of the table.
@@ -56,16 +59,16 @@ impl Arguments {
                 "--dalsegno" => found.dalsegno = value?.into(),
                 "--node" => found.node = value?.into(),
                 "--aimock" => found.aimock = value?.into(),
+                "--python" => found.python = value?.into(),
                 "--only" => found.only = Some(value?),
-                _ => bail!("`{word}` is not known: --only ROW, --json, --dalsegno, --node, --aimock"),
+                _ => {
+                    bail!("`{word}` is not known: --only ROW, --json, --dalsegno, --node, --aimock, --python")
+                }
             }
         }
         Ok(found)
     }
 }
-
-/// What is wrong in each cell, in the order of the cells.
-type Outcomes = Vec<Vec<String>>;
 
 fn main() -> ExitCode {
     match Arguments::parse(std::env::args().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -96,26 +99,31 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     }
     let aimock = Aimock::start(&arguments.node, &arguments.aimock, &cells)?;
     let outcomes = perform(&cells, arguments, &aimock);
-    let failed = outcomes.iter().filter(|wrong| !wrong.is_empty()).count();
-    let said = if arguments.json { document(&cells, &outcomes) } else { table(&cells, &outcomes) };
+    let judged = types::check(&arguments.python, &cells, &outcomes)?;
+    let said = if arguments.json {
+        document(&cells, &outcomes, &judged)
+    } else {
+        format!("{}\n\n{judged}", table(&cells, &outcomes))
+    };
     writeln!(std::io::stdout(), "{said}")?;
-    Ok(failed == 0)
+    Ok(outcomes.iter().all(|outcome| outcome.wrong.is_empty()) && judged.wrong.is_empty())
 }
 
 /// Two cells at a time: most of their time is spent waiting.
-fn perform(cells: &[Cell], arguments: &Arguments, aimock: &Aimock) -> Outcomes {
+fn perform(cells: &[Cell], arguments: &Arguments, aimock: &Aimock) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(vec![Vec::new(); cells.len()]);
+    let outcomes = Mutex::new(vec![Outcome::default(); cells.len()]);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some((number, cell)) = Some(next.fetch_add(1, Ordering::SeqCst))
                     .and_then(|number| Some((number, cells.get(number)?)))
                 {
-                    let wrong = cell
-                        .run(&arguments.dalsegno, aimock.address)
-                        .unwrap_or_else(|error| vec![format!("{error:#}")]);
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[number] = wrong;
+                    let outcome = cell.run(&arguments.dalsegno, aimock.address).unwrap_or_else(|error| {
+                        let wrong = vec![format!("{error:#}")];
+                        Outcome { wrong, ..Outcome::default() }
+                    });
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[number] = outcome;
                 }
             });
         }
@@ -124,7 +132,7 @@ fn perform(cells: &[Cell], arguments: &Arguments, aimock: &Aimock) -> Outcomes {
 }
 
 /// The table in Markdown: four cells a line, and below it what was wrong.
-fn table(cells: &[Cell], outcomes: &Outcomes) -> String {
+fn table(cells: &[Cell], outcomes: &[Outcome]) -> String {
     let mut table = String::from("| wire | row | spoken by |");
     for column in Column::ALL {
         let _ = write!(table, " {} |", column.name());
@@ -135,8 +143,8 @@ fn table(cells: &[Cell], outcomes: &Outcomes) -> String {
         let Cell { row, wire, source, .. } = &cells[0];
         let _ = write!(table, "| {} | {} | {} |", wire.provider(), row.name, source.name());
         for (cell, outcome) in cells.iter().zip(outcomes) {
-            table.push_str(if outcome.is_empty() { " ok |" } else { " **wrong** |" });
-            for one in outcome {
+            table.push_str(if outcome.wrong.is_empty() { " ok |" } else { " **wrong** |" });
+            for one in &outcome.wrong {
                 let _ = writeln!(
                     wrong,
                     "- {}, {}, {}, {}: {one}",
@@ -149,7 +157,7 @@ fn table(cells: &[Cell], outcomes: &Outcomes) -> String {
         }
         table.push('\n');
     }
-    let passed = outcomes.iter().filter(|outcome| outcome.is_empty()).count();
+    let passed = outcomes.iter().filter(|outcome| outcome.wrong.is_empty()).count();
     let _ = write!(table, "\n{passed} of {} cells are ok", cells.len());
     if !wrong.is_empty() {
         let _ = write!(table, "\n\n{}", wrong.trim_end());
@@ -157,12 +165,18 @@ fn table(cells: &[Cell], outcomes: &Outcomes) -> String {
     table
 }
 
-fn document(cells: &[Cell], outcomes: &Outcomes) -> String {
-    let cells = cells.iter().zip(outcomes).map(|(cell, wrong)| {
+fn document(cells: &[Cell], outcomes: &[Outcome], judged: &types::Judgement) -> String {
+    let cells = cells.iter().zip(outcomes).map(|(cell, Outcome { wrong, .. })| {
         json!({
             "wire": cell.wire.provider(), "row": cell.row.name, "spoken_by": cell.source.name(),
             "column": cell.column.name(), "ok": wrong.is_empty(), "wrong": wrong,
         })
     });
-    format!("{:#}", json!({ "cells": cells.collect::<Vec<_>>() }))
+    format!(
+        "{:#}",
+        json!({
+            "cells": cells.collect::<Vec<_>>(),
+            "types": { "requests": judged.requests, "versions": judged.types, "wrong": judged.wrong },
+        })
+    )
 }

@@ -17,6 +17,9 @@ const PACKAGES: [&str; 4] = [
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
 
+/// The packages of PyPI that are the SDKs of providers of models.
+const SDKS: [&str; 2] = ["openai==3.57.0", "anthropic==2.13.0"];
+
 /// The package of npm that speaks for providers of models.
 const AIMOCK: &str = "@copilotkit/aimock@1.43.0";
 
@@ -129,6 +132,16 @@ pub(super) fn python(folder: &Path) -> anyhow::Result<PathBuf> {
     once(folder, "installed-python", SDK, || {
         println!("installing {SDK} of PyPI below target/");
         pip(&home, SDK).context("the Python SDK could not be installed: this needs a Python 3.10 with pip")
+    })?;
+    Ok(home)
+}
+
+/// Installs the SDKs of providers of models, unless these versions are there, and returns where.
+pub(crate) fn model_sdks(folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = folder.join("python");
+    once(folder, "installed-python", &SDKS.join("\n"), || {
+        eprintln!("installing {} of PyPI below target/", SDKS.join(" and "));
+        install(&home, &SDKS).context("the SDKs could not be installed: this needs a Python 3.10 with pip")
     })?;
     Ok(home)
 }
