@@ -11,8 +11,9 @@ mod aimock;
 mod cell;
 mod check;
 mod row;
+mod sdks;
 mod server;
-mod types;
+
 mod wire;
 
 use std::fmt::Write as _;
@@ -99,7 +100,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     }
     let aimock = Aimock::start(&arguments.node, &arguments.aimock, &cells)?;
     let outcomes = perform(&cells, arguments, &aimock);
-    let judged = types::check(&arguments.python, &cells, &outcomes)?;
+    let judged = sdks::check(&arguments.python, &cells, &outcomes)?;
     let said = if arguments.json {
         document(&cells, &outcomes, &judged)
     } else {
@@ -165,7 +166,7 @@ fn table(cells: &[Cell], outcomes: &[Outcome]) -> String {
     table
 }
 
-fn document(cells: &[Cell], outcomes: &[Outcome], judged: &types::Judgement) -> String {
+fn document(cells: &[Cell], outcomes: &[Outcome], judged: &sdks::Judgement) -> String {
     let cells = cells.iter().zip(outcomes).map(|(cell, Outcome { wrong, .. })| {
         json!({
             "wire": cell.wire.provider(), "row": cell.row.name, "spoken_by": cell.source.name(),
@@ -176,7 +177,7 @@ fn document(cells: &[Cell], outcomes: &[Outcome], judged: &types::Judgement) -> 
         "{:#}",
         json!({
             "cells": cells.collect::<Vec<_>>(),
-            "types": { "requests": judged.requests, "versions": judged.types, "wrong": judged.wrong },
+            "types": { "requests": judged.requests, "compared": judged.compared, "versions": judged.types, "wrong": judged.wrong },
         })
     )
 }

@@ -242,6 +242,15 @@ pub(crate) const ROWS: &[Row] = &[
         aimock: &Wire::ALL,
     },
     Row {
+        name: "image, then two calls",
+        attachment: Some("picture.png"),
+        turns: || {
+            vec![Turn::plain(calls(&[("call_1", "first"), ("call_2", "second")])), Turn::plain(says(ANSWER))]
+        },
+        expected: Expected::answer(ANSWER, &["first", "second"]),
+        aimock: &Wire::ALL,
+    },
+    Row {
         name: "PDF",
         attachment: Some("paper.pdf"),
         turns: || vec![Turn::plain(says(ANSWER))],

@@ -1,4 +1,4 @@
-//! The requests of all cells, held against the types of the official SDKs.
+//! The requests of all cells, held against the types of the official SDKs, and one against what they send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use crate::cell::{Cell, Outcome};
 
 /// The program that knows the types.
-const PROGRAM: &str = include_str!("types.py");
+const PROGRAM: &str = include_str!("sdks.py");
 
 /// What the types say.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Judgement {
     pub(crate) requests: usize,
+    /// Conversations that the SDKs sent as well.
+    pub(crate) compared: usize,
     /// The version of each SDK.
     pub(crate) types: BTreeMap<String, String>,
     pub(crate) wrong: Vec<String>,
@@ -30,6 +32,7 @@ impl fmt::Display for Judgement {
             self.types.iter().map(|(name, version)| format!("{name} {version}")).collect();
         let fit = if self.wrong.is_empty() { "all fit" } else { "not all fit" };
         write!(f, "{} different requests, {fit} the types of {}", self.requests, types.join(" and "))?;
+        write!(f, "; {} were compared with what these send", self.compared)?;
         self.wrong.iter().try_for_each(|wrong| write!(f, "\n- {wrong}"))
     }
 }
