@@ -59,7 +59,7 @@ impl Source {
 
 /// What came of a cell.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct Finding {
     /// Everything that is wrong.
     pub(crate) wrong: Vec<String>,
     /// The bodies of the requests that the model was sent.
@@ -102,7 +102,7 @@ impl Cell {
     ///
     /// # Errors
     /// Something could not be done at all.
-    pub(crate) fn run(&self, dalsegno: &Path, aimock: SocketAddr) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(&self, dalsegno: &Path, aimock: SocketAddr) -> anyhow::Result<Finding> {
         let turns = self.turns();
         let answers: Vec<Answer> = turns
             .iter()
@@ -147,7 +147,7 @@ impl Cell {
             }
         }
         let bodies = server.asked().into_iter().map(|asked| asked.body).collect();
-        Ok(Outcome { wrong, bodies })
+        Ok(Finding { wrong, bodies })
     }
 
     /// Approves everything for which the run waits, one process each, until it ends.

@@ -27,7 +27,7 @@ use anyhow::{Context as _, bail};
 use serde_json::json;
 
 use crate::aimock::Aimock;
-use crate::cell::{Cell, Column, Outcome, Source};
+use crate::cell::{Cell, Column, Finding, Source};
 use crate::row::ROWS;
 use crate::wire::Wire;
 
@@ -99,53 +99,53 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         bail!("no row has `{}` in its name", arguments.only.as_deref().unwrap_or_default());
     }
     let aimock = Aimock::start(&arguments.node, &arguments.aimock, &cells)?;
-    let outcomes = perform(&cells, arguments, &aimock);
-    let judged = sdks::check(&arguments.python, &cells, &outcomes)?;
+    let findings = perform(&cells, arguments, &aimock);
+    let judged = sdks::check(&arguments.python, &cells, &findings)?;
     let said = if arguments.json {
-        document(&cells, &outcomes, &judged)
+        document(&cells, &findings, &judged)
     } else {
-        format!("{}\n\n{judged}", table(&cells, &outcomes))
+        format!("{}\n\n{judged}", table(&cells, &findings))
     };
     writeln!(std::io::stdout(), "{said}")?;
-    Ok(outcomes.iter().all(|outcome| outcome.wrong.is_empty()) && judged.wrong.is_empty())
+    Ok(findings.iter().all(|finding| finding.wrong.is_empty()) && judged.wrong.is_empty())
 }
 
 /// Two cells at a time: most of their time is spent waiting.
-fn perform(cells: &[Cell], arguments: &Arguments, aimock: &Aimock) -> Vec<Outcome> {
+fn perform(cells: &[Cell], arguments: &Arguments, aimock: &Aimock) -> Vec<Finding> {
     let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(vec![Outcome::default(); cells.len()]);
+    let findings = Mutex::new(vec![Finding::default(); cells.len()]);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some((number, cell)) = Some(next.fetch_add(1, Ordering::SeqCst))
                     .and_then(|number| Some((number, cells.get(number)?)))
                 {
-                    let outcome = cell.run(&arguments.dalsegno, aimock.address).unwrap_or_else(|error| {
+                    let finding = cell.run(&arguments.dalsegno, aimock.address).unwrap_or_else(|error| {
                         let wrong = vec![format!("{error:#}")];
-                        Outcome { wrong, ..Outcome::default() }
+                        Finding { wrong, ..Finding::default() }
                     });
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[number] = outcome;
+                    findings.lock().unwrap_or_else(PoisonError::into_inner)[number] = finding;
                 }
             });
         }
     });
-    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+    findings.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The table in Markdown: four cells a line, and below it what was wrong.
-fn table(cells: &[Cell], outcomes: &[Outcome]) -> String {
+fn table(cells: &[Cell], findings: &[Finding]) -> String {
     let mut table = String::from("| wire | row | spoken by |");
     for column in Column::ALL {
         let _ = write!(table, " {} |", column.name());
     }
     table.push_str("\n|---|---|---|---|---|---|---|\n");
     let mut wrong = String::new();
-    for (cells, outcomes) in cells.chunks(Column::ALL.len()).zip(outcomes.chunks(Column::ALL.len())) {
+    for (cells, findings) in cells.chunks(Column::ALL.len()).zip(findings.chunks(Column::ALL.len())) {
         let Cell { row, wire, source, .. } = &cells[0];
         let _ = write!(table, "| {} | {} | {} |", wire.provider(), row.name, source.name());
-        for (cell, outcome) in cells.iter().zip(outcomes) {
-            table.push_str(if outcome.wrong.is_empty() { " ok |" } else { " **wrong** |" });
-            for one in &outcome.wrong {
+        for (cell, finding) in cells.iter().zip(findings) {
+            table.push_str(if finding.wrong.is_empty() { " ok |" } else { " **wrong** |" });
+            for one in &finding.wrong {
                 let _ = writeln!(
                     wrong,
                     "- {}, {}, {}, {}: {one}",
@@ -158,7 +158,7 @@ fn table(cells: &[Cell], outcomes: &[Outcome]) -> String {
         }
         table.push('\n');
     }
-    let passed = outcomes.iter().filter(|outcome| outcome.wrong.is_empty()).count();
+    let passed = findings.iter().filter(|finding| finding.wrong.is_empty()).count();
     let _ = write!(table, "\n{passed} of {} cells are ok", cells.len());
     if !wrong.is_empty() {
         let _ = write!(table, "\n\n{}", wrong.trim_end());
@@ -166,8 +166,8 @@ fn table(cells: &[Cell], outcomes: &[Outcome]) -> String {
     table
 }
 
-fn document(cells: &[Cell], outcomes: &[Outcome], judged: &sdks::Judgement) -> String {
-    let cells = cells.iter().zip(outcomes).map(|(cell, Outcome { wrong, .. })| {
+fn document(cells: &[Cell], findings: &[Finding], judged: &sdks::Judgement) -> String {
+    let cells = cells.iter().zip(findings).map(|(cell, Finding { wrong, .. })| {
         json!({
             "wire": cell.wire.provider(), "row": cell.row.name, "spoken_by": cell.source.name(),
             "column": cell.column.name(), "ok": wrong.is_empty(), "wrong": wrong,

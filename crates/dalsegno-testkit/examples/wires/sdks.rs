@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cell::{Cell, Outcome};
+use crate::cell::{Cell, Finding};
 
 /// The program that knows the types.
 const PROGRAM: &str = include_str!("sdks.py");
@@ -41,10 +41,10 @@ impl fmt::Display for Judgement {
 ///
 /// # Errors
 /// Python or a package is missing.
-pub(crate) fn check(python: &Path, cells: &[Cell], outcomes: &[Outcome]) -> anyhow::Result<Judgement> {
+pub(crate) fn check(python: &Path, cells: &[Cell], findings: &[Finding]) -> anyhow::Result<Judgement> {
     let mut lines = BTreeSet::new();
-    for (cell, outcome) in cells.iter().zip(outcomes) {
-        for body in &outcome.bodies {
+    for (cell, finding) in cells.iter().zip(findings) {
+        for body in &finding.bodies {
             let body: Value = serde_json::from_str(body).context("a request is no JSON")?;
             let (wire, row) = (cell.wire.provider(), cell.row.name);
             lines.insert(json!({ "wire": wire, "row": row, "body": body }).to_string());
