@@ -554,7 +554,7 @@ impl Store for MemoryStore {
         if snapshot.seq > records {
             return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
         }
-        let stored = StoredSnapshot::seal(run, snapshot)?;
+        let stored = StoredSnapshot::seal(run, snapshot, &mut |_| false)?;
         match self.shelf().runs.get_mut(&run) {
             Some(entry) if entry.epoch == epoch => {
                 entry.snapshot = Some(stored);
@@ -567,7 +567,7 @@ impl Store for MemoryStore {
     async fn snapshot(&self, run: RunId) -> Result<Option<Snapshot>, ReadError> {
         let shelf = self.shelf();
         let entry = shelf.run(run)?;
-        Ok(entry.snapshot.as_ref().and_then(|stored| stored.open(run, entry.head().next_seq)))
+        Ok(entry.snapshot.as_ref().and_then(|stored| stored.open(run, entry.head().next_seq, &mut |_| None)))
     }
 }
 

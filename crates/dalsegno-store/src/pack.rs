@@ -13,7 +13,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 use self::dictionary::DICTIONARY_1;
-pub(crate) use self::parts::Cut;
+pub(crate) use self::parts::{Cut, LONG, join};
 use crate::blob::digest_bytes;
 use crate::chain::MAX_BODY;
 
@@ -90,7 +90,7 @@ pub(crate) fn unpack_body(form: Form, bytes: &[u8], parts: Vec<(usize, Vec<u8>)>
     match form {
         Form::Plain => Some(bytes.to_vec()),
         Form::Dictionary1 => decompress(bytes, true),
-        Form::Parts1 => parts::join(&decompress(bytes, true)?, parts),
+        Form::Parts1 => join(&decompress(bytes, true)?, parts.into_iter().map(Some)),
         Form::Erased | Form::Compressed => None,
     }
 }

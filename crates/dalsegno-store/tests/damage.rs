@@ -1,7 +1,7 @@
 //! Whatever is changed in the file behind the journal's back is found when the run is read.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use dalsegno_core::{Digest, Outcome, RunId, ToolReturn};
+use dalsegno_core::{Digest, OperationId, Outcome, RunId, ToolReturn};
 use dalsegno_store::conformance::{
     at, child_of, create, every_kind, handed_off, long_text, new_run, note, portable_run, run_id, snapshot,
     successor_of, suspended, with_key,
@@ -9,9 +9,11 @@ use dalsegno_store::conformance::{
 use dalsegno_store::tamper::tamper;
 use dalsegno_store::{
     AcquireError, Body, Damage, Finding, Flaw, MemoryStore, Message, NewRecord, Owner, PostError, ReadError,
-    RunFilter, SqliteStore, Store,
+    RunFilter, SqliteStore, Store, digest_bytes,
 };
 use rusqlite::{Connection, params};
+
+const OPERATION: OperationId = OperationId::from_bytes([3; 16]);
 
 /// A journal with one run of every kind of record, and a connection behind its back.
 struct Victim {
@@ -534,6 +536,43 @@ async fn a_damaged_snapshot_is_as_if_it_were_not_there() {
         assert!(victim.store.snapshot(victim.run).await.unwrap().is_some());
         victim.change(&format!("UPDATE snapshot SET {change}"));
         assert_eq!(victim.store.snapshot(victim.run).await.unwrap(), None, "{change}");
+    }
+}
+
+/// A text of 12,800 bytes that no compressor makes short.
+fn noisy_text(seed: u64) -> String {
+    (0..200).map(|part: u64| digest_bytes(&(seed * 1_000 + part).to_le_bytes()).to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_snapshot_refers_to_the_texts_of_its_own_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("journal.db")).unwrap();
+    let owner = Owner::in_process();
+    let mut leases = Vec::new();
+    for number in [1, 2] {
+        let mut lease = create(&store, new_run(number, &owner)).await;
+        let returned = ToolReturn { text: noisy_text(number), ..ToolReturn::default() };
+        let late = Body::late(Outcome::ToolReturned(returned));
+        store.append(&mut lease, vec![NewRecord::of(at(9), OPERATION, late)]).await.unwrap();
+        leases.push(lease);
+    }
+    let behind = Connection::open(store.path()).unwrap();
+    let length =
+        || behind.query_row("SELECT length(state) FROM snapshot", [], |row| row.get::<_, i64>(0)).unwrap();
+    let lease = &leases[0];
+    // The text of another run's record may go with that run.
+    for (number, bytes) in [(2, 6_400..9_000), (1, 0..1_000)] {
+        let saved = snapshot(2, &noisy_text(number));
+        store.save_snapshot(lease, saved.clone()).await.unwrap();
+        assert!(bytes.contains(&length()), "{number}: {}", length());
+        assert_eq!(store.snapshot(lease.run()).await.unwrap(), Some(saved));
+    }
+    assert!(store.doctor(|_| ()).await.unwrap().findings.is_empty());
+    let text = digest_bytes(noisy_text(1).as_bytes());
+    for change in ["UPDATE blob SET form = 0, bytes = x'00'", "DELETE FROM blob"] {
+        behind.execute(&format!("{change} WHERE digest = ?1"), [text.as_bytes()]).unwrap();
+        assert_eq!(store.snapshot(lease.run()).await.unwrap(), None, "{change}");
     }
 }
 

@@ -3,7 +3,7 @@
 //! MessagePack is a row of tokens, each with its length before it, so a walk needs neither a stack nor a type.
 
 /// Shortest string that is kept by itself: a page of the file. Below that the row it leaves behind gains nothing.
-const LONG: usize = 4096;
+pub(crate) const LONG: usize = 4096;
 
 /// A string that is cut out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +71,15 @@ pub(super) fn without(bytes: &[u8], cuts: &[Cut]) -> Vec<u8> {
     rest
 }
 
-/// Puts the parts back in their places, in the order of the places.
-pub(super) fn join(rest: &[u8], parts: Vec<(usize, Vec<u8>)>) -> Option<Vec<u8>> {
+/// Puts the parts back in their places, in the order of the places. None if one is missing or does not fit.
+pub(crate) fn join(
+    rest: &[u8],
+    parts: impl IntoIterator<Item = Option<(usize, Vec<u8>)>>,
+) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = rest;
-    for (place, part) in parts {
+    for part in parts {
+        let (place, part) = part?;
         let (before, after) = rest.split_at_checked(place.checked_sub(bytes.len())?)?;
         bytes.extend_from_slice(before);
         bytes.extend_from_slice(&part);
@@ -129,8 +133,9 @@ mod tests {
         let cuts = find(&bytes);
         let lengths: Vec<_> = cuts.iter().map(|cut| cut.length).collect();
         assert_eq!(lengths, [4_096, 70_000, 5_000, 4_096]);
-        let parts = cuts.iter().map(|cut| (cut.place, bytes[cut.place..cut.place + cut.length].to_vec()));
-        assert_eq!(join(&without(&bytes, &cuts), parts.collect()).unwrap(), bytes);
+        let parts =
+            cuts.iter().map(|cut| Some((cut.place, bytes[cut.place..cut.place + cut.length].to_vec())));
+        assert_eq!(join(&without(&bytes, &cuts), parts).unwrap(), bytes);
         // Cut anywhere it is no MessagePack any more, or ends between two tokens.
         for length in (0..bytes.len()).step_by(97) {
             find(&bytes[..length]);

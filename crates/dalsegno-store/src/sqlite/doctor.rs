@@ -16,7 +16,6 @@ use crate::doctor::{Checkup, Finding};
 use crate::error::{Damage, Flaw, ReadError};
 use crate::progress::Progress;
 use crate::record::Record;
-use crate::snapshot::StoredSnapshot;
 
 /// Examines everything. What cannot be read is a finding, and the rest is examined all the same.
 pub(super) fn examine(connection: &Connection, progress: &mut dyn FnMut(Progress)) -> Checkup {
@@ -254,15 +253,9 @@ fn run_of(
         checkup.findings.extend(message.err().map(|source| Finding::Run { run, source }));
         ControlFlow::Continue(())
     })?;
-    let mut statement =
-        connection.prepare_cached("SELECT seq, state, checksum FROM snapshot WHERE run = ?1")?;
-    let mut snapshots = statement.query([id])?;
-    while let Some(row) = snapshots.next()? {
+    if let Some(stored) = read::stored_snapshot(connection, id)? {
         checkup.snapshots += 1;
-        let checksum = bytes(row.get_ref(2)?).map(Checksum::from_bytes).unwrap_or_default();
-        let seq: i64 = row.get(0)?;
-        let stored = StoredSnapshot { seq: seq.cast_unsigned(), state: row.get(1)?, checksum };
-        if stored.open(run, entry.head.next_seq).is_none() {
+        if read::open_snapshot(connection, run, entry.head.next_seq, &stored).is_none() {
             checkup.findings.push(Finding::Snapshot { run });
         }
     }

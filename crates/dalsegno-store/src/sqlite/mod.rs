@@ -397,9 +397,14 @@ impl Store for SqliteStore {
         if snapshot.seq > records {
             return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
         }
-        // A long state takes long to encode: other runs of the process go on meanwhile.
-        let stored =
-            blocking(move || StoredSnapshot::seal(run, snapshot).map_err(SnapshotError::from)).await?;
+        // A long state takes long to encode, which a reader does: other runs of the process go on meanwhile. What cannot be
+        // looked up is not left out.
+        let seal = move |connection: &Connection| {
+            let mut is_kept = |digest| read::is_part(connection, row, digest).unwrap_or(false);
+            StoredSnapshot::seal(run, snapshot, &mut is_kept)
+                .map_err(|error| Fault::Refused(SnapshotError::from(error)))
+        };
+        let stored: StoredSnapshot = self.readers.call(seal).await?;
         self.writer.call(move |connection| write::save_snapshot(connection, run, row, epoch, &stored)).await
     }
 

@@ -377,7 +377,16 @@ pub(super) fn blob(connection: &Connection, digest: Digest) -> Result<Option<Vec
 /// Reads a run's latest snapshot, if it can be trusted.
 pub(super) fn snapshot(connection: &Connection, run: RunId) -> Result<Option<Snapshot>> {
     let Entry { id, head, .. } = entry(connection, run)?;
-    let found = connection
+    let found = stored_snapshot(connection, id)?;
+    Ok(found.and_then(|stored| open_snapshot(connection, run, head.next_seq, &stored)))
+}
+
+/// The row of the snapshot of the run with this row number.
+pub(super) fn stored_snapshot(
+    connection: &Connection,
+    id: i64,
+) -> std::result::Result<Option<StoredSnapshot>, rusqlite::Error> {
+    connection
         .prepare_cached("SELECT seq, state, checksum FROM snapshot WHERE run = ?1")?
         .query_row([id], |row| {
             let checksum = bytes(row.get_ref(2)?).unwrap_or_default();
@@ -388,6 +397,30 @@ pub(super) fn snapshot(connection: &Connection, run: RunId) -> Result<Option<Sna
                 checksum: Checksum::from_bytes(checksum),
             })
         })
-        .optional()?;
-    Ok(found.and_then(|stored| stored.open(run, head.next_seq)))
+        .optional()
+}
+
+/// Decodes a snapshot with the texts that it refers to, if all can be trusted.
+pub(super) fn open_snapshot(
+    connection: &Connection,
+    run: RunId,
+    records: u64,
+    stored: &StoredSnapshot,
+) -> Option<Snapshot> {
+    stored.open(run, records, &mut |digest| blob(connection, digest).ok().flatten())
+}
+
+/// Says whether this is a part of a body of the run with this row number. A part stays as long as the record does.
+pub(super) fn is_part(
+    connection: &Connection,
+    id: i64,
+    digest: Digest,
+) -> std::result::Result<bool, rusqlite::Error> {
+    let (first, last) = rows::keys(id, 0);
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM reference
+             WHERE digest = ?1 AND record BETWEEN ?2 AND ?3 AND place >= 0)",
+        )?
+        .query_row(params![digest.as_bytes(), first, last], |row| row.get(0))
 }
