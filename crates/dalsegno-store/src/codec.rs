@@ -93,11 +93,13 @@ const LEVEL: i32 = 1;
 /// Longest compressed value that is decoded, before it was compressed: 1 GiB, more than a file can hold of one plain.
 const MAX_DECODED: u64 = 1 << 30;
 
+/// Strings that were left out of encoded bytes: where each stands in the whole ones, in this order, and its digest.
+pub(crate) type LeftOut = Vec<(usize, Digest)>;
+
 /// A value that was compressed, without the long strings that are kept elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compressed {
-    /// Where each string that was left out stands in the plain bytes, in this order, and its digest.
-    pub(crate) left_out: Vec<(usize, Digest)>,
+    pub(crate) left_out: LeftOut,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -129,7 +131,7 @@ struct Sieve<'a, W> {
     /// The number of plain bytes so far.
     place: usize,
     is_kept: &'a mut dyn FnMut(Digest) -> bool,
-    left_out: Vec<(usize, Digest)>,
+    left_out: LeftOut,
 }
 
 impl<W: io::Write> io::Write for Sieve<'_, W> {

@@ -10,7 +10,7 @@ use dalsegno_core::{Digest, Envelope, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Checksum;
-use crate::codec::{Compressed, EncodeError, decode, decode_compressed, encode_compressed};
+use crate::codec::{Compressed, EncodeError, LeftOut, decode, decode_compressed, encode_compressed};
 use crate::run::Snapshot;
 
 /// A snapshot as it is stored.
@@ -109,9 +109,9 @@ fn lay_out(Compressed { left_out, bytes }: Compressed) -> Vec<u8> {
 }
 
 /// What [`lay_out`] put together. None for anything else.
-fn take_apart(state: &[u8]) -> Option<(Vec<(usize, Digest)>, &[u8])> {
+fn take_apart(state: &[u8]) -> Option<(LeftOut, &[u8])> {
     let (count, mut rest) = state.split_first_chunk()?;
-    let mut left_out = Vec::new();
+    let mut left_out = LeftOut::new();
     for _ in 0..u64::from_le_bytes(*count) {
         let (place, after) = rest.split_first_chunk()?;
         let (digest, after) = after.split_first_chunk()?;
