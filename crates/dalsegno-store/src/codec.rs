@@ -243,7 +243,7 @@ mod tests {
             [long("a", LONG), long("b", LONG - 1), long("c", 70_000), "short".into(), long("a", LONG)];
         let kept = [digest_bytes(texts[0].as_bytes()), digest_bytes(texts[1].as_bytes())];
         let found = encode_compressed("texts", &texts, &mut |digest| kept.contains(&digest)).unwrap();
-        // Both copies of the kept one; neither what is short nor what nobody keeps.
+        // Both copies of the kept one, but neither the short ones nor the one that is not kept.
         assert_eq!(found.left_out.iter().map(|(_, digest)| *digest).collect::<Vec<_>>(), [kept[0]; 2]);
         let read = |left_out: &[(usize, Digest)], text: Option<&str>| {
             let mut kept = |_| text.map(|text| text.as_bytes().to_vec());

@@ -1,8 +1,8 @@
 //! The stored form of snapshots. A snapshot is only a cache, so whatever is wrong with one makes it absent.
 //!
-//! One holds all that was said in a run. Long texts are in the run's records already, so a snapshot refers to them by
-//! their digests: what a long run costs on disk does not double with it. The rest is much alike, and is compressed while
-//! it is encoded: nobody holds the whole of it twice.
+//! One holds all that was said in a run. Long texts that the run's records keep as they are, a snapshot refers to by
+//! their digests. The rest is much alike, and is compressed while
+//! it is encoded, so that no second copy of the whole is in memory.
 
 use std::collections::BTreeMap;
 

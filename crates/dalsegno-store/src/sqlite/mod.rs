@@ -397,7 +397,7 @@ impl Store for SqliteStore {
         if snapshot.seq > records {
             return Err(SnapshotError::Ahead { run, found: snapshot.seq, records });
         }
-        // A long state takes long to encode, which a reader does: other runs of the process go on meanwhile. What cannot be
+        // A long state takes long to encode, which a reader does: other runs of the process continue meanwhile. What cannot be
         // looked up is not left out.
         let seal = move |connection: &Connection| {
             let mut is_kept = |digest| read::is_part(connection, row, digest).unwrap_or(false);
