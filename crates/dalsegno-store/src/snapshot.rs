@@ -1,8 +1,7 @@
 //! The stored form of snapshots. A snapshot is only a cache, so whatever is wrong with one makes it absent.
 //!
-//! One holds all that was said in a run. Long texts that the run's records keep as they are, a snapshot refers to by
-//! their digests. The rest is much alike, and is compressed while
-//! it is encoded, so that no second copy of the whole is in memory.
+//! A snapshot holds all that was said in a run. It refers, by their digests, to the long texts that the run's records keep
+//! as they are. The rest is much alike, and is compressed while it is encoded, so that no second copy of it is in memory.
 
 use std::collections::BTreeMap;
 
