@@ -349,7 +349,7 @@ impl Error {
                 }
             }
             Self::MediaType { .. } => bad_input("media_type")
-                .with_help("attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file"),
+                .with_help("attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file, or sound (wav, mp3, ogg, flac, aac, aiff) or a video (mp4, mpeg, mov, webm) for a model over `gemini`"),
             Self::NoSuchOperation { run, .. } => bad_input("unknown_operation")
                 .with_help(format!("`dalsegno show {run}` lists its operations")),
             Self::NotAnArchive { .. } => {

@@ -114,16 +114,20 @@ pub(crate) fn check(section: &Section<'_>, model: &str, provider: Provider, cont
             .help(help);
     };
     let is_anthropic = provider == Provider::Anthropic;
-    if control.seed.is_some() && provider != Provider::Openai {
+    let is_gemini = provider == Provider::Gemini;
+    if control.seed.is_some() && provider != Provider::Openai && !is_gemini {
         lacks("seed", "seed");
     }
     if !control.stop.is_empty() && provider == Provider::OpenaiResponses {
         lacks("stop", "stop");
     }
-    if control.verbosity.is_some() && is_anthropic {
+    if control.verbosity.is_some() && (is_anthropic || is_gemini) {
         lacks("verbosity", "verbosity");
     }
-    if matches!(control.reasoning, Some(Reasoning::MaxTokens(_))) && !is_anthropic {
+    if control.parallel_tool_calls == Some(false) && is_gemini {
+        lacks("parallel_tool_calls", "parallel_tool_calls");
+    }
+    if matches!(control.reasoning, Some(Reasoning::MaxTokens(_))) && !is_anthropic && !is_gemini {
         lacks("reasoning", "reasoning.max_tokens");
     }
     let reasons = control.reasoning.is_some_and(|level| level != Reasoning::None);

@@ -94,6 +94,16 @@ fn attachment(file: &Path) -> Result<NewAttachment, Error> {
         "md" => "text/markdown",
         "csv" => "text/csv",
         "json" => "text/json",
+        "wav" => "audio/wav",
+        "mp3" => "audio/mpeg",
+        "ogg" => "audio/ogg",
+        "flac" => "audio/flac",
+        "aac" => "audio/aac",
+        "aiff" => "audio/aiff",
+        "mp4" => "video/mp4",
+        "mpeg" => "video/mpeg",
+        "mov" => "video/quicktime",
+        "webm" => "video/webm",
         _ => return Err(Error::MediaType { path: file.to_owned() }),
     };
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();

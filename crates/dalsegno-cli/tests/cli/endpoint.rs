@@ -78,7 +78,7 @@ fn an_endpoint_that_cannot_be_used_starts_no_run() {
         exit code: 2
         --- stdout
         --- stderr
-        error: invalid value 'qwen3@http://127.0.0.1:1/v1' for '--endpoint <PROVIDER:MODEL@URL>': expected PROVIDER:MODEL@URL, such as openai:qwen3@http://127.0.0.1:11434/v1; providers: openai, openai-responses, anthropic
+        error: invalid value 'qwen3@http://127.0.0.1:1/v1' for '--endpoint <PROVIDER:MODEL@URL>': expected PROVIDER:MODEL@URL, such as openai:qwen3@http://127.0.0.1:11434/v1; providers: openai, openai-responses, anthropic, gemini
 
         For more information, try '--help'.
         ");
@@ -183,7 +183,7 @@ fn a_text_that_is_attached_arrives_in_the_request() {
         --- stdout
         --- stderr
         error: `report.xyz` has an unknown file type
-          help: attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file
+          help: attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file, or sound (wav, mp3, ogg, flac, aac, aiff) or a video (mp4, mpeg, mov, webm) for a model over `gemini`
         ");
     photograph!(workspace.dalsegno(&["run", "chat", "read this", "--attach", "nothing.txt"]), @r"
         exit code: 2

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use reqwest::Url;
 
 use super::failure::excerpt;
-use super::{HttpModelError, Wire};
+use super::{HttpModelError, HttpModelSettings, Wire};
 
 /// The address that requests go to.
-pub(super) fn read(wire: Wire, base: Option<&str>, allow_http: bool) -> Result<Url, HttpModelError> {
-    let base = base.unwrap_or(wire.default_base_url());
+pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> {
+    let HttpModelSettings { wire, base_url, model, allow_http, .. } = settings;
+    let base = base_url.as_deref().unwrap_or(wire.default_base_url());
     let refused = |message: &str| HttpModelError::BaseUrl { url: shown(base), message: message.to_owned() };
     let mut url = Url::parse(base).map_err(|error| refused(&format!("{error}; expected `https://…`")))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -22,16 +23,21 @@ pub(super) fn read(wire: Wire, base: Option<&str>, allow_http: bool) -> Result<U
         return Err(HttpModelError::Insecure { url: shown(base) });
     }
     url.set_fragment(None);
-    let mut path = wire.path();
+    let mut path = wire.path(model);
     let ends_in_version =
         url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty())) == Some("v1");
-    if wire == Wire::Anthropic && ends_in_version {
-        path = &path[1..];
+    if *wire == Wire::Anthropic && ends_in_version {
+        path.remove(0);
     }
     match url.path_segments_mut() {
         Ok(mut parts) => parts.pop_if_empty().extend(path),
         Err(()) => return Err(refused("expected an address with a host")),
     };
+    if let Some((name, value)) = wire.query()
+        && !url.query_pairs().any(|(other, _)| other == name)
+    {
+        url.query_pairs_mut().append_pair(name, value);
+    }
     Ok(url)
 }
 

@@ -114,9 +114,7 @@ pub(super) fn body(
             }
             (schema, false) => {
                 // The provider refuses what its grammar cannot hold, so the model is told in words.
-                let text =
-                    format!("Answer with nothing but a JSON value that fits this JSON Schema:\n{schema}");
-                system.push(json!({ "type": "text", "text": text }));
+                system.push(json!({ "type": "text", "text": body::in_words(&schema) }));
             }
         }
     }
@@ -207,6 +205,7 @@ fn messages(
                             json!({ "type": "base64", "media_type": "application/pdf", "data": base64 });
                         json!({ "type": "document", "source": source, "title": attachment.name })
                     }
+                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
                     Media::Text(text) => json!({ "type": "text", "text": text }),
                 };
                 ("user", vec![block])

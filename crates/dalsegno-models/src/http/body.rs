@@ -38,6 +38,11 @@ pub(super) fn answer(schema: &JsonSchema, dialect: Dialect) -> (OrderedJson, boo
     }
 }
 
+/// What tells a model in words to answer in a form that its provider does not enforce.
+pub(super) fn in_words(schema: &OrderedJson) -> String {
+    format!("Answer with nothing but a JSON value that fits this JSON Schema:\n{schema}")
+}
+
 /// The name of a level of reasoning; none for a number of tokens.
 pub(super) fn effort(reasoning: Reasoning) -> Option<&'static str> {
     match reasoning {
@@ -73,9 +78,29 @@ pub(super) fn lacks(provider: &str, setting: &str) -> ModelError {
 
 /// A file, as the wires have them.
 pub(super) enum Media<'r> {
-    Image { media_type: &'r str, base64: String },
-    Pdf { base64: String },
+    Image {
+        media_type: &'r str,
+        base64: String,
+    },
+    Pdf {
+        base64: String,
+    },
+    /// Sound or a video.
+    Recording {
+        media_type: &'r str,
+        base64: String,
+    },
     Text(String),
+}
+
+/// The error for a file that a wire does not read.
+pub(super) fn unread(provider: &str, attachment: &Attachment) -> ModelError {
+    let Attachment { name, media_type, .. } = attachment;
+    let message = format!(
+        "the attachment `{name}` is `{media_type}`, which the wire `{provider}` does not carry; ask a model over `gemini`, \
+         or attach a transcript"
+    );
+    ModelError::new(ModelErrorKind::Refused, message)
 }
 
 /// Reads an attachment's content.
@@ -96,13 +121,17 @@ pub(super) fn media<'r>(
             Ok(Media::Image { media_type: essence, base64: STANDARD.encode(bytes) })
         }
         "application/pdf" => Ok(Media::Pdf { base64: STANDARD.encode(bytes) }),
+        "audio/aac" | "audio/aiff" | "audio/flac" | "audio/mpeg" | "audio/ogg" | "audio/wav"
+        | "video/mp4" | "video/mpeg" | "video/quicktime" | "video/webm" => {
+            Ok(Media::Recording { media_type: essence, base64: STANDARD.encode(bytes) })
+        }
         _ if essence.starts_with("text/") => match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Media::Text(format!("The file `{}`:\n\n{text}", attachment.name))),
             Err(_) => Err(refused(&format!("is `{essence}` but not in UTF-8; save it in that encoding"))),
         },
         _ => Err(refused(&format!(
             "is `{media_type}`, which models do not read; attach `image/png`, `image/jpeg`, `image/gif`, `image/webp`, \
-             `application/pdf` or `text/*`"
+             `application/pdf` or `text/*`, or over the wire `gemini` audio or video"
         ))),
     }
 }

@@ -137,6 +137,7 @@ fn messages(request: &CompletionRequest) -> Result<Vec<Value>, ModelError> {
                         let data = body::data_url("application/pdf", &base64);
                         json!({ "type": "file", "file": { "filename": attachment.name, "file_data": data } })
                     }
+                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
                     Media::Text(text) => json!({ "type": "text", "text": text }),
                 };
                 attach(&mut messages, part);

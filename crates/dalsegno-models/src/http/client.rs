@@ -89,7 +89,7 @@ impl Endpoint {
         if status != StatusCode::OK {
             let body = failure_body(&mut response).await;
             let error = failure::from_status(&self.shown, status, response.headers(), &body, hidden);
-            return Err(Failed { error, unauthorized: status == StatusCode::UNAUTHORIZED });
+            return Err(Failed { error, unauthorized: failure::is_for_the_key(status, &body) });
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();

@@ -43,6 +43,7 @@ pub(super) fn from_status(
         _ => ModelErrorKind::Refused,
     };
     let advice = match status.as_u16() {
+        _ if said.is_wrong_key() => "; check the model's key, and that it may use this model",
         401 | 403 => "; check the model's key, and that it may use this model",
         402 => "; check the account's balance",
         404 => "; check the model's name and its `base_url`",
@@ -56,13 +57,19 @@ pub(super) fn from_status(
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
     let error = ModelError::new(kind, format!("`{endpoint}` answered {status}{words}{advice}"));
     let should_retry = headers.get("x-should-retry").map(HeaderValue::as_bytes);
-    match (should_retry, error.retry, pause(headers)) {
+    match (should_retry, error.retry, pause(headers).or(said.pause)) {
         (Some(b"false"), _, _) => error.with_retry(Retry::Never),
         (Some(b"true"), _, Some(pause)) => error.with_retry(Retry::After(pause)),
         (Some(b"true"), _, None) => error.with_retry(Retry::Now),
         (_, Retry::Now | Retry::After(_), Some(pause)) => error.with_retry(Retry::After(pause)),
         _ => error,
     }
+}
+
+/// Says whether an answer refuses the request for its key alone: most by the status, Gemini in the body.
+pub(super) fn is_for_the_key(status: StatusCode, body: &[u8]) -> bool {
+    status == StatusCode::UNAUTHORIZED
+        || status == StatusCode::BAD_REQUEST && Said::read(body, Hidden::new(None)).is_wrong_key()
 }
 
 /// An error that an endpoint reports in the middle of its stream.
@@ -77,7 +84,11 @@ pub(super) fn from_event(error: &Value, hidden: Hidden<'_>) -> ModelError {
     };
     let code = said.codes.first().map_or(String::new(), |code| format!(" `{code}`"));
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
-    ModelError::new(kind, format!("the endpoint reported the error{code} in its stream{words}"))
+    let error = ModelError::new(kind, format!("the endpoint reported the error{code} in its stream{words}"));
+    match (error.retry, said.pause) {
+        (Retry::Now, Some(pause)) => error.with_retry(Retry::After(pause)),
+        _ => error,
+    }
 }
 
 /// An event that is not what its wire has.
@@ -127,27 +138,42 @@ fn pause(headers: &HeaderMap) -> Option<Duration> {
         return Some(pause.min(MAX_PAUSE));
     }
     let value = headers.get(RETRY_AFTER).and_then(text)?;
-    let pause = match value.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok()?,
-        Err(_) => {
-            httpdate::parse_http_date(&value).ok()?.duration_since(SystemTime::now()).unwrap_or_default()
-        }
-    };
+    if value.parse::<f64>().is_ok() {
+        return seconds(&value);
+    }
+    let date = httpdate::parse_http_date(&value).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default().min(MAX_PAUSE))
+}
+
+/// A pause in seconds.
+fn seconds(text: &str) -> Option<Duration> {
+    let pause = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
     Some(pause.min(MAX_PAUSE))
 }
 
 /// What an endpoint says about its error, in any of the usual forms.
 struct Said {
     words: String,
-    /// Its `type` and `code`, as far as they are there.
+    /// Its `type`, `code` and the reasons of its details, as far as they are there.
     codes: Vec<String>,
+    /// How long to wait, as Google says it.
+    pause: Option<Duration>,
+    /// Whether a quota of a whole day is used up, as Google says it.
+    out_of_day: bool,
 }
+
+/// Most details of an error that are read.
+const MAX_DETAILS: usize = 32;
 
 impl Said {
     fn read(body: &[u8], hidden: Hidden<'_>) -> Self {
         match serde_json::from_slice::<Value>(body) {
-            Ok(json) => Self::from_json(json.get("error").unwrap_or(&json), hidden),
-            Err(_) => Self { words: quote(&String::from_utf8_lossy(body), hidden), codes: Vec::new() },
+            Ok(json) => {
+                // Google answers a stream with a list.
+                let json = json.get(0).unwrap_or(&json);
+                Self::from_json(json.get("error").unwrap_or(json), hidden)
+            }
+            Err(_) => Self::from_json(&Value::String(String::from_utf8_lossy(body).into_owned()), hidden),
         }
     }
 
@@ -159,12 +185,29 @@ impl Said {
         };
         let words = ["message", "detail"].into_iter().find_map(text);
         let words = words.or_else(|| error.as_str().map(str::to_owned)).unwrap_or_else(|| error.to_string());
-        let codes = ["type", "code"].into_iter().filter_map(text).map(|code| quote(&code, hidden)).collect();
-        Self { words: quote(&words, hidden), codes }
+        let details = || error["details"].as_array().into_iter().flatten().take(MAX_DETAILS);
+        let reasons = details().filter_map(|detail| detail["reason"].as_str().map(str::to_owned));
+        let codes = ["type", "code"].into_iter().filter_map(text).chain(reasons);
+        let violations =
+            || details().flat_map(|detail| detail["violations"].as_array().into_iter().flatten());
+        Self {
+            words: quote(&words, hidden),
+            codes: codes.map(|code| quote(&code, hidden)).collect(),
+            pause: details().find_map(|detail| seconds(detail["retryDelay"].as_str()?.strip_suffix('s')?)),
+            out_of_day: violations()
+                .take(MAX_DETAILS)
+                .any(|quota| quota["quotaId"].as_str().is_some_and(|id| id.contains("PerDay"))),
+        }
     }
 
     fn out_of_quota(&self) -> bool {
-        self.codes.iter().any(|code| matches!(code.as_str(), "insufficient_quota" | "billing_error"))
+        self.out_of_day
+            || self.codes.iter().any(|code| matches!(code.as_str(), "insufficient_quota" | "billing_error"))
+    }
+
+    /// Whether Google refused the key: it does so with the status of a bad request.
+    fn is_wrong_key(&self) -> bool {
+        self.codes.iter().any(|code| code == "API_KEY_INVALID")
     }
 
     /// Whether the request does not fit into the model's window.
@@ -176,13 +219,14 @@ impl Said {
             )
         };
         // Anthropic and vLLM have words only; the others' are known besides their codes, which gateways leave out.
-        const WORDS: [&str; 6] = [
+        const WORDS: [&str; 7] = [
             "prompt is too long",
             "exceed context limit",
             "maximum context length",
             "context window",
             "available context size",
             "input is too long",
+            "exceeds the maximum number of tokens",
         ];
         let words = self.words.to_lowercase();
         self.codes.iter().any(is_code) || WORDS.iter().any(|known| words.contains(known))

@@ -11,7 +11,7 @@ use dalsegno_core::{ModelReply, ReplyPart};
 use dalsegno_secrets::{Reveal, RevealError, SCRUBBED, SHORTEST, Secret};
 use serde_json::Value;
 
-use super::chat;
+use super::{chat, gemini};
 use crate::model::{ModelError, ModelErrorKind};
 
 /// The fewest bytes at the beginning of a key that are taken for it where a text ends within it.
@@ -92,15 +92,16 @@ impl<'k> Hidden<'k> {
     /// The reply without the key in what is plain text but opaque to everyone else. Other opaque parts are signed or
     /// encrypted, and refused if a byte is missing.
     pub(super) fn reply(self, mut reply: ModelReply) -> ModelReply {
-        let opaque = reply.parts.iter_mut().filter_map(|part| match part {
-            ReplyPart::Opaque { provider, data } if provider == chat::PROVIDER => data.as_object_mut(),
-            ReplyPart::Opaque { .. } | ReplyPart::Text(_) | ReplyPart::Call(_) => None,
+        let texts = reply.parts.iter_mut().flat_map(|part| match part {
+            ReplyPart::Opaque { provider, data } => match provider.as_str() {
+                chat::PROVIDER => plain(data),
+                gemini::PROVIDER => gemini::plain(data).into_iter().collect(),
+                _ => Vec::new(),
+            },
+            ReplyPart::Text(_) | ReplyPart::Call(_) => Vec::new(),
         });
-        for (name, reasoning) in opaque.flatten() {
-            if chat::PLAIN.contains(&name.as_str())
-                && let Value::String(text) = reasoning
-                && let Cow::Owned(clean) = self.scrub(text)
-            {
+        for text in texts {
+            if let Cow::Owned(clean) = self.scrub(text) {
                 *text = clean;
             }
         }
@@ -143,6 +144,16 @@ impl<'k> Hidden<'k> {
         }
         ends.pop()
     }
+}
+
+/// What is plain text of an opaque part of Chat Completions.
+fn plain(data: &mut Value) -> Vec<&mut String> {
+    let members = data.as_object_mut().into_iter().flatten();
+    let texts = members.filter_map(|(name, value)| match value {
+        Value::String(text) if chat::PLAIN.contains(&name.as_str()) => Some(text),
+        _ => None,
+    });
+    texts.collect()
 }
 
 /// Whether a text is what it should be; the digits of an escape may be of either case.

@@ -1,10 +1,11 @@
-//! Models behind an HTTP endpoint: three wires, any address.
+//! Models behind an HTTP endpoint: four wires, any address.
 //!
 //! | wire | `provider` | address |
 //! |---|---|---|
 //! | OpenAI Chat Completions | `openai` | `{base_url}/chat/completions` |
 //! | OpenAI Responses | `openai-responses` | `{base_url}/responses` |
 //! | Anthropic Messages | `anthropic` | `{base_url}/v1/messages` |
+//! | Gemini | `gemini` | `{base_url}/models/{model}:streamGenerateContent` |
 //!
 //! A request always streams. One call is one attempt; nothing is repeated in here, except
 //! once a request that was refused for its key (401), so that no model worked on it, if there is another key now. The endpoint is another party: its
@@ -23,6 +24,7 @@ mod chat;
 mod client;
 mod extra;
 mod failure;
+mod gemini;
 mod key;
 mod pieces;
 mod reply;
@@ -48,6 +50,7 @@ use serde_json::{Map, Value};
 use self::anthropic::AnthropicReader;
 use self::chat::ChatReader;
 use self::client::{Endpoint, Failed};
+use self::gemini::GeminiReader;
 use self::key::Hidden;
 use self::reply::{Draft, Output, Reader};
 use self::responses::ResponsesReader;
@@ -60,6 +63,9 @@ const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// How often a provider may pause one reply. Each time it has worked on it for a while, and is paid.
 const MAX_PAUSES: u32 = 16;
 
+/// How long a stream may take to end once nothing is missing but its end.
+const END: Duration = Duration::from_secs(2);
+
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
@@ -69,11 +75,13 @@ pub enum Wire {
     OpenaiResponses,
     /// Anthropic Messages.
     Anthropic,
+    /// Gemini.
+    Gemini,
 }
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 3] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic];
+    pub const ALL: [Self; 4] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini];
 
     /// The name that a workspace gives as `provider`, and that opaque parts carry.
     pub const fn provider(self) -> &'static str {
@@ -81,6 +89,7 @@ impl Wire {
             Self::OpenaiChat => chat::PROVIDER,
             Self::OpenaiResponses => responses::PROVIDER,
             Self::Anthropic => anthropic::PROVIDER,
+            Self::Gemini => gemini::PROVIDER,
         }
     }
 
@@ -89,6 +98,7 @@ impl Wire {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => "https://api.openai.com/v1",
             Self::Anthropic => "https://api.anthropic.com",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
         }
     }
 
@@ -98,11 +108,23 @@ impl Wire {
         extra::reserved(self)
     }
 
-    fn path(self) -> &'static [&'static str] {
+    /// What follows the address, segment by segment.
+    fn path(self, model: &str) -> Vec<String> {
+        let fixed = |segments: &[&str]| segments.iter().map(|segment| (*segment).to_owned()).collect();
         match self {
-            Self::OpenaiChat => &["chat", "completions"],
-            Self::OpenaiResponses => &["responses"],
-            Self::Anthropic => &["v1", "messages"],
+            Self::OpenaiChat => fixed(&["chat", "completions"]),
+            Self::OpenaiResponses => fixed(&["responses"]),
+            Self::Anthropic => fixed(&["v1", "messages"]),
+            Self::Gemini => gemini::path(model),
+        }
+    }
+
+    /// What the query of the address must have.
+    const fn query(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::OpenaiChat | Self::OpenaiResponses | Self::Anthropic => None,
+            // Without it, a list of JSON is streamed.
+            Self::Gemini => Some(("alt", "sse")),
         }
     }
 
@@ -110,6 +132,7 @@ impl Wire {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => AUTHORIZATION,
             Self::Anthropic => HeaderName::from_static("x-api-key"),
+            Self::Gemini => HeaderName::from_static(gemini::KEY_HEADER),
         }
     }
 
@@ -118,14 +141,16 @@ impl Wire {
             Self::OpenaiChat => chat::MARKER,
             Self::OpenaiResponses => responses::MARKER,
             Self::Anthropic => anthropic::MARKER,
+            Self::Gemini => gemini::MARKER,
         }
     }
 
-    fn reader(self) -> Box<dyn Reader> {
+    fn reader(self, model: &str) -> Box<dyn Reader> {
         match self {
             Self::OpenaiChat => Box::<ChatReader>::default(),
             Self::OpenaiResponses => Box::<ResponsesReader>::default(),
             Self::Anthropic => Box::<AnthropicReader>::default(),
+            Self::Gemini => Box::new(GeminiReader::new(model)),
         }
     }
 }
@@ -138,7 +163,7 @@ impl fmt::Display for Wire {
 
 /// A name that belongs to no wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no provider `{0}`: expected `openai`, `openai-responses` or `anthropic`")]
+#[error("there is no provider `{0}`: expected `openai`, `openai-responses`, `anthropic` or `gemini`")]
 pub struct UnknownWire(pub String);
 
 impl FromStr for Wire {
@@ -156,7 +181,8 @@ pub struct HttpModelSettings {
     pub wire: Wire,
     /// The endpoint's address, without the wire's own path; [`Wire::default_base_url`] when absent.
     ///
-    /// Those of OpenAI's wires end in `/v1` as a rule; Anthropic's may, and need not. A query is kept.
+    /// Those of OpenAI's wires end in `/v1` as a rule, and Gemini's in `/v1beta`; Anthropic's may end in `/v1`, and need not. A
+    /// query is kept.
     pub base_url: Option<String>,
     /// The model, as the endpoint calls it.
     pub model: String,
@@ -169,14 +195,16 @@ pub struct HttpModelSettings {
     /// Fields of the request's body besides those that this crate sets, such as `reasoning` or `thinking`.
     ///
     /// What a request says wins: its `temperature` and its limit of tokens replace those in here. The objects
-    /// `stream_options` (Chat Completions), `text` (Responses) and `output_config` (Anthropic) are merged member by
-    /// member; of Responses, `include` replaces ours as a whole. [`HttpModel::new`] refuses what makes up the request
-    /// itself:
+    /// `stream_options` (Chat Completions), `text` (Responses), `output_config` (Anthropic), `generationConfig` and
+    /// `toolConfig` (Gemini) are merged member by member; of Responses, `include` replaces ours as a whole.
+    /// [`HttpModel::new`] refuses what makes up the request itself:
     ///
     /// - over each wire `model`, `messages`, `input`, `instructions`, `system`, `tools`, `tool_choice` and `stream`;
     /// - over Chat Completions `response_format`, `functions`, `function_call`, `n` and `stream_options.include_usage`;
     /// - over Responses `store`, `background`, `conversation`, `previous_response_id`, `prompt` and `text.format`;
-    /// - over Anthropic Messages `output_format` and `output_config.format`.
+    /// - over Anthropic Messages `output_format` and `output_config.format`;
+    /// - over Gemini `contents`, `systemInstruction`, `toolConfig.functionCallingConfig`, and of `generationConfig` what forms the
+    ///   answer.
     pub extra: Map<String, Value>,
     /// Longest silence within a stream; as long as an attempt may take when absent, since models that reason say nothing for
     /// minutes and nothing tells which do. A connection that is lost is found without it.
@@ -296,7 +324,7 @@ impl HttpModel {
     /// Fails if the address or `extra` cannot be used, or the system has no certificates.
     pub fn new(settings: HttpModelSettings, key: Option<Arc<dyn Reveal>>) -> Result<Self, HttpModelError> {
         extra::check(settings.wire, &settings.extra)?;
-        let url = address::read(settings.wire, settings.base_url.as_deref(), settings.allow_http)?;
+        let url = address::read(&settings)?;
         let is_at = |domain: &str| {
             let host = url.host_str().unwrap_or_default();
             host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -332,6 +360,7 @@ impl HttpModel {
                 responses::body(request, model, responses::Habits { encrypted, typed: !self.is_openai })?
             }
             Wire::Anthropic => anthropic::body(request, model, extra, paused)?,
+            Wire::Gemini => gemini::body(request, model)?,
         };
         extra::merge(*wire, extra, &mut body);
         let body = body.into_bytes();
@@ -392,9 +421,12 @@ impl HttpModel {
         let response = self.endpoint.open(self.headers(key)?, self.body(request, paused)?, hidden).await?;
         let idle = self.settings.idle_timeout.unwrap_or(Duration::from_millis(request.settings.timeout_ms));
         let mut events = pin!(self.endpoint.events(response, idle, wire.marker()));
-        let mut reader = wire.reader();
+        let mut reader = wire.reader(&self.settings.model);
         let mut surrogates = Surrogates::default();
-        while let Some(data) = events.next().await {
+        loop {
+            // A whole reply does not wait for an end that some servers never send.
+            let patience = if reader.is_complete() { END } else { Duration::MAX };
+            let Ok(Some(data)) = tokio::time::timeout(patience, events.next()).await else { break };
             match data {
                 Ok(data) if reader.read(&surrogates.join(&data), output)? => {
                     client::drain(&mut events).await;
@@ -427,7 +459,7 @@ fn headers(settings: &BTreeMap<String, String>) -> Result<HeaderMap, HttpModelEr
 }
 
 /// The headers that the settings cannot set.
-const RESERVED_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 10] = [
     "accept",
     "authorization",
     "connection",
@@ -437,12 +469,13 @@ const RESERVED_HEADERS: [&str; 9] = [
     "transfer-encoding",
     "user-agent",
     "x-api-key",
+    gemini::KEY_HEADER,
 ];
 
 /// The header that carries the key: no other field of the request can be meant.
 fn key_header(name: &str) -> Result<HeaderName, HttpModelError> {
     let is_ours = |header: &HeaderName| {
-        let keys = ["authorization", "x-api-key"];
+        let keys = ["authorization", "x-api-key", gemini::KEY_HEADER];
         let ours = RESERVED_HEADERS.contains(&header.as_str()) && !keys.contains(&header.as_str());
         ours || header == "anthropic-version"
     };

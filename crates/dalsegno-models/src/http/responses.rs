@@ -147,6 +147,7 @@ fn input(request: &CompletionRequest, typed: bool) -> Result<(Vec<&str>, Vec<Val
                         let data = body::data_url("application/pdf", &base64);
                         json!({ "type": "input_file", "filename": attachment.name, "file_data": data })
                     }
+                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
                     Media::Text(text) => json!({ "type": "input_text", "text": text }),
                 };
                 match items.last_mut().filter(|item| item["role"] == "user").map(|item| &mut item["content"])

@@ -1,4 +1,4 @@
-//! The three wires against `aimock`, a deterministic mock server that others wrote.
+//! The four wires against `aimock`, a deterministic mock server that others wrote.
 //!
 //! It is installed on first use below the target folder. Without node, npm or the registry these tests say so and pass.
 
@@ -62,7 +62,11 @@ impl Mock {
 
     async fn ask(&self, wire: Wire, request: &CompletionRequest) -> Result<ModelReply, ModelError> {
         let mut settings = HttpModelSettings::new(wire, "some-model");
-        let path = if wire == Wire::Anthropic { "" } else { "/v1" };
+        let path = match wire {
+            Wire::OpenaiChat | Wire::OpenaiResponses => "/v1",
+            Wire::Anthropic => "",
+            Wire::Gemini => "/v1beta",
+        };
         settings.base_url = Some(format!("{}{path}", self.url));
         if wire == Wire::OpenaiResponses {
             settings.extra.insert("reasoning".to_owned(), json!({"effort": "low"}));
@@ -179,6 +183,10 @@ async fn reasoning_is_kept_and_a_length_stop_is_told() {
                 assert_eq!(*opaque[0], json!({"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix"}));
                 let thinking = json!({"type": "thinking", "thinking": "Let me see.", "signature": signature});
                 assert_eq!(*opaque[1], thinking);
+            }
+            Wire::Gemini => {
+                let part = json!({"text": "Let me see.", "thought": true});
+                assert_eq!(*opaque[0], json!({"model": "some-model", "part": part}));
             }
         }
         assert_eq!(mock.say(wire, "cut at the limit").await.unwrap().stop, StopReason::Length, "{wire}");

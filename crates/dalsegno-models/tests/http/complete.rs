@@ -49,6 +49,10 @@ fn nothing(wire: Wire, stop: &str) -> String {
                 + &event(json!({"type": "message_delta", "delta": {"stop_reason": stop}}))
                 + &event(json!({"type": "message_stop"}))
         }
+        Wire::Gemini => {
+            let usage = json!({"promptTokenCount": 9, "candidatesTokenCount": 2, "totalTokenCount": 11});
+            event(json!({"candidates": [{"finishReason": stop, "index": 0}], "usageMetadata": usage}))
+        }
     }
 }
 
@@ -58,6 +62,7 @@ async fn a_complete_reply_without_a_word_is_a_reply_with_its_tokens() {
         (Wire::OpenaiChat, "stop", "length"),
         (Wire::OpenaiResponses, "completed", "max_output_tokens"),
         (Wire::Anthropic, "end_turn", "max_tokens"),
+        (Wire::Gemini, "STOP", "MAX_TOKENS"),
     ];
     for (wire, end, length) in cases {
         for (stop, expected) in [(end, StopReason::End), (length, StopReason::Length)] {
@@ -80,7 +85,7 @@ async fn a_connection_that_is_lost_after_the_end_takes_nothing_with_it() {
             assert_eq!(reply.unwrap().text(), "Hello", "{wire}, {end:?}");
         }
         let flood = format!("{}{}", hello(wire), ": more\n".repeat(10_000));
-        let answer = Answer::events(&flood, flood.len()).end(End::Flood);
+        let answer = Answer::events(&flood, hello(wire).len()).end(End::Flood);
         assert_eq!(impatient(wire, answer).await.unwrap().text(), "Hello", "{wire}");
     }
 }
@@ -130,6 +135,7 @@ async fn a_message_that_lacks_only_its_stop_is_a_reply_once_its_usage_is_there()
 async fn reasoning_that_led_nowhere_is_kept_but_not_sent_back() {
     let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "EqQ="});
     let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"});
+    let thought = json!({"text": "hm", "thought": true, "thoughtSignature": "EqQ="});
     let streams = [
         (
             Wire::Anthropic,
@@ -144,6 +150,11 @@ async fn reasoning_that_led_nowhere_is_kept_but_not_sent_back() {
             event(json!({"type": "response.output_item.done", "output_index": 0, "item": reasoning}))
                 + &event(json!({"type": "response.incomplete", "response": {"status": "incomplete"}})),
             reasoning,
+        ),
+        (
+            Wire::Gemini,
+            event(json!({"candidates": [{"content": {"parts": [thought]}, "finishReason": "MAX_TOKENS"}]})),
+            json!({"model": "some-model", "part": thought}),
         ),
     ];
     for (wire, stream, data) in streams {

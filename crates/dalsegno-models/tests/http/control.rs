@@ -75,6 +75,10 @@ async fn each_setting_has_its_field_on_each_wire() {
         }
     }
     let stop = ModelControl { stop: vec!["END".to_owned()], ..control() };
+    assert_eq!(
+        adds(Wire::Gemini, stop.clone()).await,
+        json!({"generationConfig": {"stopSequences": ["END"]}})
+    );
     assert_eq!(adds(OpenaiChat, stop.clone()).await, json!({"stop": ["END"]}));
     assert_eq!(adds(Anthropic, stop).await, json!({"stop_sequences": ["END"]}));
     let verbosity = ModelControl { verbosity: Some(Verbosity::Low), ..control() };
@@ -85,11 +89,12 @@ async fn each_setting_has_its_field_on_each_wire() {
 
 #[tokio::test]
 async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent() {
-    use Wire::{Anthropic, OpenaiChat, OpenaiResponses};
+    use Wire::{Anthropic, Gemini, OpenaiChat, OpenaiResponses};
     let budget = ModelControl { reasoning: Some(Reasoning::MaxTokens(2_000)), ..control() };
     let seed = ModelControl { seed: Some(7), ..control() };
     let stop = ModelControl { stop: vec!["END".to_owned()], ..control() };
     let verbosity = ModelControl { verbosity: Some(Verbosity::Low), ..control() };
+    let alone = ModelControl { parallel_tool_calls: Some(false), ..control() };
     for (wire, control, name) in [
         (OpenaiChat, &budget, "reasoning.max_tokens"),
         (OpenaiResponses, &budget, "reasoning.max_tokens"),
@@ -97,6 +102,8 @@ async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent(
         (Anthropic, &seed, "seed"),
         (OpenaiResponses, &stop, "stop"),
         (Anthropic, &verbosity, "verbosity"),
+        (Gemini, &verbosity, "verbosity"),
+        (Gemini, &alone, "parallel_tool_calls"),
     ] {
         let double = Double::start([]).await;
         let model = HttpModel::new(settings(wire, &double), None).unwrap();
@@ -137,7 +144,7 @@ async fn a_call_can_be_demanded() {
 
 #[tokio::test]
 async fn strict_tools_are_asked_for_where_a_schema_has_the_form() {
-    for wire in Wire::ALL {
+    for wire in [Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Anthropic] {
         let mut request = request(ModelControl { strict: Some(true), ..control() });
         let tools = &mut Arc::make_mut(&mut request.tools).tools;
         tools.get_mut(&"risk.score".parse().unwrap()).unwrap().input_schema =
@@ -145,7 +152,7 @@ async fn strict_tools_are_asked_for_where_a_schema_has_the_form() {
         let body = sent(wire, &request).await;
         let place = |index: usize| match wire {
             Wire::OpenaiChat => body["tools"][index]["function"].clone(),
-            Wire::OpenaiResponses | Wire::Anthropic => body["tools"][index].clone(),
+            _ => body["tools"][index].clone(),
         };
         let parameters = if wire == Wire::Anthropic { "input_schema" } else { "parameters" };
         assert_eq!(place(0)["strict"], true, "{wire}");
@@ -153,6 +160,8 @@ async fn strict_tools_are_asked_for_where_a_schema_has_the_form() {
         assert_ne!(place(1)["strict"], true, "{wire}: a tool that takes anything");
         assert_eq!(place(1)[parameters], json!({"type": "object"}));
     }
+    let body = sent(Wire::Gemini, &request(ModelControl { strict: Some(true), ..control() })).await;
+    assert_eq!(body["toolConfig"], json!({"functionCallingConfig": {"mode": "VALIDATED"}}));
 }
 
 /// The limit of a reply counts the thinking, and the API refuses a budget that is not below it.

@@ -32,6 +32,7 @@ fn marker(wire: Wire) -> &'static str {
         Wire::OpenaiChat => "[DONE]",
         Wire::OpenaiResponses => "response.completed",
         Wire::Anthropic => "message_stop",
+        Wire::Gemini => "finishReason",
     }
 }
 
@@ -39,7 +40,7 @@ fn marker(wire: Wire) -> &'static str {
 fn error_event(wire: Wire, code: &str) -> String {
     let error = json!({"type": code, "message": "Overloaded"});
     let event = match wire {
-        Wire::OpenaiChat => json!({"error": error}),
+        Wire::OpenaiChat | Wire::Gemini => json!({"error": error}),
         Wire::OpenaiResponses => {
             json!({"type": "error", "code": code, "message": "Overloaded", "param": null})
         }
@@ -241,6 +242,17 @@ fn with_opaque(wire: Wire) -> Vec<String> {
             ];
             kinds.into_iter().map(|block| before(stream, marker, start(block))).collect()
         }
+        Wire::Gemini => {
+            let call = json!({"functionCall": {"name": "x", "args": {}}, "thoughtSignature": secret});
+            let kinds = [
+                json!({"text": secret, "thought": true}),
+                json!({"text": "", "thoughtSignature": secret}),
+                json!({"executableCode": {"code": secret}}),
+                call,
+            ];
+            let part = |part: Value| json!({"candidates": [{"content": {"parts": [part]}}]});
+            kinds.into_iter().map(|kind| before(stream, "data: {", part(kind))).collect()
+        }
     }
 }
 
@@ -282,9 +294,11 @@ async fn an_endless_failure_is_not_read_to_its_end() {
 #[tokio::test]
 async fn garbage_is_not_a_reply() {
     for wire in Wire::ALL {
-        for garbage in
-            ["data: {\"choices\"\n\n", "data: [1, 2]\n\n", "data: {\"type\": 7, \"choices\": 8}\n\n"]
-        {
+        for garbage in [
+            "data: {\"choices\"\n\n",
+            "data: [1, 2]\n\n",
+            "data: {\"type\": 7, \"choices\": 8, \"candidates\": 9}\n\n",
+        ] {
             let reply = asked(wire, Answer::events(garbage, 5)).await;
             fails(reply, ModelErrorKind::Protocol, Retry::Now, &format!("the wire `{wire}` does not have"));
         }
@@ -377,6 +391,12 @@ async fn a_file_that_models_do_not_read_is_refused_by_name() {
         request.attachments = std::sync::Arc::default();
         let reply = model(wire, &double).complete(&request, &()).await;
         fails(reply, ModelErrorKind::Refused, Retry::Never, "`c.png` has no content");
+        let request = with_files(&[("d.wav", "audio/wav", b"RIFF")]);
+        if wire != Wire::Gemini {
+            let reply = model(wire, &double).complete(&request, &()).await;
+            let words = format!("`d.wav` is `audio/wav`, which the wire `{wire}` does not carry");
+            fails(reply, ModelErrorKind::Refused, Retry::Never, &words);
+        }
         assert_eq!(double.connections(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The three wires against a double that checks every field, against faults, and against a mock server of others.
+//! The four wires against a double that checks every field, against faults, and against a mock server of others.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@ mod complete;
 mod control;
 mod double;
 mod faults;
+mod gemini;
 mod recorded;
 mod requests;
 mod responses;

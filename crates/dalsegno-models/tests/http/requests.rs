@@ -25,6 +25,7 @@ pub(crate) fn base(wire: Wire, double: &Double) -> String {
     match wire {
         Wire::OpenaiChat | Wire::OpenaiResponses => double.url("/v1"),
         Wire::Anthropic => double.url(""),
+        Wire::Gemini => double.url("/v1beta"),
     }
 }
 
@@ -80,6 +81,10 @@ pub(crate) fn hello(wire: Wire) -> &'static str {
              data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n\
              data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
              data: {\"type\":\"message_stop\"}\n\n"
+        }
+        Wire::Gemini => {
+            "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Hello\"}]}}]}\n\n\
+             data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"\"}]},\"finishReason\":\"STOP\"}]}\n\n"
         }
     }
 }

@@ -20,6 +20,7 @@ fn error_event(wire: Wire, words: &str) -> String {
         Wire::OpenaiChat => json!({"error": {"type": words, "message": words}}),
         Wire::OpenaiResponses => json!({"type": "error", "code": words, "message": words}),
         Wire::Anthropic => json!({"type": "error", "error": {"type": words, "message": words}}),
+        Wire::Gemini => json!({"error": {"code": words, "message": words, "status": words}}),
     };
     format!("data: {event}\n\n")
 }
@@ -39,7 +40,19 @@ fn sayings(wire: Wire, words: &str) -> Vec<Answer> {
         page.header("content-type", format!("text/html; {words}")),
         Answer::events(&error_event(wire, words), 64),
         Answer::events(&format!("data: {words}\n\n"), 64),
-        Answer::events(&format!("data: {{\"type\": \"{words}\", \"choices\": \"{words}\"}}\n\n"), 64),
+        Answer::events(
+            &format!(
+                "data: {{\"type\": \"{words}\", \"choices\": \"{words}\", \"candidates\": \"{words}\"}}\n\n"
+            ),
+            64,
+        ),
+        Answer::events(
+            &format!(
+                "data: {}\n\n",
+                json!({"candidates": [{"finishReason": "OTHER", "finishMessage": words}]})
+            ),
+            64,
+        ),
         Answer::events(
             &format!(
                 "data: {}\n\ndata: {}\n\n",
@@ -153,4 +166,19 @@ async fn plain_reasoning_is_scrubbed() {
     let reply = dalsegno_models::Model::complete(&model, &plain(json!([])), &()).await.unwrap();
     let ReplyPart::Opaque { data, .. } = &reply.parts[0] else { panic!("{reply:?}") };
     assert_eq!(*data, json!({"reasoning_content": "They gave me [secret]."}));
+
+    let thought = |text: &str| json!({"text": text, "thought": true});
+    let mut signed = thought(&format!("Signed: {KEY}."));
+    signed["thoughtSignature"] = json!("EqQ=");
+    let thoughts =
+        json!({"candidates": [{"content": {"parts": [thought(&format!("They gave me {KEY}.")), signed]}}]});
+    let stream = format!("data: {thoughts}\n\n{}", hello(Wire::Gemini));
+    let double = Double::start([Answer::events(&stream, 7)]).await;
+    let model = crate::requests::model(Wire::Gemini, &double);
+    let reply = dalsegno_models::Model::complete(&model, &plain(json!([])), &()).await.unwrap();
+    let part = |part: Value| {
+        let data = json!({"model": "some-model", "part": part});
+        ReplyPart::Opaque { provider: "gemini".to_owned(), data }
+    };
+    assert_eq!(reply.parts[..2], [part(thought("They gave me [secret].")), part(signed)]);
 }

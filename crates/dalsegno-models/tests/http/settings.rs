@@ -15,12 +15,15 @@ fn a_wire_has_the_name_that_a_workspace_gives() {
         ("openai", Wire::OpenaiChat),
         ("openai-responses", Wire::OpenaiResponses),
         ("anthropic", Wire::Anthropic),
+        ("gemini", Wire::Gemini),
     ] {
         assert_eq!(name.parse::<Wire>().unwrap(), wire);
         assert_eq!(wire.to_string(), name);
     }
-    let error = "gemini".parse::<Wire>().unwrap_err().to_string();
-    assert_eq!(error, "there is no provider `gemini`: expected `openai`, `openai-responses` or `anthropic`");
+    let error = "google".parse::<Wire>().unwrap_err().to_string();
+    let words =
+        "there is no provider `google`: expected `openai`, `openai-responses`, `anthropic` or `gemini`";
+    assert_eq!(error, words);
 }
 
 #[test]
@@ -33,6 +36,16 @@ fn an_address_goes_on_with_the_path_of_its_wire() {
         (Wire::OpenaiChat, Some("http://localhost:8080"), "http://localhost:8080/chat/completions"),
         (Wire::Anthropic, Some("http://localhost:8080/"), "http://localhost:8080/v1/messages"),
         (Wire::Anthropic, Some("http://localhost:8080/proxy/v1/"), "http://localhost:8080/proxy/v1/messages"),
+        (
+            Wire::Gemini,
+            None,
+            "https://generativelanguage.googleapis.com/v1beta/models/m:streamGenerateContent",
+        ),
+        (
+            Wire::Gemini,
+            Some("https://eu-aiplatform.example.com/v1/projects/p/locations/l/publishers/google/"),
+            "https://eu-aiplatform.example.com/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent",
+        ),
     ];
     for (wire, base, expected) in cases {
         let mut settings = HttpModelSettings::new(wire, "m");
@@ -172,6 +185,9 @@ async fn the_key_is_in_the_header_that_is_asked_for() {
         // A gateway that speaks Anthropic's wire and wants a bearer.
         (Wire::Anthropic, "", Some("Authorization"), ("authorization", format!("Bearer {KEY}"))),
         (Wire::Anthropic, "", None, ("x-api-key", KEY.to_owned())),
+        (Wire::Gemini, "", None, ("x-goog-api-key", KEY.to_owned())),
+        (Wire::Gemini, "", Some("authorization"), ("authorization", format!("Bearer {KEY}"))),
+        (Wire::OpenaiChat, "/v1", Some("X-Goog-Api-Key"), ("x-goog-api-key", KEY.to_owned())),
     ];
     for (wire, path, header, (name, value)) in cases {
         let double = Double::start([Answer::events(hello(wire), 64)]).await;
@@ -182,7 +198,7 @@ async fn the_key_is_in_the_header_that_is_asked_for() {
         let sent = double.only();
         let with_key: Vec<_> = sent.headers.iter().filter(|(_, value)| value.contains(KEY)).collect();
         assert_eq!(with_key, [(&name.to_owned(), &value)], "{wire}");
-        if wire == Wire::OpenaiChat {
+        if header == Some("api-key") {
             assert_eq!(
                 sent.line,
                 "POST /openai/deployments/d/chat/completions?api-version=2024-10-21 HTTP/1.1"
@@ -206,15 +222,16 @@ fn a_header_of_the_request_itself_cannot_carry_the_key() {
 #[test]
 fn extra_fields_cannot_replace_the_request() {
     let all = ["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];
-    let own: [(Wire, &[&str]); 3] = [
+    let gemini = ["contents", "systemInstruction", "system_instruction", "tool_config", "generation_config"];
+    let own: [(Wire, &[&str]); 4] = [
         (Wire::OpenaiChat, &["response_format", "functions", "function_call", "n"]),
         (Wire::OpenaiResponses, &["store", "background", "conversation", "previous_response_id", "prompt"]),
         (Wire::Anthropic, &["output_format"]),
+        (Wire::Gemini, &gemini),
     ];
     for (wire, own) in own {
-        let members: Vec<&str> = wire.reserved().filter(|name| name.contains('.')).collect();
         let fields: Vec<&str> = wire.reserved().filter(|name| !name.contains('.')).collect();
-        assert_eq!((members.len() <= 1, fields), (true, all.iter().chain(own).copied().collect()));
+        assert_eq!(fields, all.iter().chain(own).copied().collect::<Vec<_>>());
         for name in all.iter().chain(own) {
             let error = refused(wire, json!({"top_p": 1, *name: 1}));
             let words = format!("`extra` cannot set `{name}`, a field that Dalsegno sets itself: remove it");
@@ -229,6 +246,9 @@ fn an_object_of_ours_takes_members_but_not_our_own() {
         (Wire::OpenaiChat, "stream_options", "include_usage"),
         (Wire::OpenaiResponses, "text", "format"),
         (Wire::Anthropic, "output_config", "format"),
+        (Wire::Gemini, "toolConfig", "functionCallingConfig"),
+        (Wire::Gemini, "generationConfig", "candidateCount"),
+        (Wire::Gemini, "generationConfig", "responseJsonSchema"),
     ] {
         assert!(wire.reserved().any(|path| path == format!("{name}.{own}")), "{wire}");
         let error = refused(wire, json!({name: {own: 1}}));
@@ -296,6 +316,20 @@ async fn what_a_request_says_wins_over_extra_fields() {
     assert_eq!((&body["output_config"]["effort"], format), (&json!("low"), &json!("json_schema")));
     let body = sent_with(Wire::Anthropic, anthropic, false).await;
     assert_eq!(body["max_tokens"], 9, "our default is only a default");
+
+    let safety = json!([{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]);
+    let config =
+        json!({"temperature": 1, "maxOutputTokens": 9, "topK": 40, "thinkingConfig": {"thinkingBudget": -1}});
+    let gemini = json!({"safetySettings": safety, "generationConfig": config});
+    let body = sent_with(Wire::Gemini, gemini.clone(), true).await;
+    assert_eq!(body["safetySettings"], safety);
+    let config = &body["generationConfig"];
+    assert_eq!((&config["temperature"], &config["maxOutputTokens"]), (&json!(0.25), &json!(300)));
+    assert_eq!((&config["topK"], &config["responseMimeType"]), (&json!(40), &json!("application/json")));
+    assert_eq!(config["thinkingConfig"], json!({"thinkingBudget": -1}));
+    let body = sent_with(Wire::Gemini, gemini, false).await;
+    let config = &body["generationConfig"];
+    assert_eq!((&config["temperature"], &config["maxOutputTokens"]), (&json!(1), &json!(9)));
 }
 
 /// Models that do not reason refuse it.

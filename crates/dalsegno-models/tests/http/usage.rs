@@ -34,6 +34,11 @@ async fn reply(wire: Wire, usage: Value) -> ModelReply {
                 + &event(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}))
                 + &event(json!({"type": "message_stop"}))
         }
+        Wire::Gemini => {
+            let parts = json!([{"text": "Hello"}]);
+            let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP"});
+            event(json!({"candidates": [candidate], "usageMetadata": usage}))
+        }
     };
     ask(wire, &plain(json!([{"user": "hi"}])), Answer::events(&stream, 4096)).await.1.unwrap()
 }
@@ -61,7 +66,7 @@ fn sonnet() -> Price {
 
 /// Each with what the provider bills, in millionths of a US dollar, by its published prices.
 fn bills() -> Vec<(&'static str, Wire, Value, Price, f64)> {
-    use Wire::{Anthropic, OpenaiChat, OpenaiResponses};
+    use Wire::{Anthropic, Gemini, OpenaiChat, OpenaiResponses};
     vec![
         (
             "OpenAI, guide to prompt caching, gpt-4o",
@@ -156,6 +161,29 @@ fn bills() -> Vec<(&'static str, Wire, Value, Price, f64)> {
             9.0 * 0.3 + 427.0 * 2.5,
         ),
         (
+            "Gemini, guide to thinking, 2.5 Pro",
+            Gemini,
+            json!({"promptTokenCount": 36, "candidatesTokenCount": 810, "totalTokenCount": 2038, "thoughtsTokenCount": 1192,
+                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 36}]}),
+            price(1.25, 0.31, 10.0),
+            36.0 * 1.25 + 2002.0 * 10.0,
+        ),
+        (
+            "Gemini, guide to caching, 2.5 Flash: the prompt has what the cache had",
+            Gemini,
+            json!({"promptTokenCount": 696_219, "cachedContentTokenCount": 696_190, "candidatesTokenCount": 214,
+                "totalTokenCount": 696_433}),
+            price(0.3, 0.03, 2.5),
+            29.0 * 0.3 + 696_190.0 * 0.03 + 214.0 * 2.5,
+        ),
+        (
+            "Gemini, a search of its own: what it found was sent, and only the total has the thoughts",
+            Gemini,
+            json!({"promptTokenCount": 20, "toolUsePromptTokenCount": 100, "candidatesTokenCount": 50, "totalTokenCount": 200}),
+            price(0.3, 0.03, 2.5),
+            120.0 * 0.3 + 80.0 * 2.5,
+        ),
+        (
             "OpenRouter, usage accounting, a write of Claude's cache",
             OpenaiChat,
             json!({"prompt_tokens": 10_339, "completion_tokens": 60, "total_tokens": 10_399, "cost": 0.0396555,
@@ -204,10 +232,13 @@ async fn what_the_cache_and_the_reasoning_took_is_recorded_over_each_wire() {
         "output_tokens_details": {"reasoning_tokens": 5}});
     let anthropic = json!({"input_tokens": 3, "output_tokens": 7, "cache_read_input_tokens": 4,
         "cache_creation_input_tokens": 2, "cache_creation": {"ephemeral_1h_input_tokens": 1}});
+    let gemini = json!({"promptTokenCount": 9, "cachedContentTokenCount": 4, "candidatesTokenCount": 2,
+        "thoughtsTokenCount": 5, "totalTokenCount": 16});
     for (wire, usage, expected) in [
         (Wire::OpenaiChat, chat, [4, 2, 0, 5]),
         (Wire::OpenaiResponses, responses, [4, 0, 0, 5]),
         (Wire::Anthropic, anthropic, [4, 2, 1, 0]),
+        (Wire::Gemini, gemini, [4, 0, 0, 5]),
     ] {
         let reply = reply(wire, usage).await;
         assert_eq!((reply.input_tokens, reply.output_tokens), (9, 7), "{wire}");

@@ -149,6 +149,7 @@ impl Bindings {
             Provider::Openai => Wire::OpenaiChat,
             Provider::OpenaiResponses => Wire::OpenaiResponses,
             Provider::Anthropic => Wire::Anthropic,
+            Provider::Gemini => Wire::Gemini,
         };
         let key = binding.api_key.as_ref().map(|reference| self.vault.handle(reference));
         let settings = HttpModelSettings {

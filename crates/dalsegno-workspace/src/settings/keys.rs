@@ -68,7 +68,7 @@ static SECRET_PATH: Form = Form::Name(r"^user(\.[A-Za-z_][A-Za-z0-9_]*)+$");
 pub(super) static MODEL: Tagged = Tagged {
     tag: "provider",
     shapes: &[
-        (&["openai", "openai-responses", "anthropic"], &HTTP_MODEL),
+        (&["openai", "openai-responses", "anthropic", "gemini"], &HTTP_MODEL),
         (&["script"], &SCRIPT_MODEL),
         (&["cassette"], &CASSETTE_MODEL),
     ],
@@ -76,10 +76,10 @@ pub(super) static MODEL: Tagged = Tagged {
 
 const PROVIDER: Key = Key::new(
     "provider",
-    Form::Word(&["openai", "openai-responses", "anthropic", "script", "cassette"]),
+    Form::Word(&["openai", "openai-responses", "anthropic", "gemini", "script", "cassette"]),
     "Where replies come from: a wire format, a script or a recording.",
 )
-.required("expected one of `openai`, `openai-responses`, `anthropic`, `script`, `cassette`");
+.required("expected one of `openai`, `openai-responses`, `anthropic`, `gemini`, `script`, `cassette`");
 
 const PRICE: Key =
     Key::new("price", Form::Table(&PRICE_TABLE), "The price of tokens, in US dollars per million.");

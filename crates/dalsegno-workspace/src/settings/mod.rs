@@ -171,11 +171,13 @@ pub enum Provider {
     OpenaiResponses,
     /// Anthropic Messages, `anthropic`.
     Anthropic,
+    /// Gemini, `gemini`.
+    Gemini,
 }
 
 impl Provider {
     /// Every wire format.
-    pub const ALL: [Self; 3] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic];
+    pub const ALL: [Self; 4] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic, Self::Gemini];
 
     /// The name, as `provider` has it.
     pub const fn as_str(self) -> &'static str {
@@ -183,6 +185,7 @@ impl Provider {
             Self::Openai => "openai",
             Self::OpenaiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
         }
     }
 }

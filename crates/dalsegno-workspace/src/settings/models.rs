@@ -83,12 +83,22 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
 /// What the wires add to an address themselves.
 const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
 
+/// Where the wire of Gemini begins to add to an address.
+const MODELS: &str = "/models";
+
 fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) -> Option<HttpBinding> {
     let allow_http = model.boolean("allow_http").unwrap_or(false);
     let base_url = url::read(model, "base_url", allow_http);
     if let (Some(url), Some(text)) = (&base_url, model.string("base_url")) {
         let plain = url.trim_end_matches('/');
-        if let Some(end) = ENDPOINTS.iter().find(|end| plain.ends_with(*end)) {
+        let end = match provider {
+            Provider::Gemini => plain.find(MODELS).map(|start| &plain[start..]).filter(|end| {
+                let rest = &end[MODELS.len()..];
+                rest.is_empty() || rest.starts_with('/')
+            }),
+            _ => ENDPOINTS.into_iter().find(|end| plain.ends_with(end)),
+        };
+        if let Some(end) = end {
             model
                 .report
                 .error(Code::InvalidValue, text.span, format!("`base_url` of {what} ends with `{end}`"))
@@ -169,9 +179,8 @@ fn key_header(model: &Section<'_>, what: &str) -> Option<String> {
     let header = model.string("api_key_header")?;
     let name = header.value.to_ascii_lowercase();
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    let is_ours =
-        (RESERVED_HEADERS.contains(&name.as_str()) && name != "authorization" && name != "x-api-key")
-            || name == "anthropic-version";
+    let is_ours = (RESERVED_HEADERS.contains(&name.as_str()) && !KEY_HEADERS.contains(&name.as_str()))
+        || name == "anthropic-version";
     let label = match is_ours {
         true => "Dalsegno sets this header itself",
         false if !is_name => "expected the name of a header: letters, digits and `-`",
@@ -273,6 +282,19 @@ impl Provider {
                 &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"]
             }
             Self::Anthropic => &["output_format", "output_config.format"],
+            Self::Gemini => &[
+                "contents",
+                "systemInstruction",
+                "system_instruction",
+                "tool_config",
+                "generation_config",
+                "toolConfig.functionCallingConfig",
+                "generationConfig.candidateCount",
+                "generationConfig.responseMimeType",
+                "generationConfig.responseSchema",
+                "generationConfig.responseJsonSchema",
+                "generationConfig.responseFormat",
+            ],
         };
         RESERVED.iter().chain(own).copied()
     }
@@ -282,6 +304,7 @@ impl Provider {
         match self {
             Self::Openai | Self::OpenaiResponses => "OPENAI_API_KEY",
             Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::Gemini => "GEMINI_API_KEY",
         }
     }
 }
@@ -291,7 +314,7 @@ impl Provider {
 pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
 
 /// Headers that the wire formats set themselves, or that belong to the connection.
-const RESERVED_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 10] = [
     "accept",
     "authorization",
     "connection",
@@ -301,7 +324,11 @@ const RESERVED_HEADERS: [&str; 9] = [
     "transfer-encoding",
     "user-agent",
     "x-api-key",
+    "x-goog-api-key",
 ];
+
+/// Those of them that may carry the key.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 
 /// Fields of a body that all wire formats set themselves.
 const RESERVED: &[&str] =
