@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::check;
-use crate::row::{Manner, Row, Turn, lead};
+use crate::row::{Expected, Manner, Row, Turn, lead};
 use crate::server::{Answer, PATIENCE, Server};
 use crate::wire::Wire;
 
@@ -84,6 +84,11 @@ impl Cell {
         turns
     }
 
+    /// What must come of it.
+    pub(crate) fn expected(&self) -> Expected {
+        (self.row.expected)(self.wire)
+    }
+
     /// What the user says: it tells aimock which cell asks.
     pub(crate) fn message(&self) -> String {
         format!("cell {} over {}, {}.", self.row.name, self.wire.provider(), self.column.name())
@@ -91,7 +96,7 @@ impl Cell {
 
     /// The texts with which the tool must take effect, sorted.
     pub(crate) fn effects(&self) -> Vec<&'static str> {
-        let mut effects = self.row.expected.effects.to_vec();
+        let mut effects = self.expected().effects.to_vec();
         if self.column == Column::Approved && effects.is_empty() {
             effects.push("lead");
         }
@@ -111,7 +116,7 @@ impl Cell {
                 Source::Aimock => Answer::Aimock,
             })
             .collect();
-        let is_killed = self.column == Column::Killed && !self.row.expected.is_refused;
+        let is_killed = self.column == Column::Killed && !self.expected().is_refused;
         let server = Server::start(answers, is_killed.then_some(turns.len() - 1), aimock)?;
         let folder = tempfile::tempdir()?;
         self.write(folder.path(), server.address)?;
@@ -131,16 +136,16 @@ impl Cell {
             home.perform(&arguments)?
         };
         let mut wrong = Vec::new();
-        if self.column == Column::Approved && !self.row.expected.is_refused {
+        if self.column == Column::Approved && !self.expected().is_refused {
             ended = self.approve(&home, ended, &mut wrong)?;
         }
         let first = ended.clone();
-        if self.column == Column::Forked && !self.row.expected.is_refused {
+        if self.column == Column::Forked && !self.expected().is_refused {
             let step = ended.report["steps"].to_string();
             ended = home.perform(&["fork", "last", "--at", &step, "--json"])?;
         }
         wrong.extend(check::all(self, &turns, &first, &ended, &server)?);
-        if !self.row.expected.is_refused {
+        if !self.expected().is_refused {
             let replayed = home.output(&["replay", "last"])?;
             if !replayed.starts_with("identical") {
                 wrong.push(format!("the replay says `{}`", replayed.trim()));
@@ -210,7 +215,7 @@ impl Cell {
 
     /// How many requests of the model the server must see.
     pub(crate) fn requests(&self, turns: &[Turn]) -> usize {
-        if self.row.expected.is_refused {
+        if self.expected().is_refused {
             return 0;
         }
         turns.len() + usize::from(matches!(self.column, Column::Killed | Column::Forked))

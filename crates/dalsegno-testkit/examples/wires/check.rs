@@ -32,11 +32,11 @@ pub(crate) fn all(
         wrong.push(format!("{} requests, expected {expected}", asked.len()));
     }
     let effects = server.effects();
-    let must = if cell.row.expected.is_refused { Vec::new() } else { cell.effects() };
+    let must = if cell.expected().is_refused { Vec::new() } else { cell.effects() };
     if effects != must {
         wrong.push(format!("the tool took effect with {effects:?}, expected {must:?}"));
     }
-    if cell.row.expected.is_refused || !wrong.is_empty() {
+    if cell.expected().is_refused || !wrong.is_empty() {
         return Ok(wrong);
     }
     if let Some(place) = Cell::waits(turns) {
@@ -65,17 +65,13 @@ pub(crate) fn all(
 
 /// The end of a run.
 fn end(cell: &Cell, ended: &Ended, wrong: &mut Vec<String>) {
-    let expected = &cell.row.expected;
+    let expected = &cell.expected();
     let report = &ended.report;
-    let code = match (expected.is_refused, expected.status) {
-        (true, _) => 2,
-        (_, "completed") => 0,
-        _ => 1,
-    };
+    let code = i32::from(expected.status != "completed");
     if ended.code != Some(code) {
         wrong.push(format!("exit code {:?}, expected {code}", ended.code));
     }
-    if !expected.is_refused && report["status"] != expected.status {
+    if report["status"] != expected.status {
         wrong.push(format!(
             "status {}, expected `{}`: {}",
             report["status"], expected.status, report["error"]
@@ -164,9 +160,11 @@ fn sent_back(cell: &Cell, turns: &[Turn], asked: &[Asked], bodies: &[Value], wro
 /// A result whose words are the engine's own, about arguments that are no JSON: only that it speaks of them.
 fn without_words(item: &Value) -> Value {
     let mut item = item.clone();
-    for place in ["content", "output"] {
-        if let Some(text) = item[place].as_str() {
-            item[place] = json!(text.contains("arguments"));
+    for place in ["/content", "/output", "/functionResponse/response/error"] {
+        if let Some(said) = item.pointer_mut(place)
+            && let Some(text) = said.as_str()
+        {
+            *said = json!(text.contains("arguments"));
         }
     }
     item
@@ -192,6 +190,16 @@ fn spoken(wire: Wire, body: &Value) -> Vec<Value> {
                 )
             });
             blocks.collect()
+        }
+        Wire::Gemini => {
+            let parts = list("contents").into_iter().flat_map(|content| {
+                let role = content["role"].clone();
+                content["parts"].as_array().cloned().unwrap_or_default().into_iter().map(move |mut part| {
+                    part["role"] = role.clone();
+                    part
+                })
+            });
+            parts.collect()
         }
     }
 }
@@ -254,6 +262,27 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
                 block
             }));
         }
+        Wire::Gemini => {
+            let is_signed = thinking.is_some();
+            sent.extend(thinking);
+            sent.extend(reply.calls.iter().enumerate().map(|(index, (id, text))| {
+                let call = json!({ "id": id, "name": "note", "args": whole(text) });
+                let mut part = json!({ "functionCall": call });
+                if is_signed && index == 0 {
+                    part["thoughtSignature"] = json!(SIGNATURE);
+                }
+                part
+            }));
+            for part in &mut sent {
+                part["role"] = json!("model");
+            }
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                let is_read = serde_json::from_str::<Value>(text).is_ok();
+                let said = if is_read { "output" } else { "error" };
+                let response = json!({ "id": id, "name": "note", "response": { said: result(text) } });
+                json!({ "role": "user", "functionResponse": response })
+            }));
+        }
     }
     sent
 }
@@ -262,9 +291,10 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
 fn attachments(wire: Wire, body: &Value) -> Vec<String> {
     let blocks = spoken(wire, body).into_iter().flat_map(|message| match wire {
         Wire::Chat | Wire::Responses => message["content"].as_array().cloned().unwrap_or_default(),
-        Wire::Anthropic => vec![message],
+        Wire::Anthropic | Wire::Gemini => vec![message],
     });
-    let places = ["/image_url/url", "/file/file_data", "/image_url", "/file_data", "/source/data"];
+    let places =
+        ["/image_url/url", "/file/file_data", "/image_url", "/file_data", "/source/data", "/inlineData/data"];
     let data = blocks.filter_map(|block| {
         places.iter().find_map(|place| block.pointer(place)?.as_str().map(str::to_owned))
     });

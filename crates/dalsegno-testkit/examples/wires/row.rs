@@ -10,7 +10,8 @@ pub(crate) struct Row {
     pub(crate) attachment: Option<&'static str>,
     /// What the model says, one turn each.
     pub(crate) turns: fn() -> Vec<Turn>,
-    pub(crate) expected: Expected,
+    /// What must come of it over a wire.
+    pub(crate) expected: fn(Wire) -> Expected,
     /// Over which wires aimock can say the same.
     pub(crate) aimock: &'static [Wire],
 }
@@ -45,7 +46,7 @@ pub(crate) struct Expected {
     pub(crate) error: Option<(&'static str, &'static str)>,
     /// The texts with which the tool takes effect, sorted.
     pub(crate) effects: &'static [&'static str],
-    /// Whether the command refuses before anything is sent.
+    /// Whether it fails before anything is sent.
     pub(crate) is_refused: bool,
 }
 
@@ -67,11 +68,10 @@ impl Turn {
             Manner::Plain => stream(usize::MAX, false),
             Manner::Pieces(piece) => stream(piece, false),
             Manner::Cut => stream(usize::MAX, true),
-            Manner::TooOften => Answer::Failure {
-                status: "429 Too Many Requests",
-                head: "retry-after: 1\r\n",
-                body: wire.too_often(),
-            },
+            Manner::TooOften => {
+                let (head, body) = wire.too_often();
+                Answer::Failure { status: "429 Too Many Requests", head, body }
+            }
             Manner::Overloaded => {
                 let (status, body) = wire.overloaded();
                 Answer::Failure { status, head: "", body }
@@ -106,21 +106,21 @@ pub(crate) const ROWS: &[Row] = &[
         name: "plain",
         attachment: None,
         turns: || vec![Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "stream",
         attachment: None,
         turns: || vec![Turn { reply: says(ANSWER), manner: Manner::Pieces(7) }],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "one call",
         attachment: None,
         turns: || vec![Turn::plain(calls(&[("call_1", "first")])), Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &["first"]),
+        expected: |_| Expected::answer(ANSWER, &["first"]),
         aimock: &Wire::ALL,
     },
     Row {
@@ -130,7 +130,7 @@ pub(crate) const ROWS: &[Row] = &[
             let four = [("call_1", "first"), ("call_2", "second"), ("call_3", "third"), ("call_4", "fourth")];
             vec![Turn::plain(calls(&four)), Turn::plain(says(ANSWER))]
         },
-        expected: Expected::answer(ANSWER, &["first", "fourth", "second", "third"]),
+        expected: |_| Expected::answer(ANSWER, &["first", "fourth", "second", "third"]),
         aimock: &Wire::ALL,
     },
     Row {
@@ -141,14 +141,14 @@ pub(crate) const ROWS: &[Row] = &[
                 Reply { calls: vec![("call_1", r#"{"text":"unfin"#.to_owned())], ..Reply::default() };
             vec![Turn::plain(broken), Turn::plain(calls(&[("call_2", "first")])), Turn::plain(says(ANSWER))]
         },
-        expected: Expected::answer(ANSWER, &["first"]),
+        expected: |_| Expected::answer(ANSWER, &["first"]),
         aimock: &[],
     },
     Row {
         name: "refusal",
         attachment: None,
         turns: || vec![Turn::plain(Reply { stop: Stop::Refusal, ..says("I cannot help with that.") })],
-        expected: Expected {
+        expected: |_| Expected {
             status: "failed",
             answer: None,
             error: Some(("model_failed", "the provider withheld the reply")),
@@ -161,7 +161,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "cut-off at the limit",
         attachment: None,
         turns: || vec![Turn::plain(Reply { stop: Stop::Length, ..says("This sentence has no") })],
-        expected: Expected {
+        expected: |_| Expected {
             status: "failed",
             answer: None,
             error: Some(("limit_exceeded", "")),
@@ -174,28 +174,28 @@ pub(crate) const ROWS: &[Row] = &[
         name: "429, Retry-After",
         attachment: None,
         turns: || vec![Turn { reply: says(ANSWER), manner: Manner::TooOften }, Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "529, 503",
         attachment: None,
         turns: || vec![Turn { reply: says(ANSWER), manner: Manner::Overloaded }, Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "stream cut",
         attachment: None,
         turns: || vec![Turn { reply: says(LONG), manner: Manner::Cut }, Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "unicode, byte by byte",
         attachment: None,
         turns: || vec![Turn { reply: says(UNICODE), manner: Manner::Pieces(1) }],
-        expected: Expected::answer(UNICODE, &[]),
+        expected: |_| Expected::answer(UNICODE, &[]),
         aimock: &Wire::ALL,
     },
     Row {
@@ -205,14 +205,14 @@ pub(crate) const ROWS: &[Row] = &[
             let reply = Reply { escaped: true, ..says(UNICODE) };
             vec![Turn { reply, manner: Manner::Pieces(5) }]
         },
-        expected: Expected::answer(UNICODE, &[]),
+        expected: |_| Expected::answer(UNICODE, &[]),
         aimock: &[],
     },
     Row {
         name: "usage missing",
         attachment: None,
         turns: || vec![Turn::plain(Reply { usage: Usage::Missing, ..says(ANSWER) })],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &[],
     },
     Row {
@@ -224,21 +224,21 @@ pub(crate) const ROWS: &[Row] = &[
                 Turn::plain(says(ANSWER)),
             ]
         },
-        expected: Expected::answer(ANSWER, &["first", "second"]),
+        expected: |_| Expected::answer(ANSWER, &["first", "second"]),
         aimock: &[Wire::Anthropic],
     },
     Row {
         name: "cached usage",
         attachment: None,
         turns: || vec![Turn::plain(Reply { usage: Usage::Cached, ..says(ANSWER) })],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &[],
     },
     Row {
         name: "image",
         attachment: Some("picture.png"),
         turns: || vec![Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
@@ -247,27 +247,30 @@ pub(crate) const ROWS: &[Row] = &[
         turns: || {
             vec![Turn::plain(calls(&[("call_1", "first"), ("call_2", "second")])), Turn::plain(says(ANSWER))]
         },
-        expected: Expected::answer(ANSWER, &["first", "second"]),
+        expected: |_| Expected::answer(ANSWER, &["first", "second"]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "PDF",
         attachment: Some("paper.pdf"),
         turns: || vec![Turn::plain(says(ANSWER))],
-        expected: Expected::answer(ANSWER, &[]),
+        expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
     },
     Row {
         name: "audio",
         attachment: Some("voice.wav"),
         turns: || vec![Turn::plain(says(ANSWER))],
-        expected: Expected {
-            status: "failed",
-            answer: None,
-            error: Some(("media_type", "`voice.wav` has an unknown file type")),
-            effects: &[],
-            is_refused: true,
+        expected: |wire| match wire {
+            Wire::Gemini => Expected::answer(ANSWER, &[]),
+            Wire::Chat | Wire::Responses | Wire::Anthropic => Expected {
+                status: "failed",
+                answer: None,
+                error: Some(("model_failed", "the attachment `voice.wav` is `audio/wav`")),
+                effects: &[],
+                is_refused: true,
+            },
         },
-        aimock: &[],
+        aimock: &[Wire::Gemini],
     },
 ];

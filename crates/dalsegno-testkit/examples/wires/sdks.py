@@ -5,6 +5,7 @@ field that the type does not have. The row `image, then two calls` is one conver
 documentation shows; the two requests are compared field by field.
 """
 
+import base64
 import json
 import sys
 import threading
@@ -14,9 +15,23 @@ from importlib.metadata import version
 import anthropic
 import openai
 from anthropic.types import MessageCreateParams
+from google import genai
+from google.genai import types
 from openai.types.chat.completion_create_params import CompletionCreateParams
 from openai.types.responses.response_create_params import ResponseCreateParams
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+
+class GeminiRequest(BaseModel, extra="forbid"):
+    """The body of `generateContent`, which the SDK puts together of its types. These refuse fields that they do not have."""
+
+    contents: list[types.Content]
+    systemInstruction: types.Content | None = None
+    tools: list[types.Tool] | None = None
+    toolConfig: types.ToolConfig | None = None
+    generationConfig: types.GenerationConfig | None = None
+    serviceTier: types.ServiceTier | None = None
+
 
 ADAPTERS = {
     "anthropic": TypeAdapter(MessageCreateParams),
@@ -34,6 +49,8 @@ DIFFERENT = {
     ("openai-responses", "/input/0/content/1/detail"): "`auto` is the default; validators built from the SDK's types demand it",
     ("anthropic", "/system/0/cache_control"): "a mark lets the provider keep the prefix of a conversation in its cache",
     ("anthropic", "/messages/2/content/1/cache_control"): "the same, for the conversation up to here",
+    ("gemini", "/generationConfig"): "the SDK sends it empty",
+    ("gemini", "/systemInstruction/role"): "the SDK calls it a user's, which has no effect",
 }
 
 COMPARED = "image, then two calls"
@@ -46,6 +63,26 @@ def whole(value):
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         return value
     return [whole(member) for member in value]
+
+
+def of_types(wire, body):
+    """The body as the types of the SDK have it."""
+    if wire != "gemini":
+        return whole(ADAPTERS[wire].validate_python(body))
+    request = GeminiRequest.model_validate_json(json.dumps(body))
+    # It writes bytes in the other alphabet of base64.
+    return plain(request.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def plain(value):
+    """Writes bytes in the usual alphabet of base64."""
+    if isinstance(value, dict):
+        bytes_of = lambda name, member: member.replace("-", "+").replace("_", "/") if name in BYTES else plain(member)
+        return {name: bytes_of(name, member) for name, member in value.items()}
+    return [plain(member) for member in value] if isinstance(value, list) else value
+
+
+BYTES = ("data", "thoughtSignature")
 
 
 def differences(sent, kept, path=""):
@@ -139,6 +176,31 @@ def converse(wire, url, image):
             store=False,
             stream=True,
         )
+    elif wire == "gemini":
+        parts = [
+            [types.Part(text=text), types.Part.from_bytes(data=base64.b64decode(image), mime_type="image/png")],
+            [
+                types.Part(function_call=types.FunctionCall(id=name, name="note", args=json.loads(words)))
+                for name, words in zip(ids, arguments)
+            ],
+            [
+                types.Part(function_response=types.FunctionResponse(id=name, name="note", response={"output": words}))
+                for name, words in zip(ids, results)
+            ],
+        ]
+        declaration = types.FunctionDeclaration(**tool, parameters_json_schema=schema)
+        calling = types.FunctionCallingConfig(mode="AUTO")
+        client = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url, api_version="v1beta"))
+        for _ in client.models.generate_content_stream(
+            model="some-model",
+            contents=[types.Content(role=role, parts=list) for role, list in zip(("user", "model", "user"), parts)],
+            config=types.GenerateContentConfig(
+                system_instruction="You write notes.",
+                tools=[types.Tool(function_declarations=[declaration])],
+                tool_config=types.ToolConfig(function_calling_config=calling),
+            ),
+        ):
+            pass
     else:
         anthropic.Anthropic(api_key="none", base_url=url, max_retries=0).messages.create(
             model="some-model",
@@ -173,9 +235,12 @@ def compared(ours):
         image = text[text.index("iVBOR"):].split('"', 1)[0]
         try:
             converse(wire, f"http://127.0.0.1:{server.server_port}", image)
-        except (openai.BadRequestError, anthropic.BadRequestError):
+        except (openai.BadRequestError, anthropic.BadRequestError, genai.errors.ClientError):
             pass
         theirs = Recorder.bodies.pop()
+        if wire == "gemini":
+            # It writes some names in the other spelling that the wire takes.
+            theirs = of_types(wire, theirs)
         found = {*differences(body, theirs), *differences(theirs, body)}
         reasons = {path for known, path in DIFFERENT if known == wire}
         yield from (f"{wire}, {COMPARED}: `{path}` is not what the SDK sends" for path in sorted(found - reasons))
@@ -194,7 +259,7 @@ def main():
         if row == COMPARED and "straight." in line and len(line) > len(json.dumps(ours.get(wire, ""))):
             ours[wire] = body
         try:
-            kept = whole(ADAPTERS[wire].validate_python(body))
+            kept = of_types(wire, body)
         except ValidationError as error:
             for one in error.errors()[:3]:
                 place = "/".join(str(part) for part in one["loc"])
@@ -207,7 +272,7 @@ def main():
     print(json.dumps({
         "requests": count,
         "compared": len(ours),
-        "types": {name: version(name) for name in ("openai", "anthropic")},
+        "types": {name: version(name) for name in ("openai", "anthropic", "google-genai")},
         "wrong": sorted(wrong),
     }))
 

@@ -31,7 +31,7 @@ impl fmt::Display for Judgement {
         let types: Vec<String> =
             self.types.iter().map(|(name, version)| format!("{name} {version}")).collect();
         let fit = if self.wrong.is_empty() { "all fit" } else { "not all fit" };
-        write!(f, "{} different requests, {fit} the types of {}", self.requests, types.join(" and "))?;
+        write!(f, "{} different requests, {fit} the types of {}", self.requests, types.join(", "))?;
         write!(f, "; {} were compared with what these send", self.compared)?;
         self.wrong.iter().try_for_each(|wrong| write!(f, "\n- {wrong}"))
     }
@@ -60,7 +60,7 @@ pub(crate) fn check(python: &Path, cells: &[Cell], findings: &[Finding]) -> anyh
     let mut input = process.stdin.take().context("Python has no standard input")?;
     for line in lines {
         // It reads all of it before it writes.
-        writeln!(input, "{line}").context("Python ended early: are `openai` and `anthropic` installed?")?;
+        writeln!(input, "{line}").context("Python ended early: are the SDKs installed?")?;
     }
     drop(input);
     let output = process.wait_with_output()?;

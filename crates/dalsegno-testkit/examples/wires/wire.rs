@@ -8,6 +8,7 @@ pub(crate) enum Wire {
     Chat,
     Responses,
     Anthropic,
+    Gemini,
 }
 
 /// A reply, before it is that of a wire.
@@ -44,10 +45,10 @@ pub(crate) enum Usage {
 }
 
 /// Signed thinking, with the characters that an encoder may change: `+`, `/` and `=`.
-pub(crate) const SIGNATURE: &str = "EqQBCgIYAhIMx+/9Zk0u1+/AbCdEfGhIjKlMnOpQrStUvWxYz0123456789+/==";
+pub(crate) const SIGNATURE: &str = "EqQBCgIYAhIMx+/9Zk0u1+/AbCdEfGhIjKlMnOpQrStUvWxYz0123456789+/w==";
 
 impl Wire {
-    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Anthropic];
+    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Anthropic, Self::Gemini];
 
     /// The name that a workspace gives as `provider`.
     pub(crate) const fn provider(self) -> &'static str {
@@ -55,6 +56,7 @@ impl Wire {
             Self::Chat => "openai",
             Self::Responses => "openai-responses",
             Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -63,6 +65,7 @@ impl Wire {
         match self {
             Self::Chat | Self::Responses => "/v1",
             Self::Anthropic => "",
+            Self::Gemini => "/v1beta",
         }
     }
 
@@ -77,22 +80,35 @@ impl Wire {
                 "529 Overloaded",
                 r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
             ),
+            Self::Gemini => (
+                "503 Service Unavailable",
+                r#"{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}"#,
+            ),
         }
     }
 
-    /// The body with which the provider refuses a request that came too soon.
-    pub(crate) const fn too_often(self) -> &'static str {
+    /// The head and the body with which the provider refuses a request that came a second too soon.
+    pub(crate) const fn too_often(self) -> (&'static str, &'static str) {
+        const HEAD: &str = "retry-after: 1\r\n";
         match self {
-            Self::Chat | Self::Responses => {
-                r#"{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#
-            }
-            Self::Anthropic => {
-                r#"{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your rate limit"}}"#
-            }
+            Self::Chat | Self::Responses => (
+                HEAD,
+                r#"{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#,
+            ),
+            Self::Anthropic => (
+                HEAD,
+                r#"{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your rate limit"}}"#,
+            ),
+            // It says it in the body alone.
+            Self::Gemini => (
+                "",
+                r#"{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1s"}]}}"#,
+            ),
         }
     }
 
-    /// The thinking as it must go back: over Chat the value of `reasoning_details`, else a block or an item.
+    /// The thinking as it must go back: over Chat the value of `reasoning_details`, over Gemini a part, whose signature is on the first
+    /// call, else a block or an item.
     pub(crate) fn thinking(self) -> Value {
         match self {
             Self::Chat => {
@@ -104,6 +120,7 @@ impl Wire {
             Self::Anthropic => {
                 json!({ "type": "thinking", "thinking": "Let me see.", "signature": SIGNATURE })
             }
+            Self::Gemini => json!({ "text": "Let me see.", "thought": true }),
         }
     }
 
@@ -113,6 +130,7 @@ impl Wire {
             Self::Chat => chat(reply),
             Self::Responses => responses(reply),
             Self::Anthropic => anthropic(reply),
+            Self::Gemini => gemini(reply),
         };
         if reply.escaped { escape(&text) } else { text }
     }
@@ -306,4 +324,55 @@ fn anthropic(reply: &Reply) -> String {
     event(end);
     event(json!({ "type": "message_stop" }));
     stream
+}
+
+fn gemini(reply: &Reply) -> String {
+    let mut parts = Vec::new();
+    if reply.thinks {
+        parts.extend(
+            pieces("Let me see.").into_iter().map(|piece| json!([{ "text": piece, "thought": true }])),
+        );
+    }
+    parts.extend(pieces(reply.text).into_iter().map(|piece| json!([{ "text": piece }])));
+    let calls = reply.calls.iter().enumerate().map(|(index, (id, arguments))| {
+        // It has no text that is no JSON; a gateway may pass one on.
+        let args = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
+        let mut part = json!({ "functionCall": { "id": id, "name": "note", "args": args } });
+        if reply.thinks && index == 0 {
+            part["thoughtSignature"] = json!(SIGNATURE);
+        }
+        part
+    });
+    let calls: Vec<Value> = calls.collect();
+    if !calls.is_empty() {
+        parts.push(calls.into());
+    }
+    let reason = match reply.stop {
+        Stop::End => "STOP",
+        Stop::Length => "MAX_TOKENS",
+        Stop::Refusal => "SAFETY",
+    };
+    let usage = match reply.usage {
+        Usage::Plain => {
+            json!({ "promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120 })
+        }
+        Usage::Cached => {
+            json!({ "promptTokenCount": 1050, "cachedContentTokenCount": 900, "candidatesTokenCount": 15, "thoughtsTokenCount": 5, "totalTokenCount": 1070 })
+        }
+        Usage::Missing => Value::Null,
+    };
+    let last = parts.len().saturating_sub(1);
+    let pieces = parts.into_iter().enumerate().map(|(index, parts)| {
+        let mut candidate = json!({ "content": { "parts": parts, "role": "model" }, "index": 0 });
+        if index == last {
+            candidate["finishReason"] = json!(reason);
+        }
+        let mut piece =
+            json!({ "candidates": [candidate], "modelVersion": "some-model", "responseId": "r1" });
+        if !usage.is_null() {
+            piece["usageMetadata"] = usage.clone();
+        }
+        format!("data: {piece}\r\n\r\n")
+    });
+    pieces.collect()
 }

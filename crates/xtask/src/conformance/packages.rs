@@ -18,7 +18,7 @@ const PACKAGES: [&str; 4] = [
 ];
 
 /// The packages of PyPI that are the SDKs of providers of models.
-const SDKS: [&str; 2] = ["openai==3.57.0", "anthropic==2.13.0"];
+const SDKS: [&str; 3] = ["openai==3.57.0", "anthropic==2.13.0", "google-genai==3.6.1"];
 
 /// The package of npm that speaks for providers of models.
 const AIMOCK: &str = "@copilotkit/aimock@1.43.0";
@@ -140,7 +140,7 @@ pub(super) fn python(folder: &Path) -> anyhow::Result<PathBuf> {
 pub(crate) fn model_sdks(folder: &Path) -> anyhow::Result<PathBuf> {
     let home = folder.join("python");
     once(folder, "installed-python", &SDKS.join("\n"), || {
-        eprintln!("installing {} of PyPI below target/", SDKS.join(" and "));
+        eprintln!("installing {} of PyPI below target/", SDKS.join(", "));
         install(&home, &SDKS).context("the SDKs could not be installed: this needs a Python 3.10 with pip")
     })?;
     Ok(home)
