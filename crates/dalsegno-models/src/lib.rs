@@ -24,7 +24,7 @@ mod script;
 mod validation;
 
 pub use cassette::{Cassette, CassetteError, Recorder, Recording};
-pub use http::{HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire};
+pub use http::{Cache, HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire};
 pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
 pub use output::{judge_output, judge_result};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};

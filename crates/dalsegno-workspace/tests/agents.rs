@@ -10,7 +10,8 @@ use dalsegno_core::{
     OnFailure, PlanCall, PlanStep, Price, Reasoning, StepAction, ToolChoice, ToolKind, Verbosity, Wait,
 };
 use dalsegno_workspace::{
-    Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef, Workspace, builtin_tools,
+    Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, SecretRef, Workspace,
+    builtin_tools,
 };
 use serde_json::json;
 
@@ -244,10 +245,12 @@ fn every_kind_of_model_arrives() {
         headers: BTreeMap::new(),
         idle_timeout: None,
         stream_options: true,
+        cache: PromptCache::default(),
     };
     assert_eq!(settings.models["local"], ModelBinding::Http(local));
     let ModelBinding::Http(remote) = &settings.models["remote"] else { panic!() };
     assert_eq!((remote.provider, &remote.base_url), (Provider::Anthropic, &None));
+    assert_eq!(remote.cache, PromptCache::OneHour);
     assert_eq!(remote.api_key, Some(SecretRef::File(root.join("key.txt"))));
     let ModelBinding::Http(third) = &settings.models["third"] else { panic!() };
     assert_eq!((third.headers["x-team"].as_str(), third.stream_options), ("ops", false));

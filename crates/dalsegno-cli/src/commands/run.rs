@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dalsegno_core::{AgentRequest, Mind};
 use dalsegno_runtime::{Engine, NewAttachment, StartOptions};
-use dalsegno_workspace::{HttpBinding, ModelBinding, SecretRef};
+use dalsegno_workspace::{HttpBinding, ModelBinding, PromptCache, SecretRef};
 
 use super::{Context, follow, select};
 use crate::args::{Endpoint, RunArgs};
@@ -79,6 +79,7 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         headers: BTreeMap::new(),
         idle_timeout: None,
         stream_options: true,
+        cache: PromptCache::default(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Anthropic Messages: `POST {base}/v1/messages`.
 //!
 //! Blocks are read in their order. Signed and redacted thinking is kept as it came and sent back at its place, which
-//! the provider checks. Two cache marks, after the system prompt and after the last block, let it keep the prefix of a
-//! conversation; without a mark it caches nothing.
+//! the provider checks. Cache marks let it keep the prefix of a conversation; without a mark it caches nothing. It looks
+//! for an earlier entry only at a mark and at the 20 blocks before it, so that the request before has a mark, too.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use dalsegno_core::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::Cache;
 use super::body::{self, Body, Media, object, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
@@ -41,6 +42,9 @@ const MIN_BUDGET: u64 = 1024;
 /// What is left for the answer where the limit of a reply is below the budget of its thinking.
 const MIN_ANSWER: u64 = 1024;
 
+/// The field of a block that ends what the provider keeps.
+const MARK: &str = "cache_control";
+
 /// Most blocks of one reply.
 const MAX_BLOCKS: usize = 1024;
 
@@ -52,14 +56,14 @@ pub(super) fn body(
     request: &CompletionRequest,
     model: &str,
     extra: &Map<String, Value>,
+    cache: Cache,
     paused: &[ReplyPart],
 ) -> Result<Body, ModelError> {
     let (settings, control) = (&request.settings, &request.settings.control);
     let (mut system, mut messages) = messages(request, paused)?;
-    let cached = json!({ "type": "ephemeral" });
-    if let Some(block) = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut())
-    {
-        set(block, "cache_control", cached.clone());
+    let mark = mark(cache);
+    if let Some(mark) = &mark {
+        set_marks(&mut messages, mark);
     }
     let mut body = Body::new(json!({ "model": model, "messages": messages, "stream": true }));
     let effort = thinking(request, extra, &mut body);
@@ -127,10 +131,32 @@ pub(super) fn body(
         body.set("output_config", OrderedJson::Object(config));
     }
     if let Some(block) = system.last_mut() {
-        set(block, "cache_control", cached);
+        if let Some(mark) = mark {
+            set(block, MARK, mark);
+        }
         body.set("system", system);
     }
     Ok(body)
+}
+
+/// What a block carries whose end is the end of a prefix to keep.
+fn mark(cache: Cache) -> Option<Value> {
+    match cache {
+        Cache::Off => None,
+        Cache::FiveMinutes => Some(json!({ "type": "ephemeral" })),
+        Cache::OneHour => Some(json!({ "type": "ephemeral", "ttl": "1h" })),
+    }
+}
+
+/// Marks the end of the messages, and the end of those of the request before, which the provider has kept.
+fn set_marks(messages: &mut [Value], mark: &Value) {
+    let reply = messages.iter().rposition(|message| message["role"] == "assistant");
+    let before = reply.and_then(|reply| reply.checked_sub(1));
+    for end in [before, messages.len().checked_sub(1)].into_iter().flatten() {
+        if let Some(block) = messages[end]["content"].as_array_mut().and_then(|blocks| blocks.last_mut()) {
+            set(block, MARK, mark.clone());
+        }
+    }
 }
 
 /// Sets how much the model thinks and the limit of the reply, which counts thinking and must be above its budget. Says the

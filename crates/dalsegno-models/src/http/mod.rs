@@ -149,6 +149,18 @@ impl FromStr for Wire {
     }
 }
 
+/// How long a provider keeps the beginning of a conversation, where a request has to ask for that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// Not at all: right for models that are asked once, since a write of the cache costs more than the tokens.
+    Off,
+    /// Five minutes from its last use.
+    #[default]
+    FiveMinutes,
+    /// An hour from its last use; a write costs twice the tokens.
+    OneHour,
+}
+
 /// Which model, where, and in what bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpModelSettings {
@@ -185,6 +197,9 @@ pub struct HttpModelSettings {
     pub headers: BTreeMap<String, String>,
     /// Whether Chat Completions are asked to count tokens by `stream_options`, which some servers refuse; `true` by default.
     pub stream_options: bool,
+    /// How long the provider keeps what it has read; five minutes by default. Only Anthropic Messages asks for that: other
+    /// providers decide by themselves.
+    pub cache: Cache,
     /// Most bytes of what is kept of a reply: its text, the ids, names and arguments of its calls, and its opaque parts
     /// as JSON; 8 MiB by default, far above any model's limit.
     pub max_reply_bytes: usize,
@@ -206,6 +221,7 @@ impl HttpModelSettings {
             idle_timeout: None,
             headers: BTreeMap::new(),
             stream_options: true,
+            cache: Cache::default(),
             max_reply_bytes: 8 << 20,
             max_response_bytes: 32 << 20,
         }
@@ -331,7 +347,7 @@ impl HttpModel {
                 let encrypted = self.encrypted_reasoning || (reasons && !extra.contains_key("include"));
                 responses::body(request, model, responses::Habits { encrypted, typed: !self.is_openai })?
             }
-            Wire::Anthropic => anthropic::body(request, model, extra, paused)?,
+            Wire::Anthropic => anthropic::body(request, model, extra, self.settings.cache, paused)?,
         };
         extra::merge(*wire, extra, &mut body);
         let body = body.into_bytes();

@@ -14,6 +14,7 @@ mod complete;
 mod control;
 mod double;
 mod faults;
+mod prefix;
 mod recorded;
 mod requests;
 mod responses;

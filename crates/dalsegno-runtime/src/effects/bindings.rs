@@ -12,11 +12,11 @@ use tokio::sync::OnceCell;
 use dalsegno_core::{EffectClass, FailureCode, ModelReply, ToolKind, ToolName};
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use dalsegno_models::{
-    Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model, ModelError,
-    Recorder, Recording, ScriptModel, Wire,
+    Cache, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
+    ModelError, Recorder, Recording, ScriptModel, Wire,
 };
 use dalsegno_workspace::{
-    Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, RemoteBinding, Settings,
+    Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, RemoteBinding, Settings,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -159,6 +159,11 @@ impl Bindings {
             headers: binding.headers.clone(),
             idle_timeout: binding.idle_timeout,
             stream_options: binding.stream_options,
+            cache: match binding.cache {
+                PromptCache::Off => Cache::Off,
+                PromptCache::FiveMinutes => Cache::FiveMinutes,
+                PromptCache::OneHour => Cache::OneHour,
+            },
             ..HttpModelSettings::new(wire, binding.model.clone())
         };
         HttpModel::new(settings, key)

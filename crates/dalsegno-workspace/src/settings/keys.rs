@@ -126,6 +126,11 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
             Form::Boolean,
             "Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.",
         ),
+        Key::new(
+            "cache",
+            Form::Word(&["off", "5m", "1h"]),
+            "How long the provider keeps what it has read, over `anthropic`; `5m` by default.",
+        ),
         control::TOP_P,
         control::STOP,
         control::SEED,

@@ -160,6 +160,20 @@ pub struct HttpBinding {
     pub idle_timeout: Option<Duration>,
     /// Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.
     pub stream_options: bool,
+    /// How long the provider keeps what it has read, where the wire has to ask for that.
+    pub cache: PromptCache,
+}
+
+/// How long a provider keeps what it has read of a conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PromptCache {
+    /// Not at all, `off`.
+    Off,
+    /// Five minutes from the last use, `5m`.
+    #[default]
+    FiveMinutes,
+    /// An hour from the last use, `1h`.
+    OneHour,
 }
 
 /// A wire format, named after whoever made it.

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
-use super::{HttpBinding, ModelBinding, Provider, secrets, url};
+use super::{HttpBinding, ModelBinding, PromptCache, Provider, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
 use crate::control;
@@ -80,6 +80,10 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
     models
 }
 
+/// How long a provider keeps what it has read.
+const CACHES: &[(&str, PromptCache)] =
+    &[("off", PromptCache::Off), ("5m", PromptCache::FiveMinutes), ("1h", PromptCache::OneHour)];
+
 /// What the wires add to an address themselves.
 const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
 
@@ -107,12 +111,17 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
     let headers = headers(model);
     let idle_timeout = model.duration("idle_timeout");
     let stream_options = model.boolean("stream_options").unwrap_or(true);
-    if let (Some(span), true) = (model.key_span("stream_options"), provider != Provider::Openai) {
-        let problem = format!("the wire `{}` has no `stream_options`", provider.as_str());
-        model
-            .report
-            .error(Code::UnsupportedSetting, span, problem)
-            .help("remove it: this wire always counts tokens");
+    let lacks = |key: &str, help: &str| {
+        if let Some(span) = model.key_span(key) {
+            let problem = format!("the wire `{}` has no `{key}`", provider.as_str());
+            model.report.error(Code::UnsupportedSetting, span, problem).help(help);
+        }
+    };
+    if provider != Provider::Openai {
+        lacks("stream_options", "remove it: this wire always counts tokens");
+    }
+    if provider != Provider::Anthropic {
+        lacks("cache", "remove it: the provider decides by itself, or takes a field of its own in `extra`");
     }
     let api_key_header = key_header(model, what);
     Some(HttpBinding {
@@ -127,6 +136,7 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         headers,
         idle_timeout,
         stream_options,
+        cache: model.choice("cache", CACHES).unwrap_or_default(),
     })
 }
 
