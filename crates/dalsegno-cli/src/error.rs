@@ -209,7 +209,6 @@ impl From<HistoryError> for Error {
 impl From<ToolboxError> for Error {
     fn from(error: ToolboxError) -> Self {
         match error {
-            ToolboxError::Memory(error) => Self::Memory(error),
             ToolboxError::Open(error) => Self::Open(error),
             ToolboxError::Engine(error) => Self::Engine(error),
             // By far the largest of all errors, and a rare one.
@@ -287,6 +286,7 @@ impl Error {
                 TrialError::NotRecorded { .. } => bad_input("recording").with_help(
                     "record it with `--record FILE`, which performs the tool, or perform it with `--live`",
                 ),
+                TrialError::Scrubbing { .. } => failed("engine"),
                 _ => bad_input("unknown_tool"),
             },
             Self::Listen { .. } => bad_input("port")
