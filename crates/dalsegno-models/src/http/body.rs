@@ -137,6 +137,14 @@ pub(super) fn call_id(id: &str) -> Cow<'_, str> {
     if (1..=MAX_ID_BYTES).contains(&id.len()) { Cow::Borrowed(id) } else { Cow::Owned(digest_id(id)) }
 }
 
+/// A call's id of 1 to 64 letters, digits and a few other characters. One of another provider need not be such; it becomes its
+/// own digest, so that a call and its result still agree and two ids never become one.
+pub(super) fn id_of<'i>(id: &'i str, others: &[u8]) -> Cow<'i, str> {
+    let fits = (1..=MAX_ID_BYTES).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte));
+    if fits { Cow::Borrowed(id) } else { Cow::Owned(digest_id(id)) }
+}
+
 /// What stands for a call's id that a wire does not take.
 pub(super) fn digest_id(id: &str) -> String {
     format!("call_{:.32}", digest_json(&json!(id)).to_string())

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
-use super::{HttpBinding, ModelBinding, Provider, secrets, url};
+use super::{HttpBinding, ModelBinding, Provider, bedrock, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
 use crate::control;
@@ -62,7 +62,8 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
         let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
             Some(provider) => {
                 let control = control::read(&model);
-                control::check(&model, &name.value, provider, &control);
+                let of_provider = model.string("model").map(|name| name.value).unwrap_or_default();
+                control::check(&model, &name.value, (provider, &of_provider), &control);
                 if !control.is_empty() {
                     models.controls.insert(name.value.clone(), control);
                 }
@@ -81,7 +82,7 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
 }
 
 /// What the wires add to an address themselves.
-const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+const ENDPOINTS: [&str; 4] = ["/chat/completions", "/responses", "/messages", "/converse-stream"];
 
 fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) -> Option<HttpBinding> {
     let allow_http = model.boolean("allow_http").unwrap_or(false);
@@ -97,16 +98,23 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         }
     }
     let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
-    if !model.has("base_url") {
-        // The providers themselves answer nobody without a key; a local endpoint may.
+    // The providers themselves answer nobody without a key; a local endpoint may.
+    let is_bedrock = provider == Provider::Bedrock;
+    if is_bedrock {
+        bedrock::require_key(model);
+    } else if !model.has("base_url") {
         model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
     }
+    let aws_key = is_bedrock.then(|| bedrock::access_key(model, paths, what)).flatten();
+    let region = is_bedrock.then(|| bedrock::region(model, what)).flatten();
     let extra = extra(model, provider);
     let name = model.string("model")?.value;
     let concurrency = model.integer("concurrency");
     let headers = headers(model);
     let idle_timeout = model.duration("idle_timeout");
-    let stream_options = model.boolean("stream_options").unwrap_or(true);
+    let has = |key: &str| model.form(key).is_some();
+    let stream_options =
+        has("stream_options").then(|| model.boolean("stream_options")).flatten().unwrap_or(true);
     if let (Some(span), true) = (model.key_span("stream_options"), provider != Provider::Openai) {
         let problem = format!("the wire `{}` has no `stream_options`", provider.as_str());
         model
@@ -114,13 +122,15 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
             .error(Code::UnsupportedSetting, span, problem)
             .help("remove it: this wire always counts tokens");
     }
-    let api_key_header = key_header(model, what);
+    let api_key_header = has("api_key_header").then(|| key_header(model, what)).flatten();
     Some(HttpBinding {
         provider,
         model: name,
         base_url,
         allow_http,
         api_key,
+        aws_key,
+        region,
         api_key_header,
         extra: extra?,
         concurrency,
@@ -273,6 +283,7 @@ impl Provider {
                 &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"]
             }
             Self::Anthropic => &["output_format", "output_config.format"],
+            Self::Bedrock => &["modelId", "toolConfig", "outputConfig.textFormat"],
         };
         RESERVED.iter().chain(own).copied()
     }
@@ -282,6 +293,7 @@ impl Provider {
         match self {
             Self::Openai | Self::OpenaiResponses => "OPENAI_API_KEY",
             Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::Bedrock => "AWS_BEARER_TOKEN_BEDROCK",
         }
     }
 }
@@ -291,7 +303,7 @@ impl Provider {
 pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
 
 /// Headers that the wire formats set themselves, or that belong to the connection.
-const RESERVED_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 12] = [
     "accept",
     "authorization",
     "connection",
@@ -300,6 +312,9 @@ const RESERVED_HEADERS: [&str; 9] = [
     "host",
     "transfer-encoding",
     "user-agent",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-security-token",
     "x-api-key",
 ];
 
