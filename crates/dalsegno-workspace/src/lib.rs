@@ -68,10 +68,10 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding,
-    Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, PromptCache, Provider, RemoteBinding,
-    SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding, ServerLimits,
-    ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants,
+    Access, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue,
+    FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, PromptCache,
+    Provider, RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding,
+    ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

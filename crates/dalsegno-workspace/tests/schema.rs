@@ -299,8 +299,8 @@ fn the_reader_and_the_schema_agree_on_every_small_change() {
     assert!(count > 1_000, "{count}");
 }
 
-/// That a public endpoint needs a key, only its address tells; what a toolkit takes, only the toolkit.
+/// That a public endpoint needs a key or a region, only its address tells; what a toolkit takes, only the toolkit.
 fn is_beyond_schemas(diagnostic: &Diagnostic) -> bool {
-    let beyond = ["has no `api_key`", "is not in the configuration of", "has no secret"];
+    let beyond = ["has no `api_key`", "has no `region`", "is not in the configuration of", "has no secret"];
     beyond.iter().any(|words| diagnostic.message.contains(words))
 }

@@ -91,10 +91,11 @@ fn tell_unset(workspace: &Workspace, output: &mut Output) {
     let settings = &workspace.settings;
     let keys = settings.models.iter().filter_map(|(name, model)| match model {
         ModelBinding::Http(http) => {
-            Some((format!("`api_key` of the model `{name}`"), http.api_key.as_ref()?))
+            Some(http.secrets().map(move |(key, found)| (format!("`{key}` of the model `{name}`"), found)))
         }
         ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
     });
+    let keys = keys.flatten();
     let secrets = settings.secrets.iter().map(|(name, found)| (format!("the secret `{name}`"), found));
     let of_tenants = workspace.tenants.values().flat_map(|tenant| {
         let words = |name: &String| format!("the secret `{name}` of the tenant `{}`", tenant.name);

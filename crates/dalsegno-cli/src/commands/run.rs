@@ -73,6 +73,8 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         base_url: endpoint.url.clone(),
         allow_http: false,
         api_key: given.then(|| SecretRef::Env(KEY_VARIABLE.to_owned())),
+        aws_key: None,
+        region: None,
         api_key_header: None,
         concurrency: None,
         extra: serde_json::Map::new(),

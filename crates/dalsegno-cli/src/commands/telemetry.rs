@@ -28,6 +28,8 @@ pub(super) async fn start(settings: &Settings) -> Result<Telemetry, Error> {
             let provider = match http.provider {
                 Provider::Openai | Provider::OpenaiResponses => "openai",
                 Provider::Anthropic => "anthropic",
+                // The word of the conventions.
+                Provider::Bedrock => "aws.bedrock",
             };
             Some((name.clone(), ModelInfo { provider: provider.to_owned(), model: http.model.clone() }))
         }

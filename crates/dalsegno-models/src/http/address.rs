@@ -5,11 +5,17 @@ use std::net::IpAddr;
 use reqwest::Url;
 
 use super::failure::excerpt;
-use super::{HttpModelError, Wire};
+use super::{HttpModelError, HttpModelSettings, Wire, bedrock};
 
 /// The address that requests go to.
-pub(super) fn read(wire: Wire, base: Option<&str>, allow_http: bool) -> Result<Url, HttpModelError> {
-    let base = base.unwrap_or(wire.default_base_url());
+pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> {
+    let &HttpModelSettings { wire, allow_http, .. } = settings;
+    let base = match &settings.base_url {
+        Some(base) => base.clone(),
+        None if wire == Wire::Bedrock => bedrock::base_url(settings.region.as_deref())?,
+        None => wire.default_base_url().to_owned(),
+    };
+    let base = base.as_str();
     let refused = |message: &str| HttpModelError::BaseUrl { url: shown(base), message: message.to_owned() };
     let mut url = Url::parse(base).map_err(|error| refused(&format!("{error}; expected `https://…`")))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -32,6 +38,10 @@ pub(super) fn read(wire: Wire, base: Option<&str>, allow_http: bool) -> Result<U
         Ok(mut parts) => parts.pop_if_empty().extend(path),
         Err(()) => return Err(refused("expected an address with a host")),
     };
+    if wire == Wire::Bedrock {
+        let path = format!("{}{}", url.path().trim_end_matches('/'), bedrock::path(&settings.model));
+        url.set_path(&path);
+    }
     Ok(url)
 }
 

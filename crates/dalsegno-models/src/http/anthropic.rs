@@ -66,7 +66,10 @@ pub(super) fn body(
         set_marks(&mut messages, mark);
     }
     let mut body = Body::new(json!({ "model": model, "messages": messages, "stream": true }));
-    let effort = thinking(request, extra, &mut body);
+    let limit_in_extra = extra.get("max_tokens").and_then(Value::as_u64);
+    let Thinking { limit, thinking, effort } = thinking(request, extra.get("thinking"), limit_in_extra);
+    body.set("max_tokens", limit);
+    body.set_some("thinking", thinking);
     body.set_some("temperature", settings.temperature);
     body.set_some("top_p", control.top_p);
     body.set_some("service_tier", control.service_tier.clone());
@@ -148,27 +151,34 @@ fn mark(cache: Cache) -> Option<Value> {
     }
 }
 
-/// Marks the end of the messages, and the end of those of the request before, which the provider has kept.
+/// Marks where prefixes end that are worth keeping.
 fn set_marks(messages: &mut [Value], mark: &Value) {
-    let reply = messages.iter().rposition(|message| message["role"] == "assistant");
-    let before = reply.and_then(|reply| reply.checked_sub(1));
-    for end in [before, messages.len().checked_sub(1)].into_iter().flatten() {
+    for end in body::ends(messages) {
         if let Some(block) = messages[end]["content"].as_array_mut().and_then(|blocks| blocks.last_mut()) {
             set(block, MARK, mark.clone());
         }
     }
 }
 
-/// Sets how much the model thinks and the limit of the reply, which counts thinking and must be above its budget. Says the
-/// effort, where one is asked for.
-fn thinking(
+/// How much a model of Anthropic thinks.
+pub(super) struct Thinking {
+    /// The limit of the reply, which counts thinking and must be above its budget.
+    pub(super) limit: u64,
+    /// The value of `thinking`, if something is to be said of it.
+    pub(super) thinking: Option<Value>,
+    /// The effort, where one is asked for.
+    pub(super) effort: Option<&'static str>,
+}
+
+/// How much the model thinks and the limit of its reply; `written` and `limit_in_extra` are what `extra` says of both.
+pub(super) fn thinking(
     request: &CompletionRequest,
-    extra: &Map<String, Value>,
-    body: &mut Body,
-) -> Option<&'static str> {
+    written: Option<&Value>,
+    limit_in_extra: Option<u64>,
+) -> Thinking {
     let reasoning = request.settings.control.reasoning;
     let limit = request.settings.max_output_tokens;
-    let written = extra.get("thinking").filter(|_| reasoning.is_none());
+    let written = written.filter(|_| reasoning.is_none());
     let budget = match reasoning {
         Some(Reasoning::MaxTokens(budget)) => Some(u64::from(budget)),
         _ => written.and_then(|thinking| thinking["budget_tokens"].as_u64()),
@@ -177,15 +187,12 @@ fn thinking(
         Some(Reasoning::None) | None => None,
         Some(reasoning) => body::effort(reasoning),
     };
-    let limit_in_extra = extra.get("max_tokens").and_then(Value::as_u64);
-    let limit = match (limit.map(u64::from), budget, effort) {
+    let limit = match (limit.map(u64::from).or(limit_in_extra), budget, effort) {
         (Some(limit), _, _) => limit,
-        (None, _, _) if limit_in_extra.is_some() => limit_in_extra.unwrap_or_default(),
         (None, Some(budget), _) => budget.saturating_add(DEFAULT_MAX_TOKENS),
         (None, None, Some(_)) => DEFAULT_MAX_TOKENS_WITH_EFFORT,
         (None, None, None) => DEFAULT_MAX_TOKENS,
     };
-    body.set("max_tokens", limit);
     // What a limit of tokens or cost leaves may be less than the budget, which then has to give way.
     let fitted = budget.map(|budget| if budget < limit { budget } else { limit.saturating_sub(MIN_ANSWER) });
     let thinking = match (reasoning, fitted) {
@@ -203,8 +210,7 @@ fn thinking(
         (Some(_), None) => Some(json!({ "type": "adaptive" })),
         _ => None,
     };
-    body.set_some("thinking", thinking);
-    effort
+    Thinking { limit, thinking, effort }
 }
 
 /// The system prompt and the messages. Neighbours of one role become one message, as the wire wants results of parallel
@@ -292,12 +298,9 @@ fn block(part: &ReplyPart) -> Option<Value> {
     }
 }
 
-/// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`. One of another provider need not be such;
-/// it becomes its own digest, so that a call and its result still agree and two ids never become one.
+/// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`.
 fn wire_id(id: &str) -> Cow<'_, str> {
-    let fits = (1..=body::MAX_ID_BYTES).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if fits { Cow::Borrowed(id) } else { Cow::Owned(body::digest_id(id)) }
+    body::id_of(id, b"_-")
 }
 
 #[derive(Deserialize)]

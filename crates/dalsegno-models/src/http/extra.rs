@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::body::Body;
-use super::{HttpModelError, Wire, anthropic, chat, responses};
+use super::{HttpModelError, Wire, anthropic, bedrock, chat, responses};
 
 /// The fields that make up the request over some wire, refused over each: nobody means another one's.
 const RESERVED: [&str; 8] =
@@ -44,6 +44,7 @@ pub(super) fn reserved(wire: Wire) -> impl Iterator<Item = &'static str> {
         Wire::OpenaiChat => chat::RESERVED,
         Wire::OpenaiResponses => responses::RESERVED,
         Wire::Anthropic => anthropic::RESERVED,
+        Wire::Bedrock => bedrock::RESERVED,
     };
     RESERVED.iter().chain(own).copied()
 }

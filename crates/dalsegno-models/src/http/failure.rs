@@ -4,8 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::aws_errors as aws;
+use super::client::Failed;
 use super::key::Hidden;
 use crate::model::{ModelError, ModelErrorKind, Retry};
 
@@ -27,12 +29,14 @@ pub(super) fn from_status(
     headers: &HeaderMap,
     body: &[u8],
     hidden: Hidden<'_>,
-) -> ModelError {
+) -> Failed {
     if status.is_redirection() {
-        return redirected(endpoint, status, headers, hidden);
+        return redirected(endpoint, status, headers, hidden).into();
     }
-    let said = Said::read(body, hidden);
+    let said = Said::read(body, headers, hidden);
+    let of_aws = aws::kind(&said.codes);
     let kind = match status.as_u16() {
+        400 | 424 if of_aws.is_some() && !said.is_too_long() => of_aws.unwrap_or(ModelErrorKind::Refused),
         429 if said.out_of_quota() => ModelErrorKind::Refused,
         429 => ModelErrorKind::RateLimited,
         400 | 413 | 422 if said.is_too_long() => ModelErrorKind::LimitExceeded,
@@ -53,16 +57,19 @@ pub(super) fn from_status(
         400..=499 if kind == ModelErrorKind::Refused => "; check the model's name, its settings and `extra`",
         _ => "",
     };
+    let advice = aws::advice(&said.codes, &said.words).unwrap_or(advice);
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
     let error = ModelError::new(kind, format!("`{endpoint}` answered {status}{words}{advice}"));
     let should_retry = headers.get("x-should-retry").map(HeaderValue::as_bytes);
-    match (should_retry, error.retry, pause(headers)) {
+    let error = match (should_retry, error.retry, pause(headers)) {
         (Some(b"false"), _, _) => error.with_retry(Retry::Never),
         (Some(b"true"), _, Some(pause)) => error.with_retry(Retry::After(pause)),
         (Some(b"true"), _, None) => error.with_retry(Retry::Now),
         (_, Retry::Now | Retry::After(_), Some(pause)) => error.with_retry(Retry::After(pause)),
         _ => error,
-    }
+    };
+    let is_key = aws::is_key_refused(&said.codes, &said.words);
+    Failed { error, unauthorized: status == StatusCode::UNAUTHORIZED || is_key }
 }
 
 /// An error that an endpoint reports in the middle of its stream.
@@ -78,6 +85,16 @@ pub(super) fn from_event(error: &Value, hidden: Hidden<'_>) -> ModelError {
     let code = said.codes.first().map_or(String::new(), |code| format!(" `{code}`"));
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
     ModelError::new(kind, format!("the endpoint reported the error{code} in its stream{words}"))
+}
+
+/// An exception of AWS in the middle of its stream.
+pub(super) fn from_exception(code: Option<&str>, said: &Value, hidden: Hidden<'_>) -> ModelError {
+    let mut error = json!({ "message": said.as_str().or_else(|| said["message"].as_str()) });
+    if error["message"].is_null() {
+        error["message"] = said.to_string().into();
+    }
+    error["type"] = code.into();
+    from_event(&error, hidden)
 }
 
 /// An event that is not what its wire has.
@@ -144,11 +161,14 @@ struct Said {
 }
 
 impl Said {
-    fn read(body: &[u8], hidden: Hidden<'_>) -> Self {
-        match serde_json::from_slice::<Value>(body) {
+    fn read(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> Self {
+        let mut said = match serde_json::from_slice::<Value>(body) {
             Ok(json) => Self::from_json(json.get("error").unwrap_or(&json), hidden),
             Err(_) => Self { words: quote(&String::from_utf8_lossy(body), hidden), codes: Vec::new() },
-        }
+        };
+        let code = headers.get(aws::CODE).and_then(|value| value.to_str().ok());
+        said.codes.extend(code.map(|code| quote(aws::name(code), hidden)));
+        said
     }
 
     fn from_json(error: &Value, hidden: Hidden<'_>) -> Self {
@@ -157,9 +177,10 @@ impl Said {
             Some(Value::Number(number)) => Some(number.to_string()),
             _ => None,
         };
-        let words = ["message", "detail"].into_iter().find_map(text);
+        let words = ["message", "detail", "Message"].into_iter().find_map(text);
         let words = words.or_else(|| error.as_str().map(str::to_owned)).unwrap_or_else(|| error.to_string());
-        let codes = ["type", "code"].into_iter().filter_map(text).map(|code| quote(&code, hidden)).collect();
+        let codes = ["type", "code", "__type"].into_iter().filter_map(text);
+        let codes = codes.map(|code| quote(aws::name(&code), hidden)).collect();
         Self { words: quote(&words, hidden), codes }
     }
 
@@ -189,6 +210,9 @@ impl Said {
     }
 
     fn kind(&self) -> ModelErrorKind {
+        if let Some(kind) = aws::kind(&self.codes) {
+            return kind;
+        }
         self.codes.iter().find_map(|code| kind_of(code)).unwrap_or(ModelErrorKind::Protocol)
     }
 }

@@ -62,7 +62,7 @@ impl Mock {
 
     async fn ask(&self, wire: Wire, request: &CompletionRequest) -> Result<ModelReply, ModelError> {
         let mut settings = HttpModelSettings::new(wire, "some-model");
-        let path = if wire == Wire::Anthropic { "" } else { "/v1" };
+        let path = if matches!(wire, Wire::Anthropic | Wire::Bedrock) { "" } else { "/v1" };
         settings.base_url = Some(format!("{}{path}", self.url));
         if wire == Wire::OpenaiResponses {
             settings.extra.insert("reasoning".to_owned(), json!({"effort": "low"}));
@@ -180,6 +180,7 @@ async fn reasoning_is_kept_and_a_length_stop_is_told() {
                 let thinking = json!({"type": "thinking", "thinking": "Let me see.", "signature": signature});
                 assert_eq!(*opaque[1], thinking);
             }
+            Wire::Bedrock => assert!(opaque[0].to_string().contains("Let me see."), "{opaque:?}"),
         }
         assert_eq!(mock.say(wire, "cut at the limit").await.unwrap().stop, StopReason::Length, "{wire}");
     }

@@ -85,7 +85,8 @@ async fn each_setting_has_its_field_on_each_wire() {
 
 #[tokio::test]
 async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent() {
-    use Wire::{Anthropic, OpenaiChat, OpenaiResponses};
+    use Wire::{Anthropic, Bedrock, OpenaiChat, OpenaiResponses};
+    let parallel = ModelControl { parallel_tool_calls: Some(false), ..control() };
     let budget = ModelControl { reasoning: Some(Reasoning::MaxTokens(2_000)), ..control() };
     let seed = ModelControl { seed: Some(7), ..control() };
     let stop = ModelControl { stop: vec!["END".to_owned()], ..control() };
@@ -97,6 +98,11 @@ async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent(
         (Anthropic, &seed, "seed"),
         (OpenaiResponses, &stop, "stop"),
         (Anthropic, &verbosity, "verbosity"),
+        // Of a model that is not Claude.
+        (Bedrock, &budget, "reasoning.max_tokens"),
+        (Bedrock, &seed, "seed"),
+        (Bedrock, &verbosity, "verbosity"),
+        (Bedrock, &parallel, "parallel_tool_calls"),
     ] {
         let double = Double::start([]).await;
         let model = HttpModel::new(settings(wire, &double), None).unwrap();
@@ -146,12 +152,17 @@ async fn strict_tools_are_asked_for_where_a_schema_has_the_form() {
         let place = |index: usize| match wire {
             Wire::OpenaiChat => body["tools"][index]["function"].clone(),
             Wire::OpenaiResponses | Wire::Anthropic => body["tools"][index].clone(),
+            Wire::Bedrock => body["toolConfig"]["tools"][index]["toolSpec"].clone(),
         };
-        let parameters = if wire == Wire::Anthropic { "input_schema" } else { "parameters" };
+        let parameters = match wire {
+            Wire::OpenaiChat | Wire::OpenaiResponses => "/parameters",
+            Wire::Anthropic => "/input_schema",
+            Wire::Bedrock => "/inputSchema/json",
+        };
         assert_eq!(place(0)["strict"], true, "{wire}");
-        assert_eq!(place(0)[parameters]["additionalProperties"], false);
+        assert_eq!(place(0).pointer(parameters).unwrap()["additionalProperties"], false);
         assert_ne!(place(1)["strict"], true, "{wire}: a tool that takes anything");
-        assert_eq!(place(1)[parameters], json!({"type": "object"}));
+        assert_eq!(place(1).pointer(parameters).unwrap(), &json!({"type": "object"}));
     }
 }
 

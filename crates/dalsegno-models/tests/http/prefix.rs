@@ -50,7 +50,10 @@ fn strip(value: &mut Value) {
             fields.remove("cache_control");
             fields.values_mut().for_each(strip);
         }
-        Value::Array(items) => items.iter_mut().for_each(strip),
+        Value::Array(items) => {
+            items.retain(|item| item.get("cachePoint").is_none());
+            items.iter_mut().for_each(strip);
+        }
         _ => {}
     }
 }

@@ -20,6 +20,7 @@ fn error_event(wire: Wire, words: &str) -> String {
         Wire::OpenaiChat => json!({"error": {"type": words, "message": words}}),
         Wire::OpenaiResponses => json!({"type": "error", "code": words, "message": words}),
         Wire::Anthropic => json!({"type": "error", "error": {"type": words, "message": words}}),
+        Wire::Bedrock => json!({"exception": {"code": words, "said": {"message": words}}}),
     };
     format!("data: {event}\n\n")
 }
@@ -37,10 +38,11 @@ fn sayings(wire: Wire, words: &str) -> Vec<Answer> {
         Answer::failure("302 Found", "").header("location", format!("https://example.com/{words}")),
         page.clone(),
         page.header("content-type", format!("text/html; {words}")),
-        Answer::events(&error_event(wire, words), 64),
-        Answer::events(&format!("data: {words}\n\n"), 64),
-        Answer::events(&format!("data: {{\"type\": \"{words}\", \"choices\": \"{words}\"}}\n\n"), 64),
-        Answer::events(
+        Answer::of(wire, &error_event(wire, words), 64),
+        Answer::of(wire, &format!("data: {words}\n\n"), 64),
+        Answer::of(wire, &format!("data: {{\"type\": \"{words}\", \"choices\": \"{words}\"}}\n\n"), 64),
+        Answer::of(
+            wire,
             &format!(
                 "data: {}\n\ndata: {}\n\n",
                 json!({"type": "response.output_item.done", "output_index": 0, "item": item}),

@@ -12,11 +12,12 @@ use tokio::sync::OnceCell;
 use dalsegno_core::{EffectClass, FailureCode, ModelReply, ToolKind, ToolName};
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use dalsegno_models::{
-    Cache, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model,
-    ModelError, Recorder, Recording, ScriptModel, Wire,
+    AwsKey, Cache, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings,
+    Model, ModelError, Recorder, Recording, ScriptModel, Wire,
 };
 use dalsegno_workspace::{
-    Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, RemoteBinding, Settings,
+    AwsKeyBinding, Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, RemoteBinding,
+    Settings,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -149,11 +150,13 @@ impl Bindings {
             Provider::Openai => Wire::OpenaiChat,
             Provider::OpenaiResponses => Wire::OpenaiResponses,
             Provider::Anthropic => Wire::Anthropic,
+            Provider::Bedrock => Wire::Bedrock,
         };
-        let key = binding.api_key.as_ref().map(|reference| self.vault.handle(reference));
+        let handle = |reference| self.vault.handle(reference);
         let settings = HttpModelSettings {
             base_url: binding.base_url.clone(),
             allow_http: binding.allow_http,
+            region: binding.region.clone(),
             api_key_header: binding.api_key_header.clone(),
             extra: binding.extra.clone(),
             headers: binding.headers.clone(),
@@ -166,7 +169,16 @@ impl Bindings {
             },
             ..HttpModelSettings::new(wire, binding.model.clone())
         };
-        HttpModel::new(settings, key)
+        let aws_key = match &binding.aws_key {
+            None => return HttpModel::new(settings, binding.api_key.as_ref().map(handle)),
+            Some(AwsKeyBinding::Parts { access_key_id, secret_access_key, session_token }) => AwsKey::Parts {
+                access_key_id: handle(access_key_id),
+                secret_access_key: handle(secret_access_key),
+                session_token: session_token.as_ref().map(handle),
+            },
+            Some(AwsKeyBinding::Document(document)) => AwsKey::Document(handle(document)),
+        };
+        HttpModel::signing(settings, aws_key)
     }
 
     /// The memory, with its seeds.

@@ -164,9 +164,11 @@ fn sent_back(cell: &Cell, turns: &[Turn], asked: &[Asked], bodies: &[Value], wro
 /// A result whose words are the engine's own, about arguments that are no JSON: only that it speaks of them.
 fn without_words(item: &Value) -> Value {
     let mut item = item.clone();
-    for place in ["content", "output"] {
-        if let Some(text) = item[place].as_str() {
-            item[place] = json!(text.contains("arguments"));
+    for place in ["/content", "/output", "/block/toolResult/content/0/text"] {
+        if let Some(words) = item.pointer_mut(place)
+            && let Some(text) = words.as_str()
+        {
+            *words = json!(text.contains("arguments"));
         }
     }
     item
@@ -190,6 +192,17 @@ fn spoken(wire: Wire, body: &Value) -> Vec<Value> {
                         block
                     },
                 )
+            });
+            blocks.collect()
+        }
+        Wire::Bedrock => {
+            let blocks = list("messages").into_iter().flat_map(|message| {
+                let role = message["role"].clone();
+                let blocks = message["content"].as_array().cloned().unwrap_or_default();
+                blocks
+                    .into_iter()
+                    .filter(|block| block.get("cachePoint").is_none())
+                    .map(move |block| json!({ "role": role, "block": block }))
             });
             blocks.collect()
         }
@@ -254,6 +267,20 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
                 block
             }));
         }
+        Wire::Bedrock => {
+            let said = |block: Value| json!({ "role": "assistant", "block": block });
+            sent.extend(thinking.map(said));
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                said(json!({ "toolUse": { "toolUseId": id, "name": "note", "input": whole(text) } }))
+            }));
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                let mut found = json!({ "toolUseId": id, "content": [{ "text": result(text) }] });
+                if serde_json::from_str::<Value>(text).is_err() {
+                    found["status"] = json!("error");
+                }
+                json!({ "role": "user", "block": { "toolResult": found } })
+            }));
+        }
     }
     sent
 }
@@ -262,9 +289,17 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
 fn attachments(wire: Wire, body: &Value) -> Vec<String> {
     let blocks = spoken(wire, body).into_iter().flat_map(|message| match wire {
         Wire::Chat | Wire::Responses => message["content"].as_array().cloned().unwrap_or_default(),
-        Wire::Anthropic => vec![message],
+        Wire::Anthropic | Wire::Bedrock => vec![message],
     });
-    let places = ["/image_url/url", "/file/file_data", "/image_url", "/file_data", "/source/data"];
+    let places = [
+        "/block/image/source/bytes",
+        "/block/document/source/bytes",
+        "/image_url/url",
+        "/file/file_data",
+        "/image_url",
+        "/file_data",
+        "/source/data",
+    ];
     let data = blocks.filter_map(|block| {
         places.iter().find_map(|place| block.pointer(place)?.as_str().map(str::to_owned))
     });

@@ -62,7 +62,12 @@ impl Turn {
 
     /// The answer of the server itself.
     pub(crate) fn answer(&self, wire: Wire) -> Answer {
-        let stream = |piece, is_cut| Answer::Stream { text: wire.stream(&self.reply), piece, is_cut };
+        let stream = |piece, is_cut| Answer::Stream {
+            media_type: wire.media_type(),
+            bytes: wire.stream(&self.reply),
+            piece,
+            is_cut,
+        };
         match self.manner {
             Manner::Plain => stream(usize::MAX, false),
             Manner::Pieces(piece) => stream(piece, false),

@@ -5,6 +5,7 @@ field that the type does not have. The row `image, then two calls` is one conver
 documentation shows; the two requests are compared field by field.
 """
 
+import base64
 import json
 import sys
 import threading
@@ -12,8 +13,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 
 import anthropic
+import botocore.exceptions
+import botocore.session
 import openai
 from anthropic.types import MessageCreateParams
+from botocore.config import Config
+from botocore.validate import ParamValidator
 from openai.types.chat.completion_create_params import CompletionCreateParams
 from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import TypeAdapter, ValidationError
@@ -37,6 +42,34 @@ DIFFERENT = {
 }
 
 COMPARED = "image, then two calls"
+
+
+def aws(url):
+    """A client of Bedrock that signs with a key of nobody."""
+    config = Config(retries={"max_attempts": 0, "mode": "standard"})
+    return botocore.session.get_session().create_client(
+        "bedrock-runtime",
+        region_name="eu-central-1",
+        endpoint_url=url,
+        aws_access_key_id="none",
+        aws_secret_access_key="none",
+        config=config,
+    )
+
+
+class OfAws:
+    """The type of a request to Bedrock, which is a description of the service."""
+
+    def __init__(self):
+        model = aws("http://127.0.0.1:1").meta.service_model
+        self.shape = model.operation_model("ConverseStream").input_shape
+
+    def wrong(self, body):
+        report = ParamValidator().validate({"modelId": "some-model", **body}, self.shape)
+        return [report.generate_report()] if report.has_errors() else []
+
+
+OF_AWS = OfAws()
 
 
 def whole(value):
@@ -139,6 +172,26 @@ def converse(wire, url, image):
             store=False,
             stream=True,
         )
+    elif wire == "bedrock":
+        aws(url).converse_stream(
+            modelId="some-model",
+            system=[{"text": "You write notes."}],
+            messages=[
+                {"role": "user", "content": [
+                    {"text": text},
+                    {"image": {"format": "png", "source": {"bytes": base64.b64decode(image)}}},
+                ]},
+                {"role": "assistant", "content": [
+                    {"toolUse": {"toolUseId": name, "name": "note", "input": json.loads(words)}}
+                    for name, words in zip(ids, arguments)
+                ]},
+                {"role": "user", "content": [
+                    {"toolResult": {"toolUseId": name, "content": [{"text": words}]}}
+                    for name, words in zip(ids, results)
+                ]},
+            ],
+            toolConfig={"tools": [{"toolSpec": {**tool, "inputSchema": {"json": schema}}}]},
+        )
     else:
         anthropic.Anthropic(api_key="none", base_url=url, max_retries=0).messages.create(
             model="some-model",
@@ -173,7 +226,7 @@ def compared(ours):
         image = text[text.index("iVBOR"):].split('"', 1)[0]
         try:
             converse(wire, f"http://127.0.0.1:{server.server_port}", image)
-        except (openai.BadRequestError, anthropic.BadRequestError):
+        except (openai.BadRequestError, anthropic.BadRequestError, botocore.exceptions.ClientError):
             pass
         theirs = Recorder.bodies.pop()
         found = {*differences(body, theirs), *differences(theirs, body)}
@@ -193,6 +246,9 @@ def main():
         # The longest one of the straight run has the results.
         if row == COMPARED and "straight." in line and len(line) > len(json.dumps(ours.get(wire, ""))):
             ours[wire] = body
+        if wire == "bedrock":
+            wrong.update(f"{wire}, {row}: {report}" for report in OF_AWS.wrong(body))
+            continue
         try:
             kept = whole(ADAPTERS[wire].validate_python(body))
         except ValidationError as error:
@@ -207,7 +263,7 @@ def main():
     print(json.dumps({
         "requests": count,
         "compared": len(ours),
-        "types": {name: version(name) for name in ("openai", "anthropic")},
+        "types": {name: version(name) for name in ("openai", "anthropic", "botocore")},
         "wrong": sorted(wrong),
     }))
 

@@ -60,7 +60,8 @@ pub(crate) fn check(python: &Path, cells: &[Cell], findings: &[Finding]) -> anyh
     let mut input = process.stdin.take().context("Python has no standard input")?;
     for line in lines {
         // It reads all of it before it writes.
-        writeln!(input, "{line}").context("Python ended early: are `openai` and `anthropic` installed?")?;
+        writeln!(input, "{line}")
+            .context("Python ended early: are `openai`, `anthropic` and `botocore` installed?")?;
     }
     drop(input);
     let output = process.wait_with_output()?;

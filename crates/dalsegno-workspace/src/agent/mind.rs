@@ -140,7 +140,7 @@ fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>) -> Mode
         None => own,
     };
     if let Some(ModelBinding::Http(binding)) = settings.models.get(name) {
-        control::check(section, name, binding.provider, &control);
+        control::check(section, name, (binding.provider, &binding.model), &control);
     }
     control
 }

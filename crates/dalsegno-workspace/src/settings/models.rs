@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
-use super::{HttpBinding, ModelBinding, PromptCache, Provider, secrets, url};
+use super::{HttpBinding, ModelBinding, PromptCache, Provider, bedrock, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
 use crate::control;
@@ -62,7 +62,8 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
         let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
             Some(provider) => {
                 let control = control::read(&model);
-                control::check(&model, &name.value, provider, &control);
+                let of_provider = model.string("model").map(|name| name.value).unwrap_or_default();
+                control::check(&model, &name.value, (provider, &of_provider), &control);
                 if !control.is_empty() {
                     models.controls.insert(name.value.clone(), control);
                 }
@@ -85,7 +86,7 @@ const CACHES: &[(&str, PromptCache)] =
     &[("off", PromptCache::Off), ("5m", PromptCache::FiveMinutes), ("1h", PromptCache::OneHour)];
 
 /// What the wires add to an address themselves.
-const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+const ENDPOINTS: [&str; 4] = ["/chat/completions", "/responses", "/messages", "/converse-stream"];
 
 fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) -> Option<HttpBinding> {
     let allow_http = model.boolean("allow_http").unwrap_or(false);
@@ -101,16 +102,23 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         }
     }
     let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
-    if !model.has("base_url") {
-        // The providers themselves answer nobody without a key; a local endpoint may.
+    // The providers themselves answer nobody without a key; a local endpoint may.
+    let is_bedrock = provider == Provider::Bedrock;
+    if is_bedrock {
+        bedrock::require_key(model);
+    } else if !model.has("base_url") {
         model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
     }
+    let aws_key = is_bedrock.then(|| bedrock::access_key(model, paths, what)).flatten();
+    let region = is_bedrock.then(|| bedrock::region(model, what)).flatten();
     let extra = extra(model, provider);
     let name = model.string("model")?.value;
     let concurrency = model.integer("concurrency");
     let headers = headers(model);
     let idle_timeout = model.duration("idle_timeout");
-    let stream_options = model.boolean("stream_options").unwrap_or(true);
+    let has = |key: &str| model.form(key).is_some();
+    let stream_options =
+        has("stream_options").then(|| model.boolean("stream_options")).flatten().unwrap_or(true);
     let lacks = |key: &str, help: &str| {
         if let Some(span) = model.key_span(key) {
             let problem = format!("the wire `{}` has no `{key}`", provider.as_str());
@@ -120,16 +128,18 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
     if provider != Provider::Openai {
         lacks("stream_options", "remove it: this wire always counts tokens");
     }
-    if provider != Provider::Anthropic {
+    if !matches!(provider, Provider::Anthropic | Provider::Bedrock) {
         lacks("cache", "remove it: the provider decides by itself, or takes a field of its own in `extra`");
     }
-    let api_key_header = key_header(model, what);
+    let api_key_header = has("api_key_header").then(|| key_header(model, what)).flatten();
     Some(HttpBinding {
         provider,
         model: name,
         base_url,
         allow_http,
         api_key,
+        aws_key,
+        region,
         api_key_header,
         extra: extra?,
         concurrency,
@@ -283,6 +293,7 @@ impl Provider {
                 &["store", "background", "conversation", "previous_response_id", "prompt", "text.format"]
             }
             Self::Anthropic => &["output_format", "output_config.format"],
+            Self::Bedrock => &["modelId", "toolConfig", "outputConfig.textFormat"],
         };
         RESERVED.iter().chain(own).copied()
     }
@@ -292,6 +303,7 @@ impl Provider {
         match self {
             Self::Openai | Self::OpenaiResponses => "OPENAI_API_KEY",
             Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::Bedrock => "AWS_BEARER_TOKEN_BEDROCK",
         }
     }
 }
@@ -301,7 +313,7 @@ impl Provider {
 pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
 
 /// Headers that the wire formats set themselves, or that belong to the connection.
-const RESERVED_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 12] = [
     "accept",
     "authorization",
     "connection",
@@ -310,6 +322,9 @@ const RESERVED_HEADERS: [&str; 9] = [
     "host",
     "transfer-encoding",
     "user-agent",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-security-token",
     "x-api-key",
 ];
 

@@ -18,7 +18,7 @@ const PACKAGES: [&str; 4] = [
 ];
 
 /// The packages of PyPI that are the SDKs of providers of models.
-const SDKS: [&str; 2] = ["openai==3.57.0", "anthropic==2.13.0"];
+const SDKS: [&str; 3] = ["openai==3.57.0", "anthropic==2.13.0", "botocore==1.44.8"];
 
 /// The package of npm that speaks for providers of models.
 const AIMOCK: &str = "@copilotkit/aimock@1.43.0";
