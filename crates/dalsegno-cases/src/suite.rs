@@ -107,17 +107,19 @@ impl<'w> Suite<'w> {
 
     /// Runs the cases that pass the filter, in parallel; the reports are in the order of the files.
     pub fn run(&self, passes: impl Fn(&CaseFile, &Case) -> bool) -> Vec<CaseReport> {
-        let files = self.files.iter();
-        let chosen: Vec<(&CaseFile, &Case)> = files
-            .flat_map(|file| file.cases.iter().map(move |case| (file, case)))
-            .filter(|(file, case)| passes(file, case))
+        let files: Vec<(&CaseFile, Lines<'_>)> =
+            self.files.iter().map(|file| (file, Lines::of(file.source.text()))).collect();
+        let chosen: Vec<(&CaseFile, &Lines<'_>, &Case)> = files
+            .iter()
+            .flat_map(|(file, lines)| file.cases.iter().map(move |case| (*file, lines, case)))
+            .filter(|(file, _, case)| passes(file, case))
             .collect();
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chosen.len().max(1));
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
-            while let Some((file, case)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.push(self.case(file, case));
+            while let Some((file, lines, case)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                done.push(self.case(file, lines, case));
             }
             done
         };
@@ -131,7 +133,7 @@ impl<'w> Suite<'w> {
         reports
     }
 
-    fn case(&self, file: &CaseFile, case: &Case) -> CaseReport {
+    fn case(&self, file: &CaseFile, lines: &Lines<'_>, case: &Case) -> CaseReport {
         let began = Instant::now();
         let draft = &case.draft;
         let cassette = draft.cassette.as_ref().and_then(|cassette| self.cassettes.get(&cassette.value));
@@ -153,12 +155,12 @@ impl<'w> Suite<'w> {
         });
         failures.extend(snapshot.as_ref().and_then(misfit));
         let placed = failures.into_iter().map(|failure| {
-            let place = failure.span.as_ref().map(|span| file.source.position(span.start));
+            let place = failure.span.as_ref().map(|span| lines.position(span.start));
             PlacedFailure { failure, place }
         });
         CaseReport {
             file: file.source.file().to_path_buf(),
-            place: file.source.position(draft.name.span.start),
+            place: lines.position(draft.name.span.start),
             name: draft.name.value.clone(),
             agent: draft.agent.value.clone(),
             failures: placed.collect(),
@@ -177,6 +179,27 @@ impl<'w> Suite<'w> {
         };
         let referenced: BTreeSet<PathBuf> = self.files.iter().flat_map(of_file).collect();
         snapshot::unreferenced(self.root, &referenced)
+    }
+}
+
+/// The lines of a file, found once: there may be thousands of cases in it.
+struct Lines<'t> {
+    text: &'t str,
+    /// Where each line begins.
+    starts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self { text, starts: std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect() }
+    }
+
+    fn position(&self, offset: usize) -> Position {
+        let offset = self.text.floor_char_boundary(offset);
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts[line.saturating_sub(1)];
+        Position { line, column: self.text[start..offset].chars().count() + 1 }
     }
 }
 

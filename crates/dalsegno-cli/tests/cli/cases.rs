@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::support::Workspace;
 
 /// An agent that adds what it is asked to the memory, and says so.
@@ -351,4 +353,32 @@ fn a_run_with_a_model_and_a_person_plays_again() {
         3,
         &["asks the model", "`reads[0]` is \"system: Keep it well.\", expected \"system: Keep it.\""],
     );
+}
+
+/// The time of a thousand cases, and of a quarter of them.
+#[test]
+fn a_thousand_cases_take_linear_time() {
+    let workspace = noter("");
+    let mut took = Vec::new();
+    for count in [250_usize, 1_000] {
+        let mut cases = "agent = \"noter\"\n\n[[results]]\nmemory = \"create\"\n".to_owned();
+        for number in 0..count {
+            let hits = if number % 2 == 0 { "" } else { ", returns = [{ entity = \"x\", text = \"y\" }]" };
+            let known = number % 2;
+            cases += &format!(
+                "\n[[cases]]\nname = \"case {number}\"\ninput = \"text {number}\"\nresults = [{{ memory = \"search\"{hits} }}]\nanswer = \"{known} known of text {number}\"\n"
+            );
+        }
+        workspace.write("tests/noter.toml", &cases);
+        // The quickest of three: other tests run beside this one.
+        let fastest = (0..3).map(|_| {
+            let told: Value = workspace.json(&["test"]);
+            assert_eq!((&told["passed"], &told["failed"]), (&Value::from(count), &Value::from(0)));
+            told["took_ms"].as_u64().unwrap()
+        });
+        took.push(fastest.min().unwrap());
+    }
+    println!("250 and 1,000 cases: {took:?} ms");
+    assert!(took[1] < 5_000, "{took:?} ms");
+    assert!(took[1] < took[0] * 8 + 100, "{took:?} ms");
 }
