@@ -30,5 +30,5 @@ pub use http::{
 pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
 pub use output::{judge_output, judge_result};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
-pub use script::{ScriptError, ScriptModel};
+pub use script::{ScriptError, ScriptModel, Scripted};
 pub use validation::{MAX_ARGUMENT_BYTES, Schemas, judge_call};
