@@ -1,5 +1,7 @@
 //! The errors of commands, each with its exit code, its stable name and one thing to try.
 
+mod from;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -148,6 +150,8 @@ pub(crate) enum Error {
     FileTaken { path: PathBuf },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("no case can be made of run {run}: {why}")]
+    NotACase { run: String, why: String },
     #[error("`{tool}` is {why}, and you have not agreed to it")]
     NotAgreed { tool: String, why: String },
     #[error(transparent)]
@@ -180,42 +184,6 @@ pub(crate) struct Problems {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The text of the file, with its secrets masked.
     pub(crate) text: Option<String>,
-}
-
-impl From<ConsentError> for Error {
-    fn from(error: ConsentError) -> Self {
-        match error {
-            ConsentError::Secret(error) => Self::Secret(error),
-            error => Self::Consent(Box::new(error)),
-        }
-    }
-}
-
-impl From<ServerAccessError> for Error {
-    fn from(error: ServerAccessError) -> Self {
-        match error {
-            ServerAccessError::Open(error) => Self::Open(error),
-            error => Self::Access(Box::new(error)),
-        }
-    }
-}
-
-impl From<HistoryError> for Error {
-    fn from(error: HistoryError) -> Self {
-        Self::Engine(error.into())
-    }
-}
-
-impl From<ToolboxError> for Error {
-    fn from(error: ToolboxError) -> Self {
-        match error {
-            ToolboxError::Memory(error) => Self::Memory(error),
-            ToolboxError::Open(error) => Self::Open(error),
-            ToolboxError::Engine(error) => Self::Engine(error),
-            // By far the largest of all errors, and a rare one.
-            error => Self::Toolbox(Box::new(error)),
-        }
-    }
 }
 
 /// The consequences of an error.
@@ -287,6 +255,7 @@ impl Error {
                 TrialError::NotRecorded { .. } => bad_input("recording").with_help(
                     "record it with `--record FILE`, which performs the tool, or perform it with `--live`",
                 ),
+                TrialError::Scrubbing { .. } => failed("engine"),
                 _ => bad_input("unknown_tool"),
             },
             Self::Listen { .. } => bad_input("port")
@@ -402,6 +371,7 @@ impl Error {
             Self::Backup(dalsegno_store::BackupError::Exists { .. }) => bad_input("taken"),
             Self::Backup(dalsegno_store::BackupError::Target { .. }) => bad_input("unwritable"),
             Self::Backup(_) => failed("backup").with_help("examine the journal with `dalsegno doctor`"),
+            Self::NotACase { .. } => bad_input("not_a_case"),
             Self::NotAgreed { .. } => bad_input("not_agreed").with_help("agree with `--yes`"),
             Self::UnknownEntity { name, known } => {
                 let class = bad_input("unknown_entity");

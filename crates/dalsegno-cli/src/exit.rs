@@ -11,7 +11,7 @@ pub(crate) enum Exit {
     Failed,
     /// The arguments, the workspace or the answer are wrong; nothing was started.
     BadInput,
-    /// A replay differs from its journal.
+    /// A replay differs from its journal, or a case does not hold.
     Diverged,
     /// The run waits for a person.
     Suspended,

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dalsegno_cases::Suite;
 use dalsegno_core::{FailureCode, RunErrorCode};
 use dalsegno_workspace::{Catalogue, Code, Diagnostic, Lock, Workspace};
 
@@ -268,9 +269,9 @@ fn the_examples_of_a_page_are_a_workspace_without_a_problem() {
             marked.iter().filter(|block| block.marks[1..] == [mark]).map(|block| block.text).collect()
         };
         let (settings, agents, plan) = (of("settings"), of("agent"), of("plan"));
-        let (tenants, tools) = (of("tenant"), of("tool"));
+        let (tenants, tools, cases) = (of("tenant"), of("tool"), of("case"));
         assert_eq!(
-            settings.len() + agents.len() + plan.len() + tenants.len() + tools.len(),
+            settings.len() + agents.len() + plan.len() + tenants.len() + tools.len() + cases.len(),
             marked.len(),
             "{path}: a mark that is not known"
         );
@@ -282,7 +283,10 @@ fn the_examples_of_a_page_are_a_workspace_without_a_problem() {
             (format!("tools/{}.json", document["name"].as_str().unwrap()), text.to_owned())
         });
         let agents = agents.map(|text| (format!("agents/{}.toml", name(&text)), text));
-        let problems = problems(&settings.join("\n"), agents.chain(tenants).chain(tools));
+        let cases = cases.into_iter().enumerate();
+        let cases = cases.map(|(number, text)| (format!("tests/{number}.toml"), text.to_owned()));
+        let files = agents.chain(tenants).chain(tools).chain(cases);
+        let problems = problems(&settings.join("\n"), files);
         assert!(problems.is_empty(), "{path}: {problems:#?}");
     }
     assert!(examples > 20, "{examples}");
@@ -309,6 +313,13 @@ fn problems(settings: &str, files: impl Iterator<Item = (String, String)>) -> Ve
         write(&file, &text);
     }
     let loaded = Workspace::load(folder.path());
+    if let Some(workspace) = &loaded.workspace {
+        let cases = workspace.cases();
+        assert_eq!(cases.diagnostics, Vec::new());
+        for report in Suite::load(folder.path(), &cases).0.run(|_, _| true) {
+            assert!(report.passed(), "{}: {:#?}", report.name, report.failures);
+        }
+    }
     let checked = loaded.workspace.map(|workspace| workspace.check(&Lock::default(), &Catalogue::new()));
     let checked = checked.into_iter().flatten().filter(Diagnostic::is_error);
     loaded.diagnostics.into_iter().chain(checked).collect()

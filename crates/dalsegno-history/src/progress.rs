@@ -316,4 +316,24 @@ mod tests {
         progress.attempted(Timestamp::from_millis(10_000), 3, failed, Start::Now);
         assert_eq!((progress.first, progress.key_first), (9_000, 1_000), "since the last answer");
     }
+
+    #[test]
+    fn an_attempt_whose_process_died_is_in_doubt_once_it_has_started_and_no_sooner() {
+        let mut progress = under_way();
+        recovered(&mut progress, 2_000, 2);
+        assert_eq!((progress.doubtful, progress.lost, progress.recoveries), (true, 1, 1));
+        // A person settles it, and the next attempt is put off: its process dies before anything was sent.
+        progress.settled();
+        let deferred = |progress: &mut Progress, attempt| {
+            let at = Timestamp::from_millis(3_000);
+            progress.attempted(at, attempt, AttemptCause::Answered, Start::Deferred);
+        };
+        deferred(&mut progress, 3);
+        assert!(!progress.started);
+        recovered(&mut progress, 4_000, 3);
+        assert_eq!((progress.doubtful, progress.lost, progress.recoveries), (false, 1, 0));
+        // That one has started, and its process dies as well.
+        recovered(&mut progress, 5_000, 4);
+        assert_eq!((progress.doubtful, progress.lost, progress.recoveries), (true, 2, 1));
+    }
 }

@@ -1,4 +1,4 @@
-//! The model trait, four wires of providers, scripted and recorded replies, and the validation of each tool call.
+//! The model trait, the wires of providers, scripted and recorded replies, and the validation of each tool call.
 //!
 //! A [`Model`] turns a [`CompletionRequest`] into a reply of `dalsegno-core`. It translates between a provider's wire
 //! format and the core's types, and it judges each call in the reply: the core holds no JSON Schema engine, so a
@@ -8,7 +8,7 @@
 //!   plan or a person. Both coerce only where nothing is lost, and report every violation at once.
 //! - [`judge_output`] judges the text of a structured answer, [`judge_result`] what a tool answered.
 //! - [`Schema`] is one compiled JSON Schema, for whatever else must fit one.
-//! - [`HttpModel`] asks an endpoint over one of four [`Wire`]s.
+//! - [`HttpModel`] asks an endpoint over one of the [`Wire`]s.
 //! - [`Recorder`] and [`Cassette`] keep what a model replied and replay it.
 //! - [`ScriptModel`] replies from a TOML file: offline, deterministic, without a token.
 //!
@@ -24,9 +24,11 @@ mod script;
 mod validation;
 
 pub use cassette::{Cassette, CassetteError, Recorder, Recording};
-pub use http::{HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire};
+pub use http::{
+    AwsKey, Cache, HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire, aws_key_parts,
+};
 pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
 pub use output::{judge_output, judge_result};
 pub use schema::{MAX_DEPTH, MAX_VIOLATIONS, Schema, SchemaError};
-pub use script::{ScriptError, ScriptModel};
+pub use script::{ScriptError, ScriptModel, Scripted};
 pub use validation::{MAX_ARGUMENT_BYTES, Schemas, judge_call};

@@ -444,18 +444,8 @@ impl Engine {
     /// When the file of one of these has errors.
     pub(crate) fn admit_handoffs(&self, config: &mut AgentConfig) -> Result<(), EngineError> {
         let plain = |name: &str| name.replace('-', "_");
-        let documents = config.toolkits.values();
-        let named = documents.flat_map(|document| document.toolkit().tools()).filter(|tool| {
-            tool.name().parse::<ToolName>().is_ok_and(|name| config.tools.tools.contains_key(&name))
-        });
-        let named: Vec<String> = named.flat_map(|tool| tool.mentions().agents).map(plain).collect();
         let workspace = self.workspace();
-        for (name, file) in &workspace.agents {
-            if named.contains(&plain(name.as_str())) {
-                let callee = dalsegno_core::Callee { budget: file.limits.budget() };
-                config.agents.entry(name.clone()).or_insert(callee);
-            }
-        }
+        let named = workspace.admit_handoffs(config);
         let broken = workspace.broken.agents.keys().filter(|name| named.contains(&plain(name)));
         for name in broken.filter_map(|name| name.parse().ok()) {
             self.check_agent(&name)?;

@@ -156,9 +156,10 @@ impl Engine {
 /// The secrets that dalsegno.toml names for models, tool servers and telemetry.
 pub(crate) fn of_clients(settings: &Settings) -> impl Iterator<Item = &SecretRef> {
     let models = settings.models.values().filter_map(|model| match model {
-        ModelBinding::Http(http) => http.api_key.as_ref(),
+        ModelBinding::Http(http) => Some(http.secrets().map(|(_, reference)| reference)),
         ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
     });
+    let models = models.flatten();
     let servers = settings.servers.values().flat_map(of_server);
     let telemetry = settings.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
     models.chain(servers).chain(telemetry)

@@ -3,27 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dalsegno_core::Received;
 use dalsegno_core::{
-    AgentName, AgentRequest, EffectClass, JsonSchema, MemoryScope, OperationId, Outcome, RunId, Tool,
-    ToolKind, ToolName, ToolReturn, Toolbox, Validation, Violation,
+    AgentName, AgentRequest, EffectClass, Failure, JsonSchema, MemoryScope, OperationId, Outcome, Received,
+    Tool, ToolKind, ToolName, ToolReturn, Toolbox, Validation, Violation,
 };
-use dalsegno_memory::{
-    DEPTH_DEFAULT, LIMIT_DEFAULT, Memory, MemoryError, NewObservation, Principal, RelationTo, Scope,
-    ScopeResolver, ScopeSet, SearchQuery, Source, Traverse,
-};
+use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver, ScopeSet};
 use dalsegno_models::Schemas;
-use dalsegno_protocol::{Answer, CallContext, Caller};
+use dalsegno_protocol::Caller;
 use dalsegno_workspace::{AgentFile, Catalogue, CatalogueTool, Lock, ServerBinding};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::effects::failure::describe;
-use crate::effects::tool::{Invocation, MemoryPlace, ToolCallOptions, user_id};
-use crate::effects::tool_server::returned;
+use crate::effects::tool::{MemoryPlace, ToolCallOptions, user_id};
 use crate::engine::Engine;
 use crate::error::{EngineError, OpenError};
 use crate::names::{DEFAULT_TENANT, WORKSPACE};
-use crate::trial::{self, TrialOptions};
+use crate::run::errand::{Done, Errand};
+use crate::trial::{self, Behalf, TrialOptions};
 
 /// A tool of the workspace: what it is, and who may use it.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,9 +139,6 @@ pub enum ToolboxError {
         /// Whether it may have acted.
         received: Received,
     },
-    /// The memory refused, or failed.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
     /// Something that the call needs could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -267,8 +259,8 @@ impl Engine {
         }
     }
 
-    /// Calls a tool once, outside of any run: nothing is journaled, nothing is repeated. A tool that reports its own
-    /// failure has answered.
+    /// Calls a tool once, outside of any run, by the rules of runs: attempts are repeated as the tool's class allows.
+    /// Nothing is journaled. A tool that reports its own failure has answered.
     ///
     /// # Errors
     /// When there is no such tenant or no such tool, the arguments do not fit its schema, or there is no answer.
@@ -282,22 +274,103 @@ impl Engine {
         let info = self.tool(name, tenant).await?;
         self.know_secrets(tenant, &options.user).await?;
         let arguments = info.check_arguments(arguments)?;
-        let schema = info.output_schema.as_ref();
-        let call = Call { engine: self, name, arguments, schema, tenant, options };
-        let kind = self.kind(name, &info);
-        let performed = tokio::time::timeout(options.timeout, call.perform(kind)).await;
-        let mut outcome = Outcome::ToolReturned(performed.unwrap_or_else(|_| {
+        let answered = Box::pin(self.answer_of(&info, &arguments, tenant, options));
+        tokio::time::timeout(options.timeout, answered).await.unwrap_or_else(|_| {
             Err(ToolboxError::NoAnswer {
                 tool: name.clone(),
                 message: format!("it took longer than {} s", options.timeout.as_secs_f64()),
                 received: Received::Possibly,
             })
-        })?);
-        self.bindings().secrets().scrub(&mut outcome);
-        match outcome {
-            Outcome::ToolReturned(returned) => Ok(returned),
-            _ => unreachable!("scrubbing keeps the kind of an outcome"),
+        })
+    }
+
+    async fn answer_of(
+        &self,
+        info: &ToolInfo,
+        arguments: &Value,
+        tenant: &str,
+        options: &ToolCallOptions,
+    ) -> Result<ToolReturn, ToolboxError> {
+        let name = &info.name;
+        match &info.offered_by {
+            OfferedBy::Document(toolkit) => {
+                let returned = self.returned_by(toolkit, name, arguments, tenant, options).await?;
+                let mut outcome = Outcome::ToolReturned(returned).bounded();
+                self.bindings().secrets().scrub(&mut outcome);
+                return outcome
+                    .into_tool_return()
+                    .map_err(|failure| no_answer(name, failure, Received::Possibly));
+            }
+            // What keeps it from being opened is not the tool's answer.
+            OfferedBy::Engine => drop(self.memory().await?),
+            OfferedBy::Process | OfferedBy::Server(_) | OfferedBy::Agent(_) => {}
         }
+        let mut errand = self.errand(info, arguments, trial::fresh(), &options.user, &options.place)?;
+        if let Some((_, tool)) = &mut errand.tool {
+            tool.timeout_ms = u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX);
+            errand.terms = tool.terms_of(&errand.request);
+        }
+        let Done { outcome, received } = self.perform_errand(tenant, errand).await;
+        outcome.into_tool_return().map_err(|failure| no_answer(name, failure, received))
+    }
+
+    /// Calls a tool that is a document of the workspace.
+    async fn returned_by(
+        &self,
+        toolkit: &str,
+        name: &ToolName,
+        arguments: &Value,
+        tenant: &str,
+        options: &ToolCallOptions,
+    ) -> Result<ToolReturn, ToolboxError> {
+        let workspace = self.workspace();
+        let file = workspace.toolkits_for(tenant).get(toolkit).copied().ok_or_else(|| unknown(name))?;
+        let owner = Some(workspace.owner_of(tenant, file.name()));
+        let trial = TrialOptions { tenant: tenant.to_owned(), user: options.user.clone(), owner };
+        let behalf = Behalf::of_trial(&file.toolkit, &trial);
+        let tried = self.call_document(name.as_str(), arguments, &behalf, trial::fresh()).await;
+        Ok(ToolReturn::from(&tried.map_err(|_| unknown(name))?.finished.outcome))
+    }
+
+    /// The call of a tool as an errand. Its user says on whose behalf it is, and the place whose memory is meant.
+    ///
+    /// # Errors
+    /// When the tool is an agent, or the place is not one.
+    pub(crate) fn errand(
+        &self,
+        info: &ToolInfo,
+        arguments: &Value,
+        operation: OperationId,
+        user: &Value,
+        place: &MemoryPlace,
+    ) -> Result<Errand, ToolboxError> {
+        let name = &info.name;
+        if let OfferedBy::Agent(agent) = &info.offered_by {
+            return Err(ToolboxError::IsAgent { tool: name.clone(), agent: agent.clone() });
+        }
+        let tool = Tool {
+            output_schema: info.output_schema.clone(),
+            kind: self.kind(name, info),
+            class: info.class,
+            ..Tool::new(info.description.clone(), info.input_schema.clone())
+        };
+        let request = tool.request(name, arguments);
+        let request = request.map_err(|failure| no_answer(name, failure, Received::No))?;
+        let caller = Caller {
+            tenant: Some(place.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned())),
+            user: user_id(user),
+            session: place.session.clone(),
+            call: None,
+        };
+        Ok(Errand {
+            operation,
+            terms: tool.terms_of(&request),
+            request,
+            asker: None,
+            caller,
+            tool: Some((name.clone(), tool)),
+            scopes: self.memory_scopes(place)?,
+        })
     }
 
     /// The memory, with its seeds, for whoever reads or writes it without an agent.
@@ -423,158 +496,17 @@ impl Engine {
     }
 }
 
-/// One call outside of a run.
-struct Call<'c> {
-    engine: &'c Engine,
-    name: &'c ToolName,
-    arguments: Value,
-    /// What the tool promises of its result.
-    schema: Option<&'c Value>,
-    /// One of the workspace.
-    tenant: &'c str,
-    options: &'c ToolCallOptions,
-}
-
-impl Call<'_> {
-    async fn perform(self, kind: ToolKind) -> Result<ToolReturn, ToolboxError> {
-        match kind {
-            ToolKind::Declarative { toolkit, .. } => self.declared(&toolkit).await,
-            ToolKind::External => self.external().await,
-            ToolKind::MemorySearch => {
-                let (memory, scopes) = self.memory().await?;
-                let limit = self.number("limit").unwrap_or(LIMIT_DEFAULT);
-                let query = SearchQuery { limit, ..SearchQuery::new(self.text("query")) };
-                Ok(structured(json!({ "hits": memory.search(&scopes, &query).await? })))
-            }
-            ToolKind::MemoryCreate => {
-                let (memory, scopes) = self.memory().await?;
-                let kind = self.arguments["type"].as_str().unwrap_or("note").to_owned();
-                let observation = NewObservation {
-                    operation: *fresh().as_bytes(),
-                    entity: self.text("entity"),
-                    entity_type: kind,
-                    text: self.text("content"),
-                    metadata: json!({}),
-                    // No run does this.
-                    source: Source::Seed,
-                    recorded_at: self.engine.now().as_millis(),
-                };
-                let created = memory.create_related(&scopes, observation, self.relations()).await?;
-                Ok(structured(json!({ "created": created })))
-            }
-            ToolKind::MemoryTraverse => {
-                let (memory, scopes) = self.memory().await?;
-                let mut walk = Traverse::new(self.text("from"));
-                walk.relation = self.arguments["relation"].as_str().map(str::to_owned);
-                walk.depth = self.number("depth").unwrap_or(DEPTH_DEFAULT);
-                walk.limit = self.number("limit").unwrap_or(walk.limit);
-                if let Some(Ok(direction)) = self.arguments["direction"].as_str().map(str::parse) {
-                    walk.direction = direction;
-                }
-                Ok(structured(json!(memory.traverse(&scopes, &walk).await?)))
-            }
-            ToolKind::Agent { agent } | ToolKind::Handoff { agent } => {
-                Err(ToolboxError::IsAgent { tool: self.name.clone(), agent })
-            }
-        }
-    }
-
-    /// Calls a tool that is a document.
-    async fn declared(self, toolkit: &str) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, tenant, options, .. } = self;
-        let workspace = engine.workspace();
-        let file = workspace.toolkits_for(tenant).get(toolkit).copied().ok_or_else(|| unknown(name))?;
-        let owner = Some(workspace.owner_of(tenant, file.name()));
-        let trial = TrialOptions { tenant: tenant.to_owned(), user: options.user.clone(), owner };
-        let tried = engine.try_tool(&file.toolkit, name.as_str(), &arguments, &trial).await;
-        Ok(trial::returned(&tried.map_err(|_| unknown(name))?.finished))
-    }
-
-    async fn external(self) -> Result<ToolReturn, ToolboxError> {
-        let Self { engine, name, arguments, schema, tenant, options } = self;
-        let no_answer = |message, received| ToolboxError::NoAnswer { tool: name.clone(), message, received };
-        let bindings = engine.bindings();
-        let operation = fresh();
-        if let Some(tool) = bindings.tool(name) {
-            let secrets = bindings.secrets();
-            let run = RunId::from_bytes(*fresh().as_bytes());
-            let (user, session) = (user_id(&options.user), options.place.session.clone().unwrap_or_default());
-            let invocation = Invocation {
-                run,
-                operation,
-                attempt: 1,
-                tenant: tenant.to_owned(),
-                user,
-                session,
-                call_id: None,
-                arguments,
-                secrets,
-            };
-            return tool.call(invocation).await.map_err(|error| no_answer(error.message, error.received));
-        }
-        let Some((server, tool)) = name.as_str().split_once('.') else {
-            return Err(unknown(name));
-        };
-        let session = bindings.server(server).await?.open(tenant, false);
-        let caller = Caller {
-            tenant: Some(tenant.to_owned()),
-            user: user_id(&options.user),
-            session: options.place.session.clone(),
-            call: None,
-        };
-        let context = CallContext { caller, ..CallContext::new(operation.to_string(), options.timeout) };
-        let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let answered = session.call(tool, arguments, context).await;
-        session.close().await;
-        let output = match answered.map_err(|error| no_answer(describe(&error), error.received))? {
-            Answer::Done(output) => output,
-            Answer::InputRequired(input) => {
-                let names: Vec<&str> = input.requests.keys().map(String::as_str).collect();
-                let message = format!(
-                    "its server asks for input first ({}), and only a run can wait for that: allow the tool to an agent",
-                    names.join(", ").escape_debug()
-                );
-                return Err(no_answer(message, Received::No));
-            }
-        };
-        Ok(returned(name, schema, output))
-    }
-
-    async fn memory(&self) -> Result<(Arc<dyn Memory>, ScopeSet), ToolboxError> {
-        let scopes = self.engine.memory_scopes(&self.options.place)?;
-        Ok((self.engine.memory().await?, scopes))
-    }
-
-    /// A text among the arguments; the schema has checked that it is there.
-    fn text(&self, key: &str) -> String {
-        self.arguments[key].as_str().unwrap_or_default().to_owned()
-    }
-
-    fn number(&self, key: &str) -> Option<u32> {
-        self.arguments[key].as_u64().and_then(|number| u32::try_from(number).ok())
-    }
-
-    fn relations(&self) -> Vec<RelationTo> {
-        let given = self.arguments["relations"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let relation = |one: &Value| {
-            let part = |key: &str| one[key].as_str().map(str::to_owned);
-            Some(RelationTo { relation: part("relation")?, to: part("to")? })
-        };
-        given.iter().filter_map(relation).collect()
-    }
-}
-
 fn unknown(name: &ToolName) -> ToolboxError {
     ToolboxError::UnknownTool { name: name.clone(), known: Vec::new(), tenants: Vec::new() }
 }
 
-fn structured(value: Value) -> ToolReturn {
-    ToolReturn::structured(value)
-}
-
-/// An id that nothing else has.
-fn fresh() -> OperationId {
-    OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
+/// The failure of a call, with all that a person should know of it.
+fn no_answer(tool: &ToolName, failure: Failure, received: Received) -> ToolboxError {
+    let message = match failure.detail {
+        Some(detail) => format!("{}; {detail}", failure.message),
+        None => failure.message,
+    };
+    ToolboxError::NoAnswer { tool: tool.clone(), message, received }
 }
 
 fn is_agent(kind: &ToolKind) -> bool {
@@ -629,6 +561,8 @@ const NOBODY: &str = "(nobody)";
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn annotated(trusted: bool, read_only: Option<bool>, idempotent: Option<bool>) -> CatalogueTool {

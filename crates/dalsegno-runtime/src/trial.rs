@@ -1,19 +1,16 @@
 //! Declarative tools beside the operations of a run: one call, performed or played back from a recording. Nothing of it is
 //! journaled.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use dalsegno_core::{
-    AgentName, Failure, FailureCode, Gate, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms,
-    ToolOwner, ToolReturn,
+    AgentName, OnIndeterminate, OperationId, Outcome, PartTerms, Request, Terms, ToolCall, ToolOwner,
+    ToolReturn,
 };
-use dalsegno_history::Situation;
+use dalsegno_protocol::Caller;
 use dalsegno_tools::{
     Call, CallInfo, Context, Effect, EffectFailure, EffectOutcome, EffectRequest, ErrorCode, Finished, Next,
     SessionContext, ToolRequest, Toolkit,
@@ -21,14 +18,13 @@ use dalsegno_tools::{
 
 use dalsegno_workspace::NoTenant;
 
-use crate::effects::dispatch;
-use crate::effects::failure::AttemptError;
-use crate::effects::failure::certain;
-use crate::effects::policy::{self, RetryDecision};
-use crate::effects::tool::{MemoryPlace, ToolCallOptions};
+use crate::effects::failure::describe;
+use crate::effects::tool::MemoryPlace;
 use crate::engine::Engine;
 use crate::names::DEFAULT_TENANT;
-use crate::run::declared::{OfUser, Part};
+use crate::run::declared::{Asker, OfUser};
+use crate::run::errand::{Errand, TRIAL};
+use crate::toolbox::ToolboxError;
 
 /// How deep tools may call tools, as in a run.
 const DEPTH_MAX: usize = 8;
@@ -96,6 +92,12 @@ pub enum TrialError {
     /// It is on behalf of a tenant that is none.
     #[error(transparent)]
     Tenant(#[from] NoTenant),
+    /// A secret that must not be shown cannot be read, so that nothing is called.
+    #[error("{message}")]
+    Scrubbing {
+        /// What is wrong with it.
+        message: String,
+    },
     /// The document has no such tool.
     #[error("toolkit `{toolkit}` has no tool `{tool}`, expected one of {}", known.join(", "))]
     UnknownTool {
@@ -120,30 +122,21 @@ pub enum TrialError {
     },
 }
 
-/// On whose behalf a call is made.
-#[derive(Clone)]
+/// On whose behalf a document is called.
 pub(crate) struct Behalf<'a> {
     pub(crate) tenant: &'a str,
-    pub(crate) user: &'a Value,
-    pub(crate) of_user: OfUser,
-    /// Whose the document is.
-    pub(crate) owner: Option<ToolOwner>,
-    /// The agent that makes it; none for a trial.
-    pub(crate) agent: Option<&'a AgentName>,
+    /// The document. Its agent is none for a trial.
+    pub(crate) asker: Asker,
     /// What the document reads as `config`; by default what it has in the tenant's workspace.
     pub(crate) config: Option<Value>,
 }
 
 impl<'a> Behalf<'a> {
-    fn of_trial(options: &'a TrialOptions) -> Self {
-        Self {
-            tenant: &options.tenant,
-            user: &options.user,
-            of_user: OfUser::Given,
-            owner: options.owner.clone(),
-            agent: None,
-            config: None,
-        }
+    pub(crate) fn of_trial(toolkit: &Toolkit, options: &'a TrialOptions) -> Self {
+        let TrialOptions { tenant, user, owner } = options;
+        let (toolkit, owner, user) = (toolkit.clone(), owner.clone(), user.clone());
+        let asker = Asker { toolkit, owner, agent: None, user, of_user: OfUser::Given };
+        Self { tenant, asker, config: None }
     }
 }
 
@@ -160,7 +153,8 @@ impl Engine {
     /// use. The document need not be one of the workspace.
     ///
     /// # Errors
-    /// When the document has no such tool.
+    /// When there is no such tenant, when the document has no such tool, or when a secret that must not be shown cannot be
+    /// read.
     pub async fn try_tool(
         &self,
         toolkit: &Toolkit,
@@ -168,26 +162,28 @@ impl Engine {
         arguments: &Value,
         options: &TrialOptions,
     ) -> Result<Trial, TrialError> {
-        let operation = OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes());
-        self.call_document(toolkit, tool, arguments, &Behalf::of_trial(options), operation).await
+        self.workspace().check_tenant(&options.tenant)?;
+        let known = self.know_secrets(&options.tenant, &options.user).await;
+        known.map_err(|error| TrialError::Scrubbing { message: describe(&error) })?;
+        self.call_document(tool, arguments, &Behalf::of_trial(toolkit, options), fresh()).await
     }
 
-    /// Performs one call of a declarative tool, on somebody's behalf and under an id.
+    /// Performs one call of a declarative tool, on somebody's behalf and under an id. All secrets are known that the tenant
+    /// may meet.
     pub(crate) async fn call_document(
         &self,
-        toolkit: &Toolkit,
         tool: &str,
         arguments: &Value,
         behalf: &Behalf<'_>,
         operation: OperationId,
     ) -> Result<Trial, TrialError> {
-        let recording = TrialRecording {
-            tool: tool.to_owned(),
-            operation,
-            now_ms: self.now().as_millis(),
-            exchanges: Vec::new(),
-        };
-        self.trial(toolkit, arguments, behalf, recording, Answers::World, 1).await
+        let recording = self.recording(tool, operation);
+        self.trial(arguments, behalf, recording, Answers::World, 1).await
+    }
+
+    fn recording(&self, tool: &str, operation: OperationId) -> TrialRecording {
+        let now_ms = self.now().as_millis();
+        TrialRecording { tool: tool.to_owned(), operation, now_ms, exchanges: Vec::new() }
     }
 
     /// Plays one call of a declarative tool back: every request that it makes is looked for in the recording, and nothing
@@ -204,18 +200,18 @@ impl Engine {
     ) -> Result<Trial, TrialError> {
         let empty = TrialRecording { exchanges: Vec::new(), ..recording.clone() };
         let recorded = Answers::Recording(recording.exchanges.iter().map(Some).collect());
-        self.trial(toolkit, arguments, &Behalf::of_trial(options), empty, recorded, 1).await
+        self.trial(arguments, &Behalf::of_trial(toolkit, options), empty, recorded, 1).await
     }
 
     async fn trial(
         &self,
-        toolkit: &Toolkit,
         arguments: &Value,
         behalf: &Behalf<'_>,
         mut recording: TrialRecording,
         mut answers: Answers<'_>,
         depth: usize,
     ) -> Result<Trial, TrialError> {
+        let Asker { toolkit, agent, user, .. } = &behalf.asker;
         let unknown = || TrialError::UnknownTool {
             toolkit: toolkit.name().to_owned(),
             tool: recording.tool.clone(),
@@ -237,11 +233,11 @@ impl Engine {
             turn: Some(0),
         };
         let context = Context {
-            user: behalf.user,
+            user,
             tenant: &json!({ "name": behalf.tenant, "settings": settings }),
             config: &config,
             session: &SessionContext::default(),
-            agent: behalf.agent.map_or(TRIAL, AgentName::as_str),
+            agent: agent.as_ref().map_or(TRIAL, AgentName::as_str),
             call: &info,
             now_ms: recording.now_ms,
             zone: tenant.and_then(|tenant| tenant.time_zone.as_deref()),
@@ -255,7 +251,7 @@ impl Engine {
             };
             let outcome = match &mut answers {
                 Answers::Recording(left) => played(left, &effect)?,
-                Answers::World => self.performed(toolkit, behalf, &effect, recording.operation, depth).await,
+                Answers::World => self.performed(behalf, &effect, depth).await,
             };
             recording.exchanges.push(Exchanged { request: effect.request.clone(), outcome: outcome.clone() });
             if call.resume(outcome).is_err() {
@@ -267,171 +263,103 @@ impl Engine {
         }
     }
 
-    /// Performs one request with its attempts, by the rules of runs. Who would be asked in a run is not asked here.
-    async fn performed(
-        &self,
-        toolkit: &Toolkit,
-        behalf: &Behalf<'_>,
-        effect: &Effect,
-        operation: OperationId,
-        depth: usize,
-    ) -> EffectOutcome {
-        let parts = PartTerms::default();
-        let (terms, request) = match &effect.request {
-            EffectRequest::ApiCall(call) => (
-                Terms::of_api_call(call, OnIndeterminate::Report, parts),
-                Request::ApiCall(Arc::new(call.clone())),
-            ),
-            EffectRequest::Email(mail) => (
-                Terms::of_email(mail, OnIndeterminate::Report, parts),
-                Request::Email(Arc::new(mail.clone())),
-            ),
+    /// Performs one request of a document, by the rules of runs. Who would be asked in a run is not asked here.
+    async fn performed(&self, behalf: &Behalf<'_>, effect: &Effect, depth: usize) -> EffectOutcome {
+        let (parts, report) = (PartTerms::default(), OnIndeterminate::Report);
+        let (request, terms) = match &effect.request {
+            EffectRequest::ApiCall(call) => {
+                (Request::ApiCall(Arc::new(call.clone())), Terms::of_api_call(call, report, parts))
+            }
+            EffectRequest::Email(mail) => {
+                (Request::Email(Arc::new(mail.clone())), Terms::of_email(mail, report, parts))
+            }
             EffectRequest::Tool(tool) => {
-                return self.called(tool, behalf, depth).await;
+                let called = Box::pin(self.called(tool, behalf, part_of(effect), depth)).await;
+                return called.unwrap_or_else(EffectOutcome::Failed);
             }
         };
-        let began = Instant::now();
-        let (mut attempt, mut doubtful) = (1, false);
-        loop {
-            let part = Part {
-                ports: self.ports(),
-                tenant: behalf.tenant,
-                agent: behalf.agent,
-                toolkit: Some(toolkit),
-                owner: behalf.owner.clone(),
-                user: behalf.user,
-                of_user: behalf.of_user,
-                terms: &terms,
-                attempt,
-                operation: effect.key.clone(),
-            };
-            let target = dispatch::target(&request, None, false);
-            let answer = match self.ports().dispatcher.room(target.as_ref(), behalf.tenant).await {
-                Err(error) => Err(error),
-                Ok(permit) => {
-                    let answer = match &effect.request {
-                        EffectRequest::ApiCall(call) => within(&terms, part.call_endpoint(call)).await,
-                        EffectRequest::Email(mail) => within(&terms, part.send_mail(mail)).await,
-                        EffectRequest::Tool(_) => unreachable!("it is called above"),
-                    };
-                    if let Some(permit) = permit {
-                        permit.settle(&answer);
-                    }
-                    answer
-                }
-            };
-            let now = Situation {
-                attempt,
-                doubtful,
-                age: began.elapsed(),
-                key_age: began.elapsed(),
-                recoveries: 0,
-                at: self.now(),
-            };
-            let asked = policy::Effect { id: operation, terms: &terms, request: &request };
-            let mut outcome = match policy::judge(asked, now, answer) {
-                RetryDecision::Again { pause, possibly_received, .. } => {
-                    doubtful |= possibly_received;
-                    tokio::time::sleep(pause).await;
-                    attempt += 1;
-                    continue;
-                }
-                RetryDecision::Take(outcome) => outcome,
-                RetryDecision::Gate(gate) => Outcome::Failed(unsettled(&gate)),
-                RetryDecision::Ask(reason) => Outcome::Failed(policy::indeterminate(&reason)),
-            };
-            self.bindings().secrets().scrub(&mut outcome);
-            return told(outcome);
-        }
+        let scopes = match self.memory_scopes(&place(behalf.tenant)) {
+            Ok(scopes) => scopes,
+            Err(error) => return EffectOutcome::Failed(failure(ErrorCode::Internal, &describe(&error))),
+        };
+        let errand = Errand {
+            operation: part_of(effect),
+            request: request.clone(),
+            terms,
+            asker: Some(behalf.asker.clone()),
+            caller: Caller::default(),
+            tool: None,
+            scopes,
+        };
+        Box::pin(self.perform_errand(behalf.tenant, errand)).await.outcome.into_effect_outcome(&request)
     }
 
     /// Calls the tool that a document names, which may be a document, too.
-    fn called<'a>(
-        &'a self,
-        request: &'a ToolRequest,
-        behalf: &'a Behalf<'a>,
+    async fn called(
+        &self,
+        request: &ToolRequest,
+        behalf: &Behalf<'_>,
+        operation: OperationId,
         depth: usize,
-    ) -> Pin<Box<dyn Future<Output = EffectOutcome> + Send + 'a>> {
-        Box::pin(async move {
-            let ToolRequest { name, arguments, .. } = request;
-            let failed = |code, message: String| EffectOutcome::Failed(failure(code, &message));
-            if depth >= DEPTH_MAX {
-                let message = format!("tools call tools more than {DEPTH_MAX} deep");
-                return failed(ErrorCode::LimitExceeded, message);
-            }
-            let workspace = self.workspace();
-            let toolkits = workspace.toolkits_for(behalf.tenant);
-            let plain = name.replace('-', "_");
-            let declared = toolkits.values().find(|file| file.toolkit.tool(&plain).is_some());
-            if let Some(file) = declared {
-                let recording = TrialRecording {
-                    tool: plain,
-                    operation: OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes()),
-                    now_ms: self.now().as_millis(),
-                    exchanges: Vec::new(),
-                };
-                let trial =
-                    self.trial(&file.toolkit, arguments, behalf, recording, Answers::World, depth + 1).await;
-                return match trial.map(|trial| trial.finished.outcome) {
-                    Ok(outcome) => match outcome.error {
-                        None => EffectOutcome::Returned { output: outcome.output },
-                        Some(error) => EffectOutcome::Failed(error.into()),
-                    },
-                    Err(error) => failed(ErrorCode::ToolNotFound, error.to_string()),
-                };
-            }
-            let Ok(parsed) = name.parse() else {
-                return failed(ErrorCode::ToolNotFound, format!("there is no tool `{name}`"));
-            };
-            let place = MemoryPlace { tenant: Some(behalf.tenant.to_owned()), ..MemoryPlace::default() };
-            let call = ToolCallOptions { place, ..ToolCallOptions::default() };
-            let mut request = request.clone();
-            // A tool that is not known is reported by the call.
-            if let Ok(info) = self.tool(&parsed, behalf.tenant).await {
-                request.leave_out(|argument| info.requires(argument));
-            }
-            match self.call_tool(&parsed, request.arguments, &call).await {
-                Ok(ToolReturn { is_error: true, text, .. }) => failed(ErrorCode::ActionFailed, text),
-                Ok(ToolReturn { structured, text, .. }) => {
-                    let output = structured.unwrap_or_else(|| {
-                        serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()))
-                    });
-                    EffectOutcome::Returned { output }
-                }
-                Err(error) => failed(ErrorCode::ActionFailed, error.to_string()),
-            }
-        })
+    ) -> Result<EffectOutcome, EffectFailure> {
+        if depth >= DEPTH_MAX {
+            let message = format!("tools call tools more than {DEPTH_MAX} deep");
+            return Err(failure(ErrorCode::LimitExceeded, &message));
+        }
+        let not_found = |message: String| failure(ErrorCode::ToolNotFound, &message);
+        let workspace = self.workspace();
+        let plain = request.name.replace('-', "_");
+        let toolkits = workspace.toolkits_for(behalf.tenant);
+        if let Some(file) = toolkits.values().find(|file| file.toolkit.tool(&plain).is_some()) {
+            // What the document of a stranger calls gets no secret either.
+            let owner = behalf.asker.owner.as_ref();
+            let owner = owner.map(|_| workspace.owner_of(behalf.tenant, file.name()));
+            let asker = Asker { toolkit: file.toolkit.clone(), owner, ..behalf.asker.clone() };
+            let inner = Behalf { tenant: behalf.tenant, asker, config: None };
+            let recording = self.recording(&plain, operation);
+            let trial = self.trial(&request.arguments, &inner, recording, Answers::World, depth + 1);
+            let trial = Box::pin(trial).await.map_err(|error| not_found(error.to_string()))?;
+            let returned = Outcome::ToolReturned(ToolReturn::from(&trial.finished.outcome));
+            let name = plain.parse().map_err(|_| not_found(no_such_tool(&plain)))?;
+            let call = ToolCall { tool_name: name, parameters: request.arguments.clone(), input: None };
+            return Ok(returned.into_effect_outcome(&Request::ToolCall(Arc::new(call))));
+        }
+        let name = request.name.parse().map_err(|_| not_found(no_such_tool(&request.name)))?;
+        let info = self.tool(&name, behalf.tenant).await.map_err(|error| match error {
+            ToolboxError::UnknownTool { .. } => not_found(error.to_string()),
+            error => failure(ErrorCode::ActionFailed, &describe(&error)),
+        })?;
+        let mut request = request.clone();
+        request.leave_out(|argument| info.requires(argument));
+        let place = place(behalf.tenant);
+        let errand = self.errand(&info, &request.arguments, operation, &behalf.asker.user, &place);
+        let errand = errand.map_err(|error| failure(ErrorCode::NotPermitted, &error.to_string()))?;
+        let asked = errand.request.clone();
+        Ok(self.perform_errand(behalf.tenant, errand).await.outcome.into_effect_outcome(&asked))
     }
 }
 
-/// What a plan and a model would read of the end of a call.
-pub(crate) fn returned(finished: &Finished) -> ToolReturn {
-    let outcome = &finished.outcome;
-    ToolReturn {
-        structured: outcome.ok.then(|| outcome.output.clone()),
-        text: outcome.model_text(),
-        is_error: !outcome.ok,
-        code: None,
-        error: outcome.error.clone().map(Box::new),
-        actions: outcome.actions.clone(),
-        violations: Vec::new(),
-    }
+/// The memory that the tools of a document use outside of a run.
+fn place(tenant: &str) -> MemoryPlace {
+    MemoryPlace { tenant: Some(tenant.to_owned()), ..MemoryPlace::default() }
 }
 
-/// The name of the agent that a tool reads in a trial.
-const TRIAL: &str = "trial";
+/// The id of a part, which is that of its call with the part's number.
+fn part_of(effect: &Effect) -> OperationId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"errand").update(effect.key.as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    OperationId::from_bytes(bytes)
+}
 
-/// Cuts an attempt off at its time.
-async fn within(
-    terms: &Terms,
-    work: impl Future<Output = Result<Outcome, AttemptError>>,
-) -> Result<Outcome, AttemptError> {
-    let limit = Duration::from_millis(terms.timeout_ms);
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        let message = format!("no answer within {} ms", terms.timeout_ms);
-        let received = dalsegno_core::Received::Possibly;
-        Err(AttemptError { received, transient: true, ..certain(FailureCode::Timeout, message) })
-    })
+/// An id that nothing else has.
+pub(crate) fn fresh() -> OperationId {
+    OperationId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
+}
+
+fn no_such_tool(name: &str) -> String {
+    format!("there is no tool `{name}`")
 }
 
 /// The recorded outcome of a request: the first one of the same request that was not used yet.
@@ -455,27 +383,6 @@ fn played(left: &mut [Option<&Exchanged>], effect: &Effect) -> Result<EffectOutc
     })
 }
 
-fn told(outcome: Outcome) -> EffectOutcome {
-    match outcome {
-        Outcome::ApiAnswered(response) => EffectOutcome::Response(response),
-        Outcome::EmailSent(receipt) => EffectOutcome::Sent { message_id: receipt.message_id },
-        Outcome::Failed(failure) => EffectOutcome::Failed(failure.into()),
-        _ => {
-            let failure = Failure::new(FailureCode::Internal, "the answer does not fit a part of a tool");
-            EffectOutcome::Failed(failure.into())
-        }
-    }
-}
-
 fn failure(code: ErrorCode, message: &str) -> EffectFailure {
     EffectFailure::new(code, message)
-}
-
-/// What a run would wait for is missing here.
-fn unsettled(gate: &Gate) -> Failure {
-    let message = match gate {
-        Gate::Secret { name } => format!("the secret `{name}` is not in the secret store"),
-        _ => "a person has to answer a question first".to_owned(),
-    };
-    Failure::new(FailureCode::Unavailable, message)
 }

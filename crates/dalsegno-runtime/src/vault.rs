@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use dalsegno_models::aws_key_parts;
 use dalsegno_secrets::{
     CommandSecret, CommandSettings, KEY_VARIABLE, MaybeSecret, Reveal, RevealError, Secret,
 };
@@ -117,9 +118,12 @@ impl Vault {
     }
 
     fn hide_read(&self, reference: &SecretRef, secret: &Secret) {
-        if let Some(place) = place(reference) {
-            self.hidden.hide(&place, secret.clone());
+        let Some(place) = place(reference) else { return };
+        // The credentials of AWS come as one document, whose parts are sent one by one.
+        for (name, part) in aws_parts(secret) {
+            self.hidden.hide(&format!("{place} {name}"), part);
         }
+        self.hidden.hide(&place, secret.clone());
     }
 
     /// The program that prints a secret.
@@ -210,6 +214,15 @@ impl From<SecretUnavailable> for RevealError {
             error => Self::new(error.to_string()),
         }
     }
+}
+
+/// The parts of a document with credentials of AWS that are secrets themselves; none of any other secret.
+fn aws_parts(secret: &Secret) -> Vec<(&'static str, Secret)> {
+    if !secret.expose().starts_with('{') {
+        return Vec::new();
+    }
+    let parts = aws_key_parts(secret).unwrap_or_default();
+    ["AccessKeyId", "SecretAccessKey", "SessionToken"].into_iter().zip(parts).collect()
 }
 
 /// Under what name a secret is scrubbed; none for the search path, which is in every other message.

@@ -5,7 +5,9 @@
 mod support;
 
 use dalsegno_core::Gate;
-use dalsegno_runtime::{EngineError, GateInput, RunEnd, RunReport, Settlement};
+use dalsegno_runtime::{
+    EngineError, GateInput, Received, RunEnd, RunReport, Settlement, ToolCallOptions, ToolboxError,
+};
 use serde_json::{Value, json};
 
 use support::{World, answer, waits};
@@ -102,6 +104,21 @@ async fn a_no_ends_the_call_without_another_word_to_its_server() {
         world.resume(report.run, Some(Settlement::Deny { reason: Some("not on fridays".into()) })).await;
     let RunEnd::Ended(response) = &report.end else { panic!("{report:?}") };
     assert!(format!("{response:?}").contains("not on fridays"), "{response:?}");
+    assert_eq!(calls(&world).0, ["asked"]);
+}
+
+#[tokio::test]
+async fn outside_of_a_run_a_call_whose_server_asks_says_where_it_could_wait() {
+    let world = world("book");
+    let engine = world.engine().await;
+    let (tool, options) = ("clerk.book".parse().unwrap(), ToolCallOptions::default());
+    let error = engine.call_tool(&tool, json!({}), &options).await.unwrap_err();
+    assert!(matches!(&error, ToolboxError::NoAnswer { received: Received::No, .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "`clerk.book` did not answer: its server asks for input first (seats), and only a run can wait for that: \
+         allow the tool to an agent"
+    );
     assert_eq!(calls(&world).0, ["asked"]);
 }
 

@@ -106,6 +106,21 @@ fn kept(world: &World) -> Vec<u8> {
     files.flat_map(|path| std::fs::read(path).unwrap()).collect()
 }
 
+/// The credentials of AWS come as one document, whose parts are sent one by one.
+#[tokio::test]
+async fn each_part_of_a_document_with_credentials_is_a_secret() {
+    let world = World::new("steps = [{ respond = \"{{request.text}}\" }]\n").settings(
+        "[models.claude]\nprovider = \"bedrock\"\nmodel = \"m\"\nregion = \"eu-central-1\"\n\
+         credentials = { file = \"aws.json\" }\n",
+    );
+    let document = json!({ "Version": 1, "AccessKeyId": "ASIAT0KEN1", "SecretAccessKey": "wJal/t0ken+2",
+        "SessionToken": "IQoJ//t0ken3==", "Expiration": "2999-01-01T00:00:00Z" });
+    std::fs::write(world.path().join("aws.json"), document.to_string()).unwrap();
+    let report = world.run("ASIAT0KEN1, wJal/t0ken+2, IQoJ%2F%2Ft0ken3%3D%3D, 2999-01-01T00:00:00Z").await;
+    assert_eq!(answer(&report), "[secret], [secret], [secret], 2999-01-01T00:00:00Z");
+    assert!(!kept(&world).to_ascii_lowercase().windows(5).any(|window| window == b"t0ken"));
+}
+
 #[cfg(unix)]
 mod printed {
     use std::time::{Duration, Instant};

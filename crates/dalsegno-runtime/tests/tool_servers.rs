@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use dalsegno_core::{AgentRequest, EffectClass, Gate, OperationId, Request, RunId};
 use dalsegno_runtime::{
-    Observer, OfferedBy, Secret, Settlement, StartOptions, ToolCallOptions, Watch, Watched,
+    Observer, OfferedBy, Received, Secret, Settlement, StartOptions, ToolCallOptions, ToolboxError, Watch,
+    Watched,
 };
 use dalsegno_secrets::Put;
 use dalsegno_store::NewRecord;
@@ -134,6 +135,11 @@ async fn the_tools_of_a_child_process_are_listed_pinned_and_called_like_all_othe
     let first = engine.call_tool(&name, json!({}), &options).await.unwrap();
     let second = engine.call_tool(&name, json!({}), &options).await.unwrap();
     assert_eq!(first.text, second.text, "the process stays for the next call");
+
+    // What it last wrote is for the person who called.
+    let error = engine.call_tool(&"printer.print".parse().unwrap(), json!({}), &options).await.unwrap_err();
+    assert!(matches!(&error, ToolboxError::NoAnswer { received: Received::Possibly, .. }), "{error}");
+    assert!(error.to_string().contains("it last wrote: out of paper"), "{error}");
 }
 
 #[tokio::test]

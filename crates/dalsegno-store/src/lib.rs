@@ -79,6 +79,7 @@ mod progress;
 mod record;
 mod run;
 mod shares;
+mod sieve;
 mod signing;
 mod snapshot;
 mod spending;

@@ -9,8 +9,9 @@ use dalsegno_core::{Digest, Envelope, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Checksum;
-use crate::codec::{Compressed, EncodeError, LeftOut, decode, decode_compressed, encode_compressed};
+use crate::codec::{EncodeError, decode};
 use crate::run::Snapshot;
+use crate::sieve::{Compressed, LeftOut, Written, decode_compressed, encode_compressed};
 
 /// A snapshot as it is stored.
 #[derive(Debug, Clone)]
@@ -96,11 +97,15 @@ const COMPRESSED: &[u8] = b"segno snapshot 2";
 /// or compressed after the list of texts that were left out.
 const REFERRING: &[u8] = b"segno snapshot 3";
 
+/// In the place of a text that was left out: it stands in a JSON text. No place is that far from the beginning.
+const ESCAPED: u64 = 1 << 63;
+
 /// The number of texts that were left out, the place and the digest of each, and the compressed rest.
 fn lay_out(Compressed { left_out, bytes }: Compressed) -> Vec<u8> {
     let mut state = (left_out.len() as u64).to_le_bytes().to_vec();
-    for (place, digest) in left_out {
-        state.extend_from_slice(&(place as u64).to_le_bytes());
+    for LeftOut { place, digest, written } in left_out {
+        let flag = if written == Written::Escaped { ESCAPED } else { 0 };
+        state.extend_from_slice(&(place as u64 | flag).to_le_bytes());
         state.extend_from_slice(digest.as_bytes());
     }
     state.extend_from_slice(&bytes);
@@ -108,13 +113,16 @@ fn lay_out(Compressed { left_out, bytes }: Compressed) -> Vec<u8> {
 }
 
 /// What [`lay_out`] put together. None for anything else.
-fn take_apart(state: &[u8]) -> Option<(LeftOut, &[u8])> {
+fn take_apart(state: &[u8]) -> Option<(Vec<LeftOut>, &[u8])> {
     let (count, mut rest) = state.split_first_chunk()?;
-    let mut left_out = LeftOut::new();
+    let mut left_out = Vec::new();
     for _ in 0..u64::from_le_bytes(*count) {
         let (place, after) = rest.split_first_chunk()?;
         let (digest, after) = after.split_first_chunk()?;
-        left_out.push((usize::try_from(u64::from_le_bytes(*place)).ok()?, Digest::from_bytes(*digest)));
+        let place = u64::from_le_bytes(*place);
+        let written = if place & ESCAPED == 0 { Written::Plain } else { Written::Escaped };
+        let place = usize::try_from(place & !ESCAPED).ok()?;
+        left_out.push(LeftOut { place, digest: Digest::from_bytes(*digest), written });
         rest = after;
     }
     Some((left_out, rest))
@@ -187,6 +195,17 @@ mod tests {
         // Without it there is no snapshot.
         assert_eq!(from(None), None);
         assert_eq!(from(Some("another text")), None);
+    }
+
+    #[test]
+    fn a_text_that_the_journal_has_as_a_value_is_found_in_a_json_text() {
+        let lines: String = (0..5_000).map(|number| format!("line {number}\n")).collect();
+        let text = serde_json::json!({ "lines": lines }).to_string();
+        let digest = digest_bytes(lines.as_bytes());
+        let stored = StoredSnapshot::seal(RUN, snapshot(&text), &mut |kept| kept == digest).unwrap();
+        assert!(stored.state.len() < 1_000, "{}", stored.state.len());
+        let found = stored.open(RUN, 3, &mut |_| Some(lines.as_bytes().to_vec()));
+        assert_eq!(found, Some(snapshot(&text)));
     }
 
     #[test]

@@ -93,6 +93,8 @@ codes! {
     NoEffect = "no-effect",
     /// The wire of a model has no such setting.
     UnsupportedSetting = "unsupported-setting",
+    /// The instructions of an agent differ from message to message.
+    ChangingInstructions = "changing-instructions",
     /// The model is not in `dalsegno.toml`.
     UnknownModel = "unknown-model",
     /// The model provider does not exist.

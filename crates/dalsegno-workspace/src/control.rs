@@ -98,8 +98,10 @@ fn reasoning(section: &Section<'_>) -> Option<Reasoning> {
     }
 }
 
-/// Reports the settings of a table that the wire of a model does not have.
-pub(crate) fn check(section: &Section<'_>, model: &str, provider: Provider, control: &ModelControl) {
+/// Reports the settings of a table that the wire of a model does not have. `spoken` is the wire, and the provider's name of the
+/// model: over Bedrock, some settings are those of Anthropic's models alone.
+pub(crate) fn check(section: &Section<'_>, model: &str, spoken: (Provider, &str), control: &ModelControl) {
+    let (provider, name) = spoken;
     let wire = provider.as_str();
     let lacks = |key: &str, setting: &str| {
         let Some(span) = section.key_span(key) else { return };
@@ -113,25 +115,27 @@ pub(crate) fn check(section: &Section<'_>, model: &str, provider: Provider, cont
             .label(format!("the model `{model}` speaks it"))
             .help(help);
     };
-    let is_anthropic = provider == Provider::Anthropic;
     let is_gemini = provider == Provider::Gemini;
+    let is_bedrock = provider == Provider::Bedrock;
+    let is_claude = provider == Provider::Anthropic || (is_bedrock && name.contains("anthropic."));
     if control.seed.is_some() && provider != Provider::Openai && !is_gemini {
         lacks("seed", "seed");
     }
     if !control.stop.is_empty() && provider == Provider::OpenaiResponses {
         lacks("stop", "stop");
     }
-    if control.verbosity.is_some() && (is_anthropic || is_gemini) {
+    if control.verbosity.is_some() && (provider == Provider::Anthropic || is_gemini || is_bedrock) {
         lacks("verbosity", "verbosity");
     }
-    if control.parallel_tool_calls == Some(false) && is_gemini {
+    let alone = control.parallel_tool_calls;
+    if alone == Some(false) && is_gemini || alone.is_some() && is_bedrock {
         lacks("parallel_tool_calls", "parallel_tool_calls");
     }
-    if matches!(control.reasoning, Some(Reasoning::MaxTokens(_))) && !is_anthropic && !is_gemini {
+    if matches!(control.reasoning, Some(Reasoning::MaxTokens(_))) && !is_claude && !is_gemini {
         lacks("reasoning", "reasoning.max_tokens");
     }
     let reasons = control.reasoning.is_some_and(|level| level != Reasoning::None);
-    if !is_anthropic || !reasons {
+    if !is_claude || !reasons {
         return;
     }
     let demands =

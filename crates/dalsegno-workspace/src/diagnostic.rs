@@ -73,7 +73,9 @@ impl Diagnostic {
         self
     }
 
-    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+    /// The same with another thing to try.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }

@@ -30,12 +30,14 @@
 
 mod batteries;
 mod check;
+mod config;
 mod footprint;
 mod in_code;
 mod place;
 mod workspace;
 
 mod agent;
+mod case;
 mod catalogue;
 mod lock;
 mod schema;
@@ -59,6 +61,10 @@ mod units;
 
 pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, ToolSettings};
 pub use batteries::{Battery, batteries};
+pub use case::{
+    Asked, Case, CaseAnswer, CaseFile, CaseResult, Cases, Draft, Ends, Expectations, ExpectedCall, Gives,
+    Message, Replies, Says, slug as case_slug,
+};
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
@@ -68,10 +74,10 @@ pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedT
 pub use schema::{FileKind, UnknownFileKind, schema};
 pub use section::Located;
 pub use settings::{
-    Access, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue, FileGrant, HttpBinding,
-    Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, Provider, RemoteBinding, SecretCommand,
-    SecretGrant, SecretRef, SecretStoreBinding, ServerBinding, ServerLimits, ServerPermissions, Settings,
-    StoreKey, TelemetrySettings, TenantGrants,
+    Access, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue,
+    FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, PromptCache,
+    Provider, RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding,
+    ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

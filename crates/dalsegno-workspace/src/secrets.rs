@@ -74,9 +74,19 @@ pub(crate) fn looks_like_a_secret(text: &str) -> bool {
     }) || text.contains("-----BEGIN") && text.contains("PRIVATE KEY-----")
 }
 
-const SECRET_KEYS: &[&str] =
-    &["api_key", "apikey", "token", "password", "secret", "authorization", "credential"];
+const SECRET_KEYS: &[&str] = &[
+    "api_key",
+    "apikey",
+    "token",
+    "password",
+    "secret",
+    "authorization",
+    "credential",
+    "credentials",
+    "access_key",
+    "access_key_id",
+];
 
 /// How the keys of widespread services begin.
 const SECRET_BEGINNINGS: &[&str] =
-    &["sk-", "ghp_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_"];
+    &["sk-", "ghp_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "ASIA", "AIza", "hf_"];

@@ -91,6 +91,11 @@ impl<'t> Section<'t> {
             .help("move it above the first table header");
     }
 
+    /// What messages call it.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     /// Finds a value as it stands.
     pub(crate) fn get(&self, key: &str) -> Option<&'t Spanned<DeValue<'t>>> {
         debug_assert!(self.shape.key(key).is_some(), "`{key}` is not in the table of {}", self.what);

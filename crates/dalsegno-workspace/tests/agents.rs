@@ -10,7 +10,8 @@ use dalsegno_core::{
     OnFailure, PlanCall, PlanStep, Price, Reasoning, StepAction, ToolChoice, ToolKind, Verbosity, Wait,
 };
 use dalsegno_workspace::{
-    Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, SecretRef, Workspace, builtin_tools,
+    AwsKeyBinding, Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, SecretRef,
+    Workspace, builtin_tools,
 };
 use serde_json::json;
 
@@ -238,16 +239,20 @@ fn every_kind_of_model_arrives() {
         base_url: Some("http://127.0.0.1:11434/v1".to_owned()),
         allow_http: false,
         api_key: None,
+        aws_key: None,
+        region: None,
         api_key_header: None,
         concurrency: Some(8),
         extra: json!({ "reasoning_effort": "low", "seed": 7 }).as_object().unwrap().clone(),
         headers: BTreeMap::new(),
         idle_timeout: None,
         stream_options: true,
+        cache: PromptCache::default(),
     };
     assert_eq!(settings.models["local"], ModelBinding::Http(local));
     let ModelBinding::Http(remote) = &settings.models["remote"] else { panic!() };
     assert_eq!((remote.provider, &remote.base_url), (Provider::Anthropic, &None));
+    assert_eq!(remote.cache, PromptCache::OneHour);
     assert_eq!(remote.api_key, Some(SecretRef::File(root.join("key.txt"))));
     let ModelBinding::Http(third) = &settings.models["third"] else { panic!() };
     assert_eq!((third.headers["x-team"].as_str(), third.stream_options), ("ops", false));
@@ -262,6 +267,23 @@ fn every_kind_of_model_arrives() {
     assert_eq!(near.provider, Provider::OpenaiResponses);
     assert_eq!(near.base_url.as_deref(), Some("http://models.internal:8080/v1"));
     assert_eq!(near.api_key, Some(SecretRef::Env("NEAR_KEY".to_owned())));
+    let bedrock = |name: &str| match &settings.models[name] {
+        ModelBinding::Http(http) => http.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(bedrock("bedrock").region.as_deref(), Some("eu-central-1"));
+    assert_eq!(bedrock("bedrock").aws_key, None);
+    let parts = AwsKeyBinding::Parts {
+        access_key_id: SecretRef::Env("AWS_ACCESS_KEY_ID".to_owned()),
+        secret_access_key: SecretRef::Store("aws.secret".to_owned()),
+        session_token: Some(SecretRef::Env("AWS_SESSION_TOKEN".to_owned())),
+    };
+    assert_eq!(bedrock("bedrock_keys").aws_key, Some(parts));
+    let of_keys: Vec<&str> = bedrock("bedrock_keys").secrets().map(|(key, _)| key).collect();
+    assert_eq!(of_keys, ["access_key_id", "secret_access_key", "session_token"]);
+    let profile = bedrock("bedrock_profile");
+    assert!(matches!(profile.aws_key, Some(AwsKeyBinding::Document(SecretRef::Command(_)))), "{profile:?}");
+    assert_eq!(settings.secret_commands().filter(|(place, _)| place == "models.bedrock_profile").count(), 1);
     let file = root.join("recorded.jsonl");
     assert_eq!(settings.models["recorded"], ModelBinding::Cassette { file });
     assert_eq!(settings.prices.len(), 4);

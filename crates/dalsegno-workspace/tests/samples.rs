@@ -26,6 +26,7 @@ impl Checked {
         if let (Some(workspace), Some(lock)) = (&loaded.workspace, &loaded.lock.lock) {
             diagnostics.extend(workspace.check(lock, &Catalogue::new()));
         }
+        diagnostics.extend(loaded.workspace.iter().flat_map(|workspace| workspace.cases().diagnostics));
         Self { workspace: loaded.workspace, diagnostics }
     }
 

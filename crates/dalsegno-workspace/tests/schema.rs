@@ -39,7 +39,12 @@ fn files(samples: &Path) -> Vec<(FileKind, PathBuf, PathBuf)> {
         add(FileKind::Dalsegno, "dalsegno.toml");
         add(FileKind::Lock, Lock::FILE);
         add(FileKind::Script, "script.toml");
-        let folders = [(FileKind::Agent, "agents"), (FileKind::Tenant, "tenants"), (FileKind::Tool, "tools")];
+        let folders = [
+            (FileKind::Agent, "agents"),
+            (FileKind::Case, "tests"),
+            (FileKind::Tenant, "tenants"),
+            (FileKind::Tool, "tools"),
+        ];
         for (kind, folder) in folders {
             for file in sample.join(folder).read_dir().into_iter().flatten() {
                 add(kind, &format!("{folder}/{}", file.unwrap().file_name().to_string_lossy()));
@@ -64,7 +69,9 @@ fn validator(kind: FileKind) -> jsonschema::Validator {
 }
 
 fn problems(root: &Path) -> Vec<Diagnostic> {
-    let mut found = Workspace::load(root).diagnostics;
+    let loaded = Workspace::load(root);
+    let mut found = loaded.diagnostics;
+    found.extend(loaded.workspace.iter().flat_map(|workspace| workspace.cases().diagnostics));
     found.extend(Lock::read(root).diagnostics);
     found
 }
@@ -299,8 +306,15 @@ fn the_reader_and_the_schema_agree_on_every_small_change() {
     assert!(count > 1_000, "{count}");
 }
 
-/// That a public endpoint needs a key, only its address tells; what a toolkit takes, only the toolkit.
+/// That a public endpoint needs a key or a region, only its address tells; what a toolkit takes, only the toolkit; whether a case
+/// needs an agent, only the top of its file.
 fn is_beyond_schemas(diagnostic: &Diagnostic) -> bool {
-    let beyond = ["has no `api_key`", "is not in the configuration of", "has no secret"];
+    let beyond = [
+        "a case has no `agent`",
+        "has no `api_key`",
+        "has no `region`",
+        "is not in the configuration of",
+        "has no secret",
+    ];
     beyond.iter().any(|words| diagnostic.message.contains(words))
 }

@@ -43,7 +43,7 @@ Commands:
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
   wires                Run agents over every model wire, straight, killed, approved later and forked, at the mock server
                        aimock of npm and at one of our own, and print a table of what holds; the requests must fit
-                       the types of `openai` and `anthropic` of PyPI
+                       the types of `openai`, `anthropic` and `botocore`
     --only <ROW>       Only the rows with this in their name
     --json             One JSON document instead of the table
   dist                 Make the packages that users install, below target/packages/: `--check` installs each in a clean

@@ -112,6 +112,12 @@ pub(crate) fn budget(suspended: Option<u64>) -> anyhow::Result<()> {
     table.arg("--guest").arg(root.join("tool-servers/target/wasm32-wasip2/release/risk.wasm"));
     table.arg("--script").arg(root.join("crates/dalsegno-cli/benches/start.sh"));
     table.arg("--criterion").arg(target.join("criterion")).arg("--crash").arg(killed);
+    match packages::peer(&root.join("target/peer")) {
+        Ok(peer) => {
+            table.arg("--peer").arg(peer);
+        }
+        Err(error) => eprintln!("{error:#}; the long conversation is not compared"),
+    }
     if let Some(suspended) = suspended {
         table.arg("--suspended").arg(suspended.to_string());
     }

@@ -10,6 +10,7 @@ mod runs;
 mod secret;
 mod servers;
 mod setup;
+mod test;
 mod tools;
 mod trust;
 mod upkeep;
@@ -39,6 +40,7 @@ pub(crate) use self::secret::{
 };
 pub(crate) use self::servers::{ServersArgs, ServersCheckArgs, ServersVerb};
 pub(crate) use self::setup::{CheckArgs, CompletionsArgs, InitArgs, ManArgs, SchemaArgs, TemplateArg};
+pub(crate) use self::test::TestArgs;
 pub(crate) use self::tools::{
     ToolsAddArgs, ToolsArgs, ToolsCallArgs, ToolsInspectArgs, ToolsListArgs, ToolsTestArgs, ToolsVerb,
 };
@@ -97,6 +99,9 @@ pub(crate) enum Verb {
     /// Check every file of the workspace, and every agent against the tools of its servers
     #[command(after_help = setup::CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Test the agents: run the cases of `tests/*.toml`, offline and without a key
+    #[command(after_help = test::EXAMPLES)]
+    Test(TestArgs),
     /// Start a run of an agent and follow it until it finishes
     #[command(after_help = runs::RUN_EXAMPLES)]
     Run(RunArgs),
@@ -210,9 +215,11 @@ impl Verb {
                 Needs::Nothing
             }
             Self::Check(check) if !check.connect => Needs::Files,
+            Self::Test(test) if test.from_run.is_none() => Needs::Files,
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
             Self::Import(import) if import.adopt => Needs::Everything,
-            Self::Runs(_)
+            Self::Test(_)
+            | Self::Runs(_)
             | Self::Cost(_)
             | Self::Show(_)
             | Self::Replay(_)
@@ -247,6 +254,7 @@ impl Verb {
         match self {
             Self::Init(init) => init.document.resolve(),
             Self::Check(check) => check.document.resolve(),
+            Self::Test(test) => test.document.resolve(),
             Self::Run(run) => run.stream.resolve(),
             Self::Resume(resume) => resume.stream.resolve(),
             Self::Answer(answer) => answer.document.resolve(),

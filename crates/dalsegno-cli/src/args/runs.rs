@@ -81,8 +81,10 @@ impl FromStr for Endpoint {
             Some((model, url)) => (model, Some(format!("http{url}"))),
             None => (rest, None),
         };
-        if let Some(url) = &url {
-            private(url)?;
+        match &url {
+            Some(url) => private(url)?,
+            None if known == Some(Provider::Bedrock) => return Err(BEDROCK_ADDRESS.to_owned()),
+            None => {}
         }
         match known {
             Some(provider) if !model.is_empty() => Ok(Self { provider, model: model.to_owned(), url }),
@@ -90,6 +92,10 @@ impl FromStr for Endpoint {
         }
     }
 }
+
+/// Bedrock has no address without a region.
+const BEDROCK_ADDRESS: &str = "`bedrock` needs the address of a region, such as \
+                               bedrock:amazon.nova-lite-v1:0@https://bedrock-runtime.eu-central-1.amazonaws.com";
 
 /// Refuses an address that would send the key and the requests unencrypted to another machine, as `dalsegno.toml` does.
 fn private(url: &str) -> Result<(), String> {

@@ -8,11 +8,11 @@ use dalsegno_memory::check_seed;
 use dalsegno_models::{Cassette, ScriptModel};
 use dalsegno_runtime::Engine;
 use dalsegno_workspace::{
-    Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, Workspace,
+    Catalogue, Diagnostic, Loaded, Lock, LockChange, LockRead, ModelBinding, SecretRef, SourceFile, Workspace,
 };
 use serde::Serialize;
 
-use super::{Context, programs};
+use super::{Context, programs, test};
 use crate::args::Format;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -41,13 +41,26 @@ pub(super) fn files(context: &mut Context<'_>) -> Result<Exit, Error> {
     if let Some(workspace) = workspace.as_ref().filter(|_| !is_damaged) {
         found.extend(workspace.check(&lock.unwrap_or_default(), &Catalogue::new()));
     }
+    let mut sources = Vec::new();
     if let Some(workspace) = &workspace {
         found.extend(beside(workspace));
+        let (cases, problems) = test::problems(workspace);
+        add(&mut found, problems);
+        sources = cases.sources;
     }
     if context.format == Format::Json {
         context.output.document(&found);
     }
-    Ok(tell(workspace.as_ref(), &found, context))
+    Ok(tell(workspace.as_ref(), &sources, &found, context))
+}
+
+/// Adds the problems that are not known yet.
+fn add(found: &mut Vec<Diagnostic>, more: Vec<Diagnostic>) {
+    for problem in more {
+        if !found.contains(&problem) {
+            found.push(problem);
+        }
+    }
 }
 
 /// Reads the scripts and the cassettes of models, and the seeds of the memory, as a run will.
@@ -91,10 +104,11 @@ fn tell_unset(workspace: &Workspace, output: &mut Output) {
     let settings = &workspace.settings;
     let keys = settings.models.iter().filter_map(|(name, model)| match model {
         ModelBinding::Http(http) => {
-            Some((format!("`api_key` of the model `{name}`"), http.api_key.as_ref()?))
+            Some(http.secrets().map(move |(key, found)| (format!("`{key}` of the model `{name}`"), found)))
         }
         ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
     });
+    let keys = keys.flatten();
     let secrets = settings.secrets.iter().map(|(name, found)| (format!("the secret `{name}`"), found));
     let of_tenants = workspace.tenants.values().flat_map(|tenant| {
         let words = |name: &String| format!("the secret `{name}` of the tenant `{}`", tenant.name);
@@ -118,7 +132,7 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
         if context.format == Format::Json {
             context.output.document(&Connected { changes: Vec::new(), written: false, diagnostics: &found });
         }
-        return Ok(tell(None, &found, context));
+        return Ok(tell(None, &[], &found, context));
     };
     // Of a damaged file nothing is believed but names: nobody wants them to change for it.
     let before = read.lock.clone().unwrap_or_else(|| Lock { names: read.names(), ..Lock::default() });
@@ -136,13 +150,17 @@ pub(super) async fn connect(context: &mut Context<'_>) -> Result<Exit, Error> {
     }
     found.extend(workspace.check(&lock, &Catalogue::new()));
     found.extend(beside(&workspace));
+    // What was pinned just now is what the cases know of the servers.
+    let pinned = Workspace::load(&context.root).workspace;
+    let (cases, problems) = pinned.as_ref().map(test::problems).unwrap_or_default();
+    add(&mut found, problems);
     if context.format == Format::Json {
         let changes = changes.iter().map(ToString::to_string).collect();
         context.output.document(&Connected { changes, written, diagnostics: &found });
     } else {
         changed(&changes, written, context.output);
     }
-    let mut exit = tell(Some(&workspace), &found, context);
+    let mut exit = tell(Some(&workspace), &cases.sources, &found, context);
     for (_, error) in unreachable {
         let ended = failure::show(&error.into(), None, Format::Text, context.output);
         exit = if exit == Exit::Done { ended } else { exit };
@@ -169,10 +187,15 @@ fn write(root: &Path, lock: &Lock) -> Result<(), Error> {
         .map_err(|source| Error::Write { path, source })
 }
 
-fn tell(workspace: Option<&Workspace>, found: &[Diagnostic], context: &mut Context<'_>) -> Exit {
+fn tell(
+    workspace: Option<&Workspace>,
+    sources: &[SourceFile],
+    found: &[Diagnostic],
+    context: &mut Context<'_>,
+) -> Exit {
     let wrong = found.iter().any(Diagnostic::is_error);
     if context.format != Format::Json {
-        diagnostics::draw(&context.root, found, context.output);
+        diagnostics::draw_from(&context.root, sources, found, context.output);
         if let Some(workspace) = workspace {
             tell_unset(workspace, context.output);
         }

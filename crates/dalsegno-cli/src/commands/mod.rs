@@ -30,6 +30,7 @@ mod select;
 mod servers;
 mod show;
 mod telemetry;
+mod test;
 mod tools;
 mod trust;
 mod try_tool;
@@ -210,6 +211,7 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
         Context { root, named, trust: args.trust, format, verbose: args.verbose, output, telemetry: None };
     let result = match &args.verb {
         Verb::Check(check) if !check.connect => check::files(&mut context),
+        Verb::Test(args) if args.from_run.is_none() => test::test(args, &mut context),
         verb => with_runtime(verb.needs(), perform(verb, &mut context)),
     };
     let Context { root, output, .. } = context;
@@ -246,6 +248,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         Verb::Completions(completions) => completions::completions(completions, output),
         Verb::Man(man) => man::man(man, output),
         Verb::Check(_)
+        | Verb::Test(_)
         | Verb::Run(_)
         | Verb::Chat(_)
         | Verb::Resume(_)
@@ -302,6 +305,10 @@ async fn perform(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> 
 async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Error> {
     match verb {
         Verb::Check(_) => check::connect(context).await,
+        Verb::Test(args) => match &args.from_run {
+            Some(run) => test::from_run(run, context).await,
+            None => test::test(args, context),
+        },
         Verb::Run(args) => run::run(args, context).await,
         Verb::Chat(args) => chat::chat(args, context).await,
         Verb::Resume(args) => resume::resume(args, context).await,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dalsegno_core::{AgentRequest, Mind};
 use dalsegno_runtime::{Engine, NewAttachment, StartOptions};
-use dalsegno_workspace::{HttpBinding, ModelBinding, SecretRef};
+use dalsegno_workspace::{HttpBinding, ModelBinding, PromptCache, SecretRef};
 
 use super::{Context, follow, select};
 use crate::args::{Endpoint, RunArgs};
@@ -73,12 +73,15 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         base_url: endpoint.url.clone(),
         allow_http: false,
         api_key: given.then(|| SecretRef::Env(KEY_VARIABLE.to_owned())),
+        aws_key: None,
+        region: None,
         api_key_header: None,
         concurrency: None,
         extra: serde_json::Map::new(),
         headers: BTreeMap::new(),
         idle_timeout: None,
         stream_options: true,
+        cache: PromptCache::default(),
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) async fn start(settings: &Settings) -> Result<Telemetry, Error> {
                 Provider::Anthropic => "anthropic",
                 // Of the semantic conventions: any Google endpoint.
                 Provider::Gemini => "gcp.gen_ai",
+                // The word of the conventions.
+                Provider::Bedrock => "aws.bedrock",
             };
             Some((name.clone(), ModelInfo { provider: provider.to_owned(), model: http.model.clone() }))
         }

@@ -19,11 +19,23 @@ const LONGEST: usize = 2_000;
 ///
 /// The sources are read again: this only happens once something is wrong, and secrets are masked in them.
 pub(crate) fn draw(root: &Path, diagnostics: &[Diagnostic], output: &mut Output) {
+    draw_from(root, &[], diagnostics, output);
+}
+
+/// The same, with files that are known beside those of the workspace.
+pub(crate) fn draw_from(root: &Path, known: &[SourceFile], diagnostics: &[Diagnostic], output: &mut Output) {
     if diagnostics.is_empty() {
         return;
     }
     let loaded = Workspace::load(root);
-    draw_with(diagnostics, |diagnostic| source(root, &loaded, diagnostic), output);
+    let place = |diagnostic: &Diagnostic| {
+        let known = known.iter().find(|source| source.file() == diagnostic.file);
+        match known {
+            Some(known) => excerpt(diagnostic, known.text()),
+            None => source(root, &loaded, diagnostic),
+        }
+    };
+    draw_with(diagnostics, place, output);
 }
 
 /// Draws the problems of one file, whose text is known.

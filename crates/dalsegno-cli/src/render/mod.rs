@@ -1,6 +1,7 @@
 //! Everything that is written for people or programs.
 
 pub(crate) mod bench;
+pub(crate) mod cases;
 pub(crate) mod diagnostics;
 pub(crate) mod diff;
 pub(crate) mod document;
@@ -8,6 +9,7 @@ pub(crate) mod ending;
 pub(crate) mod excerpt;
 pub(crate) mod failure;
 pub(crate) mod journal;
+pub(crate) mod junit;
 pub(crate) mod output;
 pub(crate) mod progress;
 pub(crate) mod prompt;

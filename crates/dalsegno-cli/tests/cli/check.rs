@@ -15,6 +15,7 @@ fn help_names_every_verb() {
     Commands:
       init         Create a workspace that runs immediately, offline and without an API key
       check        Check every file of the workspace, and every agent against the tools of its servers
+      test         Test the agents: run the cases of `tests/*.toml`, offline and without a key
       run          Start a run of an agent and follow it until it finishes
       chat         Chat with an agent: each message is a run, and the session keeps the conversation
       resume       Answer a suspended run, or resume an interrupted one

@@ -78,7 +78,7 @@ fn an_endpoint_that_cannot_be_used_starts_no_run() {
         exit code: 2
         --- stdout
         --- stderr
-        error: invalid value 'qwen3@http://127.0.0.1:1/v1' for '--endpoint <PROVIDER:MODEL@URL>': expected PROVIDER:MODEL@URL, such as openai:qwen3@http://127.0.0.1:11434/v1; providers: openai, openai-responses, anthropic, gemini
+        error: invalid value 'qwen3@http://127.0.0.1:1/v1' for '--endpoint <PROVIDER:MODEL@URL>': expected PROVIDER:MODEL@URL, such as openai:qwen3@http://127.0.0.1:11434/v1; providers: openai, openai-responses, anthropic, gemini, bedrock
 
         For more information, try '--help'.
         ");
@@ -94,6 +94,14 @@ fn an_endpoint_that_cannot_be_used_starts_no_run() {
         --- stdout
         --- stderr
         error: invalid value 'openai:test@http://example.com/v1' for '--endpoint <PROVIDER:MODEL@URL>': requests to `http://example.com/v1` would be unencrypted: use `https://…`, or a model of `dalsegno.toml` with `allow_http`
+
+        For more information, try '--help'.
+        ");
+    photograph!(workspace.dalsegno(&["run", "chat", "hello", "--endpoint", "bedrock:amazon.nova-lite-v1:0"]), @r"
+        exit code: 2
+        --- stdout
+        --- stderr
+        error: invalid value 'bedrock:amazon.nova-lite-v1:0' for '--endpoint <PROVIDER:MODEL@URL>': `bedrock` needs the address of a region, such as bedrock:amazon.nova-lite-v1:0@https://bedrock-runtime.eu-central-1.amazonaws.com
 
         For more information, try '--help'.
         ");

@@ -306,7 +306,7 @@ fn a_name_that_cannot_be_is_refused_until_the_lock_is_written_anew() {
 #[test]
 fn there_is_a_schema_for_every_file_kind() {
     let workspace = Workspace::empty();
-    for kind in ["agent", "dalsegno", "lock", "script"] {
+    for kind in ["agent", "case", "dalsegno", "lock", "script"] {
         let schema: serde_json::Value = serde_json::from_str(&workspace.succeed(&["schema", kind])).unwrap();
         assert!(schema["$schema"].is_string() && schema["properties"].is_object(), "{kind}: {schema}");
     }
@@ -315,7 +315,7 @@ fn there_is_a_schema_for_every_file_kind() {
         --- stdout
         --- stderr
         error: invalid value 'agnet' for '<KIND>'
-          [possible values: agent, dalsegno, lock, script, tenant, tool]
+          [possible values: agent, case, dalsegno, lock, script, tenant, tool]
 
           tip: a similar value exists: 'agent'
 

@@ -7,6 +7,7 @@ mod auth;
 mod auth_server;
 mod bench;
 mod broken;
+mod cases;
 mod chat;
 mod check;
 mod cost;

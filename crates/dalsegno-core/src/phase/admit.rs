@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use crate::canonical::print_json;
 use crate::config::{AgentConfig, Tool, ToolKind};
-use crate::event::Failure;
+use crate::event::{Failure, FailureCode};
 use crate::id::{AgentName, ToolName};
 use crate::join::Settled;
-use crate::operation::{MemoryCreate, MemorySearch, MemoryTraverse, RelationTo, Request, ToolCall};
+use crate::operation::{MemoryCreate, MemorySearch, MemoryTraverse, RelationTo, Request, Terms, ToolCall};
+use crate::phase::start::MEMORY_TIMEOUT_MS;
 use crate::reply::{CallRequest, Validation, Violation};
 
 /// Hits of a `memory.search` that names no limit.
@@ -130,33 +131,11 @@ pub(crate) fn admit_tool(
         let message = alloc::format!("the agent's rules deny this call of `{name}`: {rule}");
         return Err(Refusal::new("not_permitted", message));
     }
-    let request = match &tool.kind {
-        ToolKind::External | ToolKind::Declarative { .. } => Request::ToolCall(Arc::new(ToolCall {
-            tool_name: name.clone(),
-            parameters: arguments.clone(),
-            input: None,
-        })),
-        ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {
-            query: text(arguments, "query")?,
-            limit: number(arguments, "limit").unwrap_or(DEFAULT_HITS),
-            min_score: 0.0,
-        })),
-        ToolKind::MemoryCreate => Request::MemoryCreate(Arc::new(MemoryCreate {
-            entity: text(arguments, "entity")?,
-            entity_type: optional(arguments, "type")?.unwrap_or_else(|| "note".to_string()),
-            content: text(arguments, "content")?,
-            relations: relations(arguments)?,
-        })),
-        ToolKind::MemoryTraverse => Request::MemoryTraverse(Arc::new(MemoryTraverse {
-            from: text(arguments, "from")?,
-            relation: optional(arguments, "relation")?,
-            depth: number(arguments, "depth").unwrap_or(DEPTH.0).clamp(1, DEPTH.1),
-            limit: number(arguments, "limit").unwrap_or(ENTITIES.0).clamp(1, ENTITIES.1),
-        })),
+    match &tool.kind {
         ToolKind::Agent { agent } => {
             known(config, agent)?;
             let data = arguments.get("data").cloned().unwrap_or_default();
-            return Ok(Admitted::Agent { agent: agent.clone(), text: text(arguments, "text")?, data });
+            Ok(Admitted::Agent { agent: agent.clone(), text: text(arguments, "text")?, data })
         }
         ToolKind::Handoff { agent } => {
             known(config, agent)?;
@@ -164,10 +143,68 @@ pub(crate) fn admit_tool(
                 let message = "a handoff cannot wait for an approval";
                 return Err(Refusal::new("not_permitted", message));
             }
-            return Ok(Admitted::Handoff { agent: agent.clone(), message: optional(arguments, "message")? });
+            Ok(Admitted::Handoff { agent: agent.clone(), message: optional(arguments, "message")? })
         }
-    };
-    Ok(Admitted::Request(request))
+        ToolKind::External
+        | ToolKind::Declarative { .. }
+        | ToolKind::MemorySearch
+        | ToolKind::MemoryCreate
+        | ToolKind::MemoryTraverse => Ok(Admitted::Request(tool.request(name, arguments)?)),
+    }
+}
+
+impl Tool {
+    /// Returns what a call with these arguments asks for. The agent's rules about calls are not applied here.
+    ///
+    /// # Errors
+    ///
+    /// When an argument of a memory tool is missing or has another type, or when the tool is an agent: only a run can call
+    /// one.
+    pub fn request(&self, name: &ToolName, arguments: &Value) -> Result<Request, Failure> {
+        Ok(match &self.kind {
+            ToolKind::External | ToolKind::Declarative { .. } => Request::ToolCall(Arc::new(ToolCall {
+                tool_name: name.clone(),
+                parameters: arguments.clone(),
+                input: None,
+            })),
+            ToolKind::MemorySearch => Request::MemorySearch(Arc::new(MemorySearch {
+                query: text(arguments, "query")?,
+                limit: number(arguments, "limit").unwrap_or(DEFAULT_HITS),
+                min_score: 0.0,
+            })),
+            ToolKind::MemoryCreate => Request::MemoryCreate(Arc::new(MemoryCreate {
+                entity: text(arguments, "entity")?,
+                entity_type: optional(arguments, "type")?.unwrap_or_else(|| "note".to_string()),
+                content: text(arguments, "content")?,
+                relations: relations(arguments)?,
+            })),
+            ToolKind::MemoryTraverse => Request::MemoryTraverse(Arc::new(MemoryTraverse {
+                from: text(arguments, "from")?,
+                relation: optional(arguments, "relation")?,
+                depth: number(arguments, "depth").unwrap_or(DEPTH.0).clamp(1, DEPTH.1),
+                limit: number(arguments, "limit").unwrap_or(ENTITIES.0).clamp(1, ENTITIES.1),
+            })),
+            ToolKind::Agent { agent } | ToolKind::Handoff { agent } => {
+                let message = alloc::format!("`{name}` is the agent `{agent}`, and only a run can call it");
+                return Err(Failure::new(FailureCode::NotPermitted, message));
+            }
+        })
+    }
+
+    /// Returns the terms on which a request of this tool runs. The memory has terms of its own.
+    pub fn terms_of(&self, request: &Request) -> Terms {
+        match request {
+            Request::MemorySearch(_) | Request::MemoryTraverse(_) => Terms::read(MEMORY_TIMEOUT_MS),
+            Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
+            Request::ModelCompletion(_)
+            | Request::ToolCall(_)
+            | Request::ApiCall(_)
+            | Request::Email(_)
+            | Request::AgentCall(_)
+            | Request::Input(_)
+            | Request::Timer(_) => self.terms(),
+        }
+    }
 }
 
 fn known(config: &AgentConfig, agent: &AgentName) -> Result<(), Refusal> {
@@ -178,15 +215,15 @@ fn known(config: &AgentConfig, agent: &AgentName) -> Result<(), Refusal> {
     Err(Refusal::new("not_permitted", message))
 }
 
-fn invalid(key: &str, what: &str) -> Refusal {
-    Refusal::new("invalid_arguments", alloc::format!("`{key}` is {what}"))
+fn invalid(key: &str, what: &str) -> Failure {
+    Failure::new(FailureCode::InvalidArguments, alloc::format!("`{key}` is {what}"))
 }
 
-fn text(arguments: &Value, key: &str) -> Result<String, Refusal> {
+fn text(arguments: &Value, key: &str) -> Result<String, Failure> {
     arguments[key].as_str().map(ToString::to_string).ok_or_else(|| invalid(key, "missing or not a string"))
 }
 
-fn optional(arguments: &Value, key: &str) -> Result<Option<String>, Refusal> {
+fn optional(arguments: &Value, key: &str) -> Result<Option<String>, Failure> {
     match &arguments[key] {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone())),
@@ -200,7 +237,7 @@ fn number(arguments: &Value, key: &str) -> Option<u32> {
     arguments[key].as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
-fn relations(arguments: &Value) -> Result<Vec<RelationTo>, Refusal> {
+fn relations(arguments: &Value) -> Result<Vec<RelationTo>, Failure> {
     let wrong = || invalid("relations", "not a list of objects with the texts `relation` and `to`");
     match &arguments["relations"] {
         Value::Null => Ok(Vec::new()),

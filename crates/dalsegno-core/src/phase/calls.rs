@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::admit::{Admitted, Allowed, Refusal, admit, admit_tool};
 use super::repeat::{self, Repeats, Watch};
 use super::result::{edited, failed, missing, result, told};
-use super::start::MEMORY_TIMEOUT_MS;
 use super::{Stop, budget, end, think};
 use crate::canonical::{Digest, print_json};
 use crate::config::{AgentConfig, ModelMind, OnFailure, OnIndeterminate, Tool};
@@ -122,17 +121,7 @@ fn perform(config: &AgentConfig, slots: Vec<CallSlot>, admitted: Vec<Allowed<'_>
 fn request(config: &AgentConfig, tool: &Tool, admitted: Admitted) -> Option<(Request, Terms)> {
     match admitted {
         Admitted::Request(request) => {
-            let terms = match &request {
-                Request::MemorySearch(_) | Request::MemoryTraverse(_) => Terms::read(MEMORY_TIMEOUT_MS),
-                Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
-                Request::ModelCompletion(_)
-                | Request::ToolCall(_)
-                | Request::ApiCall(_)
-                | Request::Email(_)
-                | Request::AgentCall(_)
-                | Request::Input(_)
-                | Request::Timer(_) => tool.terms(),
-            };
+            let terms = tool.terms_of(&request);
             Some((request, terms))
         }
         Admitted::Agent { agent, text, data } => {

@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use super::admit::{Admitted, Refusal, admit_tool};
 use super::budget;
 use super::calls::AGENT_TERMS;
-use super::plan::{OwnWords, own_words, value};
-use super::start::MEMORY_TIMEOUT_MS;
+use super::plan::{OwnWords, own_words};
+use super::result::missing;
 use crate::action::{Continuation, open};
-use crate::config::{AgentConfig, Budget, Tool, ToolKind};
+use crate::config::{AgentConfig, Budget, SEMANTICS, Tool, ToolKind};
 use crate::event::{Failure, FailureCode, Outcome, ToolReturn};
 use crate::id::{AgentName, OperationId, Timestamp, ToolName};
 use crate::join::{Begun, Join, Pending};
@@ -309,20 +309,31 @@ fn permitted(config: &AgentConfig, mut finished: Finished) -> Finished {
     finished
 }
 
-/// What a plan and a model read of the end of a call.
+/// What a plan and a model read of the end of a call, under the rules of the configuration.
 fn told(config: &AgentConfig, outcome: &ToolOutcome) -> Outcome {
-    let code = outcome.error.as_ref().filter(|_| config.semantics >= 2).and_then(code);
-    let plain =
-        outcome.ok && outcome.said.is_empty() && outcome.handoff.is_none() && outcome.coerced.is_empty();
+    let returned = ToolReturn::from(outcome);
     Outcome::ToolReturned(ToolReturn {
-        structured: outcome.ok.then(|| outcome.output.clone()),
-        text: if plain { String::new() } else { outcome.model_text() },
-        is_error: !outcome.ok,
-        code,
-        error: outcome.error.clone().filter(|_| config.has_third_rules()).map(Box::new),
-        actions: outcome.actions.clone(),
-        violations: Vec::new(),
+        code: returned.code.filter(|_| config.has_second_rules()),
+        error: returned.error.filter(|_| config.has_third_rules()),
+        ..returned
     })
+}
+
+impl From<&ToolOutcome> for ToolReturn {
+    /// What a plan and a model read of the end of a declarative tool's call.
+    fn from(outcome: &ToolOutcome) -> Self {
+        let plain =
+            outcome.ok && outcome.said.is_empty() && outcome.handoff.is_none() && outcome.coerced.is_empty();
+        Self {
+            structured: outcome.ok.then(|| outcome.output.clone()),
+            text: if plain { String::new() } else { outcome.model_text() },
+            is_error: !outcome.ok,
+            code: outcome.error.as_ref().and_then(code),
+            error: outcome.error.clone().map(Box::new),
+            actions: outcome.actions.clone(),
+            violations: Vec::new(),
+        }
+    }
 }
 
 /// The code of a failure that whoever called the tool must know: it says more than that the tool failed.
@@ -410,11 +421,7 @@ fn tool_call(
     let admitted = admit_tool(config, name, tool, &call.arguments).map_err(refusal)?;
     let (request, terms) = match admitted {
         Admitted::Request(request) => {
-            let terms = match &request {
-                Request::MemorySearch(_) | Request::MemoryTraverse(_) => Terms::read(MEMORY_TIMEOUT_MS),
-                Request::MemoryCreate(_) => Terms::keyed(MEMORY_TIMEOUT_MS),
-                _ => tool.terms(),
-            };
+            let terms = tool.terms_of(&request);
             (request, terms)
         }
         Admitted::Agent { agent, text, data } => {
@@ -458,37 +465,49 @@ fn refusal(refusal: Refusal) -> EffectFailure {
     refused(code, message)
 }
 
-/// A part's outcome in the words of the document's language.
+/// A part's outcome in the words of the document's language; what it took is counted.
 fn answer(
     config: &AgentConfig,
     request: &Request,
     outcome: Option<Outcome>,
     state: &mut AgentState,
 ) -> EffectOutcome {
+    if let Some(Outcome::AgentReturned(returned)) = &outcome {
+        state.usage.add(&returned.usage);
+    }
+    read(config.semantics, request, outcome.unwrap_or_else(|| Outcome::Failed(missing())))
+}
+
+impl Outcome {
+    /// Returns what a document reads of it, where the document asked for `request`.
+    pub fn into_effect_outcome(self, request: &Request) -> EffectOutcome {
+        read(SEMANTICS, request, self)
+    }
+}
+
+fn read(semantics: u32, request: &Request, outcome: Outcome) -> EffectOutcome {
     let failed = |failure: Failure| {
-        EffectOutcome::Failed(match config.semantics {
+        EffectOutcome::Failed(match semantics {
             1 => as_before(failure),
             _ => failure.into(),
         })
     };
     match (request, outcome) {
-        (_, Some(Outcome::Failed(failure))) => failed(failure),
-        (Request::ApiCall(_), Some(Outcome::ApiAnswered(response))) => EffectOutcome::Response(response),
+        (_, Outcome::Failed(failure)) => failed(failure),
+        (Request::ApiCall(_), Outcome::ApiAnswered(response)) => EffectOutcome::Response(response),
         // Somebody said that it was done, and perhaps what came of it.
-        (Request::ApiCall(_), Some(Outcome::ToolReturned(returned))) => {
-            EffectOutcome::Response(ApiResponse {
-                status: 200,
-                body: returned.into_value(),
-                ..ApiResponse::default()
-            })
-        }
-        (Request::Email(_), Some(Outcome::EmailSent(receipt))) => {
+        (Request::ApiCall(_), Outcome::ToolReturned(returned)) => EffectOutcome::Response(ApiResponse {
+            status: 200,
+            body: returned.into_value(),
+            ..ApiResponse::default()
+        }),
+        (Request::Email(_), Outcome::EmailSent(receipt)) => {
             EffectOutcome::Sent { message_id: receipt.message_id }
         }
-        (Request::Email(_), Some(Outcome::ToolReturned(_))) => EffectOutcome::Sent { message_id: None },
-        (request, outcome) => {
-            let own = own_words(config, outcome.as_ref());
-            match (value(request, outcome, state), own) {
+        (Request::Email(_), Outcome::ToolReturned(_)) => EffectOutcome::Sent { message_id: None },
+        (_, outcome) => {
+            let own = own_words(semantics, Some(&outcome));
+            match (outcome.into_value(), own) {
                 (Ok(output), _) => EffectOutcome::Returned { output },
                 (Err(failure), None) => failed(failure),
                 (Err(failure), Some(own)) => EffectOutcome::Failed(in_own_words(failure, own)),

@@ -1,12 +1,12 @@
-//! What a model reads of an operation's outcome.
+//! What models, plans and documents read of an operation's outcome.
 
 use alloc::string::String;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Stop;
 use crate::canonical::print_json;
-use crate::event::{AgentReturn, Failure, FailureCode, Outcome};
+use crate::event::{AgentReturn, Failure, FailureCode, Outcome, ToolReturn};
 use crate::join::Pending;
 use crate::operation::{GateState, Request};
 use crate::reply::CallRequest;
@@ -14,22 +14,85 @@ use crate::response::{RunErrorCode, Status};
 
 /// What the model reads of an outcome, or why there is nothing to read.
 pub(super) fn result(outcome: Option<Outcome>) -> Result<String, Failure> {
-    match outcome {
-        Some(Outcome::ToolReturned(returned)) if returned.is_error => {
-            let code = returned.code.unwrap_or(FailureCode::ToolFailed);
-            Err(Failure::new(code, returned.into_text()))
-        }
-        Some(Outcome::ToolReturned(returned)) => Ok(returned.into_text()),
-        Some(Outcome::MemoryFound(hits)) => Ok(print_json(&json!({ "hits": hits }))),
-        Some(Outcome::MemoryCreated(created)) => Ok(print_json(&json!({ "created": created }))),
-        Some(Outcome::MemoryTraversed(found)) => Ok(print_json(&json!(found))),
-        Some(Outcome::AgentReturned(returned)) => agent_answer(returned),
-        Some(Outcome::Failed(failure)) => Err(failure),
-        // Only a declarative tool asks for these, and reads them itself.
-        Some(Outcome::ApiAnswered(_) | Outcome::EmailSent(_))
-        | Some(Outcome::ModelReplied(_) | Outcome::InputGiven(_) | Outcome::TimerFired)
-        | None => Err(missing()),
+    let returned = outcome.ok_or_else(missing)?.into_tool_return()?;
+    if returned.is_error {
+        let code = returned.code.unwrap_or(FailureCode::ToolFailed);
+        return Err(Failure::new(code, returned.into_text()));
     }
+    Ok(returned.into_text())
+}
+
+impl Outcome {
+    /// Returns the outcome in the form of a tool's result, which is what a model reads.
+    ///
+    /// # Errors
+    ///
+    /// The failure where there is no answer, and one of its own where no model reads such an outcome.
+    pub fn into_tool_return(self) -> Result<ToolReturn, Failure> {
+        match self {
+            Self::ToolReturned(returned) => Ok(returned),
+            Self::MemoryFound(hits) => Ok(ToolReturn::structured(json!({ "hits": hits }))),
+            Self::MemoryCreated(created) => Ok(ToolReturn::structured(json!({ "created": created }))),
+            Self::MemoryTraversed(found) => Ok(ToolReturn::structured(json!(found))),
+            Self::AgentReturned(returned) => {
+                Ok(ToolReturn { text: agent_answer(returned)?, ..ToolReturn::default() })
+            }
+            Self::Failed(failure) => Err(failure),
+            // Only a declarative tool asks for these, and reads them itself.
+            Self::ApiAnswered(_)
+            | Self::EmailSent(_)
+            | Self::ModelReplied(_)
+            | Self::InputGiven(_)
+            | Self::TimerFired => Err(missing()),
+        }
+    }
+
+    /// Returns the value that a plan and a document read of the outcome.
+    ///
+    /// # Errors
+    ///
+    /// The failure where there is no answer or a tool answered with an error, and one of its own where the value follows
+    /// from more than the outcome.
+    pub fn into_value(self) -> Result<Value, Failure> {
+        match self {
+            Self::ToolReturned(returned) if returned.is_error => {
+                let code = returned.code.unwrap_or(FailureCode::ToolFailed);
+                let message = match returned.into_value() {
+                    Value::String(text) => text,
+                    value => print_json(&value),
+                };
+                Err(Failure::new(code, message))
+            }
+            Self::ToolReturned(returned) => Ok(returned.into_value()),
+            Self::MemoryFound(hits) => Ok(json!(hits)),
+            Self::MemoryCreated(created) => Ok(json!(created)),
+            Self::MemoryTraversed(traversal) => Ok(json!(traversal)),
+            Self::AgentReturned(returned) => agent_value(returned),
+            Self::InputGiven(value) => Ok(value),
+            Self::Failed(failure) => Err(failure),
+            Self::ApiAnswered(_) | Self::EmailSent(_) | Self::ModelReplied(_) | Self::TimerFired => {
+                Err(missing())
+            }
+        }
+    }
+}
+
+/// The child's structured answer, else its text parsed as JSON, else its text; null where it said nothing.
+fn agent_value(returned: AgentReturn) -> Result<Value, Failure> {
+    let AgentReturn { status, answer, output, error, .. } = returned;
+    let code = match status {
+        Status::Completed if output.is_none() && answer.is_none() => return Ok(Value::Null),
+        Status::Completed => {
+            let text = answer.unwrap_or_default();
+            return Ok(ToolReturn { structured: output, text, ..ToolReturn::default() }.into_value());
+        }
+        Status::Cancelled => FailureCode::Cancelled,
+        Status::Failed | Status::HandedOff => FailureCode::AgentFailed,
+    };
+    Err(match error {
+        Some(error) => Failure::new(code, alloc::format!("{}: {}", error.code.as_str(), error.message)),
+        None => Failure::new(code, "the child run did not complete"),
+    })
 }
 
 fn agent_answer(returned: AgentReturn) -> Result<String, Failure> {
@@ -116,6 +179,6 @@ pub(super) fn failed(name: &str, failure: &Failure) -> Stop {
     )
 }
 
-pub(super) fn missing() -> Failure {
+pub(crate) fn missing() -> Failure {
     Failure::new(FailureCode::Internal, "the result is missing")
 }

@@ -5,12 +5,17 @@ use std::net::IpAddr;
 use reqwest::Url;
 
 use super::failure::excerpt;
-use super::{HttpModelError, HttpModelSettings, Wire};
+use super::{HttpModelError, HttpModelSettings, Wire, bedrock};
 
 /// The address that requests go to.
 pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> {
-    let HttpModelSettings { wire, base_url, model, allow_http, .. } = settings;
-    let base = base_url.as_deref().unwrap_or(wire.default_base_url());
+    let &HttpModelSettings { wire, allow_http, ref model, .. } = settings;
+    let base = match &settings.base_url {
+        Some(base) => base.clone(),
+        None if wire == Wire::Bedrock => bedrock::base_url(settings.region.as_deref())?,
+        None => wire.default_base_url().to_owned(),
+    };
+    let base = base.as_str();
     let refused = |message: &str| HttpModelError::BaseUrl { url: shown(base), message: message.to_owned() };
     let mut url = Url::parse(base).map_err(|error| refused(&format!("{error}; expected `https://…`")))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -26,7 +31,7 @@ pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> 
     let mut path = wire.path(model);
     let ends_in_version =
         url.path_segments().and_then(|parts| parts.rev().find(|part| !part.is_empty())) == Some("v1");
-    if *wire == Wire::Anthropic && ends_in_version {
+    if wire == Wire::Anthropic && ends_in_version {
         path.remove(0);
     }
     match url.path_segments_mut() {
@@ -37,6 +42,10 @@ pub(super) fn read(settings: &HttpModelSettings) -> Result<Url, HttpModelError> 
         && !url.query_pairs().any(|(other, _)| other == name)
     {
         url.query_pairs_mut().append_pair(name, value);
+    }
+    if wire == Wire::Bedrock {
+        let path = format!("{}{}", url.path().trim_end_matches('/'), bedrock::path(model));
+        url.set_path(&path);
     }
     Ok(url)
 }

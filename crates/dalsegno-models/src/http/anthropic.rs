@@ -1,8 +1,8 @@
 //! Anthropic Messages: `POST {base}/v1/messages`.
 //!
 //! Blocks are read in their order. Signed and redacted thinking is kept as it came and sent back at its place, which
-//! the provider checks. Two cache marks, after the system prompt and after the last block, let it keep the prefix of a
-//! conversation; without a mark it caches nothing.
+//! the provider checks. Cache marks let it keep the prefix of a conversation; without a mark it caches nothing. It looks
+//! for an earlier entry only at a mark and at the 20 blocks before it, so that the request before has a mark, too.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use dalsegno_core::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::Cache;
 use super::body::{self, Body, Media, object, set};
 use super::failure::{self, protocol};
 use super::key::Hidden;
@@ -41,6 +42,9 @@ const MIN_BUDGET: u64 = 1024;
 /// What is left for the answer where the limit of a reply is below the budget of its thinking.
 const MIN_ANSWER: u64 = 1024;
 
+/// The field of a block that ends what the provider keeps.
+const MARK: &str = "cache_control";
+
 /// Most blocks of one reply.
 const MAX_BLOCKS: usize = 1024;
 
@@ -52,17 +56,20 @@ pub(super) fn body(
     request: &CompletionRequest,
     model: &str,
     extra: &Map<String, Value>,
+    cache: Cache,
     paused: &[ReplyPart],
 ) -> Result<Body, ModelError> {
     let (settings, control) = (&request.settings, &request.settings.control);
     let (mut system, mut messages) = messages(request, paused)?;
-    let cached = json!({ "type": "ephemeral" });
-    if let Some(block) = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut())
-    {
-        set(block, "cache_control", cached.clone());
+    let mark = mark(cache);
+    if let Some(mark) = &mark {
+        set_marks(&mut messages, mark);
     }
     let mut body = Body::new(json!({ "model": model, "messages": messages, "stream": true }));
-    let effort = thinking(request, extra, &mut body);
+    let limit_in_extra = extra.get("max_tokens").and_then(Value::as_u64);
+    let Thinking { limit, thinking, effort } = thinking(request, extra.get("thinking"), limit_in_extra);
+    body.set("max_tokens", limit);
+    body.set_some("thinking", thinking);
     body.set_some("temperature", settings.temperature);
     body.set_some("top_p", control.top_p);
     body.set_some("service_tier", control.service_tier.clone());
@@ -125,22 +132,51 @@ pub(super) fn body(
         body.set("output_config", OrderedJson::Object(config));
     }
     if let Some(block) = system.last_mut() {
-        set(block, "cache_control", cached);
+        if let Some(mark) = mark {
+            set(block, MARK, mark);
+        }
         body.set("system", system);
     }
     Ok(body)
 }
 
-/// Sets how much the model thinks and the limit of the reply, which counts thinking and must be above its budget. Says the
-/// effort, where one is asked for.
-fn thinking(
+/// What a block carries whose end is the end of a prefix to keep.
+fn mark(cache: Cache) -> Option<Value> {
+    match cache {
+        Cache::Off => None,
+        Cache::FiveMinutes => Some(json!({ "type": "ephemeral" })),
+        Cache::OneHour => Some(json!({ "type": "ephemeral", "ttl": "1h" })),
+    }
+}
+
+/// Marks where prefixes end that are worth keeping.
+fn set_marks(messages: &mut [Value], mark: &Value) {
+    for end in body::ends(messages) {
+        if let Some(block) = messages[end]["content"].as_array_mut().and_then(|blocks| blocks.last_mut()) {
+            set(block, MARK, mark.clone());
+        }
+    }
+}
+
+/// How much a model of Anthropic thinks.
+pub(super) struct Thinking {
+    /// The limit of the reply, which counts thinking and must be above its budget.
+    pub(super) limit: u64,
+    /// The value of `thinking`, if something is to be said of it.
+    pub(super) thinking: Option<Value>,
+    /// The effort, where one is asked for.
+    pub(super) effort: Option<&'static str>,
+}
+
+/// How much the model thinks and the limit of its reply; `written` and `limit_in_extra` are what `extra` says of both.
+pub(super) fn thinking(
     request: &CompletionRequest,
-    extra: &Map<String, Value>,
-    body: &mut Body,
-) -> Option<&'static str> {
+    written: Option<&Value>,
+    limit_in_extra: Option<u64>,
+) -> Thinking {
     let reasoning = request.settings.control.reasoning;
     let limit = request.settings.max_output_tokens;
-    let written = extra.get("thinking").filter(|_| reasoning.is_none());
+    let written = written.filter(|_| reasoning.is_none());
     let budget = match reasoning {
         Some(Reasoning::MaxTokens(budget)) => Some(u64::from(budget)),
         _ => written.and_then(|thinking| thinking["budget_tokens"].as_u64()),
@@ -149,15 +185,12 @@ fn thinking(
         Some(Reasoning::None) | None => None,
         Some(reasoning) => body::effort(reasoning),
     };
-    let limit_in_extra = extra.get("max_tokens").and_then(Value::as_u64);
-    let limit = match (limit.map(u64::from), budget, effort) {
+    let limit = match (limit.map(u64::from).or(limit_in_extra), budget, effort) {
         (Some(limit), _, _) => limit,
-        (None, _, _) if limit_in_extra.is_some() => limit_in_extra.unwrap_or_default(),
         (None, Some(budget), _) => budget.saturating_add(DEFAULT_MAX_TOKENS),
         (None, None, Some(_)) => DEFAULT_MAX_TOKENS_WITH_EFFORT,
         (None, None, None) => DEFAULT_MAX_TOKENS,
     };
-    body.set("max_tokens", limit);
     // What a limit of tokens or cost leaves may be less than the budget, which then has to give way.
     let fitted = budget.map(|budget| if budget < limit { budget } else { limit.saturating_sub(MIN_ANSWER) });
     let thinking = match (reasoning, fitted) {
@@ -175,8 +208,7 @@ fn thinking(
         (Some(_), None) => Some(json!({ "type": "adaptive" })),
         _ => None,
     };
-    body.set_some("thinking", thinking);
-    effort
+    Thinking { limit, thinking, effort }
 }
 
 /// The system prompt and the messages. Neighbours of one role become one message, as the wire wants results of parallel
@@ -265,12 +297,9 @@ fn block(part: &ReplyPart) -> Option<Value> {
     }
 }
 
-/// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`. One of another provider need not be such;
-/// it becomes its own digest, so that a call and its result still agree and two ids never become one.
+/// A call's id as this wire takes it: 1 to 64 letters, digits, `_` and `-`.
 fn wire_id(id: &str) -> Cow<'_, str> {
-    let fits = (1..=body::MAX_ID_BYTES).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if fits { Cow::Borrowed(id) } else { Cow::Owned(body::digest_id(id)) }
+    body::id_of(id, b"_-")
 }
 
 #[derive(Deserialize)]

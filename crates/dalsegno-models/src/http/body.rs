@@ -166,6 +166,14 @@ pub(super) fn call_id(id: &str) -> Cow<'_, str> {
     if (1..=MAX_ID_BYTES).contains(&id.len()) { Cow::Borrowed(id) } else { Cow::Owned(digest_id(id)) }
 }
 
+/// A call's id of 1 to 64 letters, digits and a few other characters. One of another provider need not be such; it becomes its
+/// own digest, so that a call and its result still agree and two ids never become one.
+pub(super) fn id_of<'i>(id: &'i str, others: &[u8]) -> Cow<'i, str> {
+    let fits = (1..=MAX_ID_BYTES).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte));
+    if fits { Cow::Borrowed(id) } else { Cow::Owned(digest_id(id)) }
+}
+
 /// What stands for a call's id that a wire does not take.
 pub(super) fn digest_id(id: &str) -> String {
     format!("call_{:.32}", digest_json(&json!(id)).to_string())
@@ -173,6 +181,14 @@ pub(super) fn digest_id(id: &str) -> String {
 
 /// Most bytes of a call's id on each wire.
 pub(super) const MAX_ID_BYTES: usize = 64;
+
+/// The messages at which a prefix ends that a provider is to keep: the last one, and the last one of the request before,
+/// which it has kept.
+pub(super) fn ends(messages: &[Value]) -> impl Iterator<Item = usize> + use<> {
+    let reply = messages.iter().rposition(|message| message["role"] == "assistant");
+    let before = reply.and_then(|reply| reply.checked_sub(1));
+    [before, messages.len().checked_sub(1)].into_iter().flatten()
+}
 
 /// Sets a field of a part of a body that is an object.
 pub(super) fn set(part: &mut Value, name: &str, value: impl Into<Value>) {

@@ -4,12 +4,14 @@ use std::error::Error;
 use std::time::Duration;
 
 use dalsegno_net::{client_builder, error_chain};
+use futures::future::Either;
 use futures::stream::{self, Stream, StreamExt};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use sse_stream::SseByteStream;
 
 use super::failure::{self, excerpt, protocol, quote};
+use super::frames::Frames;
 use super::key::Hidden;
 use crate::model::{ModelError, ModelErrorKind, Retry};
 
@@ -60,6 +62,11 @@ impl Endpoint {
         Ok(Self { client, url, shown, max_bytes })
     }
 
+    /// The address that requests go to.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// The address as errors show it.
     pub(super) fn shown(&self) -> &str {
         &self.shown
@@ -68,12 +75,10 @@ impl Endpoint {
     /// Sends a JSON body, and gives the response where its status is 200 and its body a stream of events.
     pub(super) async fn open(
         &self,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         body: Vec<u8>,
         hidden: Hidden<'_>,
     ) -> Result<Response, Failed> {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = self.client.post(self.url.clone()).headers(headers).body(body).send().await;
         let mut response = sent.map_err(|error| {
             let never_sent = error.is_connect();
@@ -88,8 +93,7 @@ impl Endpoint {
         let status = response.status();
         if status != StatusCode::OK {
             let body = failure_body(&mut response).await;
-            let error = failure::from_status(&self.shown, status, response.headers(), &body, hidden);
-            return Err(Failed { error, unauthorized: failure::is_for_the_key(status, &body) });
+            return Err(failure::from_status(&self.shown, status, response.headers(), &body, hidden));
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or("text/event-stream").to_ascii_lowercase();
@@ -108,12 +112,13 @@ impl Endpoint {
     }
 
     /// The data of each event. `idle` is the longest silence between two pieces; `marker` is what ends the stream, for an error
-    /// that says that it never came.
+    /// that says that it never came. `in_frames` tells events of AWS from those that are lines of text.
     pub(super) fn events(
         &self,
         response: Response,
         idle: Duration,
         marker: &'static str,
+        in_frames: bool,
     ) -> impl Stream<Item = Result<String, ModelError>> + Send {
         let max_bytes = self.max_bytes;
         // The events are cut out of a stream that counts, so that even an endless line ends.
@@ -136,7 +141,23 @@ impl Endpoint {
             }
             Ok(Some((chunk, (response, taken))))
         });
-        SseByteStream::new(Box::pin(chunks)).filter_map(|event| async move {
+        let chunks = Box::pin(chunks);
+        if in_frames {
+            let frames =
+                stream::try_unfold((chunks, Frames::default()), |(mut chunks, mut frames)| async move {
+                    loop {
+                        if let Some(event) = frames.event()? {
+                            return Ok(Some((event, (chunks, frames))));
+                        }
+                        match chunks.next().await {
+                            Some(chunk) => frames.push(&chunk?),
+                            None => return Ok(None),
+                        }
+                    }
+                });
+            return Either::Left(Box::pin(frames));
+        }
+        let events = SseByteStream::new(chunks).filter_map(|event| async move {
             match event {
                 Ok(event) => event.data.filter(|data| !data.is_empty()).map(Ok),
                 Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<ModelError>() {
@@ -145,7 +166,8 @@ impl Endpoint {
                 })),
                 Err(error) => Some(Err(protocol(format!("the answer is not a stream of events: {error}")))),
             }
-        })
+        });
+        Either::Right(events)
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::body::Body;
-use super::{HttpModelError, Wire, anthropic, chat, gemini, responses};
+use super::{HttpModelError, Wire, anthropic, bedrock, chat, gemini, responses};
 
 /// The fields that make up the request over some wire, refused over each: nobody means another one's.
 const RESERVED: [&str; 8] =
@@ -45,6 +45,7 @@ pub(super) fn reserved(wire: Wire) -> impl Iterator<Item = &'static str> {
         Wire::OpenaiResponses => responses::RESERVED,
         Wire::Anthropic => anthropic::RESERVED,
         Wire::Gemini => gemini::RESERVED,
+        Wire::Bedrock => bedrock::RESERVED,
     };
     RESERVED.iter().chain(own).copied()
 }

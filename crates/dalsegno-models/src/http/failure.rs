@@ -4,8 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::aws_errors as aws;
+use super::client::Failed;
 use super::key::Hidden;
 use crate::model::{ModelError, ModelErrorKind, Retry};
 
@@ -27,12 +29,14 @@ pub(super) fn from_status(
     headers: &HeaderMap,
     body: &[u8],
     hidden: Hidden<'_>,
-) -> ModelError {
+) -> Failed {
     if status.is_redirection() {
-        return redirected(endpoint, status, headers, hidden);
+        return redirected(endpoint, status, headers, hidden).into();
     }
-    let said = Said::read(body, hidden);
+    let said = Said::read(body, headers, hidden);
+    let of_aws = aws::kind(&said.codes);
     let kind = match status.as_u16() {
+        400 | 424 if of_aws.is_some() && !said.is_too_long() => of_aws.unwrap_or(ModelErrorKind::Refused),
         429 if said.out_of_quota() => ModelErrorKind::Refused,
         429 => ModelErrorKind::RateLimited,
         400 | 413 | 422 if said.is_too_long() => ModelErrorKind::LimitExceeded,
@@ -54,22 +58,18 @@ pub(super) fn from_status(
         400..=499 if kind == ModelErrorKind::Refused => "; check the model's name, its settings and `extra`",
         _ => "",
     };
+    let advice = aws::advice(&said.codes, &said.words).unwrap_or(advice);
     let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
     let error = ModelError::new(kind, format!("`{endpoint}` answered {status}{words}{advice}"));
     let should_retry = headers.get("x-should-retry").map(HeaderValue::as_bytes);
-    match (should_retry, error.retry, pause(headers).or(said.pause)) {
+    let error = match (should_retry, error.retry, pause(headers).or(said.pause)) {
         (Some(b"false"), _, _) => error.with_retry(Retry::Never),
         (Some(b"true"), _, Some(pause)) => error.with_retry(Retry::After(pause)),
         (Some(b"true"), _, None) => error.with_retry(Retry::Now),
         (_, Retry::Now | Retry::After(_), Some(pause)) => error.with_retry(Retry::After(pause)),
         _ => error,
-    }
-}
-
-/// Says whether an answer refuses the request for its key alone: most by the status, Gemini in the body.
-pub(super) fn is_for_the_key(status: StatusCode, body: &[u8]) -> bool {
-    status == StatusCode::UNAUTHORIZED
-        || status == StatusCode::BAD_REQUEST && Said::read(body, Hidden::new(None)).is_wrong_key()
+    };
+    Failed { error, unauthorized: status == StatusCode::UNAUTHORIZED || said.is_key_refused() }
 }
 
 /// An error that an endpoint reports in the middle of its stream.
@@ -89,6 +89,16 @@ pub(super) fn from_event(error: &Value, hidden: Hidden<'_>) -> ModelError {
         (Retry::Now, Some(pause)) => error.with_retry(Retry::After(pause)),
         _ => error,
     }
+}
+
+/// An exception of AWS in the middle of its stream.
+pub(super) fn from_exception(code: Option<&str>, said: &Value, hidden: Hidden<'_>) -> ModelError {
+    let mut error = json!({ "message": said.as_str().or_else(|| said["message"].as_str()) });
+    if error["message"].is_null() {
+        error["message"] = said.to_string().into();
+    }
+    error["type"] = code.into();
+    from_event(&error, hidden)
 }
 
 /// An event that is not what its wire has.
@@ -166,15 +176,18 @@ struct Said {
 const MAX_DETAILS: usize = 32;
 
 impl Said {
-    fn read(body: &[u8], hidden: Hidden<'_>) -> Self {
-        match serde_json::from_slice::<Value>(body) {
+    fn read(body: &[u8], headers: &HeaderMap, hidden: Hidden<'_>) -> Self {
+        let mut said = match serde_json::from_slice::<Value>(body) {
             Ok(json) => {
                 // Google answers a stream with a list.
                 let json = json.get(0).unwrap_or(&json);
                 Self::from_json(json.get("error").unwrap_or(json), hidden)
             }
             Err(_) => Self::from_json(&Value::String(String::from_utf8_lossy(body).into_owned()), hidden),
-        }
+        };
+        let code = headers.get(aws::CODE).and_then(|value| value.to_str().ok());
+        said.codes.extend(code.map(|code| quote(aws::name(code), hidden)));
+        said
     }
 
     fn from_json(error: &Value, hidden: Hidden<'_>) -> Self {
@@ -183,16 +196,16 @@ impl Said {
             Some(Value::Number(number)) => Some(number.to_string()),
             _ => None,
         };
-        let words = ["message", "detail"].into_iter().find_map(text);
+        let words = ["message", "detail", "Message"].into_iter().find_map(text);
         let words = words.or_else(|| error.as_str().map(str::to_owned)).unwrap_or_else(|| error.to_string());
         let details = || error["details"].as_array().into_iter().flatten().take(MAX_DETAILS);
         let reasons = details().filter_map(|detail| detail["reason"].as_str().map(str::to_owned));
-        let codes = ["type", "code"].into_iter().filter_map(text).chain(reasons);
+        let codes = ["type", "code", "__type"].into_iter().filter_map(text).chain(reasons);
         let violations =
             || details().flat_map(|detail| detail["violations"].as_array().into_iter().flatten());
         Self {
             words: quote(&words, hidden),
-            codes: codes.map(|code| quote(&code, hidden)).collect(),
+            codes: codes.map(|code| quote(aws::name(&code), hidden)).collect(),
             pause: details().find_map(|detail| seconds(detail["retryDelay"].as_str()?.strip_suffix('s')?)),
             out_of_day: violations()
                 .take(MAX_DETAILS)
@@ -203,6 +216,11 @@ impl Said {
     fn out_of_quota(&self) -> bool {
         self.out_of_day
             || self.codes.iter().any(|code| matches!(code.as_str(), "insufficient_quota" | "billing_error"))
+    }
+
+    /// Whether the request was refused for its key alone, as the body says it: AWS and Google do not use the status for that.
+    fn is_key_refused(&self) -> bool {
+        self.is_wrong_key() || aws::is_key_refused(&self.codes, &self.words)
     }
 
     /// Whether Google refused the key: it does so with the status of a bad request.
@@ -233,6 +251,9 @@ impl Said {
     }
 
     fn kind(&self) -> ModelErrorKind {
+        if let Some(kind) = aws::kind(&self.codes) {
+            return kind;
+        }
         self.codes.iter().find_map(|code| kind_of(code)).unwrap_or(ModelErrorKind::Protocol)
     }
 }

@@ -1,4 +1,4 @@
-//! Models behind an HTTP endpoint: four wires, any address.
+//! Models behind an HTTP endpoint: a few wires, any address.
 //!
 //! | wire | `provider` | address |
 //! |---|---|---|
@@ -6,9 +6,10 @@
 //! | OpenAI Responses | `openai-responses` | `{base_url}/responses` |
 //! | Anthropic Messages | `anthropic` | `{base_url}/v1/messages` |
 //! | Gemini | `gemini` | `{base_url}/models/{model}:streamGenerateContent` |
+//! | Amazon Bedrock Converse | `bedrock` | `{base_url}/model/{model}/converse-stream` |
 //!
 //! A request always streams. One call is one attempt; nothing is repeated in here, except
-//! once a request that was refused for its key (401), so that no model worked on it, if there is another key now. The endpoint is another party: its
+//! once a request that was refused for its key (401, or what AWS has for it), so that no model worked on it, if there is another key now. The endpoint is another party: its
 //! answer is bounded before it is kept, a redirect is refused, and no proxy is taken from the environment. What a wire
 //! needs back untouched, such as signed thinking, is an opaque part of the reply; it is left out when the next
 //! request goes over another wire.
@@ -19,11 +20,15 @@
 
 mod address;
 mod anthropic;
+mod aws;
+mod aws_errors;
+mod bedrock;
 mod body;
 mod chat;
 mod client;
 mod extra;
 mod failure;
+mod frames;
 mod gemini;
 mod key;
 mod pieces;
@@ -38,20 +43,22 @@ use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use dalsegno_core::{ModelReply, Reasoning, ReplyPart};
-use dalsegno_secrets::{Reveal, Secret};
+use dalsegno_secrets::Reveal;
 use futures::StreamExt;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use self::anthropic::AnthropicReader;
+pub use self::aws::{AwsKey, aws_key_parts};
+use self::bedrock::BedrockReader;
 use self::chat::ChatReader;
 use self::client::{Endpoint, Failed};
 use self::gemini::GeminiReader;
-use self::key::Hidden;
+use self::key::{Hidden, Key, Revealed};
 use self::reply::{Draft, Output, Reader};
 use self::responses::ResponsesReader;
 use self::surrogates::Surrogates;
@@ -77,11 +84,14 @@ pub enum Wire {
     Anthropic,
     /// Gemini.
     Gemini,
+    /// Amazon Bedrock's Converse.
+    Bedrock,
 }
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 4] = [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini];
+    pub const ALL: [Self; 5] =
+        [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Bedrock];
 
     /// The name that a workspace gives as `provider`, and that opaque parts carry.
     pub const fn provider(self) -> &'static str {
@@ -90,15 +100,17 @@ impl Wire {
             Self::OpenaiResponses => responses::PROVIDER,
             Self::Anthropic => anthropic::PROVIDER,
             Self::Gemini => gemini::PROVIDER,
+            Self::Bedrock => bedrock::PROVIDER,
         }
     }
 
-    /// The address of the provider itself.
+    /// The address of the provider itself; that of Bedrock has the [region](HttpModelSettings::region) in it.
     pub const fn default_base_url(self) -> &'static str {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => "https://api.openai.com/v1",
             Self::Anthropic => "https://api.anthropic.com",
             Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Bedrock => "https://bedrock-runtime.{region}.amazonaws.com",
         }
     }
 
@@ -116,13 +128,15 @@ impl Wire {
             Self::OpenaiResponses => fixed(&["responses"]),
             Self::Anthropic => fixed(&["v1", "messages"]),
             Self::Gemini => gemini::path(model),
+            // That of Bedrock is one text, encoded as AWS signs it.
+            Self::Bedrock => Vec::new(),
         }
     }
 
     /// What the query of the address must have.
     const fn query(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::OpenaiChat | Self::OpenaiResponses | Self::Anthropic => None,
+            Self::OpenaiChat | Self::OpenaiResponses | Self::Anthropic | Self::Bedrock => None,
             // Without it, a list of JSON is streamed.
             Self::Gemini => Some(("alt", "sse")),
         }
@@ -130,7 +144,7 @@ impl Wire {
 
     fn key_header(self) -> HeaderName {
         match self {
-            Self::OpenaiChat | Self::OpenaiResponses => AUTHORIZATION,
+            Self::OpenaiChat | Self::OpenaiResponses | Self::Bedrock => AUTHORIZATION,
             Self::Anthropic => HeaderName::from_static("x-api-key"),
             Self::Gemini => HeaderName::from_static(gemini::KEY_HEADER),
         }
@@ -142,6 +156,7 @@ impl Wire {
             Self::OpenaiResponses => responses::MARKER,
             Self::Anthropic => anthropic::MARKER,
             Self::Gemini => gemini::MARKER,
+            Self::Bedrock => bedrock::MARKER,
         }
     }
 
@@ -151,6 +166,7 @@ impl Wire {
             Self::OpenaiResponses => Box::<ResponsesReader>::default(),
             Self::Anthropic => Box::<AnthropicReader>::default(),
             Self::Gemini => Box::new(GeminiReader::new(model)),
+            Self::Bedrock => Box::<BedrockReader>::default(),
         }
     }
 }
@@ -163,7 +179,9 @@ impl fmt::Display for Wire {
 
 /// A name that belongs to no wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no provider `{0}`: expected `openai`, `openai-responses`, `anthropic` or `gemini`")]
+#[error(
+    "there is no provider `{0}`: expected `openai`, `openai-responses`, `anthropic`, `gemini` or `bedrock`"
+)]
 pub struct UnknownWire(pub String);
 
 impl FromStr for Wire {
@@ -172,6 +190,18 @@ impl FromStr for Wire {
     fn from_str(name: &str) -> Result<Self, UnknownWire> {
         Self::ALL.into_iter().find(|wire| wire.provider() == name).ok_or_else(|| UnknownWire(name.to_owned()))
     }
+}
+
+/// How long a provider keeps the beginning of a conversation, where a request has to ask for that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// Not at all: right for models that are asked once, since a write of the cache costs more than the tokens.
+    Off,
+    /// Five minutes from its last use.
+    #[default]
+    FiveMinutes,
+    /// An hour from its last use; a write costs twice the tokens.
+    OneHour,
 }
 
 /// Which model, where, and in what bounds.
@@ -189,6 +219,8 @@ pub struct HttpModelSettings {
     /// Whether an address beyond this machine may be `http`; `false` by default, since the key and all that is asked
     /// would travel unencrypted.
     pub allow_http: bool,
+    /// The region of AWS, such as `eu-central-1`: part of Bedrock's own address, and of each signature.
+    pub region: Option<String>,
     /// The header that carries the key; by default that of the wire. The key stands in `authorization` behind `Bearer `, and in
     /// any other header alone, such as `api-key` of Azure.
     pub api_key_header: Option<String>,
@@ -196,15 +228,17 @@ pub struct HttpModelSettings {
     ///
     /// What a request says wins: its `temperature` and its limit of tokens replace those in here. The objects
     /// `stream_options` (Chat Completions), `text` (Responses), `output_config` (Anthropic), `generationConfig` and
-    /// `toolConfig` (Gemini) are merged member by member; of Responses, `include` replaces ours as a whole.
-    /// [`HttpModel::new`] refuses what makes up the request itself:
+    /// `toolConfig` (Gemini), `inferenceConfig`, `additionalModelRequestFields` and `outputConfig` (Bedrock) are merged
+    /// member by member; of Responses, `include` replaces ours as a whole. [`HttpModel::new`] refuses what makes up the
+    /// request itself:
     ///
     /// - over each wire `model`, `messages`, `input`, `instructions`, `system`, `tools`, `tool_choice` and `stream`;
     /// - over Chat Completions `response_format`, `functions`, `function_call`, `n` and `stream_options.include_usage`;
     /// - over Responses `store`, `background`, `conversation`, `previous_response_id`, `prompt` and `text.format`;
     /// - over Anthropic Messages `output_format` and `output_config.format`;
     /// - over Gemini `contents`, `systemInstruction`, `toolConfig.functionCallingConfig`, and of `generationConfig` what forms the
-    ///   answer.
+    ///   answer;
+    /// - over Bedrock `modelId`, `toolConfig` and `outputConfig.textFormat`.
     pub extra: Map<String, Value>,
     /// Longest silence within a stream; as long as an attempt may take when absent, since models that reason say nothing for
     /// minutes and nothing tells which do. A connection that is lost is found without it.
@@ -213,6 +247,9 @@ pub struct HttpModelSettings {
     pub headers: BTreeMap<String, String>,
     /// Whether Chat Completions are asked to count tokens by `stream_options`, which some servers refuse; `true` by default.
     pub stream_options: bool,
+    /// How long the provider keeps what it has read; five minutes by default. Only Anthropic Messages asks for that: other
+    /// providers decide by themselves.
+    pub cache: Cache,
     /// Most bytes of what is kept of a reply: its text, the ids, names and arguments of its calls, and its opaque parts
     /// as JSON; 8 MiB by default, far above any model's limit.
     pub max_reply_bytes: usize,
@@ -229,11 +266,13 @@ impl HttpModelSettings {
             base_url: None,
             model: model.into(),
             allow_http: false,
+            region: None,
             api_key_header: None,
             extra: Map::new(),
             idle_timeout: None,
             headers: BTreeMap::new(),
             stream_options: true,
+            cache: Cache::default(),
             max_reply_bytes: 8 << 20,
             max_response_bytes: 32 << 20,
         }
@@ -269,6 +308,21 @@ pub enum HttpModelError {
     KeyHeader {
         /// What was given.
         name: String,
+    },
+    /// Bedrock has an address in each region, and signatures hold for one.
+    #[error("the model has no `region`: add one such as `eu-central-1`")]
+    NoRegion,
+    /// The region is none.
+    #[error("`region` is `{}`, expected letters in lower case, digits and `-`, such as `eu-central-1`", region.escape_debug())]
+    Region {
+        /// What was given.
+        region: String,
+    },
+    /// Only Bedrock takes an access key of AWS.
+    #[error("the wire `{wire}` takes no access key of AWS: give it an `api_key`")]
+    NotSigned {
+        /// The wire.
+        wire: Wire,
     },
     /// `extra` names a field that it cannot set.
     #[error("`extra` cannot set `{name}`, a field that Dalsegno sets itself: remove it")]
@@ -312,8 +366,8 @@ pub struct HttpModel {
     encrypted_reasoning: bool,
     /// The headers of the settings.
     headers: HeaderMap,
-    key: Option<Arc<dyn Reveal>>,
-    /// The header that carries it.
+    key: Option<Key>,
+    /// The header that carries it, unless it signs.
     key_header: HeaderName,
 }
 
@@ -323,7 +377,25 @@ impl HttpModel {
     /// # Errors
     /// Fails if the address or `extra` cannot be used, or the system has no certificates.
     pub fn new(settings: HttpModelSettings, key: Option<Arc<dyn Reveal>>) -> Result<Self, HttpModelError> {
+        Self::with(settings, key.map(Key::Header))
+    }
+
+    /// Sets up a model of Bedrock whose requests an access key of AWS signs. Nothing is sent yet; the key is read for each
+    /// request.
+    ///
+    /// # Errors
+    /// Fails like [`HttpModel::new`], without a region, and for any other wire.
+    pub fn signing(settings: HttpModelSettings, key: AwsKey) -> Result<Self, HttpModelError> {
+        match (settings.wire, &settings.region) {
+            (Wire::Bedrock, Some(_)) => Self::with(settings, Some(Key::Aws(key))),
+            (Wire::Bedrock, None) => Err(HttpModelError::NoRegion),
+            (wire, _) => Err(HttpModelError::NotSigned { wire }),
+        }
+    }
+
+    fn with(settings: HttpModelSettings, key: Option<Key>) -> Result<Self, HttpModelError> {
         extra::check(settings.wire, &settings.extra)?;
+        settings.region.as_deref().map_or(Ok(()), bedrock::check_region)?;
         let url = address::read(&settings)?;
         let is_at = |domain: &str| {
             let host = url.host_str().unwrap_or_default();
@@ -359,8 +431,9 @@ impl HttpModel {
                 let encrypted = self.encrypted_reasoning || (reasons && !extra.contains_key("include"));
                 responses::body(request, model, responses::Habits { encrypted, typed: !self.is_openai })?
             }
-            Wire::Anthropic => anthropic::body(request, model, extra, paused)?,
+            Wire::Anthropic => anthropic::body(request, model, extra, self.settings.cache, paused)?,
             Wire::Gemini => gemini::body(request, model)?,
+            Wire::Bedrock => bedrock::body(request, model, extra, self.settings.cache)?,
         };
         extra::merge(*wire, extra, &mut body);
         let body = body.into_bytes();
@@ -375,23 +448,49 @@ impl HttpModel {
         Ok(body)
     }
 
-    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, ModelError> {
+    /// The headers of a request with this body, which is signed if the key is one that signs.
+    fn headers(&self, key: Option<&Revealed>, body: &[u8]) -> Result<HeaderMap, ModelError> {
         let mut headers = self.headers.clone();
+        let events =
+            if self.in_frames() { "application/vnd.amazon.eventstream" } else { "text/event-stream" };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(events));
         if self.settings.wire == Wire::Anthropic {
             let version = HeaderValue::from_static(anthropic::VERSION);
             headers.entry("anthropic-version").or_insert(version);
         }
-        if let Some(key) = key {
-            let prefix = if self.key_header == AUTHORIZATION { "Bearer " } else { "" };
-            headers.insert(self.key_header.clone(), key::header(key, prefix)?);
+        match (&self.key, key) {
+            (Some(Key::Aws(_)), Some(key)) => {
+                let request = aws::Unsigned {
+                    method: "POST",
+                    url: self.endpoint.url(),
+                    body,
+                    region: self.settings.region.as_deref().unwrap_or_default(),
+                    service: aws::SERVICE,
+                    now: SystemTime::now(),
+                };
+                request.sign(key, &mut headers)?;
+            }
+            (_, Some(Revealed { parts, .. })) => {
+                let prefix = if self.key_header == AUTHORIZATION { "Bearer " } else { "" };
+                for key in parts {
+                    headers.insert(self.key_header.clone(), key::header(key, prefix)?);
+                }
+            }
+            (_, None) => {}
         }
         Ok(headers)
+    }
+
+    /// Whether events come in frames of AWS rather than as lines of text.
+    fn in_frames(&self) -> bool {
+        self.settings.wire == Wire::Bedrock
     }
 
     async fn exchange(
         &self,
         request: &CompletionRequest,
-        key: Option<&Secret>,
+        key: Option<&Revealed>,
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, Failed> {
         let (wire, max) = (self.settings.wire, self.settings.max_reply_bytes);
@@ -413,14 +512,15 @@ impl HttpModel {
         &self,
         request: &CompletionRequest,
         paused: &[ReplyPart],
-        key: Option<&Secret>,
+        key: Option<&Revealed>,
         output: &mut Output<'_>,
     ) -> Result<Draft, Failed> {
         let wire = self.settings.wire;
         let hidden = Hidden::new(key);
-        let response = self.endpoint.open(self.headers(key)?, self.body(request, paused)?, hidden).await?;
+        let body = self.body(request, paused)?;
+        let response = self.endpoint.open(self.headers(key, &body)?, body, hidden).await?;
         let idle = self.settings.idle_timeout.unwrap_or(Duration::from_millis(request.settings.timeout_ms));
-        let mut events = pin!(self.endpoint.events(response, idle, wire.marker()));
+        let mut events = pin!(self.endpoint.events(response, idle, wire.marker(), self.in_frames()));
         let mut reader = wire.reader(&self.settings.model);
         let mut surrogates = Surrogates::default();
         loop {
@@ -459,7 +559,7 @@ fn headers(settings: &BTreeMap<String, String>) -> Result<HeaderMap, HttpModelEr
 }
 
 /// The headers that the settings cannot set.
-const RESERVED_HEADERS: [&str; 10] = [
+const RESERVED_HEADERS: [&str; 13] = [
     "accept",
     "authorization",
     "connection",
@@ -468,6 +568,9 @@ const RESERVED_HEADERS: [&str; 10] = [
     "host",
     "transfer-encoding",
     "user-agent",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-security-token",
     "x-api-key",
     gemini::KEY_HEADER,
 ];
@@ -502,13 +605,13 @@ impl Model for HttpModel {
         request: &CompletionRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelReply, ModelError> {
-        let Some(handle) = self.key.as_deref() else {
+        let Some(handle) = &self.key else {
             return self.exchange(request, None, sink).await.map_err(|failed| failed.error);
         };
-        let mut key = key::reveal(handle).await?;
+        let mut key = handle.reveal().await?;
         let mut reply = self.exchange(request, Some(&key), sink).await;
         if reply.as_ref().is_err_and(|failed| failed.unauthorized)
-            && let Some(next) = key::renew(handle, &key).await?
+            && let Some(next) = handle.renew(&key).await?
         {
             key = next;
             reply = self.exchange(request, Some(&key), sink).await;

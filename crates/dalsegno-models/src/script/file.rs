@@ -166,6 +166,11 @@ pub(super) fn parse(script: &str, text: &str) -> Result<(Vec<Reply>, bool), Scri
     Ok((replies.collect::<Result<_, _>>()?, file.repeat))
 }
 
+/// Reads one reply that is JSON.
+pub(super) fn reply(reply: &Value) -> Result<Reply, String> {
+    ReplyFile::deserialize(reply).map_err(|error| error.to_string()).and_then(check)
+}
+
 fn check(file: ReplyFile) -> Result<Reply, String> {
     if file.text.is_none() && file.calls.is_empty() && file.opaque.is_empty() && file.error.is_none() {
         return Err("it is empty: expected `text`, `calls`, `opaque` or `error`".to_owned());

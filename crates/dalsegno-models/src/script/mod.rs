@@ -42,6 +42,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use dalsegno_core::{CallRequest, Entry, ModelReply, ReplyPart, StopReason, Transcript};
 use dalsegno_expr::EvalError;
+use serde_json::Value;
 
 use self::file::{Arguments, Reply};
 use self::scope::ScriptScope;
@@ -98,6 +99,15 @@ pub enum ScriptError {
         /// What is wrong and what is expected.
         message: String,
     },
+}
+
+/// What a script has for a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scripted {
+    /// The reply.
+    Replies(ModelReply),
+    /// A failure in its place.
+    Fails(ModelError),
 }
 
 /// A model that replies from a script.
@@ -158,12 +168,46 @@ impl ScriptModel {
         Ok(Self { script: script.to_owned(), replies, repeat })
     }
 
+    /// A script of replies that are JSON, each as a script's file has it. There may be none.
+    ///
+    /// # Errors
+    /// Fails if one of them is no reply; the error has its number.
+    pub fn of_replies(script: &str, replies: &[Value]) -> Result<Self, ScriptError> {
+        let replies = replies.iter().enumerate().map(|(number, reply)| {
+            file::reply(reply).map_err(|message| ScriptError::Reply {
+                script: script.to_owned(),
+                reply: number,
+                message,
+            })
+        });
+        Ok(Self { script: script.to_owned(), replies: replies.collect::<Result<_, _>>()?, repeat: false })
+    }
+
+    /// Says what the model replies as its reply of this number, counted from 0, without waiting for anything: the reply, or
+    /// the failure that the script has in its place.
+    ///
+    /// # Errors
+    /// When the script has no such reply, or the run has left it.
+    pub fn say(&self, number: u64, request: &CompletionRequest) -> Result<Scripted, ModelError> {
+        let reply = self.reply(number, &request.transcript)?;
+        if let Some(scripted) = &reply.error
+            && request.attempt <= scripted.attempts
+        {
+            let error = self.error(scripted.kind, number, &scripted.message);
+            return Ok(Scripted::Fails(match scripted.retry_after {
+                Some(wait) => error.with_retry(Retry::After(wait)),
+                None => error,
+            }));
+        }
+        Ok(Scripted::Replies(self.render(number, reply, request)?))
+    }
+
     /// The number of replies in the script.
     pub fn len(&self) -> usize {
         self.replies.len()
     }
 
-    /// Says whether the script has no replies, which no valid script is.
+    /// Says whether the script has no replies, which no valid file is.
     pub fn is_empty(&self) -> bool {
         self.replies.is_empty()
     }
@@ -180,7 +224,7 @@ impl ScriptModel {
     }
 
     fn reply(&self, number: u64, transcript: &Transcript) -> Result<&Reply, ModelError> {
-        let index = if self.repeat { number % self.replies.len() as u64 } else { number };
+        let index = if self.repeat { number % self.replies.len().max(1) as u64 } else { number };
         let found = usize::try_from(index).ok().and_then(|index| self.replies.get(index));
         let Some(reply) = found else {
             let message = format!(
@@ -262,16 +306,10 @@ impl Model for ScriptModel {
         if let Some(delay) = reply.delay {
             tokio::time::sleep(delay).await;
         }
-        if let Some(scripted) = &reply.error
-            && request.attempt <= scripted.attempts
-        {
-            let error = self.error(scripted.kind, number, &scripted.message);
-            return Err(match scripted.retry_after {
-                Some(wait) => error.with_retry(Retry::After(wait)),
-                None => error,
-            });
-        }
-        let rendered = self.render(number, reply, request)?;
+        let rendered = match self.say(number, request)? {
+            Scripted::Replies(rendered) => rendered,
+            Scripted::Fails(error) => return Err(error),
+        };
         for part in &rendered.parts {
             if let ReplyPart::Text(text) = part {
                 text.split_inclusive(char::is_whitespace).for_each(|word| sink.text(word));

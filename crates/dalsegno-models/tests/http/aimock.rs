@@ -64,7 +64,7 @@ impl Mock {
         let mut settings = HttpModelSettings::new(wire, "some-model");
         let path = match wire {
             Wire::OpenaiChat | Wire::OpenaiResponses => "/v1",
-            Wire::Anthropic => "",
+            Wire::Anthropic | Wire::Bedrock => "",
             Wire::Gemini => "/v1beta",
         };
         settings.base_url = Some(format!("{}{path}", self.url));
@@ -188,6 +188,7 @@ async fn reasoning_is_kept_and_a_length_stop_is_told() {
                 let part = json!({"text": "Let me see.", "thought": true});
                 assert_eq!(*opaque[0], json!({"model": "some-model", "part": part}));
             }
+            Wire::Bedrock => assert!(opaque[0].to_string().contains("Let me see."), "{opaque:?}"),
         }
         assert_eq!(mock.say(wire, "cut at the limit").await.unwrap().stop, StopReason::Length, "{wire}");
     }

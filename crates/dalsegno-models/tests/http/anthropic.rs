@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use dalsegno_core::{ReplyPart, StopReason, ToolChoice, Validation};
-use dalsegno_models::Wire;
+use dalsegno_models::{Cache, HttpModel, HttpModelSettings, Model, Wire};
 use serde_json::{Value, json};
 
-use crate::double::Answer;
+use crate::double::{Answer, Double};
 use crate::requests::{
-    FILES, KEY, after, ask, calls, conversation, opaque, plain, schema, sent, valid, with_files, with_tools,
+    FILES, KEY, after, ask, calls, conversation, hello, opaque, plain, schema, sent, settings, valid,
+    with_files, with_tools,
 };
 
 const WIRE: Wire = Wire::Anthropic;
@@ -86,7 +87,8 @@ async fn every_field_and_header_is_what_the_wire_has() {
             ]},
             {"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": "c1", "content": "7"},
-                {"type": "tool_result", "tool_use_id": "c2", "content": "no JSON", "is_error": true},
+                {"type": "tool_result", "tool_use_id": "c2", "content": "no JSON", "is_error": true,
+                    "cache_control": {"type": "ephemeral"}},
             ]},
             {"role": "assistant", "content": [text("Yes.")]},
             {"role": "user", "content": [cached("And now?")]},
@@ -115,6 +117,24 @@ async fn what_is_not_set_is_not_sent() {
         "stream": true,
     });
     assert_eq!(body, expected);
+}
+
+#[tokio::test]
+async fn what_the_provider_keeps_and_how_long_is_a_setting() {
+    let request = with_tools(conversation(json!([])));
+    let marks = async |cache: Cache| {
+        let double = Double::start([Answer::events(hello(WIRE), 4096)]).await;
+        let settings = HttpModelSettings { cache, ..settings(WIRE, &double) };
+        HttpModel::new(settings, None).unwrap().complete(&request, &()).await.unwrap();
+        let body = double.only().body;
+        let ends = ["/system/0", "/messages/2/content/1", "/messages/4/content/0"];
+        ends.map(|end| body.pointer(end).unwrap().get("cache_control").cloned())
+    };
+    assert_eq!(marks(Cache::Off).await, [const { None }; 3]);
+    let five = json!({"type": "ephemeral"});
+    assert_eq!(marks(Cache::FiveMinutes).await, [(); 3].map(|()| Some(five.clone())));
+    let hour = json!({"type": "ephemeral", "ttl": "1h"});
+    assert_eq!(marks(Cache::OneHour).await, [(); 3].map(|()| Some(hour.clone())));
 }
 
 #[tokio::test]
@@ -187,7 +207,7 @@ async fn at_the_length_limit_unsigned_thinking_is_dropped_and_a_call_unjudged() 
         (StopReason::Length, &Some(Validation::Truncated))
     );
     let block = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": "hm"}});
-    let stream = crate::requests::hello(WIRE)
+    let stream = hello(WIRE)
         .replace(
             "data: {\"type\":\"message_delta\"",
             &format!("data: {block}\n\ndata: {{\"type\":\"message_delta\""),

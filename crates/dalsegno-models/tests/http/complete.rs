@@ -53,6 +53,12 @@ fn nothing(wire: Wire, stop: &str) -> String {
             let usage = json!({"promptTokenCount": 9, "candidatesTokenCount": 2, "totalTokenCount": 11});
             event(json!({"candidates": [{"finishReason": stop, "index": 0}], "usageMetadata": usage}))
         }
+        Wire::Bedrock => {
+            let usage = json!({"inputTokens": 9, "outputTokens": 2, "totalTokens": 11});
+            event(json!({"messageStart": {"role": "assistant"}}))
+                + &event(json!({"messageStop": {"stopReason": stop}}))
+                + &event(json!({"metadata": {"usage": usage}}))
+        }
     }
 }
 
@@ -63,16 +69,17 @@ async fn a_complete_reply_without_a_word_is_a_reply_with_its_tokens() {
         (Wire::OpenaiResponses, "completed", "max_output_tokens"),
         (Wire::Anthropic, "end_turn", "max_tokens"),
         (Wire::Gemini, "STOP", "MAX_TOKENS"),
+        (Wire::Bedrock, "end_turn", "max_tokens"),
     ];
     for (wire, end, length) in cases {
         for (stop, expected) in [(end, StopReason::End), (length, StopReason::Length)] {
-            let answer = Answer::events(&nothing(wire, stop), 64);
+            let answer = Answer::of(wire, &nothing(wire, stop), 64);
             let reply = ask(wire, &plain(json!([{"user": "hi"}])), answer).await.1.unwrap();
             assert_eq!((reply.parts.len(), reply.stop), (0, expected), "{wire}");
             assert_eq!((reply.input_tokens, reply.output_tokens), (9, 2), "{wire}");
         }
         let reply =
-            ask(wire, &plain(json!([])), Answer::events(&hello(wire).replace("Hello", ""), 64)).await.1;
+            ask(wire, &plain(json!([])), Answer::of(wire, &hello(wire).replace("Hello", ""), 64)).await.1;
         assert_eq!(reply.unwrap().text(), "", "{wire}");
     }
 }
@@ -81,11 +88,11 @@ async fn a_complete_reply_without_a_word_is_a_reply_with_its_tokens() {
 async fn a_connection_that_is_lost_after_the_end_takes_nothing_with_it() {
     for wire in Wire::ALL {
         for end in LOST {
-            let reply = impatient(wire, Answer::events(hello(wire), 4096).end(end)).await;
+            let reply = impatient(wire, Answer::of(wire, hello(wire), 4096).end(end)).await;
             assert_eq!(reply.unwrap().text(), "Hello", "{wire}, {end:?}");
         }
         let flood = format!("{}{}", hello(wire), ": more\n".repeat(10_000));
-        let answer = Answer::events(&flood, hello(wire).len()).end(End::Flood);
+        let answer = Answer::of(wire, &flood, hello(wire).len()).end(End::Flood);
         assert_eq!(impatient(wire, answer).await.unwrap().text(), "Hello", "{wire}");
     }
 }
@@ -156,10 +163,19 @@ async fn reasoning_that_led_nowhere_is_kept_but_not_sent_back() {
             event(json!({"candidates": [{"content": {"parts": [thought]}, "finishReason": "MAX_TOKENS"}]})),
             json!({"model": "some-model", "part": thought}),
         ),
+        (
+            Wire::Bedrock,
+            event(
+                json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}}),
+            ) + &event(
+                json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": {"signature": "EqQ="}}}}),
+            ) + &event(json!({"messageStop": {"stopReason": "max_tokens"}})),
+            json!({"reasoningContent": {"reasoningText": {"text": "hm", "signature": "EqQ="}}}),
+        ),
     ];
     for (wire, stream, data) in streams {
         let request = with_tools(json!([{"user": "hi"}]));
-        let reply = ask(wire, &request, Answer::events(&stream, 64)).await.1.unwrap();
+        let reply = ask(wire, &request, Answer::of(wire, &stream, 64)).await.1.unwrap();
         assert_eq!(reply.stop, StopReason::Length);
         let kept = ReplyPart::Opaque { provider: wire.provider().to_owned(), data };
         assert_eq!(reply.parts, [kept], "{wire}");

@@ -89,7 +89,7 @@ async fn each_setting_has_its_field_on_each_wire() {
 
 #[tokio::test]
 async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent() {
-    use Wire::{Anthropic, Gemini, OpenaiChat, OpenaiResponses};
+    use Wire::{Anthropic, Bedrock, Gemini, OpenaiChat, OpenaiResponses};
     let budget = ModelControl { reasoning: Some(Reasoning::MaxTokens(2_000)), ..control() };
     let seed = ModelControl { seed: Some(7), ..control() };
     let stop = ModelControl { stop: vec!["END".to_owned()], ..control() };
@@ -104,6 +104,11 @@ async fn a_setting_that_a_wire_does_not_have_is_refused_before_anything_is_sent(
         (Anthropic, &verbosity, "verbosity"),
         (Gemini, &verbosity, "verbosity"),
         (Gemini, &alone, "parallel_tool_calls"),
+        // Of a model that is not Claude.
+        (Bedrock, &budget, "reasoning.max_tokens"),
+        (Bedrock, &seed, "seed"),
+        (Bedrock, &verbosity, "verbosity"),
+        (Bedrock, &alone, "parallel_tool_calls"),
     ] {
         let double = Double::start([]).await;
         let model = HttpModel::new(settings(wire, &double), None).unwrap();
@@ -144,7 +149,7 @@ async fn a_call_can_be_demanded() {
 
 #[tokio::test]
 async fn strict_tools_are_asked_for_where_a_schema_has_the_form() {
-    for wire in [Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Anthropic] {
+    for wire in [Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Anthropic, Wire::Bedrock] {
         let mut request = request(ModelControl { strict: Some(true), ..control() });
         let tools = &mut Arc::make_mut(&mut request.tools).tools;
         tools.get_mut(&"risk.score".parse().unwrap()).unwrap().input_schema =
@@ -152,13 +157,18 @@ async fn strict_tools_are_asked_for_where_a_schema_has_the_form() {
         let body = sent(wire, &request).await;
         let place = |index: usize| match wire {
             Wire::OpenaiChat => body["tools"][index]["function"].clone(),
+            Wire::Bedrock => body["toolConfig"]["tools"][index]["toolSpec"].clone(),
             _ => body["tools"][index].clone(),
         };
-        let parameters = if wire == Wire::Anthropic { "input_schema" } else { "parameters" };
+        let parameters = match wire {
+            Wire::Anthropic => "/input_schema",
+            Wire::Bedrock => "/inputSchema/json",
+            _ => "/parameters",
+        };
         assert_eq!(place(0)["strict"], true, "{wire}");
-        assert_eq!(place(0)[parameters]["additionalProperties"], false);
+        assert_eq!(place(0).pointer(parameters).unwrap()["additionalProperties"], false);
         assert_ne!(place(1)["strict"], true, "{wire}: a tool that takes anything");
-        assert_eq!(place(1)[parameters], json!({"type": "object"}));
+        assert_eq!(place(1).pointer(parameters).unwrap(), &json!({"type": "object"}));
     }
     let body = sent(Wire::Gemini, &request(ModelControl { strict: Some(true), ..control() })).await;
     assert_eq!(body["toolConfig"], json!({"functionCallingConfig": {"mode": "VALIDATED"}}));

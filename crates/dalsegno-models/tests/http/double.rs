@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use dalsegno_models::Wire;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,6 +55,20 @@ impl Answer {
         }
     }
 
+    /// The same as a wire has it: over Bedrock, each event becomes a frame, and one that is cut in the text is cut there.
+    pub(crate) fn of(wire: Wire, text: &str, size: usize) -> Self {
+        if wire != Wire::Bedrock {
+            return Self::events(text, size);
+        }
+        let bytes = crate::frames::of_text(text);
+        Self { chunks: bytes.chunks(size).map(<[u8]>::to_vec).collect(), ..Self::frames(Vec::new()) }
+    }
+
+    /// A stream of AWS in one piece.
+    pub(crate) fn frames(bytes: Vec<u8>) -> Self {
+        Self::bytes(bytes).header("content-type", crate::frames::MEDIA_TYPE)
+    }
+
     /// A stream in one piece, which need not be text.
     pub(crate) fn bytes(bytes: Vec<u8>) -> Self {
         Self { chunks: vec![bytes], ..Self::events("", 1) }
@@ -72,6 +87,11 @@ impl Answer {
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.retain(|(other, _)| *other != name);
         self.headers.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn chunks(mut self, chunks: Vec<Vec<u8>>) -> Self {
+        self.chunks = chunks;
         self
     }
 
@@ -98,6 +118,15 @@ impl Drop for Double {
 impl Double {
     /// Starts a server that gives these answers, one a request, in their order.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::checking(answers, |_| None).await
+    }
+
+    /// The same, but for requests that a check refuses: these get its answer.
+    pub(crate) async fn checking(
+        answers: impl IntoIterator<Item = Answer>,
+        check: impl Fn(&Received) -> Option<Answer> + Send + Sync + 'static,
+    ) -> Self {
+        let check = Arc::new(check);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -112,9 +141,12 @@ impl Double {
                     let (stream, _) = listener.accept().await.unwrap();
                     *connections.lock().unwrap() += 1;
                     let (received, answers) = (Arc::clone(&received), Arc::clone(&answers));
+                    let check = Arc::clone(&check);
                     open.spawn(async move {
+                        let next =
+                            |request: &Received| check(request).or_else(|| answers.lock().unwrap().next());
                         // The other side may hang up at any time, which is what some tests are about.
-                        let _ = serve(stream, &received, || answers.lock().unwrap().next()).await;
+                        let _ = serve(stream, &received, next).await;
                     });
                 }
             }
@@ -146,12 +178,13 @@ impl Double {
 async fn serve(
     mut stream: TcpStream,
     received: &Mutex<Vec<Received>>,
-    mut next: impl FnMut() -> Option<Answer>,
+    next: impl Fn(&Received) -> Option<Answer>,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     while let Some(request) = read(&mut stream).await? {
+        let answer = next(&request);
         received.lock().unwrap().push(request);
-        let answer = next().expect("more requests than answers");
+        let answer = answer.expect("more requests than answers");
         if answer.end == End::HangUp {
             return stream.shutdown().await;
         }

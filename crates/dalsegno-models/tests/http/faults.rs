@@ -33,6 +33,7 @@ fn marker(wire: Wire) -> &'static str {
         Wire::OpenaiResponses => "response.completed",
         Wire::Anthropic => "message_stop",
         Wire::Gemini => "finishReason",
+        Wire::Bedrock => "messageStop",
     }
 }
 
@@ -45,8 +46,9 @@ fn error_event(wire: Wire, code: &str) -> String {
             json!({"type": "error", "code": code, "message": "Overloaded", "param": null})
         }
         Wire::Anthropic => json!({"type": "error", "error": error}),
+        Wire::Bedrock => json!({"exception": {"code": code, "said": {"message": "Overloaded"}}}),
     };
-    format!("event: error\ndata: {event}\n\n")
+    format!("data: {event}\n\n")
 }
 
 /// Asserts that a reply failed and how.
@@ -65,7 +67,7 @@ async fn a_stream_that_ends_early_is_not_a_reply() {
         let ends = if wire == Wire::OpenaiChat { stream.find("\n\n").unwrap() - 1 } else { ends };
         for cut in [0, 5, ends / 2, ends] {
             for end in [End::Clean, End::Cut] {
-                let answer = Answer::events(&stream[..cut], 16).end(end);
+                let answer = Answer::of(wire, &stream[..cut], 16).end(end);
                 let words = format!("the stream ended before `{}`", marker(wire));
                 fails(asked(wire, answer).await, ModelErrorKind::Protocol, Retry::Now, &words);
             }
@@ -168,7 +170,7 @@ async fn an_error_in_the_stream_is_what_it_says() {
     for wire in Wire::ALL {
         for (code, kind) in cases {
             let stream = error_event(wire, code);
-            let reply = asked(wire, Answer::events(&stream, 16)).await;
+            let reply = asked(wire, Answer::of(wire, &stream, 16)).await;
             fails(reply, kind, kind.retry(), &format!("`{code}` in its stream: Overloaded"));
         }
     }
@@ -200,9 +202,11 @@ async fn an_attempt_that_was_sent_counts_as_paid_for() {
 async fn a_reply_over_the_limit_is_refused_while_it_arrives() {
     for wire in Wire::ALL {
         let stream = hello(wire);
-        let reply = bounded(wire, Answer::events(stream, 64), |settings| settings.max_reply_bytes = 4).await;
+        let reply =
+            bounded(wire, Answer::of(wire, stream, 64), |settings| settings.max_reply_bytes = 4).await;
         fails(reply, ModelErrorKind::LimitExceeded, Retry::Never, "more than 4 bytes of text");
-        let enough = bounded(wire, Answer::events(stream, 64), |settings| settings.max_reply_bytes = 5).await;
+        let enough =
+            bounded(wire, Answer::of(wire, stream, 64), |settings| settings.max_reply_bytes = 5).await;
         assert_eq!(enough.unwrap().text(), "Hello");
     }
 }
@@ -253,6 +257,13 @@ fn with_opaque(wire: Wire) -> Vec<String> {
             let part = |part: Value| json!({"candidates": [{"content": {"parts": [part]}}]});
             kinds.into_iter().map(|kind| before(stream, "data: {", part(kind))).collect()
         }
+        Wire::Bedrock => {
+            let delta = |delta: Value| json!({"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"reasoningContent": delta}}});
+            let kinds =
+                [json!({"redactedContent": secret}), json!({"signature": secret}), json!({"text": secret})];
+            let marker = "data: {\"messageStop\"";
+            kinds.into_iter().map(|kind| before(stream, marker, delta(kind))).collect()
+        }
     }
 }
 
@@ -260,7 +271,7 @@ fn with_opaque(wire: Wire) -> Vec<String> {
 async fn opaque_parts_count_like_words() {
     for wire in Wire::ALL {
         for stream in with_opaque(wire) {
-            let answer = Answer::events(&stream, 4096);
+            let answer = Answer::of(wire, &stream, 4096);
             let reply = bounded(wire, answer.clone(), |settings| settings.max_reply_bytes = 1000).await;
             fails(reply, ModelErrorKind::LimitExceeded, Retry::Never, "more than 1000 bytes");
             let reply = bounded(wire, answer, |settings| settings.max_reply_bytes = 1200).await.unwrap();
@@ -274,9 +285,18 @@ async fn endless_streams_end_at_the_limit() {
     let endless_line = format!("data: {}", "a".repeat(60_000));
     let endless_comments = ": hm\n".repeat(10_000);
     let endless_events = "data: {\"type\":\"ping\",\"choices\":[]}\n\n".repeat(1000);
+    let endless_frame = [&(16_u32 << 20).to_be_bytes()[..], &[0; 4], &[0; 60_000]].concat();
+    let endless_frames = crate::frames::event("somethingNew", "{}").repeat(1000);
+    let texts = [endless_line, endless_comments, endless_events];
     for wire in Wire::ALL {
-        for text in [&endless_line, &endless_comments, &endless_events] {
-            let answer = Answer::events(text, text.len()).end(End::Flood);
+        let answers: Vec<Answer> = match wire {
+            Wire::Bedrock => {
+                [&endless_frame, &endless_frames].map(|bytes| Answer::frames(bytes.clone())).into()
+            }
+            _ => texts.iter().map(|text| Answer::events(text, text.len())).collect(),
+        };
+        for answer in answers {
+            let answer = answer.end(End::Flood);
             let reply = bounded(wire, answer, |settings| settings.max_response_bytes = 1 << 20).await;
             fails(reply, ModelErrorKind::LimitExceeded, Retry::Never, "more than 1048576 bytes");
         }
@@ -299,10 +319,11 @@ async fn garbage_is_not_a_reply() {
             "data: [1, 2]\n\n",
             "data: {\"type\": 7, \"choices\": 8, \"candidates\": 9}\n\n",
         ] {
-            let reply = asked(wire, Answer::events(garbage, 5)).await;
+            let reply = asked(wire, Answer::of(wire, garbage, 5)).await;
             fails(reply, ModelErrorKind::Protocol, Retry::Now, &format!("the wire `{wire}` does not have"));
         }
-        let mut stream = hello(wire).as_bytes().to_vec();
+        let text = hello(wire).as_bytes().to_vec();
+        let mut stream = if wire == Wire::Bedrock { crate::frames::of_text(hello(wire)) } else { text };
         let at = stream.iter().position(|byte| *byte == b'H').unwrap();
         stream[at] = 0xff;
         let reply = asked(wire, Answer::bytes(stream)).await;
@@ -325,7 +346,7 @@ async fn a_hostile_index_is_refused() {
 #[tokio::test]
 async fn a_silent_endpoint_is_given_up() {
     for wire in Wire::ALL {
-        let answer = Answer::events(&hello(wire)[..20], 64).end(End::Silence);
+        let answer = Answer::of(wire, &hello(wire)[..20], 64).end(End::Silence);
         let reply =
             bounded(wire, answer, |settings| settings.idle_timeout = Some(Duration::from_millis(40))).await;
         fails(reply, ModelErrorKind::Protocol, Retry::Now, "sent nothing for 0.04 s");
@@ -444,7 +465,7 @@ async fn a_key_that_expired_is_exchanged_once_and_the_request_is_sent_once_more(
         || Answer::failure("401 Unauthorized", r#"{"error":{"message":"expired: key-of-today-1"}}"#);
     for wire in Wire::ALL {
         // The second key is good.
-        let double = Double::start([refused(), Answer::events(hello(wire), 64)]).await;
+        let double = Double::start([refused(), Answer::of(wire, hello(wire), 64)]).await;
         let keys = vec!["key-of-today-1", "key-of-today-2", "key-of-today-3"];
         let key = std::sync::Arc::new(Expiring(keys.clone().into()));
         let model = HttpModel::new(settings(wire, &double), Some(key)).unwrap();
@@ -494,7 +515,8 @@ async fn a_key_that_is_not_there_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn a_connection_is_used_again_after_a_whole_reply() {
     for wire in Wire::ALL {
-        let double = Double::start([Answer::events(hello(wire), 64), Answer::events(hello(wire), 64)]).await;
+        let double =
+            Double::start([Answer::of(wire, hello(wire), 64), Answer::of(wire, hello(wire), 64)]).await;
         let model = model(wire, &double);
         for _ in 0..2 {
             model.complete(&plain(json!([])), &()).await.unwrap();

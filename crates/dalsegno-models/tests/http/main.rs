@@ -1,4 +1,4 @@
-//! The four wires against a double that checks every field, against faults, and against a mock server of others.
+//! The wires against a double that checks every field, against faults, and against a mock server of others.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,13 +8,17 @@
 
 mod aimock;
 mod anthropic;
+mod aws;
+mod bedrock;
 mod chat;
 mod compatible;
 mod complete;
 mod control;
 mod double;
 mod faults;
+mod frames;
 mod gemini;
+mod prefix;
 mod recorded;
 mod requests;
 mod responses;

@@ -13,7 +13,7 @@ async fn a_key_does_not_get_into_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     for wire in Wire::ALL {
         let path = folder.path().join(wire.provider());
-        let double = Double::start([Answer::events(hello(wire), 64)]).await;
+        let double = Double::start([Answer::of(wire, hello(wire), 64)]).await;
         let recorder = Recorder::new(Arc::new(model(wire, &double)), Recording::open(&path).unwrap());
         let request = plain(json!([{"user": "hi"}]));
         let reply = recorder.complete(&request, &()).await.unwrap();

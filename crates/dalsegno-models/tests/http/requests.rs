@@ -24,7 +24,7 @@ pub(crate) fn key() -> Option<Arc<dyn Reveal>> {
 pub(crate) fn base(wire: Wire, double: &Double) -> String {
     match wire {
         Wire::OpenaiChat | Wire::OpenaiResponses => double.url("/v1"),
-        Wire::Anthropic => double.url(""),
+        Wire::Anthropic | Wire::Bedrock => double.url(""),
         Wire::Gemini => double.url("/v1beta"),
     }
 }
@@ -59,7 +59,7 @@ pub(crate) async fn ask(
 
 /// What a wire's request is, for a request whose answer does not matter.
 pub(crate) async fn sent(wire: Wire, request: &CompletionRequest) -> Value {
-    ask(wire, request, Answer::events(hello(wire), 4096)).await.0.body
+    ask(wire, request, Answer::of(wire, hello(wire), 4096)).await.0.body
 }
 
 /// The shortest reply of each wire.
@@ -85,6 +85,12 @@ pub(crate) fn hello(wire: Wire) -> &'static str {
         Wire::Gemini => {
             "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Hello\"}]}}]}\n\n\
              data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"\"}]},\"finishReason\":\"STOP\"}]}\n\n"
+        }
+        Wire::Bedrock => {
+            "data: {\"messageStart\":{\"role\":\"assistant\"}}\n\n\
+             data: {\"contentBlockDelta\":{\"contentBlockIndex\":0,\"delta\":{\"text\":\"Hello\"}}}\n\n\
+             data: {\"contentBlockStop\":{\"contentBlockIndex\":0}}\n\n\
+             data: {\"messageStop\":{\"stopReason\":\"end_turn\"}}\n\n"
         }
     }
 }

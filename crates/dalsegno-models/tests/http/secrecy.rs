@@ -21,6 +21,7 @@ fn error_event(wire: Wire, words: &str) -> String {
         Wire::OpenaiResponses => json!({"type": "error", "code": words, "message": words}),
         Wire::Anthropic => json!({"type": "error", "error": {"type": words, "message": words}}),
         Wire::Gemini => json!({"error": {"code": words, "message": words, "status": words}}),
+        Wire::Bedrock => json!({"exception": {"code": words, "said": {"message": words}}}),
     };
     format!("data: {event}\n\n")
 }
@@ -38,22 +39,25 @@ fn sayings(wire: Wire, words: &str) -> Vec<Answer> {
         Answer::failure("302 Found", "").header("location", format!("https://example.com/{words}")),
         page.clone(),
         page.header("content-type", format!("text/html; {words}")),
-        Answer::events(&error_event(wire, words), 64),
-        Answer::events(&format!("data: {words}\n\n"), 64),
-        Answer::events(
+        Answer::of(wire, &error_event(wire, words), 64),
+        Answer::of(wire, &format!("data: {words}\n\n"), 64),
+        Answer::of(
+            wire,
             &format!(
                 "data: {{\"type\": \"{words}\", \"choices\": \"{words}\", \"candidates\": \"{words}\"}}\n\n"
             ),
             64,
         ),
-        Answer::events(
+        Answer::of(
+            wire,
             &format!(
                 "data: {}\n\n",
                 json!({"candidates": [{"finishReason": "OTHER", "finishMessage": words}]})
             ),
             64,
         ),
-        Answer::events(
+        Answer::of(
+            wire,
             &format!(
                 "data: {}\n\ndata: {}\n\n",
                 json!({"type": "response.output_item.done", "output_index": 0, "item": item}),

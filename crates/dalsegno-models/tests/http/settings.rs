@@ -16,14 +16,14 @@ fn a_wire_has_the_name_that_a_workspace_gives() {
         ("openai-responses", Wire::OpenaiResponses),
         ("anthropic", Wire::Anthropic),
         ("gemini", Wire::Gemini),
+        ("bedrock", Wire::Bedrock),
     ] {
         assert_eq!(name.parse::<Wire>().unwrap(), wire);
         assert_eq!(wire.to_string(), name);
     }
-    let error = "google".parse::<Wire>().unwrap_err().to_string();
-    let words =
-        "there is no provider `google`: expected `openai`, `openai-responses`, `anthropic` or `gemini`";
-    assert_eq!(error, words);
+    let error = "palm".parse::<Wire>().unwrap_err().to_string();
+    let words = "expected `openai`, `openai-responses`, `anthropic`, `gemini` or `bedrock`";
+    assert_eq!(error, format!("there is no provider `palm`: {words}"));
 }
 
 #[test]
@@ -165,9 +165,11 @@ async fn schemas_are_sent_in_the_order_of_their_authors() {
         tools.tools.insert("note".parse().unwrap(), tool);
         request.tools = Arc::new(tools);
         request.output_schema = Some(Arc::new(SCHEMA.parse().unwrap()));
-        let (received, reply) = ask(wire, &request, Answer::events(hello(wire), 64)).await;
+        let (received, reply) = ask(wire, &request, Answer::of(wire, hello(wire), 64)).await;
         reply.unwrap();
-        assert_eq!(received.text.matches(SCHEMA).count(), 2, "{wire}: {}", received.text);
+        // Over Bedrock, the model is told of the answer's schema in words.
+        let words = received.text.replace("\\\"", "\"");
+        assert_eq!(words.matches(SCHEMA).count(), 2, "{wire}: {}", received.text);
     }
 }
 
@@ -190,7 +192,7 @@ async fn the_key_is_in_the_header_that_is_asked_for() {
         (Wire::OpenaiChat, "/v1", Some("X-Goog-Api-Key"), ("x-goog-api-key", KEY.to_owned())),
     ];
     for (wire, path, header, (name, value)) in cases {
-        let double = Double::start([Answer::events(hello(wire), 64)]).await;
+        let double = Double::start([Answer::of(wire, hello(wire), 64)]).await;
         let mut settings = settings(wire, &double);
         settings.base_url = Some(double.url(path));
         settings.api_key_header = header.map(str::to_owned);
@@ -223,11 +225,12 @@ fn a_header_of_the_request_itself_cannot_carry_the_key() {
 fn extra_fields_cannot_replace_the_request() {
     let all = ["model", "messages", "input", "instructions", "system", "tools", "tool_choice", "stream"];
     let gemini = ["contents", "systemInstruction", "system_instruction", "tool_config", "generation_config"];
-    let own: [(Wire, &[&str]); 4] = [
+    let own: [(Wire, &[&str]); 5] = [
         (Wire::OpenaiChat, &["response_format", "functions", "function_call", "n"]),
         (Wire::OpenaiResponses, &["store", "background", "conversation", "previous_response_id", "prompt"]),
         (Wire::Anthropic, &["output_format"]),
         (Wire::Gemini, &gemini),
+        (Wire::Bedrock, &["modelId", "toolConfig"]),
     ];
     for (wire, own) in own {
         let fields: Vec<&str> = wire.reserved().filter(|name| !name.contains('.')).collect();
@@ -249,6 +252,7 @@ fn an_object_of_ours_takes_members_but_not_our_own() {
         (Wire::Gemini, "toolConfig", "functionCallingConfig"),
         (Wire::Gemini, "generationConfig", "candidateCount"),
         (Wire::Gemini, "generationConfig", "responseJsonSchema"),
+        (Wire::Bedrock, "outputConfig", "textFormat"),
     ] {
         assert!(wire.reserved().any(|path| path == format!("{name}.{own}")), "{wire}");
         let error = refused(wire, json!({name: {own: 1}}));
@@ -271,7 +275,7 @@ fn refused(wire: Wire, extra: Value) -> HttpModelError {
 
 /// What is sent of a request with a schema, and with limits or without.
 async fn sent_with(wire: Wire, extra: Value, set: bool) -> Value {
-    let double = Double::start([Answer::events(hello(wire), 64)]).await;
+    let double = Double::start([Answer::of(wire, hello(wire), 64)]).await;
     let mut settings = settings(wire, &double);
     settings.extra = object(extra);
     let mut request = plain(json!([{"user": "hi"}]));
@@ -330,6 +334,17 @@ async fn what_a_request_says_wins_over_extra_fields() {
     let body = sent_with(Wire::Gemini, gemini, false).await;
     let config = &body["generationConfig"];
     assert_eq!((&config["temperature"], &config["maxOutputTokens"]), (&json!(1), &json!(9)));
+
+    let bedrock = json!({
+        "inferenceConfig": {"maxTokens": 9, "topP": 0.5}, "requestMetadata": {"team": "ops"},
+        "additionalModelRequestFields": {"top_k": 7},
+    });
+    let body = sent_with(Wire::Bedrock, bedrock.clone(), true).await;
+    assert_eq!(body["inferenceConfig"], json!({"maxTokens": 300, "topP": 0.5, "temperature": 0.25}));
+    assert_eq!(body["requestMetadata"], json!({"team": "ops"}));
+    let body = sent_with(Wire::Bedrock, bedrock, false).await;
+    assert_eq!(body["inferenceConfig"], json!({"maxTokens": 9, "topP": 0.5}));
+    assert_eq!(body["additionalModelRequestFields"], json!({"top_k": 7}));
 }
 
 /// Models that do not reason refuse it.

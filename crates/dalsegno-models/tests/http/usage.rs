@@ -39,8 +39,13 @@ async fn reply(wire: Wire, usage: Value) -> ModelReply {
             let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP"});
             event(json!({"candidates": [candidate], "usageMetadata": usage}))
         }
+        Wire::Bedrock => {
+            event(json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Hello"}}}))
+                + &event(json!({"messageStop": {"stopReason": "end_turn"}}))
+                + &event(json!({"metadata": {"usage": usage, "metrics": {"latencyMs": 7}}}))
+        }
     };
-    ask(wire, &plain(json!([{"user": "hi"}])), Answer::events(&stream, 4096)).await.1.unwrap()
+    ask(wire, &plain(json!([{"user": "hi"}])), Answer::of(wire, &stream, 4096)).await.1.unwrap()
 }
 
 /// Prices in US dollars a million tokens.
@@ -66,7 +71,7 @@ fn sonnet() -> Price {
 
 /// Each with what the provider bills, in millionths of a US dollar, by its published prices.
 fn bills() -> Vec<(&'static str, Wire, Value, Price, f64)> {
-    use Wire::{Anthropic, Gemini, OpenaiChat, OpenaiResponses};
+    use Wire::{Anthropic, Bedrock, Gemini, OpenaiChat, OpenaiResponses};
     vec![
         (
             "OpenAI, guide to prompt caching, gpt-4o",
@@ -134,6 +139,14 @@ fn bills() -> Vec<(&'static str, Wire, Value, Price, f64)> {
                 "cache_creation": {"ephemeral_5m_input_tokens": 10_000, "ephemeral_1h_input_tokens": 0}}),
             sonnet(),
             50_000.0 * 6.0 + 190_000.0 * 0.6 + 10_000.0 * 7.5 + 1000.0 * 22.5,
+        ),
+        (
+            "Bedrock, user guide to prompt caching: what the cache had is not among the input",
+            Bedrock,
+            json!({"inputTokens": 4, "outputTokens": 208, "totalTokens": 1549, "cacheReadInputTokens": 1337,
+                "cacheWriteInputTokens": 0}),
+            sonnet(),
+            4.0 * 3.0 + 1337.0 * 0.3 + 208.0 * 15.0,
         ),
         (
             "DeepSeek, reference of chat completions",
@@ -234,11 +247,14 @@ async fn what_the_cache_and_the_reasoning_took_is_recorded_over_each_wire() {
         "cache_creation_input_tokens": 2, "cache_creation": {"ephemeral_1h_input_tokens": 1}});
     let gemini = json!({"promptTokenCount": 9, "cachedContentTokenCount": 4, "candidatesTokenCount": 2,
         "thoughtsTokenCount": 5, "totalTokenCount": 16});
+    let bedrock = json!({"inputTokens": 3, "outputTokens": 7, "totalTokens": 16, "cacheReadInputTokens": 4,
+        "cacheWriteInputTokens": 2, "cacheDetails": [{"ttl": "1h", "inputTokens": 1}, {"ttl": "5m", "inputTokens": 1}]});
     for (wire, usage, expected) in [
         (Wire::OpenaiChat, chat, [4, 2, 0, 5]),
         (Wire::OpenaiResponses, responses, [4, 0, 0, 5]),
         (Wire::Anthropic, anthropic, [4, 2, 1, 0]),
         (Wire::Gemini, gemini, [4, 0, 0, 5]),
+        (Wire::Bedrock, bedrock, [4, 2, 1, 0]),
     ] {
         let reply = reply(wire, usage).await;
         assert_eq!((reply.input_tokens, reply.output_tokens), (9, 7), "{wire}");
@@ -269,7 +285,7 @@ async fn counts_that_do_not_fit_together_are_lowered() {
 async fn a_reply_that_nobody_counted_is_estimated_and_says_so() {
     for wire in Wire::ALL {
         let request = plain(json!([{"user": "a question of thirty-odd letters?"}]));
-        let reply = ask(wire, &request, Answer::events(hello(wire), 4096)).await.1.unwrap();
+        let reply = ask(wire, &request, Answer::of(wire, hello(wire), 4096)).await.1.unwrap();
         assert!(reply.estimated, "{wire}");
         assert_eq!(reply.input_tokens, request.transcript.tokens(), "{wire}");
         assert_eq!((reply.output_tokens, reply.details.is_empty()), (2, true), "{wire}");

@@ -12,11 +12,12 @@ use tokio::sync::OnceCell;
 use dalsegno_core::{EffectClass, FailureCode, ModelReply, ToolKind, ToolName};
 use dalsegno_memory::{Memory, Principal, Scope, ScopeResolver, SqliteMemory};
 use dalsegno_models::{
-    Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings, Model, ModelError,
-    Recorder, Recording, ScriptModel, Wire,
+    AwsKey, Cache, Cassette, CompletionRequest, DeltaSink, HttpModel, HttpModelError, HttpModelSettings,
+    Model, ModelError, Recorder, Recording, ScriptModel, Wire,
 };
 use dalsegno_workspace::{
-    Catalogue, CatalogueTool, HttpBinding, ModelBinding, Provider, RemoteBinding, Settings,
+    AwsKeyBinding, Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, RemoteBinding,
+    Settings,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -150,19 +151,35 @@ impl Bindings {
             Provider::OpenaiResponses => Wire::OpenaiResponses,
             Provider::Anthropic => Wire::Anthropic,
             Provider::Gemini => Wire::Gemini,
+            Provider::Bedrock => Wire::Bedrock,
         };
-        let key = binding.api_key.as_ref().map(|reference| self.vault.handle(reference));
+        let handle = |reference| self.vault.handle(reference);
         let settings = HttpModelSettings {
             base_url: binding.base_url.clone(),
             allow_http: binding.allow_http,
+            region: binding.region.clone(),
             api_key_header: binding.api_key_header.clone(),
             extra: binding.extra.clone(),
             headers: binding.headers.clone(),
             idle_timeout: binding.idle_timeout,
             stream_options: binding.stream_options,
+            cache: match binding.cache {
+                PromptCache::Off => Cache::Off,
+                PromptCache::FiveMinutes => Cache::FiveMinutes,
+                PromptCache::OneHour => Cache::OneHour,
+            },
             ..HttpModelSettings::new(wire, binding.model.clone())
         };
-        HttpModel::new(settings, key)
+        let aws_key = match &binding.aws_key {
+            None => return HttpModel::new(settings, binding.api_key.as_ref().map(handle)),
+            Some(AwsKeyBinding::Parts { access_key_id, secret_access_key, session_token }) => AwsKey::Parts {
+                access_key_id: handle(access_key_id),
+                secret_access_key: handle(secret_access_key),
+                session_token: session_token.as_ref().map(handle),
+            },
+            Some(AwsKeyBinding::Document(document)) => AwsKey::Document(handle(document)),
+        };
+        HttpModel::signing(settings, aws_key)
     }
 
     /// The memory, with its seeds.

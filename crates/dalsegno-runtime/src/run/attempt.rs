@@ -10,19 +10,17 @@ use dalsegno_core::Received;
 use dalsegno_core::{
     Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch,
     MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart, Request,
-    Terms, ToolCall, ToolDocument, ToolKind, ToolName, ToolOwner, Transcript, TraversedEntity,
-    TraversedRelation,
+    Terms, ToolCall, Transcript, TraversedEntity, TraversedRelation,
 };
 use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use dalsegno_protocol::{Answer, CallContext, CallErrorKind, Caller, Input, InputRequired};
+use dalsegno_protocol::{Answer, CallContext, CallErrorKind, Caller, Input, InputRequired, TaskOwner};
 use dalsegno_store::{Body, Denial};
-use dalsegno_workspace::ToolkitFile;
-use serde_json::Value;
 
 use crate::effects::budget;
+use crate::effects::dispatch;
 use crate::effects::elicitation;
 use crate::effects::failure::{AttemptError, certain};
 use crate::effects::failure::{describe, no_answer};
@@ -30,7 +28,7 @@ use crate::effects::policy::is_free;
 use crate::effects::tool::{Invocation, Tool};
 use crate::effects::tool_server::{ServerSession, returned};
 use crate::run::context::RunContext;
-use crate::run::declared::{OfUser, Part};
+use crate::run::declared::{Asker, Part};
 use crate::run::handle::RunEvent;
 use crate::run::tasks::{Line, Tasking};
 use crate::secret::StreamScrubber;
@@ -45,7 +43,8 @@ const START_ALLOWANCE: Duration = Duration::from_secs(30);
 /// One attempt, owned, so that it runs as a task of its own.
 pub(crate) struct Attempt {
     pub(crate) context: Arc<RunContext>,
-    pub(crate) step: u64,
+    /// The step of the run; none outside of one.
+    pub(crate) step: Option<u64>,
     /// The time of the run, in milliseconds since the epoch.
     pub(crate) at: u64,
     pub(crate) operation: OperationId,
@@ -54,17 +53,29 @@ pub(crate) struct Attempt {
     pub(crate) request: Request,
     /// What the model is sent; none for other operations.
     pub(crate) reading: Option<Reading>,
-    /// The declarative tool that asks for it, if one does.
-    pub(crate) tool: Option<ToolName>,
-    /// What the caller says of the user, for what a declarative tool asks for; null else.
-    pub(crate) user: Value,
+    /// The document that asks for it, if one does.
+    pub(crate) asker: Option<Asker>,
     /// On whose behalf a tool is called.
     pub(crate) caller: Caller,
-    /// What it has to do with a task of its server.
-    pub(crate) tasking: Tasking,
+    /// What it has to do with a task of its server; none where nobody writes the task down.
+    pub(crate) tasking: Option<Tasking>,
 }
 
 impl Attempt {
+    /// Performs the attempt when there is room for it. In a run, the driver asks for the room, since it records the wait.
+    pub(crate) async fn in_turn(self) -> Result<Outcome, AttemptError> {
+        let called = self.request.as_tool_call();
+        let in_process = called.is_some_and(|call| self.context.bindings.tool(&call.tool_name).is_some());
+        let target = dispatch::target(&self.request, None, in_process);
+        let RunContext { ports, tenant, .. } = &*self.context;
+        let permit = ports.dispatcher.room(target.as_ref(), tenant).await?;
+        let result = Box::pin(self.perform()).await;
+        if let Some(permit) = permit {
+            permit.settle(&result);
+        }
+        result
+    }
+
     /// Performs the attempt, within its time.
     ///
     /// What is rare is boxed: each attempt is moved into a task of its own, and has the size of its longest way.
@@ -89,8 +100,8 @@ impl Attempt {
             Request::AgentCall(_) | Request::Input(_) | Request::Timer(_) => {
                 Err(certain(FailureCode::Internal, "it has no attempts of its own".to_owned()))
             }
-            Request::ApiCall(call) => within(timeout, self.part().call_endpoint(call)).await,
-            Request::Email(mail) => within(timeout, self.part().send_mail(mail)).await,
+            Request::ApiCall(call) => within(timeout, self.part()?.call_endpoint(call)).await,
+            Request::Email(mail) => within(timeout, self.part()?.send_mail(mail)).await,
             Request::ToolCall(call) => match self.context.bindings.tool(&call.tool_name) {
                 Some(tool) => within(timeout, self.call(&**tool, call)).await,
                 None if self.context.runs.offers(&call.tool_name) => {
@@ -106,41 +117,19 @@ impl Attempt {
         }
     }
 
-    /// What this is an attempt at, where a declarative tool asks for it.
-    fn part(&self) -> Part<'_> {
-        Part {
+    /// What this is an attempt at, where a document asks for it.
+    fn part(&self) -> Result<Part<'_>, AttemptError> {
+        let asker = self.asker.as_ref();
+        let asker =
+            asker.ok_or_else(|| certain(FailureCode::Internal, "no document asks for it".to_owned()))?;
+        Ok(Part {
             ports: &self.context.ports,
             tenant: &self.context.tenant,
-            agent: Some(&self.context.config.name),
-            toolkit: self.document().map(ToolDocument::toolkit),
-            owner: self.document().map(|document| self.owner_of(document)),
-            user: &self.user,
-            of_user: OfUser::Kept,
+            asker,
             terms: &self.terms,
             attempt: self.attempt,
             operation: self.operation.to_string(),
-        }
-    }
-
-    /// Whose a document is that the run began with. Older configurations do not say it: then it is the workspace's only if
-    /// that has the same one today.
-    pub(crate) fn owner_of(&self, document: &ToolDocument) -> ToolOwner {
-        let (workspace, name) = (self.context.ports.workspace(), document.toolkit().name());
-        let same = |file: &ToolkitFile| file.toolkit.source() == document.toolkit().source();
-        match document.owner() {
-            Some(owner) => owner.clone(),
-            None if workspace.toolkits.get(name).is_some_and(same) => ToolOwner::Workspace,
-            None => ToolOwner::Tenant(self.context.tenant.clone()),
-        }
-    }
-
-    /// The document whose tool asks for this.
-    fn document(&self) -> Option<&ToolDocument> {
-        let config = &self.context.config;
-        match &config.tools.tools.get(self.tool.as_ref()?)?.kind {
-            ToolKind::Declarative { toolkit, .. } => config.toolkits.get(toolkit),
-            _ => None,
-        }
+        })
     }
 
     /// The memory; opening it, with its seeds, is not part of an operation's time.
@@ -309,7 +298,10 @@ impl Attempt {
             entity_type: create.entity_type.clone(),
             text: create.content.clone(),
             metadata: serde_json::json!({}),
-            source: Source::Run { run: self.context.run.to_string(), step: self.step },
+            source: match self.step {
+                Some(step) => Source::Run { run: self.context.run.to_string(), step },
+                None => Source::Seed,
+            },
             recorded_at: self.at,
         };
         let relations = create
@@ -356,7 +348,9 @@ impl Attempt {
         let arguments = call.parameters.as_object().cloned().unwrap_or_default();
         let traceparent = self.context.traceparent(self.operation).await;
         let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
-        let line = Line::new(&self.context.tasked, self.operation, self.attempt, server, &self.tasking);
+        let line = self.tasking.as_ref().map(|tasking| -> Arc<dyn TaskOwner> {
+            Arc::new(Line::new(&self.context.tasked, self.operation, self.attempt, server, tasking))
+        });
         let input = call
             .input
             .clone()
@@ -365,8 +359,8 @@ impl Attempt {
             caller: self.caller.clone(),
             traceparent,
             input: input.unwrap_or_default(),
-            task: self.tasking.known.clone(),
-            owner: Some(Arc::new(line)),
+            task: self.tasking.as_ref().and_then(|tasking| tasking.known.clone()),
+            owner: line,
             ..CallContext::new(self.operation.to_string(), timeout)
         };
         let answered = session.call(tool, arguments, context).await;

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use dalsegno_core::{
     AgentCall, AgentConfig, Budget, Handoff, MemoryScope, OperationId, Outcome, RunId, SessionContext,
-    ToolCall, ToolName, ToolOwner, Toolbox, Usage,
+    ToolCall, ToolDocument, ToolName, ToolOwner, Toolbox, Usage,
 };
 use dalsegno_history::{Fold, HistoryError};
 use dalsegno_memory::{Principal, Scope, ScopeResolver, ScopeSet};
 use dalsegno_store::{Body, NewRun, Parent, RunSummary, Started};
-use dalsegno_tools::{Finished, Toolkit};
+use dalsegno_tools::Finished;
+use dalsegno_workspace::ToolkitFile;
 use serde_json::Value;
 use tokio::sync::{OnceCell, broadcast};
 
@@ -26,6 +27,7 @@ use crate::names::WORKSPACE;
 use crate::observer::Watches;
 use crate::request::kept_secrets;
 use crate::run::bound::Bound;
+use crate::run::declared::{Asker, OfUser};
 use crate::run::handle::{GateInput, RunEvent, RunHandle};
 use crate::run::tasks::Announcements;
 
@@ -71,13 +73,10 @@ pub(crate) trait Runs: Send + Sync {
 
 /// One call of a tool that is a document.
 pub(crate) struct DocumentCall<'a> {
-    pub(crate) toolkit: &'a Toolkit,
+    /// The document, and on whose behalf it is called.
+    pub(crate) asker: Asker,
     pub(crate) tool: &'a str,
     pub(crate) arguments: &'a Value,
-    /// What the caller says of the user.
-    pub(crate) user: &'a Value,
-    /// Whose the document is, whose secrets it gets.
-    pub(crate) owner: ToolOwner,
     /// What it reads as `config`.
     pub(crate) config: Value,
     pub(crate) operation: OperationId,
@@ -147,6 +146,29 @@ impl RunContext {
     pub(crate) fn take_answers(&self, operation: OperationId) -> Vec<GateInput> {
         let mut answers = self.child_answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.remove(&operation).unwrap_or_default()
+    }
+
+    /// A document that the run began with, as it asks for something on behalf of this user.
+    pub(crate) fn asker(&self, document: &ToolDocument, user: &Value) -> Asker {
+        Asker {
+            toolkit: document.toolkit().clone(),
+            owner: Some(self.owner_of(document)),
+            agent: Some(self.config.name.clone()),
+            user: user.clone(),
+            of_user: OfUser::Kept,
+        }
+    }
+
+    /// The owner of a document that the run began with. Older configurations do not say it: then it is the workspace's only
+    /// if that has the same one today.
+    fn owner_of(&self, document: &ToolDocument) -> ToolOwner {
+        let (workspace, name) = (self.ports.workspace(), document.toolkit().name());
+        let same = |file: &ToolkitFile| file.toolkit.source() == document.toolkit().source();
+        match document.owner() {
+            Some(owner) => owner.clone(),
+            None if workspace.toolkits.get(name).is_some_and(same) => ToolOwner::Workspace,
+            None => ToolOwner::Tenant(self.tenant.clone()),
+        }
     }
 
     pub(crate) async fn heritage(&self) -> Result<&Heritage, HistoryError> {
@@ -223,7 +245,7 @@ impl Engine {
         of: &Surroundings<'_>,
         events: Option<broadcast::Sender<RunEvent>>,
     ) -> Result<(Arc<RunContext>, broadcast::Receiver<RunEvent>), EngineError> {
-        let Surroundings { session, tenant, user, modules } = *of;
+        let Surroundings { session, tenant, .. } = *of;
         let scope = match config.memory_scope {
             MemoryScope::Session => Scope::Session,
             MemoryScope::Agent => Scope::Agent,
@@ -232,6 +254,20 @@ impl Engine {
         };
         let principal = Principal::new(tenant, WORKSPACE, config.name.as_str(), session)
             .map_err(|error| EngineError::Principal { message: error.to_string() })?;
+        let scopes = ScopeResolver.resolve(&principal, scope);
+        Ok(self.context_within(run, config, of, scopes, events))
+    }
+
+    /// The same with the scopes of the memory that it reads and writes.
+    pub(crate) fn context_within(
+        &self,
+        run: RunId,
+        config: Arc<AgentConfig>,
+        of: &Surroundings<'_>,
+        scopes: ScopeSet,
+        events: Option<broadcast::Sender<RunEvent>>,
+    ) -> (Arc<RunContext>, broadcast::Receiver<RunEvent>) {
+        let Surroundings { session: _, tenant, user, modules } = *of;
         let events = events.unwrap_or_else(|| broadcast::channel(EVENTS).0);
         let reader = events.subscribe();
         let context = RunContext {
@@ -245,7 +281,7 @@ impl Engine {
             toolbox: Arc::new(config.tools.clone()),
             grant: Grant::of(&self.workspace(), &config.name),
             config,
-            scopes: ScopeResolver.resolve(&principal, scope),
+            scopes,
             events,
             denied: Mutex::default(),
             tasked: Arc::default(),
@@ -256,6 +292,6 @@ impl Engine {
                 kept_secrets(user, &self.bindings().settings().secret_paths).map(str::to_owned).collect(),
             ),
         };
-        Ok((Arc::new(context), reader))
+        (Arc::new(context), reader)
     }
 }

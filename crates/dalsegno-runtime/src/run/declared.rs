@@ -27,18 +27,25 @@ pub(crate) enum OfUser {
     Given,
 }
 
+/// A document that asks for something, and on whose behalf.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// The document.
+    pub(crate) toolkit: Toolkit,
+    /// Its owner. A document without one gets no secret.
+    pub(crate) owner: Option<ToolOwner>,
+    /// The agent that calls its tool, if one does: a tenant may have secrets for that agent alone.
+    pub(crate) agent: Option<AgentName>,
+    /// What the caller says of the user.
+    pub(crate) user: Value,
+    pub(crate) of_user: OfUser,
+}
+
 /// One attempt at a part of a declarative tool: on whose behalf, and on which terms.
 pub(crate) struct Part<'a> {
     pub(crate) ports: &'a Arc<Ports>,
     pub(crate) tenant: &'a str,
-    /// The agent whose tool asks for it; a tenant may have secrets for it alone.
-    pub(crate) agent: Option<&'a AgentName>,
-    /// The document whose tool asks for it.
-    pub(crate) toolkit: Option<&'a Toolkit>,
-    /// Whose that document is; none for one of nobody's, which gets no secret.
-    pub(crate) owner: Option<ToolOwner>,
-    pub(crate) user: &'a Value,
-    pub(crate) of_user: OfUser,
+    pub(crate) asker: &'a Asker,
     pub(crate) terms: &'a Terms,
     pub(crate) attempt: u32,
     pub(crate) operation: String,
@@ -66,7 +73,8 @@ impl Part<'_> {
             return Ok(outcome);
         };
         let Some((toolkit, oauth)) = self.oauth(path) else { return Ok(outcome) };
-        let next = ports.access_token(oauth, toolkit, tenant, self.agent, Some(&refused)).await?;
+        let agent = self.asker.agent.as_ref();
+        let next = ports.access_token(oauth, toolkit, tenant, agent, Some(&refused)).await?;
         secrets.insert(path.clone(), next.expose().to_owned());
         Exchange { call, terms, attempt, secrets: &secrets }.perform(&client).await
     }
@@ -99,19 +107,20 @@ impl Part<'_> {
 
     /// The secret that a part refers to, as of now; it is scrubbed from then on.
     async fn secret(&self, path: &Path) -> Result<Secret, AttemptError> {
-        let Self { ports, tenant, .. } = *self;
+        let Self { ports, tenant, asker, .. } = *self;
+        let agent = asker.agent.as_ref();
         if let Some((toolkit, oauth)) = self.oauth(path) {
-            return ports.access_token(oauth, toolkit, tenant, self.agent, None).await;
+            return ports.access_token(oauth, toolkit, tenant, agent, None).await;
         }
         let written = path.to_string();
         let reference = match written.strip_prefix("secrets.") {
             Some(name) => {
-                let toolkit = self.toolkit.map_or("", Toolkit::name);
-                let found = self.owner.as_ref().and_then(|owner| {
-                    ports.workspace().toolkit_secret(tenant, owner, self.agent, toolkit, name).cloned()
+                let toolkit = asker.toolkit.name();
+                let found = asker.owner.as_ref().and_then(|owner| {
+                    ports.workspace().toolkit_secret(tenant, owner, agent, toolkit, name).cloned()
                 });
                 found.ok_or_else(|| {
-                    if self.owner.is_none() {
+                    if asker.owner.is_none() {
                         let message = format!(
                             "the document `{toolkit}` is not in this workspace, so it gets no secret: put its file into `tools/`, or into `tenants/{tenant}/tools/`"
                         );
@@ -126,8 +135,8 @@ impl Part<'_> {
             None => {
                 let absent =
                     || certain(FailureCode::Unavailable, format!("the request came without `{written}`"));
-                let given = at(self.user, path).ok_or_else(absent)?;
-                if let (OfUser::Given, Value::String(secret)) = (self.of_user, given) {
+                let given = at(&asker.user, path).ok_or_else(absent)?;
+                if let (OfUser::Given, Value::String(secret)) = (asker.of_user, given) {
                     let secret = Secret::new(secret);
                     ports.bindings.vault().hide(&written, &secret);
                     return Ok(secret);
@@ -152,14 +161,13 @@ impl Part<'_> {
     /// How the document proves who calls, if that is what the secret is for and consent gives it: a tenant may have a
     /// token of its own as well.
     fn oauth(&self, path: &Path) -> Option<(&str, &OAuth2)> {
-        let toolkit = self.toolkit?;
+        let Asker { toolkit, owner, agent, .. } = self.asker;
         let Auth::OAuth2(oauth) = toolkit.auth() else { return None };
         let is_token = path.to_string().strip_prefix("secrets.") == Some(oauth.access_token.as_str());
         let workspace = self.ports.workspace();
-        let owner = self.owner.as_ref()?;
-        let own =
-            workspace.toolkit_secret(self.tenant, owner, self.agent, toolkit.name(), &oauth.access_token);
-        (is_token && own.is_none()).then_some((toolkit.name(), oauth))
+        let (owner, name) = (owner.as_ref()?, toolkit.name());
+        let own = workspace.toolkit_secret(self.tenant, owner, agent.as_ref(), name, &oauth.access_token);
+        (is_token && own.is_none()).then_some((name, oauth))
     }
 }
 

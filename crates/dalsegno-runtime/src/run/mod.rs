@@ -1,7 +1,7 @@
 //! The life of a run: it starts, is driven, waits, is resumed, ends, and starts others.
 //!
-//! [`driver`] is the loop, [`attempt`] performs one operation once, [`context`] is what a run is performed in. The other modules
-//! give the engine its verbs, each in a file of its own.
+//! [`driver`] is the loop, [`attempt`] performs one operation once, [`context`] is what a run is performed in, [`errand`] performs
+//! one operation without a run. The other modules give the engine its verbs, each in a file of its own.
 
 pub(crate) mod abandon;
 pub(crate) mod acquire;
@@ -15,6 +15,7 @@ pub(crate) mod declared;
 pub(crate) mod driver;
 pub(crate) mod ending;
 pub(crate) mod engine_tools;
+pub(crate) mod errand;
 pub(crate) mod fork;
 pub(crate) mod handle;
 pub(crate) mod resume;

@@ -10,7 +10,6 @@ use crate::effects::failure::{AttemptError, certain};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run::context::{DocumentCall, GivenUp, Prepared, RunContext, Runs, Within};
-use crate::run::declared::OfUser;
 use crate::run::engine_tools::EngineTool;
 use crate::run::handle::{GateInput, RunHandle};
 use crate::trial::Behalf;
@@ -57,16 +56,9 @@ impl Runs for Engine {
     }
 
     async fn call_document(&self, context: &RunContext, call: DocumentCall<'_>) -> Result<Finished, String> {
-        let DocumentCall { toolkit, tool, arguments, user, owner, config, operation } = call;
-        let behalf = Behalf {
-            tenant: &context.tenant,
-            user,
-            of_user: OfUser::Kept,
-            owner: Some(owner),
-            agent: Some(&context.config.name),
-            config: Some(config),
-        };
-        let called = Self::call_document(self, toolkit, tool, arguments, &behalf, operation).await;
+        let DocumentCall { asker, tool, arguments, config, operation } = call;
+        let behalf = Behalf { tenant: &context.tenant, asker, config: Some(config) };
+        let called = Self::call_document(self, tool, arguments, &behalf, operation).await;
         Ok(called.map_err(|error| error.to_string())?.finished)
     }
 }

@@ -285,11 +285,8 @@ impl Engine {
     ) -> Result<Prepared, EngineError> {
         let digest = digest_request(&beginning, &self.bindings().settings().secret_paths);
         let Beginning { run, agent, mut request, session, key, .. } = beginning;
-        if let Some(tenant) = self.workspace().tenants.get(&request.tenant) {
-            request.tenant_settings = tenant.settings.clone().into();
-            if let Some(zone) = &tenant.time_zone {
-                request.tenant_settings["time_zone"] = zone.clone().into();
-            }
+        if self.workspace().tenants.contains_key(&request.tenant) {
+            request.tenant_settings = self.workspace().settings_of(&request.tenant);
             self.bindings().secrets().request(&mut request);
         }
         let (config, modules) = match beginning.pinned {

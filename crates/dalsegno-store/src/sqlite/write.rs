@@ -457,9 +457,13 @@ pub(super) fn save_snapshot(
     epoch: u64,
     snapshot: &StoredSnapshot,
 ) -> Result<(), Fault<SnapshotError>> {
+    // The pages of the one before are free for this one: a row that is replaced gives its pages back afterwards.
+    connection
+        .prepare_cached("DELETE FROM snapshot WHERE run = (SELECT id FROM run WHERE id = ?1 AND epoch = ?2)")?
+        .execute(params![row, epoch.cast_signed()])?;
     let changed = connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO snapshot (run, seq, state, checksum)
+            "INSERT INTO snapshot (run, seq, state, checksum)
              SELECT id, ?3, ?4, ?5 FROM run WHERE id = ?1 AND epoch = ?2",
         )?
         .execute(params![

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::engine::{say, say_once};
 use crate::figures;
 use crate::line::{Fault, Line, megabytes, millis, times};
+use crate::peer;
 use crate::process::{Role, on_disk};
 
 /// Bytes of a report.
@@ -253,12 +254,19 @@ fn resumed(calls: u64) -> Result<Line, Fault> {
     Ok(Line::at_most(&what, took.as_secs_f64() * 1e3, 50.0, millis))
 }
 
-/// Both conversations.
-pub(crate) fn lines(dalsegno: &Path) -> Result<Vec<Line>, Fault> {
+/// Both conversations; each elsewhere, too, where the packages for that are in a folder.
+pub(crate) fn lines(dalsegno: &Path, peer: Option<&Path>) -> Result<Vec<Line>, Fault> {
     let floor = figures::figure(&figures::bench(dalsegno, 500, 1)?, "floor_ms.all")?;
     let mut lines = Vec::new();
     for (calls, most) in CALLS.into_iter().zip(ON_DISK) {
         lines.extend(with(calls, most, floor)?);
+        match peer {
+            Some(packages) => lines.extend(peer::converse(packages, calls)?),
+            None => lines.push(Line::told(
+                "  LangGraph",
+                "not installed: this needs a Python 3.10 with pip".to_owned(),
+            )),
+        }
     }
     lines.push(resumed(CALLS[1])?);
     Ok(lines)

@@ -8,6 +8,7 @@ mod declared;
 mod engine;
 mod figures;
 mod line;
+mod peer;
 mod process;
 mod restart;
 mod suspended;
@@ -29,6 +30,8 @@ struct Arguments {
     /// What the crash tests printed.
     crash: PathBuf,
     suspended: u64,
+    /// The packages of Python that have the long conversation, too; without them it is not compared.
+    peer: Option<PathBuf>,
 }
 
 fn arguments() -> Result<Arguments, String> {
@@ -42,6 +45,7 @@ fn arguments() -> Result<Arguments, String> {
             "--script" => found.script = value.into(),
             "--criterion" => found.criterion = value.into(),
             "--crash" => found.crash = value.into(),
+            "--peer" => found.peer = Some(value.into()),
             "--suspended" => {
                 let number = value.parse().ok().filter(|number| (1_000..=10_000_000).contains(number));
                 found.suspended = number.ok_or("`--suspended` takes a number from 1000 to 10000000")?;
@@ -85,7 +89,7 @@ fn measure(arguments: &Arguments) -> Vec<Line> {
     add("restart after SIGKILL at turn 100", &|| restart::after(100));
     add("restart after SIGKILL at turn 10000", &|| restart::after(10_000));
     add("effects repeated unknowingly", &|| figures::repeated(&crash()?));
-    add("a long conversation", &|| conversation::lines(&arguments.dalsegno));
+    add("a long conversation", &|| conversation::lines(&arguments.dalsegno, arguments.peer.as_deref()));
     add("suspended runs", &|| suspended::suspended(arguments.suspended));
     all
 }

@@ -160,7 +160,9 @@ fn sent_back(cell: &Cell, turns: &[Turn], asked: &[Asked], bodies: &[Value], wro
 /// A result whose words are the engine's own, about arguments that are no JSON: only that it speaks of them.
 fn without_words(item: &Value) -> Value {
     let mut item = item.clone();
-    for place in ["/content", "/output", "/functionResponse/response/error"] {
+    for place in
+        ["/content", "/output", "/functionResponse/response/error", "/block/toolResult/content/0/text"]
+    {
         if let Some(said) = item.pointer_mut(place)
             && let Some(text) = said.as_str()
         {
@@ -200,6 +202,17 @@ fn spoken(wire: Wire, body: &Value) -> Vec<Value> {
                 })
             });
             parts.collect()
+        }
+        Wire::Bedrock => {
+            let blocks = list("messages").into_iter().flat_map(|message| {
+                let role = message["role"].clone();
+                let blocks = message["content"].as_array().cloned().unwrap_or_default();
+                blocks
+                    .into_iter()
+                    .filter(|block| block.get("cachePoint").is_none())
+                    .map(move |block| json!({ "role": role, "block": block }))
+            });
+            blocks.collect()
         }
     }
 }
@@ -283,6 +296,20 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
                 json!({ "role": "user", "functionResponse": response })
             }));
         }
+        Wire::Bedrock => {
+            let said = |block: Value| json!({ "role": "assistant", "block": block });
+            sent.extend(thinking.map(said));
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                said(json!({ "toolUse": { "toolUseId": id, "name": "note", "input": whole(text) } }))
+            }));
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                let mut found = json!({ "toolUseId": id, "content": [{ "text": result(text) }] });
+                if serde_json::from_str::<Value>(text).is_err() {
+                    found["status"] = json!("error");
+                }
+                json!({ "role": "user", "block": { "toolResult": found } })
+            }));
+        }
     }
     sent
 }
@@ -291,10 +318,18 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
 fn attachments(wire: Wire, body: &Value) -> Vec<String> {
     let blocks = spoken(wire, body).into_iter().flat_map(|message| match wire {
         Wire::Chat | Wire::Responses => message["content"].as_array().cloned().unwrap_or_default(),
-        Wire::Anthropic | Wire::Gemini => vec![message],
+        Wire::Anthropic | Wire::Gemini | Wire::Bedrock => vec![message],
     });
-    let places =
-        ["/image_url/url", "/file/file_data", "/image_url", "/file_data", "/source/data", "/inlineData/data"];
+    let places = [
+        "/block/image/source/bytes",
+        "/block/document/source/bytes",
+        "/image_url/url",
+        "/file/file_data",
+        "/image_url",
+        "/file_data",
+        "/source/data",
+        "/inlineData/data",
+    ];
     let data = blocks.filter_map(|block| {
         places.iter().find_map(|place| block.pointer(place)?.as_str().map(str::to_owned))
     });

@@ -63,7 +63,12 @@ impl Turn {
 
     /// The answer of the server itself.
     pub(crate) fn answer(&self, wire: Wire) -> Answer {
-        let stream = |piece, is_cut| Answer::Stream { text: wire.stream(&self.reply), piece, is_cut };
+        let stream = |piece, is_cut| Answer::Stream {
+            media_type: wire.media_type(),
+            bytes: wire.stream(&self.reply),
+            piece,
+            is_cut,
+        };
         match self.manner {
             Manner::Plain => stream(usize::MAX, false),
             Manner::Pieces(piece) => stream(piece, false),
@@ -263,7 +268,7 @@ pub(crate) const ROWS: &[Row] = &[
         turns: || vec![Turn::plain(says(ANSWER))],
         expected: |wire| match wire {
             Wire::Gemini => Expected::answer(ANSWER, &[]),
-            Wire::Chat | Wire::Responses | Wire::Anthropic => Expected {
+            Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Bedrock => Expected {
                 status: "failed",
                 answer: None,
                 error: Some(("model_failed", "the attachment `voice.wav` is `audio/wav`")),

@@ -13,10 +13,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 
 import anthropic
+import botocore.exceptions
+import botocore.session
 import openai
 from anthropic.types import MessageCreateParams
 from google import genai
 from google.genai import types
+from botocore.config import Config
+from botocore.validate import ParamValidator
 from openai.types.chat.completion_create_params import CompletionCreateParams
 from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -54,6 +58,34 @@ DIFFERENT = {
 }
 
 COMPARED = "image, then two calls"
+
+
+def aws(url):
+    """A client of Bedrock that signs with a key of nobody."""
+    config = Config(retries={"max_attempts": 0, "mode": "standard"})
+    return botocore.session.get_session().create_client(
+        "bedrock-runtime",
+        region_name="eu-central-1",
+        endpoint_url=url,
+        aws_access_key_id="none",
+        aws_secret_access_key="none",
+        config=config,
+    )
+
+
+class OfAws:
+    """The type of a request to Bedrock, which is a description of the service."""
+
+    def __init__(self):
+        model = aws("http://127.0.0.1:1").meta.service_model
+        self.shape = model.operation_model("ConverseStream").input_shape
+
+    def wrong(self, body):
+        report = ParamValidator().validate({"modelId": "some-model", **body}, self.shape)
+        return [report.generate_report()] if report.has_errors() else []
+
+
+OF_AWS = OfAws()
 
 
 def whole(value):
@@ -201,6 +233,26 @@ def converse(wire, url, image):
             ),
         ):
             pass
+    elif wire == "bedrock":
+        aws(url).converse_stream(
+            modelId="some-model",
+            system=[{"text": "You write notes."}],
+            messages=[
+                {"role": "user", "content": [
+                    {"text": text},
+                    {"image": {"format": "png", "source": {"bytes": base64.b64decode(image)}}},
+                ]},
+                {"role": "assistant", "content": [
+                    {"toolUse": {"toolUseId": name, "name": "note", "input": json.loads(words)}}
+                    for name, words in zip(ids, arguments)
+                ]},
+                {"role": "user", "content": [
+                    {"toolResult": {"toolUseId": name, "content": [{"text": words}]}}
+                    for name, words in zip(ids, results)
+                ]},
+            ],
+            toolConfig={"tools": [{"toolSpec": {**tool, "inputSchema": {"json": schema}}}]},
+        )
     else:
         anthropic.Anthropic(api_key="none", base_url=url, max_retries=0).messages.create(
             model="some-model",
@@ -235,7 +287,9 @@ def compared(ours):
         image = text[text.index("iVBOR"):].split('"', 1)[0]
         try:
             converse(wire, f"http://127.0.0.1:{server.server_port}", image)
-        except (openai.BadRequestError, anthropic.BadRequestError, genai.errors.ClientError):
+        except (
+            openai.BadRequestError, anthropic.BadRequestError, genai.errors.ClientError, botocore.exceptions.ClientError,
+        ):
             pass
         theirs = Recorder.bodies.pop()
         if wire == "gemini":
@@ -258,6 +312,9 @@ def main():
         # The longest one of the straight run has the results.
         if row == COMPARED and "straight." in line and len(line) > len(json.dumps(ours.get(wire, ""))):
             ours[wire] = body
+        if wire == "bedrock":
+            wrong.update(f"{wire}, {row}: {report}" for report in OF_AWS.wrong(body))
+            continue
         try:
             kept = of_types(wire, body)
         except ValidationError as error:
@@ -272,7 +329,7 @@ def main():
     print(json.dumps({
         "requests": count,
         "compared": len(ours),
-        "types": {name: version(name) for name in ("openai", "anthropic", "google-genai")},
+        "types": {name: version(name) for name in ("openai", "anthropic", "google-genai", "botocore")},
         "wrong": sorted(wrong),
     }))
 

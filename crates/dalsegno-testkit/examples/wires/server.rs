@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     /// A stream, in pieces of so many bytes; its second half is never sent if it `is_cut`.
-    Stream { text: String, piece: usize, is_cut: bool },
+    Stream { media_type: &'static str, bytes: Vec<u8>, piece: usize, is_cut: bool },
     /// A failure, with these further lines of the head.
     Failure { status: &'static str, head: &'static str, body: &'static str },
     /// What aimock answers.
@@ -165,10 +165,11 @@ impl Shared {
             (answer, is_held)
         };
         let (bytes, piece, is_cut) = match answer {
-            Answer::Stream { text, piece, is_cut } => {
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
+            Answer::Stream { media_type, bytes, piece, is_cut } => {
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\nconnection: close\r\n\r\n");
                 stream.write_all(head.as_bytes())?;
-                (text.into_bytes(), piece, is_cut)
+                (bytes, piece, is_cut)
             }
             Answer::Failure { status, head, body } => {
                 let length = body.len();

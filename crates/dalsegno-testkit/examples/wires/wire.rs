@@ -1,5 +1,7 @@
 //! The wires, and a reply as each of them sends it.
 
+use aws_smithy_eventstream::frame::write_message_to;
+use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
 
 /// A wire of the table. Another one needs a name, an address and its events.
@@ -9,6 +11,7 @@ pub(crate) enum Wire {
     Responses,
     Anthropic,
     Gemini,
+    Bedrock,
 }
 
 /// A reply, before it is that of a wire.
@@ -48,7 +51,8 @@ pub(crate) enum Usage {
 pub(crate) const SIGNATURE: &str = "EqQBCgIYAhIMx+/9Zk0u1+/AbCdEfGhIjKlMnOpQrStUvWxYz0123456789+/w==";
 
 impl Wire {
-    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Anthropic, Self::Gemini];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Chat, Self::Responses, Self::Anthropic, Self::Gemini, Self::Bedrock];
 
     /// The name that a workspace gives as `provider`.
     pub(crate) const fn provider(self) -> &'static str {
@@ -57,6 +61,7 @@ impl Wire {
             Self::Responses => "openai-responses",
             Self::Anthropic => "anthropic",
             Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
         }
     }
 
@@ -64,7 +69,7 @@ impl Wire {
     pub(crate) const fn base(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses => "/v1",
-            Self::Anthropic => "",
+            Self::Anthropic | Self::Bedrock => "",
             Self::Gemini => "/v1beta",
         }
     }
@@ -84,6 +89,9 @@ impl Wire {
                 "503 Service Unavailable",
                 r#"{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}"#,
             ),
+            Self::Bedrock => {
+                ("503 Service Unavailable", r#"{"message":"Bedrock is unable to process your request."}"#)
+            }
         }
     }
 
@@ -104,6 +112,7 @@ impl Wire {
                 "",
                 r#"{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1s"}]}}"#,
             ),
+            Self::Bedrock => (HEAD, r#"{"message":"Too many requests, please wait before trying again."}"#),
         }
     }
 
@@ -121,18 +130,35 @@ impl Wire {
                 json!({ "type": "thinking", "thinking": "Let me see.", "signature": SIGNATURE })
             }
             Self::Gemini => json!({ "text": "Let me see.", "thought": true }),
+            Self::Bedrock => {
+                json!({ "reasoningContent": { "reasoningText": { "text": "Let me see.", "signature": SIGNATURE } } })
+            }
         }
     }
 
     /// The whole stream of a reply.
-    pub(crate) fn stream(self, reply: &Reply) -> String {
-        let text = match self {
-            Self::Chat => chat(reply),
-            Self::Responses => responses(reply),
-            Self::Anthropic => anthropic(reply),
-            Self::Gemini => gemini(reply),
-        };
-        if reply.escaped { escape(&text) } else { text }
+    pub(crate) fn stream(self, reply: &Reply) -> Vec<u8> {
+        let escaped = |text: String| if reply.escaped { escape(&text) } else { text };
+        match self {
+            Self::Chat => escaped(chat(reply)).into_bytes(),
+            Self::Responses => escaped(responses(reply)).into_bytes(),
+            Self::Anthropic => escaped(anthropic(reply)).into_bytes(),
+            Self::Gemini => escaped(gemini(reply)).into_bytes(),
+            Self::Bedrock => {
+                let frames = bedrock(reply).into_iter();
+                frames.flat_map(|(name, event)| frame(name, &escaped(event.to_string()))).collect()
+            }
+        }
+    }
+
+    /// The media type of the stream.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Responses | Self::Anthropic | Self::Gemini => {
+                "text/event-stream; charset=utf-8"
+            }
+            Self::Bedrock => "application/vnd.amazon.eventstream",
+        }
     }
 }
 
@@ -375,4 +401,61 @@ fn gemini(reply: &Reply) -> String {
         format!("data: {piece}\r\n\r\n")
     });
     pieces.collect()
+}
+
+/// The events of a reply, by their names.
+fn bedrock(reply: &Reply) -> Vec<(&'static str, Value)> {
+    let mut events = vec![("messageStart", json!({ "role": "assistant" }))];
+    let mut index = 0;
+    let mut block = |start: Option<Value>, deltas: Vec<Value>| {
+        events.extend(
+            start.map(|start| ("contentBlockStart", json!({ "contentBlockIndex": index, "start": start }))),
+        );
+        events.extend(deltas.into_iter().map(|delta| {
+            ("contentBlockDelta", json!({ "contentBlockIndex": index, "delta": delta, "p": "abcdefgh" }))
+        }));
+        events.push(("contentBlockStop", json!({ "contentBlockIndex": index })));
+        index += 1;
+    };
+    if reply.thinks {
+        let mut deltas: Vec<Value> = pieces("Let me see.")
+            .into_iter()
+            .map(|piece| json!({ "reasoningContent": { "text": piece } }))
+            .collect();
+        deltas.push(json!({ "reasoningContent": { "signature": SIGNATURE } }));
+        block(None, deltas);
+    }
+    if !reply.text.is_empty() {
+        block(None, pieces(reply.text).into_iter().map(|piece| json!({ "text": piece })).collect());
+    }
+    for (id, arguments) in &reply.calls {
+        let deltas = pieces(arguments).into_iter().map(|piece| json!({ "toolUse": { "input": piece } }));
+        block(Some(json!({ "toolUse": { "toolUseId": id, "name": "note" } })), deltas.collect());
+    }
+    let reason = match reply.stop {
+        Stop::Length => "max_tokens",
+        Stop::Refusal => "guardrail_intervened",
+        Stop::End if !reply.calls.is_empty() => "tool_use",
+        Stop::End => "end_turn",
+    };
+    events.push(("messageStop", json!({ "stopReason": reason })));
+    let usage = match reply.usage {
+        Usage::Plain => json!({ "inputTokens": 100, "outputTokens": 20, "totalTokens": 120 }),
+        Usage::Cached => {
+            json!({ "inputTokens": 150, "cacheReadInputTokens": 900, "cacheWriteInputTokens": 0, "outputTokens": 20, "totalTokens": 1070 })
+        }
+        Usage::Missing => return events,
+    };
+    events.push(("metadata", json!({ "usage": usage, "metrics": { "latencyMs": 500 } })));
+    events
+}
+
+/// An event in a frame of AWS.
+fn frame(name: &'static str, payload: &str) -> Vec<u8> {
+    let headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")];
+    let headers = headers.map(|(name, value)| Header::new(name, HeaderValue::String(value.into())));
+    let message = Message::new_from_parts(headers.to_vec(), payload.as_bytes().to_vec());
+    let mut bytes = Vec::new();
+    write_message_to(&message, &mut bytes).expect("the lengths of an event fit into a frame");
+    bytes
 }

@@ -28,7 +28,11 @@ pub(super) fn read(
     let instructions = file.string("instructions");
     let instructions = optional(
         instructions.is_some(),
-        instructions.and_then(|text| template(file, "instructions", &text, readable)),
+        instructions.and_then(|text| {
+            let template = template(file, "instructions", &text, readable)?;
+            warn_of_changes(file, &text, &template);
+            Some(template)
+        }),
     );
     let prompt = match file.string("prompt") {
         Some(text) => template(file, "prompt", &text, readable),
@@ -51,6 +55,24 @@ pub(super) fn read(
         output: output?,
         context: context?,
     })
+}
+
+/// Warns of instructions that differ from message to message: they stand before all that was said, so that a provider's
+/// cache of a conversation is of no use once they change. What the memory knows may differ as well, but an agent that is
+/// asked once may well read it first.
+fn warn_of_changes(file: &Section<'_>, text: &Located<String>, template: &Template) {
+    for reference in template.paths().iter().filter(|path| path.root == "request") {
+        let path = [&[reference.root.clone()], reference.segments.as_slice()].concat().join(".");
+        let span = file.report.within(&text.span, &text.value, &reference.span);
+        file.report
+            .warning(
+                Code::ChangingInstructions,
+                span,
+                format!("the instructions read `{path}`, which differs from message to message"),
+            )
+            .label("the provider's prompt cache begins anew with each message")
+            .help(format!("move `{{{{{path}}}}}` to `prompt`"));
+    }
 }
 
 /// The agent's model and those to fall back to. They are asked alike.
@@ -118,7 +140,7 @@ fn control(section: &Section<'_>, name: &str, around: &Surroundings<'_>) -> Mode
         None => own,
     };
     if let Some(ModelBinding::Http(binding)) = settings.models.get(name) {
-        control::check(section, name, binding.provider, &control);
+        control::check(section, name, (binding.provider, &binding.model), &control);
     }
     control
 }

@@ -3,19 +3,23 @@
 
 mod script;
 
+pub(crate) use self::script::REPLY;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
 use crate::shape::{Form, Key, Need, Shape, Tagged};
-use crate::{agent, lock, settings, tenant};
+use crate::{agent, case, lock, settings, tenant};
 
 /// A kind of file of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// An agent, `agents/*.toml`.
     Agent,
+    /// Cases that test agents, `tests/*.toml`.
+    Case,
     /// The settings, `dalsegno.toml`.
     Dalsegno,
     /// What tool servers offer and what models call tools, `dalsegno.lock`.
@@ -30,13 +34,14 @@ pub enum FileKind {
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Agent, Self::Dalsegno, Self::Lock, Self::Script, Self::Tenant, Self::Tool];
+    pub const ALL: [Self; 7] =
+        [Self::Agent, Self::Case, Self::Dalsegno, Self::Lock, Self::Script, Self::Tenant, Self::Tool];
 
-    /// The kind as text: `agent`, `dalsegno`, `lock`, `script`, `tenant` or `tool`.
+    /// The kind as text: `agent`, `case`, `dalsegno`, `lock`, `script`, `tenant` or `tool`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
+            Self::Case => "case",
             Self::Dalsegno => "dalsegno",
             Self::Lock => "lock",
             Self::Script => "script",
@@ -49,6 +54,7 @@ impl FileKind {
     pub const fn pattern(self) -> &'static str {
         match self {
             Self::Agent => "agents/*.toml",
+            Self::Case => "tests/*.toml",
             Self::Dalsegno => "dalsegno.toml",
             Self::Lock => "dalsegno.lock",
             Self::Script => "tests/scripts/*.toml",
@@ -61,6 +67,7 @@ impl FileKind {
     fn table(self) -> Option<(&'static str, &'static Shape)> {
         Some(match self {
             Self::Agent => ("An agent of a Dalsegno workspace", &agent::FILE),
+            Self::Case => ("Cases that test the agents of a Dalsegno workspace", &case::FILE),
             Self::Dalsegno => ("The settings of a Dalsegno workspace", &settings::FILE),
             Self::Lock => ("The lock file of a Dalsegno workspace", &lock::FILE),
             Self::Script => ("The replies of a scripted model", &script::FILE),
@@ -78,7 +85,9 @@ impl fmt::Display for FileKind {
 
 /// A word that is no kind of file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no kind of file `{0}`: expected `agent`, `dalsegno`, `lock`, `script`, `tenant` or `tool`")]
+#[error(
+    "there is no kind of file `{0}`: expected `agent`, `case`, `dalsegno`, `lock`, `script`, `tenant` or `tool`"
+)]
 pub struct UnknownFileKind(pub String);
 
 impl FromStr for FileKind {

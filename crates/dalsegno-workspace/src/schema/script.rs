@@ -15,7 +15,7 @@ pub(super) static FILE: Shape = Shape::new(
     ],
 );
 
-static REPLY: Shape = Shape::new(
+pub(crate) static REPLY: Shape = Shape::new(
     "a reply",
     &[
         Key::new("text", Form::Template, "What the model says, a template; it is streamed word by word."),

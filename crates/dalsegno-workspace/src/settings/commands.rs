@@ -32,9 +32,13 @@ impl Settings {
     /// The programs that print secrets, each with the section of dalsegno.toml that names it, such as `models.default`.
     pub fn secret_commands(&self) -> impl Iterator<Item = (String, &SecretCommand)> {
         let secrets = self.secrets.values().map(|reference| ("secrets".to_owned(), reference));
-        let models = self.models.iter().filter_map(|(name, model)| match model {
-            ModelBinding::Http(http) => Some((format!("models.{name}"), http.api_key.as_ref()?)),
-            ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
+        let models = self.models.iter().flat_map(|(name, model)| {
+            let http = match model {
+                ModelBinding::Http(http) => Some(http),
+                ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
+            };
+            let references = http.into_iter().flat_map(|http| http.secrets());
+            references.map(move |(_, reference)| (format!("models.{name}"), reference))
         });
         let servers = self.servers.iter().flat_map(|(name, server)| {
             references(server).map(move |reference| (format!("servers.{name}"), reference))

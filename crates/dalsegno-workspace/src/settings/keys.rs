@@ -69,6 +69,7 @@ pub(super) static MODEL: Tagged = Tagged {
     tag: "provider",
     shapes: &[
         (&["openai", "openai-responses", "anthropic", "gemini"], &HTTP_MODEL),
+        (&["bedrock"], &BEDROCK_MODEL),
         (&["script"], &SCRIPT_MODEL),
         (&["cassette"], &CASSETTE_MODEL),
     ],
@@ -76,56 +77,77 @@ pub(super) static MODEL: Tagged = Tagged {
 
 const PROVIDER: Key = Key::new(
     "provider",
-    Form::Word(&["openai", "openai-responses", "anthropic", "gemini", "script", "cassette"]),
+    Form::Word(&["openai", "openai-responses", "anthropic", "gemini", "bedrock", "script", "cassette"]),
     "Where replies come from: a wire format, a script or a recording.",
 )
-.required("expected one of `openai`, `openai-responses`, `anthropic`, `gemini`, `script`, `cassette`");
+.required(
+    "expected one of `openai`, `openai-responses`, `anthropic`, `gemini`, `bedrock`, `script`, `cassette`",
+);
 
 const PRICE: Key =
     Key::new("price", Form::Table(&PRICE_TABLE), "The price of tokens, in US dollars per million.");
+
+const MODEL_NAME: Key = Key::new("model", Form::Text, "The provider's name for the model.")
+    .required("add `model = \"…\"`, the provider's name for it");
+const BASE_URL: Key = Key::new(
+    "base_url",
+    Form::Text,
+    "The endpoint, without the path of the wire format; the provider's own by default.",
+);
+const ALLOW_HTTP: Key = Key::new(
+    "allow_http",
+    Form::Boolean,
+    "Whether the endpoint may be reached without encryption; `false` by default, loopback is always allowed.",
+);
+const API_KEY: Key = Key::new(
+    "api_key",
+    Form::Table(&SECRET),
+    "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }`, `{ store = \"NAME\" }` or `{ command = [\"PROGRAM\", …] }`.",
+);
+const EXTRA: Key = Key::new("extra", Form::Open, "Further fields of the request's body, such as `metadata`.");
+const HEADERS: Key = Key::new(
+    "headers",
+    Form::Map(&Form::Text),
+    "Further headers of each request, which are no secrets, such as `anthropic-beta`.",
+);
+const IDLE_TIMEOUT: Key = Key::new(
+    "idle_timeout",
+    Form::Duration,
+    "Maximum silence within a reply; as long as an attempt may take by default.",
+);
+const CACHE: Key = Key::new(
+    "cache",
+    Form::Word(&["off", "5m", "1h"]),
+    "How long the provider keeps what it has read, over `anthropic` and `bedrock`; `5m` by default.",
+);
+const CONCURRENCY: Key = Key::new(
+    "concurrency",
+    dispatch::COUNT,
+    "Maximum number of concurrent requests; by default the limit of `[dispatch]` for a process.",
+);
 
 pub(super) static HTTP_MODEL: Shape = Shape::new(
     "a model",
     &[
         PROVIDER,
-        Key::new("model", Form::Text, "The provider's name for the model.")
-            .required("add `model = \"…\"`, the provider's name for it"),
-        Key::new(
-            "base_url",
-            Form::Text,
-            "The endpoint, without the path of the wire format; the provider's own by default.",
-        ),
-        Key::new(
-            "allow_http",
-            Form::Boolean,
-            "Whether the endpoint may be reached without encryption; `false` by default, loopback is always allowed.",
-        ),
-        Key::new(
-            "api_key",
-            Form::Table(&SECRET),
-            "Where to find the key: `{ env = \"NAME\" }`, `{ file = \"PATH\" }`, `{ store = \"NAME\" }` or `{ command = [\"PROGRAM\", …] }`.",
-        ),
+        MODEL_NAME,
+        BASE_URL,
+        ALLOW_HTTP,
+        API_KEY,
         Key::new(
             "api_key_header",
             Form::Name("^[A-Za-z0-9-]+$"),
             "The header that carries the key: `authorization` as `Bearer KEY`, any other as the key alone; the wire's own by default.",
         ),
-        Key::new("extra", Form::Open, "Further fields of the request's body, such as `metadata`."),
-        Key::new(
-            "headers",
-            Form::Map(&Form::Text),
-            "Further headers of each request, which are no secrets, such as `anthropic-beta`.",
-        ),
-        Key::new(
-            "idle_timeout",
-            Form::Duration,
-            "Maximum silence within a reply; as long as an attempt may take by default.",
-        ),
+        EXTRA,
+        HEADERS,
+        IDLE_TIMEOUT,
         Key::new(
             "stream_options",
             Form::Boolean,
             "Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.",
         ),
+        CACHE,
         control::TOP_P,
         control::STOP,
         control::SEED,
@@ -134,14 +156,59 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
         control::VERBOSITY,
         control::SERVICE_TIER,
         control::STRICT,
-        Key::new(
-            "concurrency",
-            dispatch::COUNT,
-            "Maximum number of concurrent requests; by default the limit of `[dispatch]` for a process.",
-        ),
+        CONCURRENCY,
         PRICE,
     ],
 );
+
+pub(super) static BEDROCK_MODEL: Shape = Shape {
+    what: "a model",
+    one_of: &[],
+    needs: &[
+        Need { because_of: "access_key_id", word: None, keys: &["secret_access_key", "region"] },
+        Need { because_of: "secret_access_key", word: None, keys: &["access_key_id"] },
+        Need { because_of: "session_token", word: None, keys: &["access_key_id"] },
+        Need { because_of: "credentials", word: None, keys: &["region"] },
+    ],
+    keys: &[
+        PROVIDER,
+        MODEL_NAME,
+        Key::new(
+            "region",
+            Form::Name("^[a-z0-9]+(-[a-z0-9]+)+$"),
+            "The region of AWS, such as `eu-central-1`; part of the default endpoint and of each signature.",
+        ),
+        BASE_URL,
+        ALLOW_HTTP,
+        API_KEY,
+        Key::new("access_key_id", Form::Table(&SECRET), "Where to find the id of an access key of AWS."),
+        Key::new("secret_access_key", Form::Table(&SECRET), "Where to find the secret of that access key."),
+        Key::new(
+            "session_token",
+            Form::Table(&SECRET),
+            "Where to find the token of its session, if it is the key of a session.",
+        ),
+        Key::new(
+            "credentials",
+            Form::Table(&SECRET),
+            "Where to find all three as JSON: `{ command = [\"aws\", \"configure\", \"export-credentials\"] }`.",
+        ),
+        EXTRA,
+        HEADERS,
+        IDLE_TIMEOUT,
+        CACHE,
+        control::TOP_P,
+        control::STOP,
+        control::SEED,
+        control::REASONING,
+        control::PARALLEL_TOOL_CALLS,
+        control::VERBOSITY,
+        control::SERVICE_TIER,
+        control::STRICT,
+        CONCURRENCY,
+        PRICE,
+    ],
+};
 
 pub(super) static SCRIPT_MODEL: Shape = Shape::new(
     "a model",

@@ -1,5 +1,6 @@
 //! What `dalsegno.toml` says: models, tool servers, where things are kept.
 
+mod bedrock;
 mod budget;
 mod commands;
 mod dispatch;
@@ -148,6 +149,10 @@ pub struct HttpBinding {
     pub allow_http: bool,
     /// The key; endpoints of one's own may need none.
     pub api_key: Option<SecretRef>,
+    /// The access key of AWS that signs requests instead; of Bedrock alone.
+    pub aws_key: Option<AwsKeyBinding>,
+    /// The region of AWS; of Bedrock alone.
+    pub region: Option<String>,
     /// The header that carries it: `authorization` behind `Bearer `, any other alone; the wire's own when absent.
     pub api_key_header: Option<String>,
     /// Further fields of the request's body.
@@ -160,6 +165,36 @@ pub struct HttpBinding {
     pub idle_timeout: Option<Duration>,
     /// Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.
     pub stream_options: bool,
+    /// How long the provider keeps what it has read, where the wire has to ask for that.
+    pub cache: PromptCache,
+}
+
+/// How long a provider keeps what it has read of a conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PromptCache {
+    /// Not at all, `off`.
+    Off,
+    /// Five minutes from the last use, `5m`.
+    #[default]
+    FiveMinutes,
+    /// An hour from the last use, `1h`.
+    OneHour,
+}
+
+/// An access key of AWS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AwsKeyBinding {
+    /// Each part is found by itself.
+    Parts {
+        /// The id of the key, `access_key_id`.
+        access_key_id: SecretRef,
+        /// Its secret, `secret_access_key`.
+        secret_access_key: SecretRef,
+        /// The token of its session, `session_token`.
+        session_token: Option<SecretRef>,
+    },
+    /// All parts are in one JSON document, `credentials`.
+    Document(SecretRef),
 }
 
 /// A wire format, named after whoever made it.
@@ -173,11 +208,14 @@ pub enum Provider {
     Anthropic,
     /// Gemini, `gemini`.
     Gemini,
+    /// Amazon Bedrock's Converse, `bedrock`.
+    Bedrock,
 }
 
 impl Provider {
     /// Every wire format.
-    pub const ALL: [Self; 4] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic, Self::Gemini];
+    pub const ALL: [Self; 5] =
+        [Self::Openai, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Bedrock];
 
     /// The name, as `provider` has it.
     pub const fn as_str(self) -> &'static str {
@@ -186,6 +224,7 @@ impl Provider {
             Self::OpenaiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
             Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
         }
     }
 }

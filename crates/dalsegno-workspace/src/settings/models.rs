@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
-use super::{HttpBinding, ModelBinding, Provider, secrets, url};
+use super::{HttpBinding, ModelBinding, PromptCache, Provider, bedrock, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
 use crate::control;
@@ -62,7 +62,8 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
         let binding = match Provider::ALL.into_iter().find(|known| known.as_str() == provider.value) {
             Some(provider) => {
                 let control = control::read(&model);
-                control::check(&model, &name.value, provider, &control);
+                let of_provider = model.string("model").map(|name| name.value).unwrap_or_default();
+                control::check(&model, &name.value, (provider, &of_provider), &control);
                 if !control.is_empty() {
                     models.controls.insert(name.value.clone(), control);
                 }
@@ -80,8 +81,12 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
     models
 }
 
+/// How long a provider keeps what it has read.
+const CACHES: &[(&str, PromptCache)] =
+    &[("off", PromptCache::Off), ("5m", PromptCache::FiveMinutes), ("1h", PromptCache::OneHour)];
+
 /// What the wires add to an address themselves.
-const ENDPOINTS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+const ENDPOINTS: [&str; 4] = ["/chat/completions", "/responses", "/messages", "/converse-stream"];
 
 /// Where the wire of Gemini begins to add to an address.
 const MODELS: &str = "/models";
@@ -107,36 +112,51 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         }
     }
     let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
-    if !model.has("base_url") {
-        // The providers themselves answer nobody without a key; a local endpoint may.
+    // The providers themselves answer nobody without a key; a local endpoint may.
+    let is_bedrock = provider == Provider::Bedrock;
+    if is_bedrock {
+        bedrock::require_key(model);
+    } else if !model.has("base_url") {
         model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
     }
+    let aws_key = is_bedrock.then(|| bedrock::access_key(model, paths, what)).flatten();
+    let region = is_bedrock.then(|| bedrock::region(model, what)).flatten();
     let extra = extra(model, provider);
     let name = model.string("model")?.value;
     let concurrency = model.integer("concurrency");
     let headers = headers(model);
     let idle_timeout = model.duration("idle_timeout");
-    let stream_options = model.boolean("stream_options").unwrap_or(true);
-    if let (Some(span), true) = (model.key_span("stream_options"), provider != Provider::Openai) {
-        let problem = format!("the wire `{}` has no `stream_options`", provider.as_str());
-        model
-            .report
-            .error(Code::UnsupportedSetting, span, problem)
-            .help("remove it: this wire always counts tokens");
+    let has = |key: &str| model.form(key).is_some();
+    let stream_options =
+        has("stream_options").then(|| model.boolean("stream_options")).flatten().unwrap_or(true);
+    let lacks = |key: &str, help: &str| {
+        if let Some(span) = model.key_span(key) {
+            let problem = format!("the wire `{}` has no `{key}`", provider.as_str());
+            model.report.error(Code::UnsupportedSetting, span, problem).help(help);
+        }
+    };
+    if provider != Provider::Openai {
+        lacks("stream_options", "remove it: this wire always counts tokens");
     }
-    let api_key_header = key_header(model, what);
+    if !matches!(provider, Provider::Anthropic | Provider::Bedrock) {
+        lacks("cache", "remove it: the provider decides by itself, or takes a field of its own in `extra`");
+    }
+    let api_key_header = has("api_key_header").then(|| key_header(model, what)).flatten();
     Some(HttpBinding {
         provider,
         model: name,
         base_url,
         allow_http,
         api_key,
+        aws_key,
+        region,
         api_key_header,
         extra: extra?,
         concurrency,
         headers,
         idle_timeout,
         stream_options,
+        cache: model.choice("cache", CACHES).unwrap_or_default(),
     })
 }
 
@@ -295,6 +315,7 @@ impl Provider {
                 "generationConfig.responseJsonSchema",
                 "generationConfig.responseFormat",
             ],
+            Self::Bedrock => &["modelId", "toolConfig", "outputConfig.textFormat"],
         };
         RESERVED.iter().chain(own).copied()
     }
@@ -305,6 +326,7 @@ impl Provider {
             Self::Openai | Self::OpenaiResponses => "OPENAI_API_KEY",
             Self::Anthropic => "ANTHROPIC_API_KEY",
             Self::Gemini => "GEMINI_API_KEY",
+            Self::Bedrock => "AWS_BEARER_TOKEN_BEDROCK",
         }
     }
 }
@@ -314,7 +336,7 @@ impl Provider {
 pub(super) const DOLLARS: Form = Form::Dollars { most: 100_000, decimals: 6 };
 
 /// Headers that the wire formats set themselves, or that belong to the connection.
-const RESERVED_HEADERS: [&str; 10] = [
+const RESERVED_HEADERS: [&str; 13] = [
     "accept",
     "authorization",
     "connection",
@@ -323,6 +345,9 @@ const RESERVED_HEADERS: [&str; 10] = [
     "host",
     "transfer-encoding",
     "user-agent",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-security-token",
     "x-api-key",
     "x-goog-api-key",
 ];

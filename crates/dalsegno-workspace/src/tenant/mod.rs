@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 pub use self::features::{Destination, Features, Refer};
-pub(crate) use self::keys::{CONFIG, DISABLED, FILE};
+pub(crate) use self::keys::{CONFIG, DISABLED, FILE, TENANT_NAME};
 pub use self::known::NoTenant;
 pub(crate) use self::load::{ReadTenants, load};
 pub(crate) use self::read::{is_tenant_name, time_zone};

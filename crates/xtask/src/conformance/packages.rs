@@ -18,7 +18,7 @@ const PACKAGES: [&str; 4] = [
 ];
 
 /// The packages of PyPI that are the SDKs of providers of models.
-const SDKS: [&str; 3] = ["openai==3.57.0", "anthropic==2.13.0", "google-genai==3.6.1"];
+const SDKS: [&str; 4] = ["openai==3.57.0", "anthropic==2.13.0", "google-genai==3.6.1", "botocore==1.44.8"];
 
 /// The package of npm that speaks for providers of models.
 const AIMOCK: &str = "@copilotkit/aimock@1.43.0";
@@ -31,6 +31,9 @@ const SDK: &str = "mcp==2.3.0";
 
 /// The packages of PyPI that are the benchmark.
 const BENCHMARK: [&str; 2] = ["bfcl-eval==2026.3.23", "mpmath==1.3.0"];
+
+/// The packages of PyPI with which a long conversation is compared.
+const PEER: [&str; 2] = ["langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2"];
 
 /// A Node with its npm.
 pub(crate) struct Node {
@@ -142,6 +145,17 @@ pub(crate) fn model_sdks(folder: &Path) -> anyhow::Result<PathBuf> {
     once(folder, "installed-python", &SDKS.join("\n"), || {
         eprintln!("installing {} of PyPI below target/", SDKS.join(", "));
         install(&home, &SDKS).context("the SDKs could not be installed: this needs a Python 3.10 with pip")
+    })?;
+    Ok(home)
+}
+
+/// Installs LangGraph with its SQLite saver, unless these versions are there, and returns where.
+pub(crate) fn peer(folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = folder.join("python");
+    fs::create_dir_all(&home).with_context(|| format!("cannot make `{}`", home.display()))?;
+    once(folder, "installed-python", &PEER.join("\n"), || {
+        eprintln!("installing {} of PyPI below target/", PEER.join(" and "));
+        install(&home, &PEER).context("LangGraph could not be installed: this needs a Python 3.10 with pip")
     })?;
     Ok(home)
 }

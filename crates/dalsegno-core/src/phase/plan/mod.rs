@@ -22,7 +22,7 @@ pub(crate) use self::each::{Each, returned as each_returned};
 use self::fallback::Settled;
 use self::place::Place;
 use self::request::{Draft, Drawn};
-pub(crate) use self::result::{OwnWords, own_words, value};
+pub(crate) use self::result::{OwnWords, own_words};
 use super::scope::RunScope;
 use super::{Stop, end};
 use crate::canonical::print_json;

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use super::place::Place;
 use crate::canonical::print_json;
 use crate::config::{AgentConfig, OnFailure, PlanCall, PlanOperation};
-use crate::event::{AgentReturn, Failure, FailureCode, Outcome, ToolReturn};
+use crate::event::{Failure, FailureCode, Outcome};
 use crate::id::ToolName;
 use crate::join::Pending;
 use crate::operation::{ModelCompletion, Operation, Prompt, Purpose, Request};
+use crate::phase::result::missing;
 use crate::phase::{Stop, budget};
 use crate::reply::{ModelReply, StopReason, Validation, Violation};
-use crate::response::{RunErrorCode, Status};
+use crate::response::RunErrorCode;
 use crate::state::AgentState;
 
 /// What an operation comes to.
@@ -46,7 +47,7 @@ pub(super) fn fold(
     state: &mut AgentState,
 ) -> Folded {
     let Pending { operation: Operation { request, .. }, outcome, .. } = pending;
-    let own = own_words(config, outcome.as_ref());
+    let own = own_words(config.semantics, outcome.as_ref());
     let mut failure = match value(&request, outcome, state) {
         Ok(value) => return Folded::Value(value),
         Err(failure) => failure,
@@ -102,9 +103,9 @@ impl OwnWords {
 }
 
 /// What a tool says of its own failure, since the rules of number 3.
-pub(crate) fn own_words(config: &AgentConfig, outcome: Option<&Outcome>) -> Option<OwnWords> {
+pub(crate) fn own_words(semantics: u32, outcome: Option<&Outcome>) -> Option<OwnWords> {
     let Some(Outcome::ToolReturned(returned)) = outcome else { return None };
-    if !returned.is_error || !config.has_third_rules() {
+    if !returned.is_error || semantics < 3 {
         return None;
     }
     if let Some(error) = &returned.error {
@@ -145,28 +146,8 @@ fn report(config: &AgentConfig, failure: &Failure, own: Option<&OwnWords>) -> Va
 }
 
 /// The result; what it took is counted in any case.
-pub(crate) fn value(
-    request: &Request,
-    outcome: Option<Outcome>,
-    state: &mut AgentState,
-) -> Result<Value, Failure> {
+fn value(request: &Request, outcome: Option<Outcome>, state: &mut AgentState) -> Result<Value, Failure> {
     match outcome {
-        Some(Outcome::ToolReturned(returned)) if returned.is_error => {
-            let code = returned.code.unwrap_or(FailureCode::ToolFailed);
-            let message = match returned.into_value() {
-                Value::String(text) => text,
-                value => print_json(&value),
-            };
-            Err(Failure::new(code, message))
-        }
-        Some(Outcome::ToolReturned(returned)) => Ok(returned.into_value()),
-        Some(Outcome::MemoryFound(hits)) => Ok(json!(hits)),
-        Some(Outcome::MemoryCreated(created)) => Ok(json!(created)),
-        Some(Outcome::MemoryTraversed(traversal)) => Ok(json!(traversal)),
-        Some(Outcome::AgentReturned(returned)) => {
-            state.usage.add(&returned.usage);
-            agent_value(returned)
-        }
         Some(Outcome::ModelReplied(reply)) => match asked(request) {
             Some((completion, prompt)) => {
                 state.usage.add(&budget::of_reply(&prompt.model, completion, &reply));
@@ -174,39 +155,18 @@ pub(crate) fn value(
             }
             None => Err(missing()),
         },
-        Some(Outcome::InputGiven(value)) => Ok(value),
         Some(Outcome::TimerFired) => Ok(state.now.as_millis().into()),
-        Some(Outcome::Failed(failure)) => {
-            if let Some((completion, prompt)) = asked(request) {
-                state.usage.add(&budget::of_failure(&prompt.model, completion, &failure));
+        Some(outcome) => {
+            if let Outcome::AgentReturned(returned) = &outcome {
+                state.usage.add(&returned.usage);
             }
-            Err(failure)
+            if let (Outcome::Failed(failure), Some((completion, prompt))) = (&outcome, asked(request)) {
+                state.usage.add(&budget::of_failure(&prompt.model, completion, failure));
+            }
+            outcome.into_value()
         }
-        // Only a declarative tool asks for these, and reads them itself.
-        Some(Outcome::ApiAnswered(_) | Outcome::EmailSent(_)) | None => Err(missing()),
+        None => Err(missing()),
     }
-}
-
-fn missing() -> Failure {
-    Failure::new(FailureCode::Internal, "the result is missing")
-}
-
-/// The child's structured answer, else its text parsed as JSON, else its text; null where it said nothing.
-fn agent_value(returned: AgentReturn) -> Result<Value, Failure> {
-    let AgentReturn { status, answer, output, error, .. } = returned;
-    let code = match status {
-        Status::Completed if output.is_none() && answer.is_none() => return Ok(Value::Null),
-        Status::Completed => {
-            let text = answer.unwrap_or_default();
-            return Ok(ToolReturn { structured: output, text, ..ToolReturn::default() }.into_value());
-        }
-        Status::Cancelled => FailureCode::Cancelled,
-        Status::Failed | Status::HandedOff => FailureCode::AgentFailed,
-    };
-    Err(match error {
-        Some(error) => Failure::new(code, alloc::format!("{}: {}", error.code.as_str(), error.message)),
-        None => Failure::new(code, "the child run did not complete"),
-    })
 }
 
 /// The completion of a model step, with its prompt.

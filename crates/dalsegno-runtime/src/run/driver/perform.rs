@@ -4,10 +4,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use dalsegno_core::Received;
-use dalsegno_core::{Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolCall, ToolName};
+use dalsegno_core::{
+    Failure, FailureCode, Operation, OperationId, Outcome, Request, ToolCall, ToolKind, ToolName,
+};
 use dalsegno_protocol::Caller;
 use dalsegno_store::{AttemptCause, NewRecord};
-use serde_json::Value;
 use tokio::task::{Id, JoinError};
 use tokio::time::Instant;
 
@@ -23,6 +24,7 @@ use crate::run::attempt::Attempt;
 use crate::run::children;
 use crate::run::children::Below;
 use crate::run::context::Within;
+use crate::run::declared::Asker;
 use crate::run::handle::Stop;
 use crate::run::tasks::Tasking;
 
@@ -107,22 +109,23 @@ impl Driver {
         let state = self.machine.state();
         Attempt {
             context: Arc::clone(&self.context),
-            step: state.step(),
+            step: Some(state.step()),
             at: state.now().as_millis(),
             operation: operation.id,
             attempt,
             terms: operation.terms,
             request: operation.request.clone(),
-            tool: self.tool_above(operation.id),
+            asker: match &operation.request {
+                Request::ApiCall(_) | Request::Email(_) => {
+                    self.tool_above(operation.id).and_then(|tool| self.asker(&tool))
+                }
+                _ => None,
+            },
             caller: match &operation.request {
                 Request::ToolCall(_) => self.caller(operation.id),
                 _ => Caller::default(),
             },
-            tasking,
-            user: match &operation.request {
-                Request::ApiCall(_) | Request::Email(_) => state.request().user.clone(),
-                _ => Value::Null,
-            },
+            tasking: Some(tasking),
             reading: match &operation.request {
                 Request::ModelCompletion(completion) => state.reading(&self.context.config, completion).ok(),
                 Request::MemorySearch(_)
@@ -136,6 +139,14 @@ impl Driver {
                 | Request::Timer(_) => None,
             },
         }
+    }
+
+    /// The document of a tool, as it asks for something on behalf of the run; none where the tool is no document.
+    pub(super) fn asker(&self, tool: &ToolName) -> Option<Asker> {
+        let config = &self.context.config;
+        let ToolKind::Declarative { toolkit, .. } = &config.tools.tools.get(tool)?.kind else { return None };
+        let document = config.toolkits.get(toolkit)?;
+        Some(self.context.asker(document, &self.machine.state().request().user))
     }
 
     /// The declarative tool that asks for an operation.

@@ -13,8 +13,6 @@ use serde_json::{Value, json};
 
 use super::running::Running;
 use super::{Driver, Input};
-use crate::effects::dispatch;
-use crate::effects::failure::AttemptError;
 use crate::error::RunFailure;
 use crate::grant::Leave;
 use crate::run::attempt::Attempt;
@@ -145,10 +143,10 @@ impl Driver {
         if self.granted(&operation) != Leave::Granted {
             return None;
         }
-        let user = self.machine.state().request().user.clone();
+        let asker = self.asker(&verify.tool);
         let asks = (1..=verify.tries.max(1)).map(|attempt| {
             let tasking = self.tasking(operation.id);
-            Attempt { user: user.clone(), ..self.task(&operation, attempt, tasking) }
+            Attempt { asker: asker.clone(), ..self.task(&operation, attempt, tasking) }
         });
         Some(asks.collect())
     }
@@ -234,24 +232,11 @@ async fn asked(context: &Arc<RunContext>, ask: Attempt) -> Result<Value, String>
     if let Some(ToolKind::Declarative { toolkit, tool }) = tool.map(|tool| &tool.kind) {
         return asked_document(context, &ask, toolkit, tool, &call.parameters).await;
     }
-    let in_process = context.bindings.tool(&call.tool_name).is_some();
-    let why = |error: AttemptError| error.failure.message;
-    let target = dispatch::target(&ask.request, None, in_process);
-    let permit = context.ports.dispatcher.room(target.as_ref(), &context.tenant).await.map_err(why)?;
-    let result = ask.perform().await;
-    if let Some(permit) = permit {
-        permit.settle(&result);
-    }
-    match result.map_err(why)?.bounded() {
+    match ask.in_turn().await.map_err(|error| error.failure.message)?.bounded() {
         Outcome::ToolReturned(ToolReturn { is_error: true, text, .. }) => {
             Err(format!("the tool answered with an error: {text}"))
         }
-        Outcome::ToolReturned(ToolReturn { structured: Some(value), .. }) => Ok(value),
-        Outcome::ToolReturned(ToolReturn { text, .. }) => {
-            Ok(serde_json::from_str(&text).unwrap_or(Value::String(text)))
-        }
-        Outcome::Failed(failure) => Err(failure.message),
-        _ => Err("the tool answered with something else than a result".to_owned()),
+        outcome => outcome.into_value().map_err(|failure| failure.message),
     }
 }
 
@@ -264,15 +249,9 @@ async fn asked_document(
     arguments: &Value,
 ) -> Result<Value, String> {
     let document = context.config.toolkits.get(toolkit).ok_or_else(|| format!("there is no `{toolkit}`"))?;
-    let call = DocumentCall {
-        toolkit: document.toolkit(),
-        tool,
-        arguments,
-        user: &ask.user,
-        owner: ask.owner_of(document),
-        config: document.config().clone(),
-        operation: ask.operation,
-    };
+    let asker = ask.asker.clone().ok_or_else(|| format!("there is no `{toolkit}`"))?;
+    let config = document.config().clone();
+    let call = DocumentCall { asker, tool, arguments, config, operation: ask.operation };
     let outcome = context.runs.call_document(context, call).await?.outcome;
     match outcome.error {
         None => Ok(outcome.output),

@@ -1,0 +1,446 @@
+//! The fold: the core, with a case in the place of the world. Nothing is read, written, started or waited for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dalsegno_core::{
+    AgentAction, AgentConfig, AgentRequest, AgentState, Event, Failure, FailureCode, Gate, GateState, News,
+    OnIndeterminate, Operation, OperationId, Outcome, ReplyPart, Request, RunId, Timestamp,
+    execute_agent_step,
+};
+use dalsegno_models::{CompletionRequest, Retry, Scripted, judge_output};
+use dalsegno_workspace::{Case, Message, Replies};
+
+use crate::asked::{Kind, Question};
+use crate::cassette::{self, Cassette, Playback};
+use crate::compare::shortened;
+use crate::miss::missing;
+use crate::prepared::Prepared;
+use crate::trajectory::{Done, End, Made, StepTaken, Trajectory};
+use crate::trouble::Trouble;
+use crate::world::{self, World};
+
+/// When all runs of cases begin, unless a cassette says otherwise: the first moment of 2026.
+const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+
+/// The run of all cases, unless a cassette says otherwise: the keys of requests follow from it.
+const RUN: RunId = RunId::from_bytes([0xca; 16]);
+
+/// The session of all cases, unless a cassette says otherwise.
+const SESSION: &str = "case";
+
+/// Most events of a case: far more than the limits of a run allow.
+const EVENTS_MAX: usize = 200_000;
+
+/// A case while it is folded.
+pub(crate) struct Folding<'c> {
+    case: &'c Case,
+    prepared: &'c Prepared,
+    world: World<'c>,
+    tape: Option<Playback<'c>>,
+    /// How many replies were given that the case itself writes.
+    said: u64,
+    pub(crate) trajectory: Trajectory,
+    /// The gates of which it is noted that people were asked.
+    noted: BTreeSet<(OperationId, usize)>,
+    now: Timestamp,
+    events: usize,
+}
+
+impl<'c> Folding<'c> {
+    pub(crate) fn new(case: &'c Case, prepared: &'c Prepared, tape: Option<&'c Cassette>) -> Self {
+        Self {
+            case,
+            prepared,
+            world: World::new(&case.draft),
+            now: tape.map_or(BEGINNING, Cassette::started),
+            tape: tape.map(Cassette::play),
+            said: 0,
+            trajectory: Trajectory::default(),
+            noted: BTreeSet::new(),
+            events: 0,
+        }
+    }
+
+    /// Folds the case to its end, or to where it cannot go on.
+    pub(crate) fn fold(&mut self) -> Result<(), Trouble> {
+        let mut state = self.begin()?;
+        let config = &self.prepared.config;
+        loop {
+            let before = state.step();
+            let action = step(config, state)?;
+            self.note_steps(&action, before);
+            match action {
+                AgentAction::Complete { response, .. } => {
+                    self.end(End::Ended(response));
+                    return Ok(());
+                }
+                AgentAction::Handoff { handoff, .. } => {
+                    self.end(End::HandedOff(Box::new(handoff)));
+                    return Ok(());
+                }
+                action => state = action.into_state(),
+            }
+            let went_on = self.answer_all(&mut state)?;
+            self.trajectory.usage = state.usage();
+            if !went_on && !state.is_ready() {
+                let questions = state.pending().iter().filter(|pending| pending.outcome.is_none());
+                let questions = questions.filter_map(|pending| pending.operation.question()).collect();
+                self.end(End::Suspended(questions));
+                return Ok(());
+            }
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        if let Some(response) = end.response() {
+            self.trajectory.usage = response.usage;
+        }
+        self.trajectory.end = Some(end);
+    }
+
+    /// What the case gives and the run has not asked for.
+    pub(crate) fn unused(&self) -> Vec<(String, std::ops::Range<usize>)> {
+        let replies = match &self.case.draft.replies {
+            Replies::Written(replies) => replies.get(self.said as usize..).unwrap_or_default(),
+            Replies::Script(_) => &[],
+        };
+        let replies = replies.iter().map(|reply| ("a reply of the model".to_owned(), reply.span.clone()));
+        self.world.unused().chain(replies).collect()
+    }
+
+    /// The first state, with the conversation before it.
+    fn begin(&self) -> Result<AgentState, Trouble> {
+        let draft = &self.case.draft;
+        let tape = self.tape.as_ref().map(Playback::cassette);
+        let request = |text: &str| AgentRequest {
+            data: draft.data.clone(),
+            tenant: draft.tenant.clone(),
+            user: draft.user.clone(),
+            tenant_settings: self.case.tenant_settings.clone(),
+            attachments: tape.map(|tape| tape.request().attachments.clone()).unwrap_or_default(),
+            handoff: tape.and_then(|tape| tape.request().handoff.clone()),
+            ..AgentRequest::text(text)
+        };
+        let run = tape.map_or(RUN, Cassette::run);
+        let session = tape.map_or(SESSION, Cassette::session);
+        let begin = |text: &str| AgentState::start(run, request(text), self.now).in_session(session);
+        let mut before: Option<AgentState> = None;
+        let mut messages = draft.messages.chunks(2);
+        loop {
+            let (text, reply) = match messages.next() {
+                Some([Message::User(text), Message::Assistant(reply)]) => (text, Some(reply)),
+                Some([Message::User(text)]) => (text, None),
+                _ => return Err(Trouble::Defect("the messages are no conversation".to_owned())),
+            };
+            let state = match &before {
+                Some(before) => begin(text).following(before, false),
+                None => begin(text),
+            };
+            match reply {
+                None => return Ok(state),
+                Some(reply) => before = Some(earlier(&self.prepared.config, state, reply)?),
+            }
+        }
+    }
+
+    /// Notes what a step asks for and why. Whoever only waits is asked again, and nothing is new.
+    fn note_steps(&mut self, action: &AgentAction, before: u64) {
+        let state = action.state();
+        let is_over = state.is_over();
+        if state.step() != before || is_over || self.trajectory.steps.is_empty() {
+            let why: Vec<String> = state.decisions().iter().map(ToString::to_string).collect();
+            if !(is_over && why.is_empty()) {
+                self.trajectory.steps.push(StepTaken { number: state.step(), why, operations: Vec::new() });
+            }
+        }
+        self.trajectory.count = state.step();
+        let Some(step) = self.trajectory.steps.last_mut() else { return };
+        for pending in state.pending() {
+            let operation = &pending.operation;
+            if is_over || step.operations.iter().any(|done| done.id == operation.id) {
+                continue;
+            }
+            step.operations.push(Done {
+                id: operation.id,
+                question: cassette::question(&self.prepared.config, state, operation),
+                is_part: pending.parent.is_some(),
+                people: Vec::new(),
+                outcome: None,
+            });
+        }
+        // What the core itself concluded: the calls of declarative tools.
+        for pending in state.pending().iter().filter(|pending| pending.outcome.is_some()) {
+            if let Some(done) = step.operations.iter_mut().find(|done| done.id == pending.operation.id) {
+                done.outcome.clone_from(&pending.outcome);
+            }
+        }
+    }
+
+    /// Answers all that can be answered now; says whether anything was.
+    fn answer_all(&mut self, state: &mut AgentState) -> Result<bool, Trouble> {
+        let open = state.pending().iter().filter(|pending| pending.outcome.is_none());
+        let open: Vec<Operation> = open.map(|pending| pending.operation.clone()).collect();
+        let mut went_on = false;
+        for operation in open {
+            self.events += 1;
+            if self.events > EVENTS_MAX {
+                return Err(Trouble::Endless);
+            }
+            let event = match self.refusal(&operation) {
+                Some(failure) => Some(Event::outcome(
+                    self.now,
+                    operation.id,
+                    self.got(&operation, Outcome::Failed(failure)),
+                )),
+                None => match &operation.gate {
+                    GateState::Waiting(gate) => self.at_gate(&operation, gate)?,
+                    GateState::Open | GateState::Answered if operation.is_declarative() => {
+                        self.note_call(state, &operation, false);
+                        None
+                    }
+                    GateState::Open | GateState::Answered => Some(self.perform(state, &operation)?),
+                },
+            };
+            if let Some(event) = event {
+                went_on = true;
+                state.resume(event).map_err(|error| Trouble::Defect(error.to_string()))?;
+                self.settled(state, &operation);
+            }
+        }
+        Ok(went_on)
+    }
+
+    /// An answer of a person may settle an operation at once.
+    fn settled(&mut self, state: &AgentState, operation: &Operation) {
+        let pending = state.pending().iter().find(|pending| pending.operation.id == operation.id);
+        if let Some(outcome) = pending.and_then(|pending| pending.outcome.clone()) {
+            self.got(operation, outcome);
+        }
+    }
+
+    /// Arguments that do not fit the tool: the call fails before anybody is asked, as in a shell.
+    fn refusal(&self, operation: &Operation) -> Option<Failure> {
+        let Request::ToolCall(call) = &operation.request else { return None };
+        let violations = self.prepared.schemas.violations(&call.tool_name, &call.parameters);
+        let message = "the arguments do not fit the tool's schema";
+        (!violations.is_empty())
+            .then(|| Failure { violations, ..Failure::new(FailureCode::InvalidArguments, message) })
+    }
+
+    /// What a person says at a gate; none where the case has no answer.
+    fn at_gate(&mut self, operation: &Operation, gate: &Gate) -> Result<Option<Event>, Trouble> {
+        let times = self.trajectory.done(operation.id).map_or(0, |done| done.people.len());
+        if self.noted.insert((operation.id, times)) {
+            self.trajectory.asks.push(Question::of(&operation.request).called());
+        }
+        let answer = match self.world.answer(operation, gate) {
+            Some(given) => world::answer(given, operation, &self.prepared.schemas)?,
+            None => match self.tape.as_mut().and_then(|tape| tape.answer(operation)) {
+                Some(recorded) => recorded,
+                None => return Ok(None),
+            },
+        };
+        if let Some(done) = self.trajectory.done(operation.id) {
+            done.people.push(format!(
+                "{} {}",
+                operation.question().unwrap_or_default(),
+                crate::render::answer(&answer)
+            ));
+        }
+        Ok(Some(Event::answer(self.now, operation.id, answer)))
+    }
+
+    /// What comes of an operation.
+    fn perform(&mut self, state: &AgentState, operation: &Operation) -> Result<Event, Trouble> {
+        self.note_call(state, operation, true);
+        let question = cassette::question(&self.prepared.config, state, operation);
+        let outcome = match &operation.request {
+            Request::ModelCompletion(_) => self.reply(state, operation)?,
+            Request::Timer(timer) => {
+                self.now = self.now.max(timer.until);
+                Some(Outcome::TimerFired)
+            }
+            _ => self.own_result(&question, operation)?,
+        };
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => match self.tape.as_mut().and_then(|tape| tape.news(operation)) {
+                Some(event) => {
+                    self.now = self.now.max(event.at);
+                    if let News::Outcome { outcome, .. } = &event.news {
+                        self.got(operation, outcome.clone());
+                    }
+                    return Ok(event);
+                }
+                None => self.shared_result(&question, state, operation)?,
+            },
+        };
+        let is_doubtful =
+            matches!(&outcome, Outcome::Failed(failure) if failure.code == FailureCode::Indeterminate);
+        if is_doubtful && operation.terms.on_indeterminate == OnIndeterminate::Ask {
+            let reason = match outcome {
+                Outcome::Failed(failure) => failure.message,
+                _ => String::new(),
+            };
+            return Ok(Event::gated(self.now, operation.id, Gate::InDoubt { reason }));
+        }
+        let outcome = self.got(operation, outcome);
+        Ok(Event::outcome(self.now, operation.id, outcome))
+    }
+
+    /// Notes the call of a tool or of an agent. A model calls the memory as a tool, too.
+    fn note_call(&mut self, state: &AgentState, operation: &Operation, again: bool) {
+        let question = Question::of(&operation.request);
+        let is_call = match question.kind {
+            Kind::Tool | Kind::Agent => true,
+            Kind::Memory => state.call_id_of(operation.id).is_some(),
+            Kind::Model | Kind::Http | Kind::Mail | Kind::Person | Kind::Timer => false,
+        };
+        // A declarative tool is looked at each time that one of its parts is answered.
+        if is_call && (again || self.noted.insert((operation.id, usize::MAX))) {
+            self.trajectory.calls.push(Made { tool: question.called(), arguments: question.arguments });
+        }
+    }
+
+    /// Notes an outcome.
+    fn got(&mut self, operation: &Operation, outcome: Outcome) -> Outcome {
+        if let Some(done) = self.trajectory.done(operation.id) {
+            done.outcome = Some(outcome.clone());
+        }
+        outcome
+    }
+
+    /// The outcome that the case gives of its own, if there is one.
+    fn own_result(&mut self, question: &Question, operation: &Operation) -> Result<Option<Outcome>, Trouble> {
+        let found = self.world.own(question);
+        found.map(|result| world::outcome(result, operation, &self.prepared.config)).transpose()
+    }
+
+    /// The outcome that the file gives to all of its cases.
+    fn shared_result(
+        &self,
+        question: &Question,
+        state: &AgentState,
+        operation: &Operation,
+    ) -> Result<Outcome, Trouble> {
+        match self.world.shared(question) {
+            Some(result) => world::outcome(result, operation, &self.prepared.config),
+            None => Err(self.miss(question, state, operation)),
+        }
+    }
+
+    fn miss(&self, question: &Question, state: &AgentState, operation: &Operation) -> Trouble {
+        let mut missing = missing(&self.world, question, operation, &self.prepared.config, state.step());
+        if let Some(recorded) = self.tape.as_ref().and_then(|tape| tape.nearest(question)) {
+            (missing.nearest, missing.span) = (Some(recorded), None);
+        }
+        Trouble::Missing(Box::new(missing))
+    }
+
+    /// What the model replies by the words of the case or by a script; nothing where neither has a reply.
+    fn reply(&mut self, state: &AgentState, operation: &Operation) -> Result<Option<Outcome>, Trouble> {
+        let Request::ModelCompletion(completion) = &operation.request else {
+            return Err(Trouble::Defect("only models reply".to_owned()));
+        };
+        let config = &self.prepared.config;
+        let reading =
+            state.reading(config, completion).map_err(|error| Trouble::Defect(error.to_string()))?;
+        let schema = reading.schema;
+        let mut request = CompletionRequest {
+            settings: reading.settings,
+            transcript: reading.transcript,
+            tools: if reading.tools { Arc::clone(&self.prepared.toolbox) } else { Arc::default() },
+            tool_choice: completion.tool_choice.clone(),
+            operation: operation.id,
+            attempt: 1,
+            attachments: Arc::default(),
+            output_schema: schema.clone().map(Arc::new),
+        };
+        let script;
+        let (script, number) = match &self.case.draft.replies {
+            Replies::Script(file) => {
+                (self.prepared.script(file).map_err(Trouble::Source)?, request.transcript.replies())
+            }
+            Replies::Written(written) if (self.said as usize) < written.len() => {
+                let values: Vec<_> = written.iter().map(|reply| reply.value.clone()).collect();
+                script = dalsegno_models::ScriptModel::of_replies(&self.case.draft.name.value, &values)
+                    .map_err(|error| Trouble::Source(error.to_string()))?;
+                let number = self.said;
+                self.said += 1;
+                (&script, number)
+            }
+            Replies::Written(_) => return Ok(None),
+        };
+        let mut lost = None;
+        for attempt in 1..=operation.terms.retries.saturating_add(1) {
+            request.attempt = attempt;
+            match script.say(number, &request) {
+                Err(error) => return Err(Trouble::Source(error.message)),
+                Ok(Scripted::Replies(mut reply)) => {
+                    if let Some(schema) = &schema
+                        && !reply.parts.iter().any(|part| matches!(part, ReplyPart::Call(_)))
+                    {
+                        reply.output = Some(judge_output(schema, &reply.text()));
+                    }
+                    return Ok(Some(Outcome::ModelReplied(reply)));
+                }
+                Ok(Scripted::Fails(error)) => {
+                    let is_last = error.retry == Retry::Never;
+                    lost = Some(Failure::new(error.kind.code(), error.message));
+                    if is_last {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(lost.map(Outcome::Failed))
+    }
+}
+
+fn step(config: &AgentConfig, state: AgentState) -> Result<AgentAction, Trouble> {
+    execute_agent_step(config, state).map_err(|error| Trouble::Defect(error.to_string()))
+}
+
+/// An earlier turn of the conversation, in which the model said this and nothing else took place.
+fn earlier(config: &AgentConfig, state: AgentState, reply: &str) -> Result<AgentState, Trouble> {
+    let mut state = state;
+    loop {
+        let action = step(config, state)?;
+        if let AgentAction::Complete { final_state, .. } | AgentAction::Handoff { final_state, .. } = action {
+            return Ok(final_state);
+        }
+        let (operations, next) = action.into_operations();
+        state = next;
+        if operations.is_empty() && !state.is_ready() {
+            return Ok(state);
+        }
+        for operation in operations {
+            let outcome = match &operation.request {
+                Request::ModelCompletion(_) => {
+                    let parts = vec![ReplyPart::Text(reply.to_owned())];
+                    let mut said = dalsegno_core::ModelReply::new(parts, dalsegno_core::StopReason::End);
+                    if let Request::ModelCompletion(completion) = &operation.request
+                        && let Ok(reading) = state.reading(config, completion)
+                        && let Some(schema) = &reading.schema
+                    {
+                        said.output = Some(judge_output(schema, reply));
+                    }
+                    Outcome::ModelReplied(said)
+                }
+                Request::MemorySearch(_) => Outcome::MemoryFound(Vec::new()),
+                other => {
+                    let message =
+                        format!("an earlier message of the case asks for {}", shortened(&other.label()));
+                    return Err(Trouble::Source(format!(
+                        "{message}: `messages` is for agents with a model, whose earlier turns are texts alone"
+                    )));
+                }
+            };
+            let at = state.now();
+            state
+                .resume(Event::outcome(at, operation.id, outcome))
+                .map_err(|error| Trouble::Defect(error.to_string()))?;
+        }
+    }
+}

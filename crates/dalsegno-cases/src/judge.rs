@@ -1,0 +1,254 @@
+//! Holds what happened against what must hold.
+
+use std::ops::Range;
+
+use dalsegno_workspace::{Case, Ends, Expectations, ExpectedCall, Located};
+use serde_json::Value;
+
+use crate::compare::{differs, lacks, quoted, shortened};
+use crate::trajectory::{End, Made, Trajectory};
+use crate::trouble::{Missing, Trouble};
+
+/// What does not hold of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Which part of the case, such as `calls`.
+    pub what: &'static str,
+    /// What is wrong, in one or more lines.
+    pub message: String,
+    /// One thing to do.
+    pub help: Option<String>,
+    /// The place in the case's file that says otherwise.
+    pub span: Option<Range<usize>>,
+}
+
+impl Failure {
+    fn new<T>(what: &'static str, expected: &Located<T>, message: String) -> Self {
+        Self { what, message, help: None, span: Some(expected.span.clone()) }
+    }
+}
+
+/// What does not hold of a run that came to an end.
+pub(crate) fn judge(case: &Case, trajectory: &Trajectory) -> Vec<Failure> {
+    let expect = &case.draft.expect;
+    let mut failures = Vec::new();
+    let Some(end) = &trajectory.end else { return failures };
+    failures.extend(ends(case, end));
+    failures.extend(error(expect, end));
+    failures.extend(calls(expect, &trajectory.calls));
+    failures.extend(never(expect, trajectory));
+    if let Some(expected) = expect.asks.as_ref().filter(|expected| expected.value != trajectory.asks) {
+        let message = format!("expected {}\n   found {}", names(&expected.value), names(&trajectory.asks));
+        failures.push(Failure::new("asks", expected, message));
+    }
+    if let Some(expected) = &expect.hands_over_to {
+        let found = match end {
+            End::HandedOff(handoff) if handoff.target == expected.value => None,
+            End::HandedOff(handoff) => Some(format!("the run hands over to `{}`", handoff.target)),
+            End::Ended(_) | End::Suspended(_) => Some("the run does not hand over".to_owned()),
+        };
+        failures.extend(found.map(|message| Failure::new("hands_over_to", expected, message)));
+    }
+    answers(expect, trajectory, &mut failures);
+    limits(expect, trajectory, &mut failures);
+    failures
+}
+
+fn ends(case: &Case, end: &End) -> Option<Failure> {
+    let expected = &case.draft.expect.ends;
+    let wanted = match expected {
+        Some(ends) => ends.value,
+        None if case.draft.expect.hands_over_to.is_some() => Ends::HandedOff,
+        None if case.draft.expect.error.is_some() => Ends::Failed,
+        None => Ends::Completed,
+    };
+    if end.kind() == wanted.as_str() {
+        return None;
+    }
+    let found = match end {
+        End::Suspended(questions) => {
+            format!(
+                "suspended: {}",
+                questions.iter().map(|one| shortened(one)).collect::<Vec<_>>().join("; ")
+            )
+        }
+        End::HandedOff(handoff) => format!("handed_off to `{}`", handoff.target),
+        End::Ended(response) => match &response.error {
+            Some(error) => format!("{}: {}: {}", end.kind(), error.code.as_str(), shortened(&error.message)),
+            None => end.kind().to_owned(),
+        },
+    };
+    let help = match (end, expected) {
+        (End::Suspended(_), None) => {
+            Some("write what a person answers, `[[cases.answers]]` with `approve = true`, or `ends = \"suspended\"`".to_owned())
+        }
+        (_, None) => Some(format!("write `ends = \"{}\"` if that is what the case shows", end.kind())),
+        _ => None,
+    };
+    Some(Failure {
+        what: "ends",
+        message: format!("expected {}\n   found {found}", wanted.as_str()),
+        help,
+        span: expected.as_ref().map(|ends| ends.span.clone()),
+    })
+}
+
+fn error(expect: &Expectations, end: &End) -> Option<Failure> {
+    let expected = expect.error.as_ref()?;
+    let found = end.response().and_then(|response| response.error.as_ref());
+    let found = match found {
+        Some(error) if error.code == expected.value => return None,
+        Some(error) => format!("{}: {}", error.code.as_str(), shortened(&error.message)),
+        None => "no error".to_owned(),
+    };
+    Some(Failure::new("error", expected, format!("expected {}\n   found {found}", expected.value.as_str())))
+}
+
+fn calls(expect: &Expectations, made: &[Made]) -> Option<Failure> {
+    let expected = expect.calls.as_ref()?;
+    let names = |tools: &mut dyn Iterator<Item = &str>| {
+        let names: Vec<String> = tools.map(|tool| format!("`{tool}`")).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    let is_same = expected.value.len() == made.len()
+        && expected.value.iter().zip(made).all(|(expected, made)| expected.tool == made.tool);
+    if !is_same {
+        let message = format!(
+            "expected {}\n   found {}",
+            names(&mut expected.value.iter().map(|call| call.tool.as_str())),
+            names(&mut made.iter().map(|call| call.tool.as_str())),
+        );
+        return Some(Failure::new("calls", expected, message));
+    }
+    let differing = expected.value.iter().zip(made).enumerate().find_map(|(number, (expected, made))| {
+        let ExpectedCall { tool, with } = expected;
+        let difference = lacks(&made.arguments, with)?;
+        Some(format!("call {} is `{tool}` with {}: {difference}", number + 1, quoted(&made.arguments)))
+    })?;
+    Some(Failure::new("calls", expected, differing))
+}
+
+fn never(expect: &Expectations, trajectory: &Trajectory) -> Option<Failure> {
+    let asked = || trajectory.steps.iter().flat_map(|step| &step.operations);
+    expect.never_calls.iter().find_map(|pattern| {
+        let found = asked()
+            .find(|done| done.question.called().parse().is_ok_and(|tool| pattern.value.matches(&tool)))?;
+        let arguments = quoted(&found.question.arguments);
+        let message = format!("`{}` was asked for, with {arguments}", found.question.called());
+        Some(Failure::new("never_calls", pattern, message))
+    })
+}
+
+fn answers(expect: &Expectations, trajectory: &Trajectory, failures: &mut Vec<Failure>) {
+    let answer = trajectory.answer();
+    let found = match answer {
+        Some(answer) => Value::from(answer).to_string(),
+        None => "no answer".to_owned(),
+    };
+    if let Some(expected) = expect.answer.as_ref().filter(|expected| answer != Some(expected.value.as_str()))
+    {
+        let wanted = Value::from(expected.value.as_str());
+        failures.push(Failure::new("answer", expected, format!("expected {wanted}\n   found {found}")));
+    }
+    for part in &expect.answer_contains {
+        if !answer.is_some_and(|answer| answer.contains(&part.value)) {
+            let wanted = Value::from(part.value.as_str());
+            failures.push(Failure::new(
+                "answer_contains",
+                part,
+                format!("expected {wanted}\n   found {found}"),
+            ));
+        }
+    }
+    if let Some(regex) = &expect.answer_matches
+        && !answer.is_some_and(|answer| regex.value.is_match(answer))
+    {
+        let message = format!("expected /{}/\n   found {found}", regex.value);
+        failures.push(Failure::new("answer_matches", regex, message));
+    }
+    if let Some(expected) = &expect.output {
+        let output =
+            trajectory.end.as_ref().and_then(End::response).and_then(|response| response.output.as_ref());
+        let difference = match output {
+            Some(output) => differs(output, &expected.value),
+            None => Some("there is no structured answer".to_owned()),
+        };
+        failures.extend(difference.map(|difference| Failure::new("output", expected, difference)));
+    }
+}
+
+fn limits(expect: &Expectations, trajectory: &Trajectory, failures: &mut Vec<Failure>) {
+    let usage = &trajectory.usage;
+    let bounds = [
+        ("max_steps", &expect.max_steps, trajectory.count),
+        ("max_tokens", &expect.max_tokens, usage.tokens()),
+        ("max_cost_usd", &expect.max_cost_nano_usd, usage.cost_nano_usd),
+    ];
+    for (what, expected, found) in bounds {
+        let Some(expected) = expected.as_ref().filter(|expected| found > expected.value) else { continue };
+        let show = |number: u64| match what {
+            "max_cost_usd" => format!("{} USD", dollars(number)),
+            _ => number.to_string(),
+        };
+        let message = format!("expected at most {}\n   found {}", show(expected.value), show(found));
+        failures.push(Failure::new(what, expected, message));
+    }
+}
+
+/// Billionths of a US dollar as dollars.
+fn dollars(nano: u64) -> String {
+    let (whole, part) = (nano / 1_000_000_000, nano % 1_000_000_000);
+    let text = format!("{whole}.{part:09}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn names(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// What the case gives and the run did not ask for.
+pub(crate) fn unused((what, span): (String, Range<usize>)) -> Failure {
+    Failure {
+        what: "unused",
+        message: format!("the run never asked for {what}"),
+        help: Some("remove it, or find out why the run does not get there".to_owned()),
+        span: Some(span),
+    }
+}
+
+/// That a case cannot be folded to an end.
+pub(crate) fn troubled(trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Missing(missing) => {
+            let Missing { step, asked, arguments, nearest, span, write } = *missing;
+            let nearest = nearest.map(|nearest| format!("\n{nearest}")).unwrap_or_default();
+            Failure {
+                what: "missing outcome",
+                message: format!(
+                    "step {step} asks {asked} with {arguments}, and the case has no outcome for it{nearest}"
+                ),
+                help: (!write.is_empty()).then(|| format!("write\n{write}")),
+                span,
+            }
+        }
+        Trouble::Unfit { span, message } => {
+            Failure { what: "outcome", message, help: None, span: Some(span) }
+        }
+        Trouble::Source(message) => Failure { what: "replies", message, help: None, span: None },
+        Trouble::Endless => Failure {
+            what: "endless",
+            message: "the run goes on and on: more than 200,000 requests".to_owned(),
+            help: Some("set `max_steps` or `max_tool_calls` in `[limits]` of the agent".to_owned()),
+            span: None,
+        },
+        Trouble::Defect(message) => Failure {
+            what: "defect",
+            message,
+            help: Some("this is a defect of Dalsegno: please report it with the case".to_owned()),
+            span: None,
+        },
+    }
+}

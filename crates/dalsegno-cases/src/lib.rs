@@ -1,0 +1,46 @@
+//! Folds the cases of a workspace: agents tested like functions.
+//!
+//! A case (`tests/*.toml`, read by `dalsegno-workspace`) gives what comes of everything that an agent asks for, and says what must
+//! hold. A [`Suite`] folds each case through the pure core, in memory: no journal, no tool server, no network, no key, no clock.
+//! So a case takes about a millisecond, and says the same on every machine.
+//!
+//! ```no_run
+//! use dalsegno_cases::Suite;
+//! use dalsegno_workspace::Workspace;
+//!
+//! # fn example() -> Option<()> {
+//! let root = std::path::Path::new(".");
+//! let workspace = Workspace::load(root).workspace?;
+//! let cases = workspace.cases();
+//! let (suite, _problems) = Suite::load(root, &cases);
+//! for report in suite.run(|_, _| true) {
+//!     println!("{}: {}", report.name, if report.passed() { "passed" } else { "failed" });
+//! }
+//! # Some(())
+//! # }
+//! ```
+//!
+//! A [`Cassette`] holds the outcomes of a recorded run, keyed by the canonical form of what was asked.
+#![forbid(unsafe_code)]
+
+mod asked;
+mod cassette;
+mod compare;
+mod fold;
+mod judge;
+mod miss;
+mod prepared;
+mod recorded;
+mod render;
+mod snapshot;
+mod suite;
+mod trajectory;
+mod trouble;
+mod world;
+
+pub use asked::{Kind, Question};
+pub use cassette::{Cassette, CassetteError};
+pub use judge::Failure;
+pub use snapshot::{CaseSnapshot, SnapshotState};
+pub use suite::{CaseReport, PlacedFailure, Suite};
+pub use trajectory::{Done, End, Made, StepTaken, Trajectory};

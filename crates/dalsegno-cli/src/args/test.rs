@@ -1,0 +1,39 @@
+//! The arguments of `dalsegno test`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueHint};
+use clap_complete::ArgValueCandidates;
+
+use super::DocumentArgs;
+use crate::complete;
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TestArgs {
+    /// Run only the cases whose name, file or agent contains one of these texts
+    #[arg(value_name = "FILTER")]
+    pub(crate) filters: Vec<String>,
+    /// Accept the runs as they are now as the snapshots of their cases
+    #[arg(long)]
+    pub(crate) accept: bool,
+    /// Also write the results as JUnit XML, for a build server
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) junit: Option<PathBuf>,
+    /// Make a case of a recorded run: its outcomes become a cassette in `tests/cassettes`
+    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs), conflicts_with_all = ["filters", "accept", "junit"])]
+    pub(crate) from_run: Option<String>,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  dalsegno test                           all cases of tests/*.toml, offline
+  dalsegno test refund                    those with `refund` in name, file or agent
+  dalsegno test --verbose                 what happened in each of them
+  dalsegno test --accept                  the runs are right: keep them as snapshots
+  dalsegno test --junit report.xml
+  dalsegno test --from-run last           make a case of a recorded run
+
+Exit codes:
+  0 all cases hold   2 a file has errors, nothing was run   3 a case does not hold";

@@ -1,0 +1,77 @@
+//! `dalsegno test --from-run`: a case made of a recorded run.
+
+use dalsegno_cases::Cassette;
+use dalsegno_core::{Event, RunId};
+use dalsegno_history::{Inspection, Journal};
+use dalsegno_store::{Body, Record};
+
+use super::write;
+use crate::commands::journal::Kept;
+use crate::commands::{Context, select};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::text::short;
+
+/// Writes a cassette of a run, and a file with a case that plays it.
+pub(crate) async fn from_run(given: &str, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let Kept { journal, .. } = context.reader().await?;
+    let run = select::run(&journal, given).await?;
+    let inspection = journal.inspect(run, None).await?;
+    let not = |why: String| Error::NotACase { run: short(run), why };
+    let session = whole(&journal, run, &inspection).await?;
+    let Inspection { config, records, summary, .. } = &inspection;
+    let request = journal.asked(run).await?;
+    let started = (run, summary.started_at, session.as_str());
+    let cassette = Cassette::record(config, started, &request, news(records))
+        .map_err(|error| not(format!("it cannot be folded again: {error}")))?;
+    let stem = format!("{}-{}", summary.agent, short(run));
+    let (tape, file) = (format!("tests/cassettes/{stem}.jsonl"), format!("tests/{stem}.toml"));
+    let case =
+        cassette.case(config, &format!("run {} of {}", short(run), summary.agent), &tape).map_err(not)?;
+    for path in [&tape, &file] {
+        let path = context.root.join(path);
+        if path.exists() {
+            return Err(not(format!("`{}` is there already: remove it first", path.display())));
+        }
+    }
+    write(context.root.join(&tape), cassette.to_text().as_bytes())?;
+    write(context.root.join(&file), case.as_bytes())?;
+    context.output.note(format_args!("{file}, {tape}: written; look at them before you commit them"));
+    context.output.note(format_args!("run it with `dalsegno test {stem}`"));
+    Ok(Exit::Done)
+}
+
+/// The session of a run that needs no other one to be folded.
+async fn whole(journal: &Journal, run: RunId, inspection: &Inspection) -> Result<String, Error> {
+    let started = journal.started(run).await?;
+    let is_fork = inspection
+        .records
+        .iter()
+        .any(|record| matches!(record.body, Body::Forked { .. } | Body::Adopted { .. }));
+    let why = if started.parent.is_some() {
+        "another run started it: make a case of that run, whose cassette has its answer"
+    } else if started.predecessor.is_some() {
+        "it goes on from another run of its session: write the earlier messages of the conversation as `messages` of a case"
+    } else if is_fork {
+        "it goes on from a step of another run: make a case of that run"
+    } else if inspection.divergence.is_some() {
+        "its journal does not replay: see `dalsegno replay`"
+    } else {
+        return Ok(started.session);
+    };
+    Err(Error::NotACase { run: short(run), why: why.to_owned() })
+}
+
+/// The news of a run, in their order.
+fn news(records: &[Record]) -> Vec<Event> {
+    let events = records.iter().filter_map(|record| {
+        let operation = record.operation?;
+        match &record.body {
+            Body::Resolved { outcome, .. } => Some(Event::outcome(record.at, operation, outcome.clone())),
+            Body::Waiting { gate } => Some(Event::gated(record.at, operation, gate.clone())),
+            Body::Answered { answer, .. } => Some(Event::answer(record.at, operation, answer.clone())),
+            _ => None,
+        }
+    });
+    events.collect()
+}

@@ -1,0 +1,101 @@
+//! Reads what must hold of a case.
+
+use dalsegno_core::RunErrorCode;
+use regex::{Regex, RegexBuilder};
+use toml::de::DeValue;
+
+use super::keys::{CALL, ENDS, ERRORS};
+use super::outcome::any;
+use super::{Ends, Expectations, ExpectedCall};
+use crate::code::Code;
+use crate::section::{Located, Section, string, wrong_type};
+
+/// Most bytes of a compiled regular expression.
+const REGEX_BYTES: usize = 1 << 20;
+
+pub(super) fn read(case: &Section<'_>) -> Expectations {
+    let ends: Vec<_> = ENDS.iter().copied().zip(Ends::ALL).collect();
+    let errors: Vec<_> = ERRORS.iter().copied().zip(RunErrorCode::ALL.iter().copied()).collect();
+    Expectations {
+        ends: located(case, "ends", |case, key| case.choice(key, &ends)),
+        error: located(case, "error", |case, key| case.choice(key, &errors)),
+        calls: located(case, "calls", |case, key| Some(calls(case, key))),
+        never_calls: case.list("never_calls"),
+        asks: located(case, "asks", |case, key| {
+            let texts: Vec<Located<String>> = case.list(key);
+            Some(texts.into_iter().map(|text| text.value).collect())
+        }),
+        hands_over_to: case.parsed("hands_over_to"),
+        answer: case.string("answer"),
+        answer_contains: texts(case, "answer_contains"),
+        answer_matches: case.string("answer_matches").and_then(|text| regex(case, text)),
+        output: located(case, "output", any),
+        max_steps: located(case, "max_steps", |case, key| case.integer(key)),
+        max_tokens: located(case, "max_tokens", |case, key| case.integer(key)),
+        max_cost_nano_usd: located(case, "max_cost_usd", |case, key| case.dollars(key)),
+        snapshot: case.boolean("snapshot").unwrap_or(false),
+    }
+}
+
+fn located<T>(
+    case: &Section<'_>,
+    key: &str,
+    read: impl FnOnce(&Section<'_>, &str) -> Option<T>,
+) -> Option<Located<T>> {
+    let span = case.get(key)?.span();
+    read(case, key).map(|value| Located { value, span })
+}
+
+/// The calls that must take place. Items that do not fit are left out, and reported.
+fn calls(case: &Section<'_>, key: &str) -> Vec<ExpectedCall> {
+    let items = case.items(key, "a list of tools").iter();
+    let calls = items.filter_map(|item| match item.get_ref() {
+        DeValue::String(tool) => Some(ExpectedCall { tool: tool.to_string(), with: serde_json::Value::Null }),
+        DeValue::Table(_) => {
+            let call = Section::of(case.report, key, item, CALL.what, &CALL)?;
+            let tool = call.string("tool")?.value;
+            Some(ExpectedCall { tool, with: any(&call, "with").unwrap_or_default() })
+        }
+        _ => wrong_type(case.report, key, item, "the name of a tool, or a table with `tool` and `with`"),
+    });
+    calls.collect()
+}
+
+/// A text, or a list of texts.
+fn texts(case: &Section<'_>, key: &str) -> Vec<Located<String>> {
+    match case.get(key) {
+        None => Vec::new(),
+        Some(value) => match value.get_ref() {
+            DeValue::Array(items) => items.iter().filter_map(|item| string(case.report, key, item)).collect(),
+            DeValue::String(_) => string(case.report, key, value).into_iter().collect(),
+            _ => {
+                wrong_type::<()>(case.report, key, value, "a string, or a list of strings");
+                Vec::new()
+            }
+        },
+    }
+}
+
+fn regex(case: &Section<'_>, text: Located<String>) -> Option<Located<Regex>> {
+    match RegexBuilder::new(&text.value).size_limit(REGEX_BYTES).build() {
+        Ok(regex) => Some(Located { value: regex, span: text.span }),
+        Err(error) => {
+            let label = match &error {
+                regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+                // The parser draws the pattern over several lines; the last one says what is wrong.
+                error => error
+                    .to_string()
+                    .lines()
+                    .last()
+                    .unwrap_or_default()
+                    .trim_start_matches("error: ")
+                    .to_owned(),
+            };
+            case.report
+                .error(Code::InvalidValue, text.span, "`answer_matches` is not a regular expression")
+                .label(label)
+                .help("`answer_contains` takes a text as it is");
+            None
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The keys of a file of cases.
+
+use crate::settings::MAX_COST;
+use crate::shape::{AGENT_NAME, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
+use crate::{schema, tenant};
+
+pub(crate) static FILE: Shape = Shape::new(
+    "a file of cases",
+    &[
+        Key::new("agent", AGENT_NAME, "The agent of the cases that do not name one."),
+        Key::new("tenant", tenant::TENANT_NAME, "The tenant of the cases that do not name one."),
+        Key::new(
+            "user",
+            Form::Open,
+            "What is known of the user, in cases that do not say it: `user` in templates.",
+        ),
+        Key::new(
+            "script",
+            Form::Text,
+            "The script of what models reply in cases without `replies`, relative to the workspace's folder.",
+        ),
+        Key::new(
+            "results",
+            Form::List(&Form::Table(&RESULT)),
+            "What comes of requests in all cases, as often as they are made; the results of a case come first.",
+        ),
+        Key::new("cases", Form::List(&Form::Table(&CASE)), "The cases.")
+            .required("add `[[cases]]` with `name = \"…\"` and `input = \"…\"`"),
+    ],
+);
+
+/// The keys of the whole file that are no tables: below a table header they would belong to that table.
+pub(super) const FILE_TEXTS: &[&str] = &["agent", "tenant", "script"];
+
+pub(super) static CASE: Shape = Shape {
+    what: "a case",
+    keys: &[
+        Key::new("name", Form::Name(r"\S"), "What the case shows, in words; each name of a file is another.")
+            .required("add `name = \"…\"`, what the case shows"),
+        Key::new("agent", AGENT_NAME, "The agent; that of the file by default."),
+        Key::new("tenant", tenant::TENANT_NAME, "The tenant on whose behalf the agent works."),
+        Key::new("user", Form::Open, "What is known of the user: `user` in templates."),
+        Key::new("input", Form::Text, "What the user says: `request.text` in templates."),
+        Key::new(
+            "messages",
+            Form::List(&Form::Table(&MESSAGE)),
+            "A conversation instead of `input`; its last message is the user's, which the agent answers.",
+        ),
+        Key::new("data", Form::Any, "The structured input: `request.data` in templates."),
+        Key::new("replies", Form::List(&Form::Table(&schema::REPLY)), "What the models reply, in order."),
+        Key::new(
+            "script",
+            Form::Text,
+            "The script of what models reply, relative to the workspace's folder.",
+        ),
+        Key::new(
+            "cassette",
+            Form::Text,
+            "The recorded outcomes of a run, relative to the workspace's folder: see `dalsegno test --from-run`.",
+        ),
+        Key::new(
+            "results",
+            Form::List(&Form::Table(&RESULT)),
+            "What comes of the other requests, each once, in order.",
+        ),
+        Key::new("answers", Form::List(&Form::Table(&ANSWER)), "What people answer, each once, in order."),
+        Key::new("ends", Form::Word(ENDS), "How the run must end; `completed` by default."),
+        Key::new("error", Form::Word(ERRORS), "The error that must end the run."),
+        Key::new(
+            "calls",
+            Form::List(&Form::Either(&[TOOL_NAME, Form::Table(&CALL)])),
+            "The tools that must be called, all of them, in order; a table names arguments as well.",
+        ),
+        Key::new("never_calls", Form::List(&TOOL_PATTERN), "The tools that must not be asked for."),
+        Key::new(
+            "asks",
+            Form::List(&Form::Text),
+            "What people must be asked about, all of it, in order: the tool of an approval, or the question.",
+        ),
+        Key::new("hands_over_to", AGENT_NAME, "The agent to which the run must hand over."),
+        Key::new("answer", Form::Text, "The whole answer."),
+        Key::new(
+            "answer_contains",
+            Form::Either(&[Form::Text, Form::List(&Form::Text)]),
+            "A text, or several, that the answer must have.",
+        ),
+        Key::new("answer_matches", Form::Text, "A regular expression that must match the answer."),
+        Key::new("output", Form::Any, "The structured answer."),
+        Key::new("max_steps", Form::Integer(0, 1_000_000), "The most steps that the run may take."),
+        Key::new("max_tokens", Form::Integer(0, 1_000_000_000), "The most tokens that the run may use."),
+        Key::new("max_cost_usd", MAX_COST, "The most that the run may cost, in US dollars."),
+        Key::new(
+            "snapshot",
+            Form::Boolean,
+            "Whether the run must be as its snapshot shows it; `false` by default. See `dalsegno test --accept`.",
+        ),
+    ],
+    one_of: &["input", "messages"],
+    needs: &[],
+};
+
+pub(super) const ENDS: &[&str] = &["completed", "failed", "suspended", "handed_off"];
+
+pub(super) const ERRORS: &[&str] = &[
+    "evaluation_failed",
+    "model_failed",
+    "memory_failed",
+    "tool_failed",
+    "agent_failed",
+    "invalid_output",
+    "cycle_detected",
+    "denied",
+    "limit_exceeded",
+    "timeout",
+    "cancelled",
+    "abandoned",
+];
+
+pub(super) static MESSAGE: Shape = Shape {
+    what: "a message",
+    keys: &[
+        Key::new("user", Form::Text, "What the user says."),
+        Key::new("assistant", Form::Text, "What the agent has answered."),
+    ],
+    one_of: &["user", "assistant"],
+    needs: &[],
+};
+
+pub(super) static CALL: Shape = Shape::new(
+    "a call",
+    &[
+        Key::new("tool", TOOL_NAME, "The tool.").required("add `tool = \"…\"`"),
+        Key::new("with", Form::Any, "Arguments that the call must have; others may be there."),
+    ],
+);
+
+pub(super) static RESULT: Shape = Shape {
+    what: "a result",
+    keys: &[
+        Key::new("tool", TOOL_NAME, "The tool whose call it answers."),
+        Key::new(
+            "memory",
+            Form::Word(&["search", "create", "traverse"]),
+            "The memory operation that it answers.",
+        ),
+        Key::new(
+            "http",
+            Form::Name("^(\\*|[A-Z]+ \\S+)$"),
+            "The HTTP request of a declarative tool that it answers, such as `POST https://api.example.com/refunds`; `*` at the end matches any text.",
+        ),
+        Key::new("mail", Form::Text, "The recipient of the mail that it answers, or `*`."),
+        Key::new("agent", AGENT_NAME, "The agent whose run it answers."),
+        Key::new("with", Form::Any, "Arguments that the request must have; others may be there."),
+        Key::new(
+            "returns",
+            Form::Any,
+            "The structured result; the hits of a memory search; the body of an HTTP answer.",
+        ),
+        Key::new("text", Form::Text, "The result as text; the answer of an agent."),
+        Key::new("status", Form::Integer(100, 599), "The status of an HTTP answer; 200 by default."),
+        Key::new("error", Form::Text, "An error in the words of the tool, of the service or of the agent."),
+        Key::new("fails", Form::Word(FAILURES), "Why there is no answer."),
+        Key::new("message", Form::Text, "What went wrong, in words, for `fails`."),
+        Key::new(
+            "repeat",
+            Form::Boolean,
+            "Whether it answers all further requests, too; `false` by default in a case.",
+        ),
+    ],
+    one_of: SUBJECTS,
+    needs: &[],
+};
+
+pub(super) const SUBJECTS: &[&str] = &["tool", "memory", "http", "mail", "agent"];
+
+pub(super) const FAILURES: &[&str] = &[
+    "timeout",
+    "unavailable",
+    "overloaded",
+    "protocol",
+    "tool_failed",
+    "invalid_arguments",
+    "denied",
+    "not_permitted",
+    "indeterminate",
+    "result_unreadable",
+    "crash_loop",
+    "limit_exceeded",
+    "invalid_output",
+    "agent_failed",
+    "cancelled",
+    "internal",
+];
+
+pub(super) static ANSWER: Shape = Shape {
+    what: "an answer",
+    keys: &[
+        Key::new(
+            "to",
+            Form::Text,
+            "The tool that the answer is about, or a part of the question; any by default.",
+        ),
+        Key::new("approve", Form::Boolean, "`true`: the call may take place."),
+        Key::new("deny", Form::Text, "The call may not take place, for this reason."),
+        Key::new("edit", Form::Open, "The call may take place with these arguments."),
+        Key::new("give", Form::Any, "The answer to a question."),
+        Key::new("done", Form::Any, "It took place, with this result, though that was in doubt."),
+        Key::new("not_done", Form::Boolean, "`true`: it did not take place, though that was in doubt."),
+    ],
+    one_of: SAYS,
+    needs: &[],
+};
+
+pub(super) const SAYS: &[&str] = &["approve", "deny", "edit", "give", "done", "not_done"];
+
+#[cfg(test)]
+mod tests {
+    use dalsegno_core::{FailureCode, RunErrorCode};
+
+    use super::*;
+    use crate::case::Ends;
+
+    #[test]
+    fn the_words_are_those_of_the_types() {
+        assert!(FAILURES.iter().copied().eq(FailureCode::ALL.iter().map(|code| code.as_str())));
+        assert!(ERRORS.iter().copied().eq(RunErrorCode::ALL.iter().map(|code| code.as_str())));
+        assert!(ENDS.iter().copied().eq(Ends::ALL.iter().map(|end| end.as_str())));
+    }
+}

@@ -1,0 +1,255 @@
+//! Cases: agents tested like functions, in `tests/*.toml`.
+//!
+//! A case says what an agent is asked, what comes of everything that it asks for, and what must hold of the run. The files are
+//! read here; the crate `dalsegno-cases` folds them.
+
+mod check;
+mod expect;
+mod form;
+mod keys;
+mod load;
+mod outcome;
+mod read;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dalsegno_core::{AgentConfig, AgentName, FailureCode, RunErrorCode, ToolPattern};
+use regex::Regex;
+use serde_json::Value;
+
+pub use self::check::slug;
+pub(crate) use self::keys::FILE;
+use crate::diagnostic::Diagnostic;
+use crate::section::Located;
+use crate::source::SourceFile;
+
+/// The cases of a workspace, and what is wrong with their files.
+#[derive(Debug, Clone, Default)]
+pub struct Cases {
+    /// The files whose cases can be run, in the order of their names. A file with an error has none.
+    pub files: Vec<CaseFile>,
+    /// All problems, each file in its own order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The files that were read, to show the diagnostics.
+    pub sources: Vec<SourceFile>,
+}
+
+/// A file of cases.
+#[derive(Debug, Clone)]
+pub struct CaseFile {
+    /// The file itself.
+    pub source: SourceFile,
+    /// Its cases, in order.
+    pub cases: Vec<Case>,
+}
+
+/// One case.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// What its file says.
+    pub draft: Draft,
+    /// The agent as a run of today has it.
+    pub config: Arc<AgentConfig>,
+    /// The tenant's settings as a run of today has them.
+    pub tenant_settings: Value,
+}
+
+/// What a file says of a case.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// What it shows, in words.
+    pub name: Located<String>,
+    /// The agent.
+    pub agent: Located<AgentName>,
+    /// The tenant on whose behalf it works.
+    pub tenant: String,
+    /// What is known of the user.
+    pub user: Value,
+    /// What the user says; earlier messages of the conversation come first.
+    pub messages: Vec<Message>,
+    /// The structured input.
+    pub data: Value,
+    /// What the models reply.
+    pub replies: Replies,
+    /// The recorded outcomes of a run.
+    pub cassette: Option<Located<PathBuf>>,
+    /// What comes of the other requests: each is used once, in order.
+    pub results: Vec<CaseResult>,
+    /// The same for all cases of the file: each as often as it is asked for.
+    pub shared: Vec<CaseResult>,
+    /// What people answer.
+    pub answers: Vec<CaseAnswer>,
+    /// What must hold.
+    pub expect: Expectations,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// By the user.
+    User(String),
+    /// By the agent.
+    Assistant(String),
+}
+
+/// What the models of a case reply.
+#[derive(Debug, Clone)]
+pub enum Replies {
+    /// These, in order, in the form that a script has.
+    Written(Vec<Located<Value>>),
+    /// Those of a script.
+    Script(PathBuf),
+}
+
+/// What comes of a request.
+#[derive(Debug, Clone)]
+pub struct CaseResult {
+    /// Which requests it answers.
+    pub of: Asked,
+    /// What the arguments must hold, at least; null for any.
+    pub with: Value,
+    /// What comes of it.
+    pub gives: Gives,
+    /// Whether it answers all further requests, too.
+    pub repeat: bool,
+    /// Where it stands.
+    pub span: Range<usize>,
+}
+
+/// Which requests a result answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// Calls of a tool.
+    Tool(String),
+    /// A memory operation: `search`, `create` or `traverse`.
+    Memory(String),
+    /// HTTP requests of a declarative tool: the method and the address, which may end with `*`.
+    Http(String),
+    /// Mails of a declarative tool, to this recipient, or to any with `*`.
+    Mail(String),
+    /// Child runs of an agent.
+    Agent(String),
+}
+
+/// What comes of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Gives {
+    /// An answer.
+    Answer {
+        /// The structured part; none where the case has none.
+        returns: Option<Value>,
+        /// The text.
+        text: Option<String>,
+        /// The status of an HTTP answer.
+        status: u16,
+    },
+    /// An error in the receiver's own words.
+    Error(String),
+    /// There is no answer.
+    Fails {
+        /// The kind of failure.
+        code: FailureCode,
+        /// What went wrong.
+        message: String,
+    },
+}
+
+/// What a person answers.
+#[derive(Debug, Clone)]
+pub struct CaseAnswer {
+    /// The tool that it is about, or words of the question; any when absent.
+    pub to: Option<String>,
+    /// The answer.
+    pub says: Says,
+    /// Where it stands.
+    pub span: Range<usize>,
+}
+
+/// What a person says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Says {
+    /// Yes.
+    Approve,
+    /// No, for this reason.
+    Deny(String),
+    /// Yes, with other arguments.
+    Edit(Value),
+    /// The answer to a question.
+    Give(Value),
+    /// In doubt: it was done, with this result.
+    Done(Value),
+    /// In doubt: it was not done.
+    NotDone,
+}
+
+/// What must hold of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Expectations {
+    /// How it ends; `completed` when absent.
+    pub ends: Option<Located<Ends>>,
+    /// The error that ends it.
+    pub error: Option<Located<RunErrorCode>>,
+    /// The tools that are called, all of them, in order.
+    pub calls: Option<Located<Vec<ExpectedCall>>>,
+    /// The tools that no call may be of.
+    pub never_calls: Vec<Located<ToolPattern>>,
+    /// What people are asked about, all of it, in order.
+    pub asks: Option<Located<Vec<String>>>,
+    /// The agent that goes on.
+    pub hands_over_to: Option<Located<AgentName>>,
+    /// The whole answer.
+    pub answer: Option<Located<String>>,
+    /// Texts that the answer has.
+    pub answer_contains: Vec<Located<String>>,
+    /// What matches the answer.
+    pub answer_matches: Option<Located<Regex>>,
+    /// The structured answer.
+    pub output: Option<Located<Value>>,
+    /// Most steps.
+    pub max_steps: Option<Located<u64>>,
+    /// Most tokens.
+    pub max_tokens: Option<Located<u64>>,
+    /// Most cost, in billionths of a US dollar.
+    pub max_cost_nano_usd: Option<Located<u64>>,
+    /// Whether the run is compared with a snapshot.
+    pub snapshot: bool,
+}
+
+/// A call that must take place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedCall {
+    /// The tool.
+    pub tool: String,
+    /// What the arguments must hold, at least; null for any.
+    pub with: Value,
+}
+
+/// How a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// The agent answered.
+    Completed,
+    /// An error or a limit ended it.
+    Failed,
+    /// It waits for a person.
+    Suspended,
+    /// Another agent goes on.
+    HandedOff,
+}
+
+impl Ends {
+    /// Every end.
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Suspended, Self::HandedOff];
+
+    /// The end as text, such as `handed_off`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Suspended => "suspended",
+            Self::HandedOff => "handed_off",
+        }
+    }
+}

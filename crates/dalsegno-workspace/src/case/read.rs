@@ -1,0 +1,164 @@
+//! Reads a file of cases.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json as value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{CASE, FILE, FILE_TEXTS, MESSAGE};
+use super::outcome::{answers, any, one_of, results};
+use super::{CaseResult, Draft, Message, Replies, expect, form};
+use crate::agent::json;
+use crate::code::Code;
+use crate::report::Report;
+use crate::schema::REPLY;
+use crate::section::{Located, Section, wrong_type};
+use crate::settings::{Paths, Reach};
+use crate::shape::Form;
+use crate::workspace::Workspace;
+
+/// What a file says for all of its cases.
+struct Shared {
+    agent: Option<Located<dalsegno_core::AgentName>>,
+    tenant: Option<String>,
+    user: Value,
+    script: Option<PathBuf>,
+    results: Vec<CaseResult>,
+}
+
+/// Reads the cases of a file that was just parsed. Those that have errors are left out, and reported.
+pub(super) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Vec<Draft> {
+    report.set_absent(FILE_TEXTS.iter().copied().filter(|key| !table.contains_key(*key)));
+    let paths = Paths { report, root, reach: Reach::Workspace };
+    let file = Section::open(report, table, 0..0, FILE.what, &FILE);
+    let shared = Shared {
+        agent: file.parsed("agent"),
+        tenant: file.string("tenant").map(|text| text.value),
+        user: user(&file).unwrap_or_default(),
+        script: script(&file, &paths),
+        results: results(&file, true),
+    };
+    let items = file.items("cases", "a list of tables");
+    let cases = items.iter().filter_map(|item| case(report, item, &shared, &paths)).collect();
+    file.require_all();
+    cases
+}
+
+fn script(section: &Section<'_>, paths: &Paths<'_>) -> Option<PathBuf> {
+    paths.file(section, "script", "create the script, or correct the path")
+}
+
+fn user(section: &Section<'_>) -> Option<Value> {
+    let found = section.get("user")?;
+    if !matches!(found.get_ref(), DeValue::Table(_)) {
+        return wrong_type(section.report, "user", found, "a table");
+    }
+    any(section, "user")
+}
+
+fn case(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared, paths: &Paths<'_>) -> Option<Draft> {
+    let section = Section::of(report, "cases", item, CASE.what, &CASE)?;
+    let name = section.string("name");
+    if let Some(name) = name.as_ref().filter(|name| name.value.trim().is_empty()) {
+        report
+            .error(Code::InvalidValue, name.span.clone(), "a case has an empty name")
+            .help("say what the case shows");
+    }
+    let messages = messages(&section);
+    let agent = match section.has("agent") {
+        true => section.parsed("agent"),
+        false => shared.agent.clone(),
+    };
+    if agent.is_none() && !section.has("agent") && !report.is_elsewhere("agent") {
+        report
+            .error(Code::MissingKey, section.span.clone(), "a case has no `agent`")
+            .help("add `agent = \"…\"` to the case, or at the top of the file for all cases");
+    }
+    let replies = replies(&section);
+    let own_script = script(&section, paths);
+    if let (true, Some(span)) = (section.has("replies"), section.key_span("script")) {
+        report
+            .error(Code::InvalidValue, span, "a case has both `replies` and `script`")
+            .help("keep one of them");
+    }
+    let replies = match replies {
+        Some(replies) => Replies::Written(replies),
+        None => match own_script.or_else(|| shared.script.clone()) {
+            Some(script) => Replies::Script(script),
+            None => Replies::Written(Vec::new()),
+        },
+    };
+    let cassette = paths
+        .file(&section, "cassette", "record it with `dalsegno test --from-run`, or correct the path")
+        .zip(section.get("cassette"))
+        .map(|(path, value)| Located { value: path, span: value.span() });
+    let tenant = section.string("tenant").map(|text| text.value).or_else(|| shared.tenant.clone());
+    let user = if section.has("user") { user(&section) } else { Some(shared.user.clone()) };
+    let draft = Draft {
+        data: any(&section, "data").unwrap_or_default(),
+        results: results(&section, false),
+        shared: shared.results.clone(),
+        answers: answers(&section),
+        expect: expect::read(&section),
+        tenant: tenant.unwrap_or_else(|| Workspace::DEFAULT_TENANT.to_owned()),
+        user: user.unwrap_or_default(),
+        cassette,
+        replies,
+        agent: agent?,
+        messages: messages?,
+        name: name?,
+    };
+    Some(draft)
+}
+
+/// What the user says, as a conversation.
+fn messages(section: &Section<'_>) -> Option<Vec<Message>> {
+    if one_of(section, CASE.one_of)? == "input" {
+        return Some(vec![Message::User(section.string("input")?.value)]);
+    }
+    let list = section.get("messages")?;
+    let items = section.items("messages", "a list of tables").iter();
+    let read = items.map(|item| {
+        let message = Section::of(section.report, "messages", item, MESSAGE.what, &MESSAGE)?;
+        let who = one_of(&message, MESSAGE.one_of)?;
+        let text = message.string(who)?.value;
+        Some(if who == "user" { Message::User(text) } else { Message::Assistant(text) })
+    });
+    let read: Vec<_> = read.collect();
+    let messages: Vec<Message> = read.into_iter().collect::<Option<_>>()?;
+    // The user begins, each answers the other, and the user has the last word.
+    let alternates = messages
+        .iter()
+        .enumerate()
+        .all(|(number, message)| matches!(message, Message::User(_)) == (number % 2 == 0));
+    if !alternates || messages.len() % 2 == 0 {
+        section
+            .report
+            .error(
+                Code::InvalidValue,
+                list.span(),
+                "`messages` is not a conversation that the user has begun",
+            )
+            .label("expected `user`, `assistant`, `user` and so on; the last one is by the user")
+            .help("write one message for each turn");
+        return None;
+    }
+    Some(messages)
+}
+
+/// What the models reply, each as a script has it.
+fn replies(section: &Section<'_>) -> Option<Vec<Located<Value>>> {
+    section.get("replies")?;
+    let items = section.items("replies", "a list of tables").iter();
+    let replies = items.filter_map(|item| {
+        form::check(section.report, "replies", item, Form::Table(&REPLY));
+        let mut reply = json(section.report, "replies", item, &mut |_, _| {})?;
+        // A reply with nothing in it is one of empty text.
+        if reply.as_object().is_some_and(serde_json::Map::is_empty) {
+            reply = value!({ "text": "" });
+        }
+        Some(Located { value: reply, span: item.span() })
+    });
+    Some(replies.collect())
+}
