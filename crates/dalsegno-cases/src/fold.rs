@@ -62,7 +62,7 @@ impl<'c> Folding<'c> {
         }
     }
 
-    /// Folds the case to its end, or to where it cannot go on.
+    /// Folds the case to its end, or to where it cannot continue.
     pub(crate) fn fold(&mut self) -> Result<(), Trouble> {
         let mut state = self.begin()?;
         let config = &self.prepared.config;
@@ -72,7 +72,7 @@ impl<'c> Folding<'c> {
             self.note_steps(&action, before);
             match action {
                 AgentAction::Complete { response, .. } => {
-                    self.end(End::Ended(response));
+                    self.end(End::Ended(Box::new(response)));
                     return Ok(());
                 }
                 AgentAction::Handoff { handoff, .. } => {

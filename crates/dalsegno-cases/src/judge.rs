@@ -240,7 +240,7 @@ pub(crate) fn troubled(trouble: Trouble) -> Failure {
         Trouble::Source(message) => Failure { what: "replies", message, help: None, span: None },
         Trouble::Endless => Failure {
             what: "endless",
-            message: "the run goes on and on: more than 200,000 requests".to_owned(),
+            message: "the run does not end: more than 200,000 requests".to_owned(),
             help: Some("set `max_steps` or `max_tool_calls` in `[limits]` of the agent".to_owned()),
             span: None,
         },

@@ -20,7 +20,7 @@ impl Cassette {
     /// the recorded run did.
     ///
     /// # Errors
-    /// When the run had not come to an end, and waits for nobody.
+    /// When the run had not come to an end, and waits for no person.
     pub fn case(&self, config: &Arc<AgentConfig>, name: &str, path: &str) -> Result<String, String> {
         let request = self.request();
         let located = |value: &str| Located { value: value.to_owned(), span: 0..0 };
@@ -69,9 +69,7 @@ fn text(draft: &Draft, path: &str, trajectory: &Trajectory) -> String {
         }
     }
     line("cassette", string(path));
-    let list = |names: &mut dyn Iterator<Item = &str>| {
-        toml(&names.collect::<Vec<_>>().into_iter().map(Value::from).collect())
-    };
+    let list = |names: &mut dyn Iterator<Item = &str>| toml(&names.map(Value::from).collect());
     if let Some(end) = &trajectory.end {
         line("ends", string(end.kind()));
         if let Some(error) = end.response().and_then(|response| response.error.as_ref()) {

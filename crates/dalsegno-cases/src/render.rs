@@ -22,7 +22,7 @@ pub(crate) fn trajectory(trajectory: &Trajectory) -> String {
     }
     match &trajectory.end {
         Some(end) => render_end(end, trajectory, &mut text),
-        None => text.push_str("\nit could not go on\n"),
+        None => text.push_str("\nit could not continue\n"),
     }
     text
 }
@@ -94,7 +94,7 @@ pub(crate) fn pretty(value: &Value) -> String {
     if line.chars().count() <= WIDTH { line } else { serde_json::to_string_pretty(&value).unwrap_or(line) }
 }
 
-/// The same value with sorted keys, whatever order its map keeps.
+/// The same value with sorted keys, in each order that its map may keep.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(sorted).collect(),

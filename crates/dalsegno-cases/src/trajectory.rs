@@ -17,7 +17,7 @@ pub struct Trajectory {
     pub calls: Vec<Made>,
     /// What people were asked about, in order.
     pub asks: Vec<String>,
-    /// How it ended; none where it could not go on.
+    /// How it ended; none where it could not continue.
     pub end: Option<End>,
     /// What it used.
     pub usage: Usage,
@@ -61,8 +61,8 @@ pub struct Done {
 #[derive(Debug, Clone, PartialEq)]
 pub enum End {
     /// It is over.
-    Ended(AgentResponse),
-    /// Another agent goes on.
+    Ended(Box<AgentResponse>),
+    /// Another agent continues.
     HandedOff(Box<Handoff>),
     /// It waits for people, who are asked this.
     Suspended(Vec<String>),
@@ -86,7 +86,7 @@ impl End {
     /// How the run ended, where it is over.
     pub fn response(&self) -> Option<&AgentResponse> {
         match self {
-            Self::Ended(response) => Some(response),
+            Self::Ended(response) => Some(&**response),
             Self::HandedOff(_) | Self::Suspended(_) => None,
         }
     }

@@ -16,7 +16,7 @@ pub(crate) enum Trouble {
     },
     /// The script or the cassette cannot be used.
     Source(String),
-    /// The run goes on for ever.
+    /// The run does not end.
     Endless,
     /// The core and this crate do not understand each other.
     Defect(String),

@@ -60,7 +60,7 @@ fn refuse(cases: &Cases, found: &[Diagnostic], context: &mut Context<'_>) -> Exi
     Exit::BadInput
 }
 
-/// Says whether a case is one of those that somebody names.
+/// Says whether a case is one of those that are named.
 fn is_chosen(filters: &[String], file: &CaseFile, case: &Case) -> bool {
     let file = file.source.file().to_string_lossy();
     let (name, agent) = (&case.draft.name.value, case.draft.agent.value.as_str());

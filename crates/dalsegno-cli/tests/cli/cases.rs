@@ -333,8 +333,8 @@ fn a_run_with_a_model_and_a_person_plays_again() {
     let seen = workspace.seen();
     workspace.succeed(&["resume", "last", "--approve", "--shown", &seen]);
     expect(&workspace, &["--from-run", "last"], 0, &[]);
-    let file = workspace.path("tests").read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let case = file.filter(|file| file.extension().is_some_and(|end| end == "toml")).next().unwrap();
+    let mut file = workspace.path("tests").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let case = file.find(|file| file.extension().is_some_and(|end| end == "toml")).unwrap();
     let text = fs::read_to_string(case).unwrap();
     for line in [
         "ends = \"completed\"",
@@ -363,7 +363,8 @@ fn a_thousand_cases_take_linear_time() {
     for count in [250_usize, 1_000] {
         let mut cases = "agent = \"noter\"\n\n[[results]]\nmemory = \"create\"\n".to_owned();
         for number in 0..count {
-            let hits = if number % 2 == 0 { "" } else { ", returns = [{ entity = \"x\", text = \"y\" }]" };
+            let hits =
+                if number.is_multiple_of(2) { "" } else { ", returns = [{ entity = \"x\", text = \"y\" }]" };
             let known = number % 2;
             cases += &format!(
                 "\n[[cases]]\nname = \"case {number}\"\ninput = \"text {number}\"\nresults = [{{ memory = \"search\"{hits} }}]\nanswer = \"{known} known of text {number}\"\n"

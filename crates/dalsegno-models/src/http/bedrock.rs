@@ -119,7 +119,7 @@ pub(super) fn body(
     if let Some(schema) = &request.output_schema {
         match body::answer(schema, Dialect::Anthropic) {
             (schema, true) if control.strict == Some(true) => {
-                output.push(("textFormat".to_owned(), text_format(&schema)))
+                output.push(("textFormat".to_owned(), text_format(&schema)));
             }
             // Few models have it, and those that do not refuse it, so the others are told in words.
             _ => {

@@ -1,4 +1,4 @@
-//! Holds a value against the form that its table of keys gives it, where nobody reads it key by key.
+//! Holds a value against the form that its table of keys gives it, where no reader takes it key by key.
 
 use toml::Spanned;
 use toml::de::DeValue;

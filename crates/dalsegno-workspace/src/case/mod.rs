@@ -197,7 +197,7 @@ pub struct Expectations {
     pub never_calls: Vec<Located<ToolPattern>>,
     /// What people are asked about, all of it, in order.
     pub asks: Option<Located<Vec<String>>>,
-    /// The agent that goes on.
+    /// The next agent.
     pub hands_over_to: Option<Located<AgentName>>,
     /// The whole answer.
     pub answer: Option<Located<String>>,
@@ -235,7 +235,7 @@ pub enum Ends {
     Failed,
     /// It waits for a person.
     Suspended,
-    /// Another agent goes on.
+    /// Another agent continues.
     HandedOff,
 }
 

@@ -131,8 +131,8 @@ fn messages(section: &Section<'_>) -> Option<Vec<Message>> {
     let alternates = messages
         .iter()
         .enumerate()
-        .all(|(number, message)| matches!(message, Message::User(_)) == (number % 2 == 0));
-    if !alternates || messages.len() % 2 == 0 {
+        .all(|(number, message)| matches!(message, Message::User(_)) == number.is_multiple_of(2));
+    if !alternates || messages.len().is_multiple_of(2) {
         section
             .report
             .error(

@@ -118,6 +118,7 @@ impl Default for DispatchSettings {
 
 /// Where a model's replies come from.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a workspace has a handful of models")]
 pub enum ModelBinding {
     /// Replies written down beforehand, `provider = "script"`: needs no network and no key.
     Script {

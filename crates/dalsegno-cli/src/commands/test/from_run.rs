@@ -51,9 +51,9 @@ async fn whole(journal: &Journal, run: RunId, inspection: &Inspection) -> Result
     let why = if started.parent.is_some() {
         "another run started it: make a case of that run, whose cassette has its answer"
     } else if started.predecessor.is_some() {
-        "it goes on from another run of its session: write the earlier messages of the conversation as `messages` of a case"
+        "it continues another run of its session: write the earlier messages of the conversation as `messages` of a case"
     } else if is_fork {
-        "it goes on from a step of another run: make a case of that run"
+        "it continues from a step of another run: make a case of that run"
     } else if inspection.divergence.is_some() {
         "its journal does not replay: see `dalsegno replay`"
     } else {
