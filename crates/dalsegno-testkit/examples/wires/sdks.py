@@ -52,6 +52,7 @@ EXPLAINED = {
 DIFFERENT = {
     ("openai-responses", "/input/0/content/1/detail"): "`auto` is the default; validators built from the SDK's types demand it",
     ("anthropic", "/system/0/cache_control"): "a mark lets the provider keep the prefix of a conversation in its cache",
+    ("anthropic", "/messages/0/content/1/cache_control"): "the same, for the request before, which the provider has kept",
     ("anthropic", "/messages/2/content/1/cache_control"): "the same, for the conversation up to here",
     ("gemini", "/generationConfig"): "the SDK sends it empty",
     ("gemini", "/systemInstruction/role"): "the SDK calls it a user's, which has no effect",
