@@ -44,13 +44,13 @@ fn nearest<'c>(world: &World<'c>, question: &Question) -> Option<(&'c CaseResult
     }
     let wanted = question.name.as_str();
     let of_kind = world.all().filter_map(|(result, _)| {
-        let name = match (&result.of, question.kind) {
-            (Asked::Tool(name), Kind::Tool)
-            | (Asked::Http(name), Kind::Http)
-            | (Asked::Mail(name), Kind::Mail)
-            | (Asked::Agent(name), Kind::Agent)
-            | (Asked::Memory(name), Kind::Memory) => name,
-            _ => return None,
+        let ((Asked::Tool(name), Kind::Tool)
+        | (Asked::Http(name), Kind::Http)
+        | (Asked::Mail(name), Kind::Mail)
+        | (Asked::Agent(name), Kind::Agent)
+        | (Asked::Memory(name), Kind::Memory)) = (&result.of, question.kind)
+        else {
+            return None;
         };
         Some((strsim::levenshtein(name, wanted), result))
     });

@@ -62,7 +62,8 @@ pub(super) fn read(
 /// asked once may well read it first.
 fn warn_of_changes(file: &Section<'_>, text: &Located<String>, template: &Template) {
     for reference in template.paths().iter().filter(|path| path.root == "request") {
-        let path = [&[reference.root.clone()], reference.segments.as_slice()].concat().join(".");
+        let members = reference.segments.iter().map(String::as_str);
+        let path = std::iter::once(reference.root.as_str()).chain(members).collect::<Vec<_>>().join(".");
         let span = file.report.within(&text.span, &text.value, &reference.span);
         file.report
             .warning(
