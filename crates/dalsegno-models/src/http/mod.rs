@@ -247,8 +247,8 @@ pub struct HttpModelSettings {
     pub headers: BTreeMap<String, String>,
     /// Whether Chat Completions are asked to count tokens by `stream_options`, which some servers refuse; `true` by default.
     pub stream_options: bool,
-    /// How long the provider keeps what it has read; five minutes by default. Only Anthropic Messages asks for that: other
-    /// providers decide by themselves.
+    /// How long the provider keeps what it has read; five minutes by default. Only Anthropic Messages and Bedrock ask for that:
+    /// other providers decide by themselves.
     pub cache: Cache,
     /// Most bytes of what is kept of a reply: its text, the ids, names and arguments of its calls, and its opaque parts
     /// as JSON; 8 MiB by default, far above any model's limit.
