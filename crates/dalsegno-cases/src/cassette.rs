@@ -4,6 +4,7 @@
 //! is noticed. Each of the others is one piece of news for one request: its outcome, a gate, or an answer at a gate. The key
 //! is the digest of the request in its canonical form, so a run that asks for something else finds nothing.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
@@ -163,7 +164,7 @@ impl Cassette {
             while let Some(event) = news.next_if(|event| !state.is_ready() && concerns(&state, event)) {
                 take(config, &mut state, event, &mut records);
             }
-            // News of what is not asked for now, or not any more, such as a late outcome.
+            // A late outcome is no news for anything that waits, and a signal never is.
             if news.len() == before && !state.is_ready() && news.next().is_none() {
                 break;
             }
@@ -219,7 +220,11 @@ impl Cassette {
     }
 
     pub(crate) fn play(&self) -> Playback<'_> {
-        Playback { cassette: self, used: vec![false; self.records.len()] }
+        let mut places: BTreeMap<Digest, VecDeque<usize>> = BTreeMap::new();
+        for (place, record) in self.records.iter().enumerate() {
+            places.entry(record.key).or_default().push_back(place);
+        }
+        Playback { cassette: self, places, used: vec![false; self.records.len()] }
     }
 }
 
@@ -227,7 +232,7 @@ fn digest_of(lines: &str) -> Digest {
     digest_json(&Value::from(lines))
 }
 
-/// Says whether an event is news for what a state waits for, or a signal.
+/// Says whether an event is news for what a state waits for.
 fn concerns(state: &AgentState, event: &Event) -> bool {
     let id = match &event.news {
         News::Outcome { operation, .. }
@@ -284,6 +289,8 @@ pub(crate) fn question(config: &AgentConfig, state: &AgentState, operation: &Ope
 #[derive(Debug)]
 pub(crate) struct Playback<'c> {
     cassette: &'c Cassette,
+    /// The places of the records that are left, by what they answer.
+    places: BTreeMap<Digest, VecDeque<usize>>,
     used: Vec<bool>,
 }
 
@@ -312,15 +319,12 @@ impl<'c> Playback<'c> {
 
     /// The first record of a request that is left.
     fn next(&mut self, operation: &Operation, is_meant: impl Fn(&Said) -> bool) -> Option<&'c Record> {
-        let records = self.cassette.records.iter().enumerate();
-        let mut left = records.filter(|(index, record)| {
-            !self.used.get(*index).is_none_or(|used| *used)
-                && record.key == operation.digest
-                && is_meant(&record.said)
-        });
-        let (index, record) = left.next()?;
-        self.used[index] = true;
-        Some(record)
+        let records = &self.cassette.records;
+        let left = self.places.get_mut(&operation.digest)?;
+        let at = left.iter().position(|place| is_meant(&records[*place].said))?;
+        let place = left.remove(at)?;
+        self.used[place] = true;
+        Some(&records[place])
     }
 
     /// The record that comes nearest to a request, with the first difference.

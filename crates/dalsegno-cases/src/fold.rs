@@ -8,7 +8,7 @@ use dalsegno_core::{
     OnIndeterminate, Operation, OperationId, Outcome, ReplyPart, Request, RunId, Timestamp,
     execute_agent_step,
 };
-use dalsegno_models::{CompletionRequest, Retry, Scripted, judge_output};
+use dalsegno_models::{CompletionRequest, Retry, ScriptModel, Scripted, judge_output};
 use dalsegno_workspace::{Case, Message, Replies};
 
 use crate::asked::{Kind, Question};
@@ -38,7 +38,9 @@ pub(crate) struct Folding<'c> {
     prepared: &'c Prepared,
     world: World<'c>,
     tape: Option<Playback<'c>>,
-    /// How many replies were given that the case itself writes.
+    /// The replies that the case itself writes, as a script; those of a script file are shared.
+    written: Result<ScriptModel, String>,
+    /// How many of them were given.
     said: u64,
     pub(crate) trajectory: Trajectory,
     /// The gates of which it is noted that people were asked.
@@ -55,6 +57,7 @@ impl<'c> Folding<'c> {
             world: World::new(&case.draft),
             now: tape.map_or(BEGINNING, Cassette::started),
             tape: tape.map(Cassette::play),
+            written: written(case),
             said: 0,
             trajectory: Trajectory::default(),
             noted: BTreeSet::new(),
@@ -144,7 +147,7 @@ impl<'c> Folding<'c> {
         }
     }
 
-    /// Notes what a step asks for and why. Whoever only waits is asked again, and nothing is new.
+    /// Notes what a step asks for and why. A run that only waits is stepped again, and then nothing is new.
     fn note_steps(&mut self, action: &AgentAction, before: u64) {
         let state = action.state();
         let is_over = state.is_over();
@@ -219,7 +222,7 @@ impl<'c> Folding<'c> {
         }
     }
 
-    /// Arguments that do not fit the tool: the call fails before anybody is asked, as in a shell.
+    /// Arguments that do not fit the tool: the call fails before a person is asked, as in a shell.
     fn refusal(&self, operation: &Operation) -> Option<Failure> {
         let Request::ToolCall(call) = &operation.request else { return None };
         let violations = self.prepared.schemas.violations(&call.tool_name, &call.parameters);
@@ -357,18 +360,14 @@ impl<'c> Folding<'c> {
             attachments: Arc::default(),
             output_schema: schema.clone().map(Arc::new),
         };
-        let script;
         let (script, number) = match &self.case.draft.replies {
             Replies::Script(file) => {
                 (self.prepared.script(file).map_err(Trouble::Source)?, request.transcript.replies())
             }
             Replies::Written(written) if (self.said as usize) < written.len() => {
-                let values: Vec<_> = written.iter().map(|reply| reply.value.clone()).collect();
-                script = dalsegno_models::ScriptModel::of_replies(&self.case.draft.name.value, &values)
-                    .map_err(|error| Trouble::Source(error.to_string()))?;
                 let number = self.said;
                 self.said += 1;
-                (&script, number)
+                (self.written.as_ref().map_err(|message| Trouble::Source(message.clone()))?, number)
             }
             Replies::Written(_) => return Ok(None),
         };
@@ -396,6 +395,15 @@ impl<'c> Folding<'c> {
         }
         Ok(lost.map(Outcome::Failed))
     }
+}
+
+/// The replies that a case itself writes, read once.
+fn written(case: &Case) -> Result<ScriptModel, String> {
+    let values: Vec<_> = match &case.draft.replies {
+        Replies::Written(written) => written.iter().map(|reply| reply.value.clone()).collect(),
+        Replies::Script(_) => Vec::new(),
+    };
+    ScriptModel::of_replies(&case.draft.name.value, &values).map_err(|error| error.to_string())
 }
 
 fn step(config: &AgentConfig, state: AgentState) -> Result<AgentAction, Trouble> {

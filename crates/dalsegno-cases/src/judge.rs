@@ -235,9 +235,15 @@ pub(crate) fn troubled(trouble: Trouble) -> Failure {
             }
         }
         Trouble::Unfit { span, message } => {
-            Failure { what: "outcome", message, help: None, span: Some(span) }
+            let help = Some("correct what the case gives there".to_owned());
+            Failure { what: "outcome", message, help, span: Some(span) }
         }
-        Trouble::Source(message) => Failure { what: "replies", message, help: None, span: None },
+        Trouble::Source(message) => Failure {
+            what: "replies",
+            message,
+            help: Some("correct the case's `replies`, its script or its `messages`".to_owned()),
+            span: None,
+        },
         Trouble::Endless => Failure {
             what: "endless",
             message: "the run does not end: more than 200,000 requests".to_owned(),

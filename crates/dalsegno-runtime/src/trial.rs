@@ -168,7 +168,7 @@ impl Engine {
         self.call_document(tool, arguments, &Behalf::of_trial(toolkit, options), fresh()).await
     }
 
-    /// Performs one call of a declarative tool, on somebody's behalf and under an id. All secrets are known that the tenant
+    /// Performs one call of a declarative tool, for a tenant and under an id. All secrets are known that the tenant
     /// may meet.
     pub(crate) async fn call_document(
         &self,

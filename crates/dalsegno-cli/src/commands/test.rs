@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dalsegno_cases::{CaseReport, CaseSnapshot, SnapshotState, Suite};
+use dalsegno_cases::{CaseReport, SnapshotState, Suite};
 use dalsegno_workspace::{Case, CaseFile, Cases, Diagnostic, Workspace};
 
 use super::Context;
@@ -88,13 +88,12 @@ fn accept(root: &Path, reports: &mut [CaseReport]) -> Result<(), Error> {
 
 /// Writes what differs from its snapshot beside it, to be looked at, and removes what does not differ any more.
 fn keep_pending(root: &Path, reports: &[CaseReport]) -> Result<(), Error> {
-    for CaseSnapshot { state, text, file, .. } in reports.iter().filter_map(|report| report.snapshot.as_ref())
-    {
-        let pending = root.join(file.with_extension("snap.new"));
-        match state {
+    for snapshot in reports.iter().filter_map(|report| report.snapshot.as_ref()) {
+        let pending = root.join(snapshot.pending());
+        match &snapshot.state {
             SnapshotState::Same => forget(&pending)?,
             SnapshotState::New | SnapshotState::Differs(_) | SnapshotState::Unreadable(_) => {
-                write(pending, text.as_bytes())?;
+                write(pending, snapshot.text.as_bytes())?;
             }
         }
     }

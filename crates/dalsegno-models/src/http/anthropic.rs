@@ -253,20 +253,10 @@ fn messages(
             }
             Entry::Compaction(_) => continue,
         };
-        add(&mut messages, role, blocks);
+        body::add(&mut messages, "content", role, blocks);
     }
-    add(&mut messages, "assistant", paused.iter().filter_map(block).collect());
+    body::add(&mut messages, "content", "assistant", paused.iter().filter_map(block).collect());
     Ok((system, messages))
-}
-
-fn add(messages: &mut Vec<Value>, role: &str, blocks: Vec<Value>) {
-    if blocks.is_empty() {
-        return;
-    }
-    match messages.last_mut().filter(|message| message["role"] == role).map(|last| &mut last["content"]) {
-        Some(Value::Array(content)) => content.extend(blocks),
-        _ => messages.push(json!({ "role": role, "content": blocks })),
-    }
 }
 
 fn text_block(text: &str) -> Option<Value> {

@@ -68,7 +68,7 @@ impl AwsKey {
             let next = handle.renew(text).await.map_err(unreadable)?;
             return Ok(next.map(Document::read).transpose()?.map(Document::revealed));
         }
-        // Somebody who changes a key changes all of its parts.
+        // All parts of a key change together.
         let next = self.reveal().await?;
         let is_same = next.parts.len() == refused.parts.len()
             && next.parts.iter().zip(&refused.parts).all(|(one, other)| one.expose() == other.expose());

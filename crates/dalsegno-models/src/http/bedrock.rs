@@ -292,19 +292,9 @@ fn messages(request: &CompletionRequest, claude: bool) -> Result<(Vec<Value>, Ve
             }
             Entry::Compaction(_) => continue,
         };
-        add(&mut messages, role, blocks);
+        body::add(&mut messages, "content", role, blocks);
     }
     Ok((system, messages))
-}
-
-fn add(messages: &mut Vec<Value>, role: &str, blocks: Vec<Value>) {
-    if blocks.is_empty() {
-        return;
-    }
-    match messages.last_mut().filter(|message| message["role"] == role).map(|last| &mut last["content"]) {
-        Some(Value::Array(content)) => content.extend(blocks),
-        _ => messages.push(json!({ "role": role, "content": blocks })),
-    }
 }
 
 fn text_block(text: &str) -> Option<Value> {

@@ -190,6 +190,18 @@ pub(super) fn ends(messages: &[Value]) -> impl Iterator<Item = usize> + use<> {
     [before, messages.len().checked_sub(1)].into_iter().flatten()
 }
 
+/// Adds the parts of a message, which stand in this field. Neighbours of one role become one message, as wires want that let
+/// roles take turns.
+pub(super) fn add(messages: &mut Vec<Value>, field: &str, role: &str, parts: Vec<Value>) {
+    if parts.is_empty() {
+        return;
+    }
+    match messages.last_mut().filter(|message| message["role"] == role).map(|last| &mut last[field]) {
+        Some(Value::Array(before)) => before.extend(parts),
+        _ => messages.push(json!({ "role": role, field: parts })),
+    }
+}
+
 /// Sets a field of a part of a body that is an object.
 pub(super) fn set(part: &mut Value, name: &str, value: impl Into<Value>) {
     part[name] = value.into();

@@ -57,7 +57,7 @@ pub(crate) struct Attempt {
     pub(crate) asker: Option<Asker>,
     /// On whose behalf a tool is called.
     pub(crate) caller: Caller,
-    /// What it has to do with a task of its server; none where nobody writes the task down.
+    /// What it has to do with a task of its server; none where the task is not written down.
     pub(crate) tasking: Option<Tasking>,
 }
 

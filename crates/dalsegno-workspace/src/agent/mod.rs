@@ -161,6 +161,11 @@ impl AgentTools {
 }
 
 impl AgentFile {
+    /// A model that the agent may ask and that has no price, if there is one: a bound on the cost would not hold.
+    pub(crate) fn unpriced(&self) -> Option<&str> {
+        self.open.unpriced.as_deref()
+    }
+
     /// Notes which tools only some tenants have.
     pub(crate) fn set_of_tenants(&mut self, tools: &BTreeSet<ToolName>) {
         self.of_tenants.clone_from(tools);

@@ -163,6 +163,20 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, config: &AgentConfig
     };
 }
 
+/// A bound on the cost holds only where each model has a price: without one, a reply costs nothing.
+pub(super) fn price(report: &Report, draft: &Draft, agent: &AgentFile) {
+    let (Some(bound), Some(model)) = (&draft.expect.max_cost_nano_usd, agent.unpriced()) else { return };
+    report
+        .error(
+            Code::MissingPrice,
+            bound.span.clone(),
+            format!("the cost of the case cannot be bounded: the model `{model}` has no `price`"),
+        )
+        .help(format!(
+            "add `price = {{ input = …, output = … }}` to `[models.{model}]` in `dalsegno.toml`, or use `max_tokens`"
+        ));
+}
+
 /// The names in the results that all cases of a file share: some case must know them.
 pub(super) fn shared(report: &Report, cases: &[Case]) {
     let Some(first) = cases.first() else { return };

@@ -105,7 +105,7 @@ enum Block {
         signature: String,
     },
     Redacted(Vec<u8>),
-    /// What this engine asks for nowhere.
+    /// A kind that Dalsegno never asks for.
     Other,
 }
 

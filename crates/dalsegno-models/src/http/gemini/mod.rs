@@ -194,7 +194,9 @@ fn contents(request: &CompletionRequest, model: &str) -> Result<(Vec<String>, Ve
         match entry {
             Entry::Instructions(text) if text.trim().is_empty() => {}
             Entry::Instructions(text) => system.push(text.clone()),
-            Entry::User(text) => add(&mut contents, "user", text_part(text).into_iter().collect()),
+            Entry::User(text) => {
+                body::add(&mut contents, "parts", "user", text_part(text).into_iter().collect());
+            }
             Entry::Attachment(attachment) => {
                 let part = match body::media(request, attachment)? {
                     Media::Image { media_type, base64 } | Media::Recording { media_type, base64 } => {
@@ -203,31 +205,21 @@ fn contents(request: &CompletionRequest, model: &str) -> Result<(Vec<String>, Ve
                     Media::Pdf { base64 } => inline("application/pdf", &base64),
                     Media::Text(text) => json!({ "text": text }),
                 };
-                add(&mut contents, "user", vec![part]);
+                body::add(&mut contents, "parts", "user", vec![part]);
             }
-            Entry::Assistant(reply) => add(&mut contents, "model", assistant(reply, model)),
+            Entry::Assistant(reply) => body::add(&mut contents, "parts", "model", assistant(reply, model)),
             Entry::ToolResult { call_id, name, content, is_error } => {
                 let said = if *is_error { "error" } else { "output" };
                 let mut response = json!({ "name": wire_name(name), "response": { said: content } });
                 if let Some(id) = wire_id(call_id) {
                     set(&mut response, "id", id);
                 }
-                add(&mut contents, "user", vec![json!({ "functionResponse": response })]);
+                body::add(&mut contents, "parts", "user", vec![json!({ "functionResponse": response })]);
             }
             Entry::Compaction(_) => {}
         }
     }
     Ok((system, contents))
-}
-
-fn add(contents: &mut Vec<Value>, role: &str, parts: Vec<Value>) {
-    if parts.is_empty() {
-        return;
-    }
-    match contents.last_mut().filter(|content| content["role"] == role).map(|last| &mut last["parts"]) {
-        Some(Value::Array(before)) => before.extend(parts),
-        _ => contents.push(json!({ "role": role, "parts": parts })),
-    }
 }
 
 fn text_part(text: &str) -> Option<Value> {
