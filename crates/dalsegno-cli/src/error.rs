@@ -150,6 +150,8 @@ pub(crate) enum Error {
     FileTaken { path: PathBuf },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("cannot compare with `{given}`: {why}")]
+    NoBase { given: String, why: String },
     #[error("no case can be made of run {run}: {why}")]
     NotACase { run: String, why: String },
     #[error("`{tool}` is {why}, and you have not agreed to it")]
@@ -365,6 +367,8 @@ impl Error {
             Self::FileTaken { .. } => {
                 bad_input("taken").with_help("name another file, or overwrite this one with `--force`")
             }
+            Self::NoBase { .. } => bad_input("no_base")
+                .with_help("name a revision of Git, such as `origin/main`, or a folder with another version of the workspace"),
             Self::Write { .. } => failed("unwritable").with_help("name a new path that this user may write"),
             Self::NoJournal { .. } => bad_input("no_journal")
                 .with_help("start a run, or correct `path` of `[store]` in `dalsegno.toml`"),

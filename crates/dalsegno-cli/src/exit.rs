@@ -11,10 +11,12 @@ pub(crate) enum Exit {
     Failed,
     /// The arguments, the workspace or the answer are wrong; nothing was started.
     BadInput,
-    /// A replay differs from its journal, or a case does not hold.
+    /// A replay differs from its journal, a case does not hold, or a change alters what recorded runs would do.
     Diverged,
     /// The run waits for a person.
     Suspended,
+    /// Nothing could be compared, so that nothing is known.
+    Inconclusive,
     /// The run was interrupted and can be resumed.
     Interrupted,
 }
@@ -28,6 +30,7 @@ impl Exit {
             Self::BadInput => 2,
             Self::Diverged => 3,
             Self::Suspended => 4,
+            Self::Inconclusive => 5,
             Self::Interrupted => 130,
         }
     }

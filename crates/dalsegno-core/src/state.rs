@@ -230,6 +230,13 @@ impl AgentState {
         self
     }
 
+    /// The same run with other settings of its tenant, to see what it would ask for under these.
+    #[must_use]
+    pub fn with_tenant_settings(mut self, settings: Value) -> Self {
+        self.request.tenant_settings = settings;
+        self
+    }
+
     /// The name of the run's session; empty for a state that was never given one.
     pub fn session_name(&self) -> &str {
         &self.session_name

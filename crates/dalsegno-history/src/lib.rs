@@ -55,4 +55,4 @@ pub use replay::{ReplayReport, ReplayVerdict};
 pub use tasks::Tasks;
 pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};
-pub use with_config::{ChangedRequest, ConfigReport};
+pub use with_config::{ChangedRequest, ConfigReport, RecordedRun};

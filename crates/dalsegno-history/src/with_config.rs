@@ -5,15 +5,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use dalsegno_core::Gate;
-use dalsegno_core::{AgentConfig, AgentState, Event, Operation, OperationId, Reading, Request, RunId};
+use dalsegno_core::{AgentConfig, AgentRequest, AgentState, Digest, Event, Operation, OperationId, Reading, Request, RunId, digest_json};
 use dalsegno_store::{Body, Record};
 
 use crate::compare::{self, Change};
 use crate::error::HistoryError;
 use crate::fold::{Advance, Divergence, FoldError, Machine, Moved, difference, needs_step};
 use crate::journal::Journal;
+
+/// A run with all that was recorded of it, to be folded under other configurations. It replays under its own.
+#[derive(Debug)]
+pub struct RecordedRun {
+    run: RunId,
+    own: Arc<AgentConfig>,
+    records: Vec<Record>,
+    origin: AgentState,
+}
 
 /// What a run would have been under another configuration, with the outcomes that it had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +39,18 @@ pub struct ConfigReport {
     pub changed_requests: Vec<ChangedRequest>,
     /// Where the run would have taken another course: another action, another end. Nothing after that is compared.
     pub divergence: Option<Divergence>,
+    /// Says all that differs, to the last byte: two reports of one run have the same if and only if the run would differ in
+    /// the same way.
+    #[serde(skip)]
+    pub differences: Digest,
+}
+
+impl ConfigReport {
+    /// The first step that would be different; `None` where nothing would be.
+    pub fn first_step(&self) -> Option<u64> {
+        let changed = self.changed_requests.first().map(|request| request.step);
+        changed.into_iter().chain(self.divergence.as_ref().map(|divergence| divergence.step)).min()
+    }
 }
 
 /// A request that is another one under the other configuration.
@@ -42,6 +64,9 @@ pub struct ChangedRequest {
     pub label: String,
     /// What differs: on the left what the run asked for, on the right what it would ask for.
     pub changes: Vec<Change>,
+    /// The digest of what it would ask for.
+    #[serde(skip)]
+    pub digest: Digest,
 }
 
 /// One course of the two that are compared.
@@ -90,6 +115,20 @@ impl Course {
         self.asked.extend(operations.into_iter().map(|operation| (operation.ordinal.clone(), operation)));
     }
 
+    /// Says all that makes this course another one than the run's own.
+    fn differences(&self, report: &ConfigReport) -> Digest {
+        let changed: Vec<Value> = report
+            .changed_requests
+            .iter()
+            .map(|request| json!([request.step, request.ordinal, request.digest]))
+            .collect();
+        let parted = report.divergence.as_ref().map(|divergence| {
+            let asked: Vec<_> = self.asked.values().map(|one| (&one.ordinal, one.digest)).collect();
+            json!([divergence.step, divergence.seq, divergence.got, asked])
+        });
+        digest_json(&json!([changed, parted]))
+    }
+
     fn reading(&self, operation: &Operation) -> Option<Reading> {
         match &operation.request {
             Request::ModelCompletion(completion) => {
@@ -106,14 +145,57 @@ impl Journal {
     /// # Errors
     /// When the run is unknown, its journal is damaged, or it does not replay under its own configuration.
     pub async fn replay_with(&self, run: RunId, config: AgentConfig) -> Result<ConfigReport, HistoryError> {
+        self.recorded(run).await?.under(Arc::new(config), None)
+    }
+
+    /// Reads a run, to fold it under other configurations.
+    ///
+    /// # Errors
+    /// When the run is unknown, its journal is damaged, or it does not replay under its own configuration: such a journal says
+    /// nothing about another one.
+    pub async fn recorded(&self, run: RunId) -> Result<RecordedRun, HistoryError> {
         let (own, records) = self.journal_of(run).await?;
-        // A journal that does not fit its own configuration says nothing about another one.
         self.fold_all(run, Arc::clone(&own), &records).await?;
         let origin = self.origin(run, &records).await?;
-        let mut was = Course::new(own, origin.clone());
-        let mut now = Course::new(Arc::new(config), origin);
-        let mut report =
-            ConfigReport { run, identical: true, steps: 0, changed_requests: Vec::new(), divergence: None };
+        Ok(RecordedRun { run, own, records, origin })
+    }
+}
+
+impl RecordedRun {
+    /// The configuration that the run began with.
+    pub const fn config(&self) -> &Arc<AgentConfig> {
+        &self.own
+    }
+
+    /// What the run was asked.
+    pub fn request(&self) -> &AgentRequest {
+        self.origin.request()
+    }
+
+    /// Folds the run under another configuration, with other settings of its tenant where there are some. Outcomes are matched by
+    /// step and place; nothing is performed.
+    ///
+    /// # Errors
+    /// When the core cannot execute one of the two configurations.
+    pub fn under(
+        &self,
+        config: Arc<AgentConfig>,
+        tenant_settings: Option<&Value>,
+    ) -> Result<ConfigReport, HistoryError> {
+        let Self { run, own, records, origin } = self;
+        let run = *run;
+        let mut was = Course::new(Arc::clone(own), origin.clone());
+        let origin = tenant_settings
+            .map_or_else(|| origin.clone(), |settings| origin.clone().with_tenant_settings(settings.clone()));
+        let mut now = Course::new(config, origin);
+        let mut report = ConfigReport {
+            run,
+            identical: true,
+            steps: 0,
+            changed_requests: Vec::new(),
+            divergence: None,
+            differences: digest_json(&Value::Null),
+        };
         let mut place_of: BTreeMap<OperationId, Vec<u32>> = BTreeMap::new();
         for record in &records[1..] {
             let stepped = needs_step(record, was.machine.state());
@@ -151,6 +233,7 @@ impl Journal {
             resumed.map_err(|error| FoldError::Diverged { run, divergence: refused(error) })?;
         }
         report.identical = report.changed_requests.is_empty() && report.divergence.is_none();
+        report.differences = now.differences(&report);
         Ok(report)
     }
 }
@@ -200,6 +283,7 @@ fn both(
             ordinal: place.clone(),
             label: left.request.label(),
             changes: compare::requests(left, right, readings.0.as_ref(), readings.1.as_ref()),
+            digest: right.digest,
         });
     }
     Ok(None)

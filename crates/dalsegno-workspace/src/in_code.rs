@@ -13,7 +13,8 @@ use crate::workspace::{AGENTS_FOLDER, SETTINGS_FILE};
 /// They are checked as files are, and diagnostics name them by the path of the file in whose place they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InCode {
-    texts: BTreeMap<PathBuf, String>,
+    /// What is read instead of a file; nothing for one that is read as if it were not there.
+    texts: BTreeMap<PathBuf, Option<String>>,
     models: BTreeSet<String>,
 }
 
@@ -26,7 +27,12 @@ impl InCode {
     /// Has `text` read instead of a file, which is named by its path below the workspace's folder, such as
     /// `agents/desk.toml`. The file need not exist.
     pub fn set_text(&mut self, file: impl Into<PathBuf>, text: impl Into<String>) {
-        self.texts.insert(file.into(), text.into());
+        self.texts.insert(file.into(), Some(text.into()));
+    }
+
+    /// Has the workspace read as if a file were not there.
+    pub fn set_absent(&mut self, file: impl Into<PathBuf>) {
+        self.texts.insert(file.into(), None);
     }
 
     /// Adds an agent, as `agents/NAME.toml`.
@@ -41,7 +47,7 @@ impl InCode {
 
     /// Lets the workspace do without a `dalsegno.toml` if its folder has none: every setting has its default then.
     pub fn without_settings_file(&mut self, root: &Path) {
-        if !self.texts.contains_key(Path::new(SETTINGS_FILE)) && !root.join(SETTINGS_FILE).exists() {
+        if !self.has(Path::new(SETTINGS_FILE)) && !root.join(SETTINGS_FILE).exists() {
             self.set_settings("");
         }
     }
@@ -54,11 +60,11 @@ impl InCode {
 
     /// Says whether a text is read instead of this file.
     pub fn has(&self, file: &Path) -> bool {
-        self.texts.contains_key(file)
+        self.texts.get(file).is_some_and(Option::is_some)
     }
 
-    /// The texts by the path of the file in whose place they are.
-    pub(crate) const fn texts(&self) -> &BTreeMap<PathBuf, String> {
+    /// The texts by the path of the file in whose place they are; nothing in the place of one that is not there.
+    pub(crate) const fn texts(&self) -> &BTreeMap<PathBuf, Option<String>> {
         &self.texts
     }
 

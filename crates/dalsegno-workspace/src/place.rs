@@ -9,28 +9,58 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::workspace::is_kept_aside;
 
-/// A folder, and texts that are read instead of some of its files. Such a file need not exist.
+/// A folder, and texts that are read instead of some of its files. Such a file need not exist, and one without a text does
+/// not, whatever the folder has.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) root: &'a Path,
     /// By the path below `root`.
-    texts: &'a BTreeMap<PathBuf, String>,
+    texts: &'a BTreeMap<PathBuf, Option<String>>,
 }
 
 impl<'a> Place<'a> {
-    pub(crate) const fn new(root: &'a Path, texts: &'a BTreeMap<PathBuf, String>) -> Self {
+    pub(crate) const fn new(root: &'a Path, texts: &'a BTreeMap<PathBuf, Option<String>>) -> Self {
         Self { root, texts }
     }
 
     /// A folder and nothing else.
     pub(crate) const fn on_disk(root: &'a Path) -> Self {
-        const NONE: &BTreeMap<PathBuf, String> = &BTreeMap::new();
+        const NONE: &BTreeMap<PathBuf, Option<String>> = &BTreeMap::new();
         Self { root, texts: NONE }
     }
 
     /// Says whether there is such a file.
     pub(crate) fn has(&self, file: &Path) -> bool {
-        self.texts.contains_key(file) || self.root.join(file).exists()
+        match self.texts.get(file) {
+            Some(text) => text.is_some(),
+            None => self.root.join(file).exists(),
+        }
+    }
+
+    /// Says whether this path, which begins with the folder, is that of a file.
+    pub(crate) fn is_file(&self, path: &Path) -> bool {
+        match self.text(path) {
+            Some(text) => text.is_some(),
+            None => path.is_file(),
+        }
+    }
+
+    /// Reads the file of this path, which begins with the folder; at most one byte more than `most`.
+    pub(crate) fn bytes(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        match self.text(path) {
+            Some(Some(text)) => Ok(text.as_bytes().to_vec()),
+            Some(None) => Err(io::ErrorKind::NotFound.into()),
+            None => {
+                let mut bytes = Vec::new();
+                File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// What is read instead of the file of this path, which begins with the folder.
+    fn text(&self, path: &Path) -> Option<&'a Option<String>> {
+        self.texts.get(path.strip_prefix(self.root).ok()?)
     }
 
     /// The files of a folder with this extension, in the order of their names; none if the folder does not exist.
@@ -53,26 +83,18 @@ impl<'a> Place<'a> {
         let on_disk = entries
             .iter()
             .filter(|entry| !is_kept_aside(&entry.file_name()))
-            .map(|entry| folder.join(entry.file_name()));
-        let in_code = self.texts.keys().filter(|file| file.parent() == Some(folder)).cloned();
+            .map(|entry| folder.join(entry.file_name()))
+            .filter(|file| !matches!(self.texts.get(file), Some(None)));
+        let given = self.texts.iter().filter(|(_, text)| text.is_some());
+        let in_code = given.map(|(file, _)| file).filter(|file| file.parent() == Some(folder)).cloned();
         let files: BTreeSet<PathBuf> = on_disk.chain(in_code).collect();
         files.into_iter().filter(|file| file.extension().is_some_and(|found| found == extension)).collect()
     }
 
     /// Reads a file of at most this many bytes; reports why it cannot be.
     pub(crate) fn read(&self, file: &Path, most: u64, diagnostics: &mut Vec<Diagnostic>) -> Option<String> {
-        let mut bytes = Vec::new();
-        let read = match self.texts.get(file) {
-            Some(text) => {
-                bytes.extend_from_slice(text.as_bytes());
-                Ok(())
-            }
-            None => File::open(self.root.join(file))
-                .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
-                .map(drop)
-                .map_err(|error| format!("the file cannot be read: {error}")),
-        };
-        let text = read.and_then(|()| {
+        let read = self.bytes(&self.root.join(file), most);
+        let text = read.map_err(|error| format!("the file cannot be read: {error}")).and_then(|bytes| {
             if bytes.len() as u64 > most {
                 return Err(format!("the file is larger than {} KiB", most >> 10));
             }

@@ -4,6 +4,7 @@ mod auth;
 mod bench;
 mod cost;
 mod format;
+mod gate;
 mod lineage;
 mod memory;
 mod runs;
@@ -24,6 +25,7 @@ pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::cost::{CostArgs, GroupArg};
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
+pub(crate) use self::gate::GateArgs;
 pub(crate) use self::lineage::{
     AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
 };
@@ -89,7 +91,7 @@ Examples:
   dalsegno show last                      what happened, and why
 
 Exit codes:
-  0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted";
+  0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   5 inconclusive   130 interrupted";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -102,6 +104,9 @@ pub(crate) enum Verb {
     /// Test the agents: run the cases of `tests/*.toml`, offline and without a key
     #[command(after_help = test::EXAMPLES)]
     Test(TestArgs),
+    /// Fold recorded runs through the workspace as it is now: which would differ, and because of which lines
+    #[command(after_help = gate::EXAMPLES)]
+    Gate(GateArgs),
     /// Start a run of an agent and follow it until it finishes
     #[command(after_help = runs::RUN_EXAMPLES)]
     Run(RunArgs),
@@ -219,6 +224,7 @@ impl Verb {
             Self::Replay(replay) if replay.with_config.is_some() => Needs::Everything,
             Self::Import(import) if import.adopt => Needs::Everything,
             Self::Test(_)
+            | Self::Gate(_)
             | Self::Runs(_)
             | Self::Cost(_)
             | Self::Show(_)
@@ -255,6 +261,7 @@ impl Verb {
             Self::Init(init) => init.document.resolve(),
             Self::Check(check) => check.document.resolve(),
             Self::Test(test) => test.document.resolve(),
+            Self::Gate(gate) => gate.document.resolve(),
             Self::Run(run) => run.stream.resolve(),
             Self::Resume(resume) => resume.stream.resolve(),
             Self::Answer(answer) => answer.document.resolve(),

@@ -14,6 +14,7 @@ mod cost;
 mod diff;
 mod follow;
 mod fork;
+mod gate;
 mod init;
 mod journal;
 mod man;
@@ -249,6 +250,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         Verb::Man(man) => man::man(man, output),
         Verb::Check(_)
         | Verb::Test(_)
+        | Verb::Gate(_)
         | Verb::Run(_)
         | Verb::Chat(_)
         | Verb::Resume(_)
@@ -309,6 +311,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
             Some(run) => test::from_run(run, context).await,
             None => test::test(args, context),
         },
+        Verb::Gate(args) => gate::gate(args, context).await,
         Verb::Run(args) => run::run(args, context).await,
         Verb::Chat(args) => chat::chat(args, context).await,
         Verb::Resume(args) => resume::resume(args, context).await,

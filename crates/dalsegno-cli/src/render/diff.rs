@@ -1,6 +1,6 @@
 //! Two runs, or two configurations, side by side.
 
-use dalsegno_history::{Change, ConfigReport, RunDiff, Side};
+use dalsegno_history::{Change, ConfigReport, Divergence, RunDiff, Side};
 
 use super::ending::usage;
 use super::output::Output;
@@ -67,12 +67,26 @@ pub(crate) fn configs(report: &ConfigReport, output: &mut Output) {
             output.stdout.line("");
         }
         heading(&format!("another course from step {} on", divergence.step), output);
-        let course = Change {
-            path: String::new(),
-            left: Some(divergence.expected.clone()),
-            right: Some(divergence.got.clone()),
-        };
-        changes(std::slice::from_ref(&course), output);
+        course(divergence, output);
+    }
+}
+
+fn course(divergence: &Divergence, output: &mut Output) {
+    let (left, right) = (divergence.expected.clone(), divergence.got.clone());
+    let course = Change { path: String::new(), left: Some(left), right: Some(right) };
+    changes(std::slice::from_ref(&course), output);
+}
+
+/// Tells the first thing that would be different under another configuration.
+pub(crate) fn first(report: &ConfigReport, output: &mut Output) {
+    let parts = report.divergence.as_ref();
+    let changed = report.changed_requests.first();
+    if let Some(request) = changed.filter(|request| parts.is_none_or(|parts| request.step <= parts.step)) {
+        output.stdout.line(format!("  step {}, {}", request.step, request.label));
+        changes(&request.changes, output);
+    } else if let Some(parts) = parts {
+        output.stdout.line(format!("  another course from step {} on", parts.step));
+        course(parts, output);
     }
 }
 

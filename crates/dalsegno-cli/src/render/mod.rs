@@ -8,6 +8,7 @@ pub(crate) mod document;
 pub(crate) mod ending;
 pub(crate) mod excerpt;
 pub(crate) mod failure;
+pub(crate) mod gate;
 pub(crate) mod journal;
 pub(crate) mod junit;
 pub(crate) mod output;

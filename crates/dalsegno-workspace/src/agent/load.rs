@@ -116,7 +116,7 @@ pub(crate) fn load(
         .collect();
 
     // Agents refer to each other, so they are read when it is known who there is, and linked when all are read.
-    let around = Surroundings { root: place.root, settings, directory: &directory, shelf: &shelf };
+    let around = Surroundings { place, settings, directory: &directory, shelf: &shelf };
     let mut agents = BTreeMap::new();
     let mut names: BTreeMap<AgentName, &Path> = BTreeMap::new();
     let mut known = Vec::new();

@@ -183,7 +183,7 @@ fn recall(section: &Section<'_>) -> Option<Recall> {
 fn output(file: &Section<'_>, around: &Surroundings<'_>) -> Option<OutputSettings> {
     let section = file.section("output")?;
     let retries = section.integer("retries").unwrap_or(DEFAULT_OUTPUT_RETRIES);
-    let paths = Paths { report: section.report, root: around.root, reach: Reach::Workspace };
+    let paths = Paths { report: section.report, place: around.place, reach: Reach::Workspace };
     Some(OutputSettings { schema: output::schema(&section, &paths)?, retries })
 }
 

@@ -1,7 +1,5 @@
 //! Reads the form of an answer: a JSON Schema in a file of its own, or written where it is needed.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 
 use dalsegno_core::{JsonSchema, OrderedJson};
@@ -55,14 +53,12 @@ fn ordered(table: &DeValue<'_>, json: Value) -> OrderedJson {
 fn file(section: &Section<'_>, paths: &Paths<'_>) -> Option<JsonSchema> {
     let written = section.string("schema")?;
     let path = paths.file(section, "schema", "write the JSON Schema, or correct the path")?;
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SCHEMA_BYTES_MAX + 1).read_to_end(&mut bytes));
-    let problem = match read {
+    let problem = match paths.place.bytes(&path, SCHEMA_BYTES_MAX) {
         Err(error) => format!("the file `{}` cannot be read: {error}", written.value),
-        Ok(_) if bytes.len() as u64 > SCHEMA_BYTES_MAX => {
+        Ok(bytes) if bytes.len() as u64 > SCHEMA_BYTES_MAX => {
             format!("the file `{}` is larger than {} KiB", written.value, SCHEMA_BYTES_MAX >> 10)
         }
-        Ok(_) => match serde_json::from_slice::<OrderedJson>(&bytes) {
+        Ok(bytes) => match serde_json::from_slice::<OrderedJson>(&bytes) {
             Ok(schema) => return Some(schema.into()),
             Err(error) => format!("the file `{}` is not JSON: {error}", written.value),
         },

@@ -1,7 +1,6 @@
 //! Reads an agent file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use dalsegno_core::{AgentName, Callee, MemoryScope, Mind, ModelSettings, OnFailure, ToolName};
 use toml::de::DeTable;
@@ -11,6 +10,7 @@ use super::directory::Directory;
 use super::keys::{FILE, FILE_TEXTS};
 use super::{AgentFile, AgentTools, Open, limits, mind, steps, tools};
 use crate::code::Code;
+use crate::place::Place;
 use crate::report::Report;
 use crate::section::{Located, Section};
 use crate::settings::Settings;
@@ -20,7 +20,7 @@ use crate::toolkit::Shelf;
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     /// The workspace's folder.
-    pub(crate) root: &'a Path,
+    pub(crate) place: Place<'a>,
     /// What `dalsegno.toml` says; `None` where that is not known for certain.
     pub(crate) settings: Option<&'a Settings>,
     /// All agents.

@@ -11,6 +11,7 @@ use super::outcome::{answers, any, one_of, results};
 use super::{CaseResult, Draft, Message, Replies, expect, form};
 use crate::agent::json;
 use crate::code::Code;
+use crate::place::Place;
 use crate::report::Report;
 use crate::schema::REPLY;
 use crate::section::{Located, Section, wrong_type};
@@ -30,7 +31,7 @@ struct Shared {
 /// Reads the cases of a file that was just parsed. Those that have errors are left out, and reported.
 pub(super) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Vec<Draft> {
     report.set_absent(FILE_TEXTS.iter().copied().filter(|key| !table.contains_key(*key)));
-    let paths = Paths { report, root, reach: Reach::Workspace };
+    let paths = Paths { report, place: Place::on_disk(root), reach: Reach::Workspace };
     let file = Section::open(report, table, 0..0, FILE.what, &FILE);
     let shared = Shared {
         agent: file.parsed("agent"),

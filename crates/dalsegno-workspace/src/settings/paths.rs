@@ -1,16 +1,17 @@
 //! Reads paths: joined with the workspace's folder, never expanded.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::reach::Reach;
 use crate::code::Code;
+use crate::place::Place;
 use crate::report::Report;
 use crate::section::{Located, Section, string};
 
 /// Where the paths of a file start, and where their problems go.
 pub(crate) struct Paths<'t> {
     pub(crate) report: &'t Report,
-    pub(crate) root: &'t Path,
+    pub(crate) place: Place<'t>,
     /// Whose the file is, for the secrets that it names.
     pub(crate) reach: Reach<'t>,
 }
@@ -35,7 +36,7 @@ impl Paths<'_> {
     fn existing(&self, key: &str, text: Located<String>, help: &str) -> Option<PathBuf> {
         let written = text.value.clone();
         let path = self.joined(key, text)?;
-        if !path.value.is_file() {
+        if !self.place.is_file(&path.value) {
             let what = if path.value.exists() { "is not a file" } else { "does not exist" };
             self.report
                 .error(Code::MissingFile, path.span, format!("the file `{written}` {what}"))
@@ -54,7 +55,7 @@ impl Paths<'_> {
         } else if text.value.contains('\0') {
             "a path cannot contain NUL"
         } else {
-            return Some(text.map(|path| self.root.join(path)));
+            return Some(text.map(|path| self.place.root.join(path)));
         };
         self.report
             .error(Code::InvalidValue, text.span, format!("`{key}` is not a usable path"))

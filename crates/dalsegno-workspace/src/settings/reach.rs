@@ -59,7 +59,7 @@ impl Paths<'_> {
     /// A file, if the file of the workspace may read it.
     pub(super) fn secret_file(&self, path: Located<PathBuf>) -> Option<SecretRef> {
         let plain = plain(&path.value);
-        let shown = plain.strip_prefix(self::plain(self.root)).unwrap_or(&plain).display().to_string();
+        let shown = plain.strip_prefix(self::plain(self.place.root)).unwrap_or(&plain).display().to_string();
         let kept = match self.reach {
             Reach::Workspace => &[][..],
             Reach::Tenant { kept, .. } => kept,
@@ -121,7 +121,7 @@ impl Paths<'_> {
         Some(SecretRef::Command(Box::new(SecretCommand {
             program,
             arguments,
-            directory: self.root.to_owned(),
+            directory: self.place.root.to_owned(),
             ttl: time("ttl", SecretCommand::TTL)?,
             timeout: time("timeout", SecretCommand::TIMEOUT)?,
         })))

@@ -11,6 +11,7 @@ use super::{
     models, reach, secrets, servers, telemetry,
 };
 use crate::code::Code;
+use crate::place::Place;
 use crate::report::Report;
 use crate::section::Section;
 
@@ -27,7 +28,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
     // Where the file is not TOML, a whole section may be lost.
     let is_whole = report.count() == 0;
     crate::secrets::report_secrets(report, table, true);
-    let paths = Paths { report, root, reach: Reach::Workspace };
+    let paths = Paths { report, place: Place::on_disk(root), reach: Reach::Workspace };
     let before = report.count();
     let file = Section::open(report, table, 0..0, FILE.what, &FILE);
     // Without the key, one that is not known may be it, misspelt.

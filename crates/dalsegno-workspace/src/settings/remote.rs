@@ -84,7 +84,7 @@ fn command(section: &Section<'_>, paths: &Paths<'_>) -> Option<CommandBinding> {
     let (program, arguments) = program(section, paths)?;
     let directory = match section.has("cwd") {
         true => paths.path(section, "cwd")?.value,
-        false => paths.root.to_owned(),
+        false => paths.place.root.to_owned(),
     };
     Some(CommandBinding { program, arguments, env: env(section, paths), directory })
 }
@@ -108,7 +108,7 @@ pub(super) fn program(section: &Section<'_>, paths: &Paths<'_>) -> Option<(PathB
     let mut words = words.into_iter();
     let program = words.next()?;
     // A path is the workspace's; a bare name is looked up in `PATH`.
-    let program = if program.contains('/') { paths.root.join(program) } else { program.into() };
+    let program = if program.contains('/') { paths.place.root.join(program) } else { program.into() };
     Some((program, words.collect()))
 }
 

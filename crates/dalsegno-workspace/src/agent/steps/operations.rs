@@ -180,7 +180,7 @@ impl<'t> Reader<'t, '_> {
     }
 
     fn schema(&self, section: &Section<'t>) -> Option<Option<JsonSchema>> {
-        let paths = Paths { report: self.report, root: self.around.root, reach: Reach::Workspace };
+        let paths = Paths { report: self.report, place: self.around.place, reach: Reach::Workspace };
         optional(section.has("schema"), output::schema(section, &paths))
     }
 

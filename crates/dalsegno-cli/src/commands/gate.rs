@@ -1,0 +1,123 @@
+//! `dalsegno gate`: does a change alter what agents do?
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dalsegno_core::Timestamp;
+use dalsegno_gate::{Base, Gate, Past, Version};
+use dalsegno_runtime::OpenError;
+use dalsegno_store::RunFilter;
+use dalsegno_workspace::Workspace;
+
+use super::journal::Kept;
+use super::{Context, select};
+use crate::args::{Format, GateArgs};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::gate;
+use crate::render::text::count;
+
+mod git;
+
+use self::git::Repository;
+
+pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    let loaded = Workspace::load(&context.root);
+    // What an agent does is not known while a file has errors.
+    let errors = loaded.has_errors();
+    let diagnostics = loaded.diagnostics.clone();
+    let workspace = match loaded.sound() {
+        Ok(workspace) if !errors => workspace,
+        Ok(_) => return Err(OpenError::Workspace { root: context.root.clone(), diagnostics }.into()),
+        Err(diagnostics) => {
+            return Err(OpenError::Workspace { root: context.root.clone(), diagnostics }.into());
+        }
+    };
+    let Kept { journal, .. } = context.reader().await?;
+    select::tenant(&workspace, &journal, args.tenant.as_deref()).await?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp::from_millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+    let filter = RunFilter {
+        agent: args.agent.clone(),
+        tenant: args.tenant.clone(),
+        since: args.since.map(|since| since.before(now)),
+        limit: u32::MAX,
+        ..RunFilter::default()
+    };
+    let runs = sample(journal.runs(&filter).await?, args.sample);
+    let unreadable = |source| Error::Input { place: context.root.display().to_string(), source };
+    let version = Version::on_disk(&context.root, "now").map_err(unreadable)?;
+    let base = base(args.base.as_deref(), &version, context)?;
+    let mut spinner = gate::Counter::new(runs.len(), context);
+    let report = {
+        let output = &mut *context.output;
+        Gate::new(journal, workspace, version, base).compare(&runs, |done| spinner.tell(done, output)).await
+    };
+    spinner.clear(context.output);
+    match context.format {
+        Format::Json | Format::Jsonl => context.output.document(&report),
+        Format::Text => gate::show(&report, context.verbose, context.output),
+    }
+    gate::sum_up(&report, context.verbose, context.output);
+    Ok(match (report.compared, report.changed) {
+        (0, _) => Exit::Inconclusive,
+        (_, 0) => Exit::Done,
+        (_, _) => Exit::Diverged,
+    })
+}
+
+/// The runs, or so many of them, evenly spread.
+fn sample<R>(runs: Vec<R>, most: Option<u32>) -> Vec<R> {
+    let (all, most) = (runs.len(), most.map_or(usize::MAX, |most| most as usize));
+    if all <= most {
+        return runs;
+    }
+    let chosen = runs.into_iter().enumerate().filter(|(index, _)| index * most / all != (index + 1) * most / all);
+    chosen.map(|(_, run)| run).collect()
+}
+
+/// What runs are compared with.
+fn base(given: Option<&str>, now: &Version, context: &mut Context<'_>) -> Result<Base, Error> {
+    let repository = Repository::around(&context.root);
+    let Some(given) = given else {
+        return Ok(Base::Recorded(match repository {
+            Some(repository) => Box::new(repository.past(now)),
+            None => Box::new(()) as Box<dyn Past>,
+        }));
+    };
+    let failed = |why: String| Error::NoBase { given: given.to_owned(), why };
+    let folder = Path::new(given);
+    if folder.is_dir() {
+        if !folder.join("dalsegno.toml").is_file() {
+            return Err(failed("it is a folder without a `dalsegno.toml`".to_owned()));
+        }
+        let version = Version::on_disk(folder, format!("`{given}`"));
+        return version.map(Base::Version).map_err(|error| failed(error.to_string()));
+    }
+    let Some(repository) = repository else {
+        return Err(failed("it is no folder, and the workspace is in no Git repository".to_owned()));
+    };
+    let commit = repository.commit(given).ok_or_else(|| failed("Git knows no such revision".to_owned()))?;
+    let version = repository.version(&commit, format!("`{given}`"), now);
+    version.map(Base::Version).ok_or_else(|| {
+        let count = count(Version::FILES_MAX as u64, "file");
+        failed(format!("Git cannot show its files, or there are more than {count}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_as_many_runs_as_asked_for_and_is_spread_evenly() {
+        for (all, most) in [(0, 1), (1, 1), (7, 3), (100, 7), (5, 9), (10, 10)] {
+            let chosen = sample((0..all).collect(), Some(most));
+            assert_eq!(chosen.len(), all.min(most as usize), "{most} of {all}");
+            let gaps: Vec<usize> = chosen.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let (least, largest) = (gaps.iter().min(), gaps.iter().max());
+            assert!(largest.zip(least).is_none_or(|(largest, least)| largest - least <= 1), "{chosen:?}");
+        }
+        assert_eq!(sample(vec![1, 2, 3], None), [1, 2, 3]);
+    }
+}

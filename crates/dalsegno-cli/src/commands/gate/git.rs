@@ -1,0 +1,181 @@
+//! Earlier versions of a workspace, read with Git: its own commands that only read objects. They run no program that a repository
+//! names, and open no connection.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use dalsegno_gate::{Past, Version};
+
+/// How many commits are looked at for the version that a run began with.
+const COMMITS_MAX: usize = 200;
+
+/// The most bytes of all files of a version.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The repository that a workspace is in.
+#[derive(Clone)]
+pub(super) struct Repository {
+    /// The workspace's folder, which may lie below that of the repository.
+    root: PathBuf,
+}
+
+/// The commits that changed the workspace, the newest first.
+pub(super) struct Commits {
+    repository: Repository,
+    commits: Vec<String>,
+    now: Version,
+}
+
+impl Repository {
+    /// The repository around this folder; `None` where there is none with a commit, or no Git.
+    pub(super) fn around(root: &Path) -> Option<Self> {
+        let repository = Self { root: root.to_path_buf() };
+        repository.commit("HEAD").map(|_| repository)
+    }
+
+    /// The commit that a revision means.
+    pub(super) fn commit(&self, revision: &str) -> Option<String> {
+        let revision = format!("{revision}^{{commit}}");
+        let arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", &revision];
+        let found = String::from_utf8(self.ask(arguments, None)?).ok()?;
+        let found = found.trim();
+        (found.len() >= 40 && found.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| found.to_owned())
+    }
+
+    /// The commits that changed the workspace.
+    pub(super) fn past(self, now: &Version) -> Commits {
+        let most = format!("--max-count={COMMITS_MAX}");
+        let schemas: Vec<PathBuf> = now.schemas().into_iter().collect();
+        let mut arguments: Vec<&OsStr> = ["rev-list", &most, "HEAD", "--"].map(OsStr::new).to_vec();
+        arguments.extend(Version::PLACES.map(OsStr::new));
+        arguments.extend(schemas.iter().map(|schema| schema.as_os_str()));
+        let listed = self.ask(arguments, None).and_then(|listed| String::from_utf8(listed).ok());
+        let commits = listed.unwrap_or_default().lines().map(str::to_owned).collect();
+        Commits { repository: self, commits, now: now.clone() }
+    }
+
+    /// The workspace as it was at a commit. Files that are no text, or larger than a workspace reads, are left out, as are
+    /// symbolic links; of these the present form counts.
+    pub(super) fn version(&self, commit: &str, name: String, now: &Version) -> Option<Version> {
+        let places = Version::PLACES.map(PathBuf::from);
+        let mut version = Version { name, texts: self.texts(commit, &places)? };
+        let schemas: Vec<PathBuf> = version.schemas().union(&now.schemas()).cloned().collect();
+        if !schemas.is_empty() {
+            version.texts.extend(self.texts(commit, &schemas)?);
+        }
+        Some(version)
+    }
+
+    fn texts(&self, commit: &str, places: &[PathBuf]) -> Option<BTreeMap<PathBuf, String>> {
+        let mut arguments: Vec<&OsStr> = ["ls-tree", "-r", "-z", "-l", commit, "--"].map(OsStr::new).to_vec();
+        arguments.extend(places.iter().map(|place| place.as_os_str()));
+        let listed = self.ask(arguments, None)?;
+        let mut files = Vec::new();
+        let mut bytes = 0;
+        for line in listed.split(|byte| *byte == 0) {
+            let Some((object, size, path)) = std::str::from_utf8(line).ok().and_then(file) else { continue };
+            if size <= Version::FILE_BYTES_MAX && Version::is_read(&path) {
+                bytes += size;
+                files.push((object.to_owned(), path));
+            }
+        }
+        if files.len() > Version::FILES_MAX || bytes > BYTES_MAX {
+            return None;
+        }
+        let wanted: String = files.iter().map(|(object, _)| format!("{object}\n")).collect();
+        let mut rest = &*self.ask(["cat-file", "--batch"], Some(wanted))?;
+        let mut texts = BTreeMap::new();
+        for (_, path) in files {
+            let content = next_object(&mut rest)?;
+            if let Ok(text) = String::from_utf8(content.to_vec()) {
+                texts.insert(path, text);
+            }
+        }
+        Some(texts)
+    }
+
+    /// What a command of Git answers; `None` if it fails or is not there.
+    fn ask<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+        input: Option<String>,
+    ) -> Option<Vec<u8>> {
+        let mut git = Command::new("git")
+            .args(["--no-pager", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never"])
+            .args(arguments)
+            .current_dir(&self.root)
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            // A path is a path, whatever characters it has.
+            .env("GIT_LITERAL_PATHSPECS", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let stdin = git.stdin.take();
+        // Git answers while it still reads: both at once, or each waits for the other.
+        let writer = std::thread::spawn(move || {
+            if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                // What is not read is not answered, which is noticed below.
+                let _ = stdin.write_all(input.as_bytes());
+            }
+        });
+        let output = git.wait_with_output().ok()?;
+        writer.join().ok()?;
+        output.status.success().then_some(output.stdout)
+    }
+}
+
+impl Past for Commits {
+    fn version(&mut self, index: usize) -> Option<Version> {
+        let commit = self.commits.get(index)?;
+        let name = format!("commit {}", &commit[..commit.len().min(10)]);
+        self.repository.version(commit, name, &self.now)
+    }
+}
+
+/// An ordinary file of a listing: `MODE blob OBJECT SIZE<tab>PATH`.
+fn file(line: &str) -> Option<(&str, u64, PathBuf)> {
+    let (facts, path) = line.split_once('\t')?;
+    let mut facts = facts.split_ascii_whitespace();
+    let (mode, kind, object, size) = (facts.next()?, facts.next()?, facts.next()?, facts.next()?);
+    (mode.starts_with("100") && kind == "blob").then_some((object, size.parse().ok()?, PathBuf::from(path)))
+}
+
+/// The next object of an answer: `OBJECT blob SIZE<newline>CONTENT<newline>`.
+fn next_object<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let size = std::str::from_utf8(&rest[..end]).ok()?.rsplit_once(' ')?.1.parse::<usize>().ok()?;
+    let content = rest.get(end + 1..end + 1 + size)?;
+    *rest = rest.get(end + 1 + size + 1..)?;
+    Some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_read_by_their_sizes_and_cut_answers_are_none() {
+        let answer = b"aa blob 3\nx\ny\nbb blob 0\n\ncc missing\n";
+        let mut rest = &answer[..];
+        assert_eq!(next_object(&mut rest), Some(&b"x\ny"[..]));
+        assert_eq!(next_object(&mut rest), Some(&b""[..]));
+        assert_eq!(next_object(&mut rest), None);
+        let mut cut = &b"aa blob 30\nx\n"[..];
+        assert_eq!(next_object(&mut cut), None);
+    }
+
+    #[test]
+    fn only_ordinary_files_are_read() {
+        let line = |mode: &str| format!("{mode} blob 9daeafb9864cf43055ae93beb0afd6c7d144bfa4      12\tagents/a b.toml");
+        assert_eq!(file(&line("100644")).unwrap().2, Path::new("agents/a b.toml"));
+        assert_eq!(file(&line("100755")).unwrap().1, 12);
+        assert!(file(&line("120000")).is_none() && file("160000 commit 9dae -\tlib").is_none());
+    }
+}

@@ -1,0 +1,164 @@
+//! Tells which recorded runs a change would alter, and which lines do it.
+
+use std::time::{Duration, Instant};
+
+use dalsegno_core::RunId;
+use dalsegno_gate::{ChangedRun, Course, Edit, GateReport, Group, NotCompared};
+
+use super::diff;
+use super::output::Output;
+use super::spinner::Spinner;
+use super::text::{Style, count, short, styled};
+use crate::commands::Context;
+
+/// Runs of a group that are named where not all of them are.
+const NAMED: usize = 5;
+
+/// The time between two words about how many runs are compared so far.
+const PAUSE: Duration = Duration::from_millis(120);
+
+/// How many runs are compared so far: on a terminal, where it takes long.
+pub(crate) struct Counter {
+    spinner: Spinner,
+    of: usize,
+    told: Instant,
+}
+
+impl Counter {
+    pub(crate) fn new(of: usize, context: &Context<'_>) -> Self {
+        Self { spinner: Spinner::new(context), of, told: Instant::now() }
+    }
+
+    pub(crate) fn tell(&mut self, done: usize, output: &mut Output) {
+        if self.told.elapsed() >= PAUSE {
+            self.told = Instant::now();
+            self.spinner.draw(Some(format!("compared {done} of {}", count(self.of as u64, "run"))), output);
+        }
+    }
+
+    pub(crate) fn clear(&mut self, output: &mut Output) {
+        self.spinner.clear(output);
+    }
+}
+
+/// Shows each reason for which runs would differ.
+pub(crate) fn show(report: &GateReport, verbose: bool, output: &mut Output) {
+    for group in &report.groups {
+        show_group(group, verbose, output);
+    }
+}
+
+fn show_group(group: &Group, verbose: bool, output: &mut Output) {
+    let causes: Vec<&str> = group.causes.iter().map(|cause| cause.as_str()).collect();
+    let causes = if causes.is_empty() { String::new() } else { format!(" · {}", causes.join(", ")) };
+    let runs = count(group.runs.len() as u64, "run");
+    output.stdout.line(
+        styled(Style::Bold, group.agent.as_str())
+            .and(causes)
+            .and(format!(" · {runs}, first at step {}", group.first_step)),
+    );
+    for edit in &group.lines {
+        show_edit(edit, output);
+    }
+    for part in &group.parts {
+        output.stdout.line(format!("  {part}"));
+    }
+    if let Some(since) = &group.since {
+        output.stdout.line(styled(Style::Dim, format!("  changed since {since}")));
+    }
+    let named = if verbose { group.runs.len() } else { NAMED };
+    let more = group.runs.len().saturating_sub(named);
+    let mut listed: Vec<String> = group.runs.iter().take(named).map(told).collect();
+    if more > 0 {
+        listed.push(format!("and {more} more"));
+    }
+    output.stdout.line(format!("  runs: {}", listed.join(", ")));
+    output.stdout.line("");
+    output.stdout.line(styled(Style::Dim, format!("  run {}", short(group.example.run))));
+    match verbose {
+        true => diff::configs(&group.example, output),
+        false => diff::first(&group.example, output),
+    }
+    output.stdout.line("");
+}
+
+fn told(run: &ChangedRun) -> String {
+    let course = match run.course {
+        Course::OtherRequests => "other words",
+        Course::OtherCourse => "another course",
+    };
+    format!("{} (step {}, {course})", short(run.run), run.step)
+}
+
+fn show_edit(edit: &Edit, output: &mut Output) {
+    let whole = match (edit.is_added, edit.is_removed) {
+        (true, _) => "  (a new file)",
+        (_, true) => "  (the file was removed)",
+        (false, false) => "",
+    };
+    output.stdout.line(styled(Style::Cyan, format!("  {}", place(edit))).and(whole));
+    for (mark, style, side) in [('-', Style::Red, &edit.old), ('+', Style::Green, &edit.new)] {
+        if let Some(side) = side {
+            output.stdout.line(styled(style, format!("    {mark} {side}")));
+        }
+    }
+}
+
+fn place(edit: &Edit) -> String {
+    let file = edit.file.to_string_lossy().replace('\\', "/");
+    edit.line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"))
+}
+
+/// Says in a few lines what came of it.
+pub(crate) fn sum_up(report: &GateReport, verbose: bool, output: &mut Output) {
+    for NotCompared { message, runs, .. } in &report.not_compared {
+        let example = runs.first().copied().map(example).unwrap_or_default();
+        output.note(
+            styled(Style::Yellow, "warning")
+                .and(format!(": {} not compared{example}: {message}", count(runs.len() as u64, "run"))),
+        );
+    }
+    if report.changed_before > 0 {
+        let base = report.base.as_deref().unwrap_or("the base");
+        let words = format!(
+            "{} would differ in {base}, too, and from now on no more than that: they began with another version",
+            count(report.changed_before, "run")
+        );
+        output.note(words);
+    }
+    let silent = report.silent.len();
+    if silent > 0 && (report.changed > 0 || report.base.is_some() || verbose) {
+        let places: Vec<String> = report.silent.iter().map(place).collect();
+        let shown = if verbose { places.len() } else { NAMED.min(places.len()) };
+        let more = if shown < silent { format!(", and {} more", silent - shown) } else { String::new() };
+        output.note(format!(
+            "{} no recorded run: {}{more}",
+            match silent {
+                1 => "1 changed line alters".to_owned(),
+                _ => format!("{} alter", count(silent as u64, "changed line")),
+            },
+            places[..shown].join(", ")
+        ));
+    }
+    let compared = count(report.compared, "run");
+    let words = match (report.runs, report.compared, report.changed) {
+        (0, _, _) => styled(Style::Yellow, "inconclusive")
+            .and(": there are no recorded runs; import some with `dalsegno import FILE`"),
+        (_, 0, _) => styled(Style::Yellow, "inconclusive").and(": no run could be compared"),
+        (_, _, 0) => styled(Style::Green, "no difference").and(format!(": {compared}, nothing performed")),
+        (_, all, changed) => {
+            styled(Style::Red, format!("{changed} of {all} runs would differ")).and(", nothing performed")
+        }
+    };
+    output.note(words);
+    if let Some(group) = report.groups.first() {
+        output.note(format!(
+            "see how with `dalsegno replay {} --with-config`",
+            short(group.example.run)
+        ));
+    }
+}
+
+fn example(run: RunId) -> String {
+    format!(", such as {}", short(run))
+}

@@ -1,0 +1,206 @@
+//! What differs between two versions of a workspace, line by line; and the texts with some of these lines changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use dalsegno_workspace::InCode;
+use serde::Serialize;
+use similar::{DiffOp, TextDiff};
+
+use crate::version::Version;
+
+/// A changed line, or a file that was added or removed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Edit {
+    /// The file, by its path below the workspace's folder.
+    pub file: PathBuf,
+    /// The line in the file as it is now, counted from 1; of a removed line, the one that stands in its place. `None` for a whole file.
+    pub line: Option<usize>,
+    /// The line as it was; absent where it is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old: Option<String>,
+    /// The line as it is; absent where it was removed. Both are absent for a whole file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new: Option<String>,
+    /// Whether the whole file is new. Neither new nor removed is a file of which a line has changed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_added: bool,
+    /// Whether the whole file was removed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_removed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// What differs between two versions.
+#[derive(Debug)]
+pub(crate) struct Diff {
+    pub(crate) edits: Vec<Edit>,
+    files: BTreeMap<PathBuf, Vec<Piece>>,
+}
+
+/// A part of a file that differs between two versions.
+#[derive(Debug)]
+enum Piece {
+    /// In both versions.
+    Same(String),
+    /// In one form or the other, line breaks included: the index of the edit, the old form, the new one.
+    Edit(usize, Option<String>, Option<String>),
+}
+
+impl Diff {
+    /// What differs between two versions, by file and line.
+    pub(crate) fn between(old: &Version, new: &Version) -> Self {
+        let mut diff = Self { edits: Vec::new(), files: BTreeMap::new() };
+        let files: BTreeSet<&PathBuf> = old.texts.keys().chain(new.texts.keys()).collect();
+        for file in files {
+            match (old.texts.get(file), new.texts.get(file)) {
+                (Some(old), Some(new)) if old == new => {}
+                (Some(old), Some(new)) => diff.lines(file, old, new),
+                (old, new) => {
+                    let index = diff.edits.len();
+                    diff.edits.push(Edit {
+                        file: file.clone(),
+                        line: None,
+                        old: None,
+                        new: None,
+                        is_added: new.is_some(),
+                        is_removed: old.is_some(),
+                    });
+                    diff.files.insert(file.clone(), vec![Piece::Edit(index, old.cloned(), new.cloned())]);
+                }
+            }
+        }
+        diff
+    }
+
+    fn lines(&mut self, file: &Path, old: &str, new: &str) {
+        let lines = |text: &str| text.split_inclusive('\n').map(str::to_owned).collect::<Vec<_>>();
+        let (olds, news) = (lines(old), lines(new));
+        let mut pieces = Vec::new();
+        for op in TextDiff::from_lines(old, new).ops() {
+            let (from, to) = (op.old_range(), op.new_range());
+            if let DiffOp::Equal { .. } = op {
+                pieces.push(Piece::Same(olds[from].concat()));
+                continue;
+            }
+            // The first line stands for the first, and so on: one change, one line.
+            for at in 0..from.len().max(to.len()) {
+                let old = olds[from.clone()].get(at).cloned();
+                let new = news[to.clone()].get(at).cloned();
+                let shown = |line: &Option<String>| {
+                    line.as_ref().map(|line| line.trim_end_matches(['\n', '\r']).to_owned())
+                };
+                let index = self.edits.len();
+                self.edits.push(Edit {
+                    file: file.to_path_buf(),
+                    line: Some(to.start + at.min(to.len()) + 1),
+                    old: shown(&old),
+                    new: shown(&new),
+                    is_added: false,
+                    is_removed: false,
+                });
+                pieces.push(Piece::Edit(index, old, new));
+            }
+        }
+        self.files.insert(file.to_path_buf(), pieces);
+    }
+
+    /// The old version with these edits applied, as texts that are read instead of the files of the new one.
+    pub(crate) fn with(&self, chosen: &[usize]) -> InCode {
+        let mut texts = InCode::default();
+        for (file, pieces) in &self.files {
+            let (mut text, mut exists) = (String::new(), false);
+            for piece in pieces {
+                let part = match piece {
+                    Piece::Same(part) => Some(part),
+                    Piece::Edit(index, old, new) => {
+                        let is_whole = self.edits[*index].line.is_none();
+                        exists |= !is_whole;
+                        if chosen.contains(index) { new.as_ref() } else { old.as_ref() }
+                    }
+                };
+                exists |= part.is_some();
+                text.extend(part.map(String::as_str));
+            }
+            match exists {
+                true => texts.set_text(file, text),
+                false => texts.set_absent(file),
+            }
+        }
+        texts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn version(texts: &[(&str, &str)]) -> Version {
+        let texts = texts.iter().map(|(file, text)| (PathBuf::from(file), (*text).to_owned()));
+        Version { name: "v".into(), texts: texts.collect() }
+    }
+
+    fn with(diff: &Diff, chosen: &[usize]) -> InCode {
+        diff.with(chosen)
+    }
+
+    fn expected(texts: &[(&str, Option<&str>)]) -> InCode {
+        let mut in_code = InCode::default();
+        for (file, text) in texts {
+            match text {
+                Some(text) => in_code.set_text(*file, *text),
+                None => in_code.set_absent(*file),
+            }
+        }
+        in_code
+    }
+
+    #[test]
+    fn each_changed_line_is_an_edit_with_its_place_in_the_new_file() {
+        let old = version(&[("a", "one\ntwo\nthree\nfour\n"), ("gone", "x"), ("same", "s")]);
+        let new = version(&[("a", "one\n2\nthree\nnew\nfour"), ("born", "y"), ("same", "s")]);
+        let diff = Diff::between(&old, &new);
+        let shown: Vec<_> = diff
+            .edits
+            .iter()
+            .map(|edit| (edit.file.to_str().unwrap(), edit.line, edit.old.as_deref(), edit.new.as_deref()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("a", Some(2), Some("two"), Some("2")),
+                ("a", Some(4), Some("four"), Some("new")),
+                ("a", Some(5), None, Some("four")),
+                ("born", None, None, None),
+                ("gone", None, None, None),
+            ]
+        );
+        let half = expected(&[("a", Some("one\n2\nthree\nfour\n")), ("born", None), ("gone", Some("x"))]);
+        assert_eq!(with(&diff, &[0]), half);
+        let files = expected(&[("a", Some("one\ntwo\nthree\nfour\n")), ("born", Some("y")), ("gone", None)]);
+        assert_eq!(with(&diff, &[3, 4]), files);
+    }
+
+    proptest! {
+        #[test]
+        fn no_edit_is_the_old_version_and_all_of_them_are_the_new_one(
+            old in "([ab]\n|\n|[ab]){0,12}",
+            new in "([ab]\n|\n|[ab]){0,12}",
+        ) {
+            let diff = Diff::between(&version(&[("f", &old)]), &version(&[("f", &new)]));
+            let all: Vec<usize> = (0..diff.edits.len()).collect();
+            let whole = |text: &str| match old == new {
+                true => InCode::default(),
+                false => expected(&[("f", Some(text))]),
+            };
+            prop_assert_eq!(with(&diff, &[]), whole(&old));
+            prop_assert_eq!(with(&diff, &all), whole(&new));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a run would be another one: the smallest set of changed lines, or of changed parts of its configuration, under which it
+//! differs exactly as it does now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dalsegno_core::{AgentConfig, Digest};
+use dalsegno_history::RecordedRun;
+
+use crate::candidate::{Candidate, Subject};
+use crate::cause::{Cause, causes, parts, with_parts};
+use crate::minimise::minimise;
+use crate::variants::Variants;
+
+/// Why runs differ: indices of changed lines, or pointers into the configuration where no lines are known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Explanation {
+    pub(crate) causes: BTreeSet<Cause>,
+    pub(crate) lines: Vec<usize>,
+    pub(crate) parts: Vec<String>,
+}
+
+/// Finds the lines. `known` are those that explain other runs of the same agent: they are tried first.
+pub(crate) fn by_lines(
+    run: &RecordedRun,
+    target: Digest,
+    subject: &Subject,
+    now: &Candidate,
+    variants: &Variants,
+    known: &mut Vec<Vec<usize>>,
+) -> Option<Explanation> {
+    let has = |chosen: &[usize]| {
+        let candidate = variants.candidate(subject, chosen);
+        candidate.is_some_and(|candidate| differs_so(run, &candidate, target))
+    };
+    // Then there is another reason than the lines.
+    if variants.diff.edits.is_empty() || has(&[]) {
+        return None;
+    }
+    let fits = |lines: &&Vec<usize>| {
+        let without = |index: usize| lines.iter().copied().filter(move |line| *line != index).collect::<Vec<_>>();
+        has(lines) && (lines.len() == 1 || lines.iter().all(|line| !has(&without(*line))))
+    };
+    let lines = match known.iter().find(fits) {
+        Some(lines) => lines.clone(),
+        None => {
+            let relevant = variants.relevant(subject, now);
+            if !has(&relevant) {
+                return None;
+            }
+            let lines = minimise(&relevant, has);
+            known.push(lines.clone());
+            lines
+        }
+    };
+    let (without, with) = (variants.candidate(subject, &[])?, variants.candidate(subject, &lines)?);
+    Some(Explanation { causes: between(&without, &with), lines, parts: Vec::new() })
+}
+
+/// Finds the parts of the configuration, where no version is known that has what the run began with.
+pub(crate) fn by_parts(run: &RecordedRun, target: Digest, now: &Candidate) -> Explanation {
+    let own = Candidate { config: Arc::clone(run.config()), settings: Some(run.request().tenant_settings.clone()) };
+    let (left, right) = (own.json(), now.json());
+    let parts = parts(&left, &right);
+    // The settings of the tenant stand behind the parts of the configuration.
+    let settings = parts.len();
+    let has_settings = now.settings.is_some() && now.settings != own.settings;
+    let all: Vec<usize> = (0..parts.len() + usize::from(has_settings)).collect();
+    let found = minimise(&all, |chosen| {
+        let chosen_parts = chosen.iter().filter_map(|index| parts.get(*index));
+        let Ok(config) = serde_json::from_value::<AgentConfig>(with_parts(&left, chosen_parts)) else {
+            return false;
+        };
+        let settings = if chosen.contains(&settings) { &now.settings } else { &own.settings };
+        let candidate = Candidate { config: Arc::new(config), settings: settings.clone() };
+        differs_so(run, &candidate, target)
+    });
+    let chosen = || found.iter().filter_map(|index| parts.get(*index));
+    let mut causes: BTreeSet<Cause> = chosen().map(|part| part.cause).collect();
+    let mut places: Vec<String> = chosen().map(|part| part.pointer()).collect();
+    if found.contains(&settings) && has_settings {
+        causes.insert(Cause::TenantSettings);
+        places.push("tenant settings".to_owned());
+    }
+    Explanation { causes, lines: Vec::new(), parts: places }
+}
+
+fn differs_so(run: &RecordedRun, candidate: &Candidate, target: Digest) -> bool {
+    candidate.fold(run).is_ok_and(|report| report.differences == target)
+}
+
+fn between(left: &Candidate, right: &Candidate) -> BTreeSet<Cause> {
+    let mut causes = causes(&left.json(), &right.json());
+    if left.settings != right.settings {
+        causes.insert(Cause::TenantSettings);
+    }
+    causes
+}

@@ -1,0 +1,28 @@
+//! Does a change alter what agents do? Recorded runs are folded through the workspace as it is now, with the outcomes that they
+//! had: nothing is performed, and no model is asked.
+//!
+//! A [`Gate`] compares what each run asked for with what it would ask for now. Where that differs, it looks for the smallest set of
+//! changed lines that explains the difference: it applies some of the lines and not others to the version that the run began
+//! with, and folds the run again. This is delta debugging, by Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
+//! Input" (IEEE Transactions on Software Engineering 28, 2002).
+//!
+//! What a fold cannot see: a model that would reply in another way to a request that has changed. After the first difference in what
+//! is done, nothing is compared.
+#![forbid(unsafe_code)]
+
+mod candidate;
+mod cause;
+mod edit;
+mod explain;
+mod explainer;
+mod gate;
+mod minimise;
+mod report;
+mod variants;
+mod version;
+
+pub use cause::Cause;
+pub use edit::Edit;
+pub use gate::{Base, Gate, Past};
+pub use report::{ChangedRun, Course, GateReport, Group, NotCompared, Reason};
+pub use version::Version;
