@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{AgentConfig, AgentName};
+use dalsegno_core::{AgentConfig, AgentName, Digest};
 use dalsegno_history::{ConfigReport, HistoryError, RecordedRun};
 use dalsegno_workspace::{Diagnostic, Workspace};
 use serde_json::Value;
@@ -18,6 +18,7 @@ pub(crate) struct Subject {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) config: Arc<AgentConfig>,
+    pub(crate) digest: Digest,
     /// The settings of its tenant; `None` for a tenant that the workspace does not have, whose runs keep what they had.
     pub(crate) settings: Option<Value>,
 }
@@ -32,7 +33,11 @@ impl Candidate {
         let settings = workspace.tenants.contains_key(&subject.tenant);
         let settings = settings.then(|| workspace.settings_of(&subject.tenant));
         let config = workspace.pinned_config(agent, &subject.tenant);
-        Some(config.map(|config| Self { config: Arc::new(config), settings }))
+        Some(config.map(|config| Self::new(config, settings)))
+    }
+
+    pub(crate) fn new(config: AgentConfig, settings: Option<Value>) -> Self {
+        Self { digest: config.digest(), config: Arc::new(config), settings }
     }
 
     /// Folds a run under this.

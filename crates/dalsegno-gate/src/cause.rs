@@ -112,11 +112,6 @@ pub(crate) fn parts(left: &Value, right: &Value) -> Vec<Part> {
     found
 }
 
-/// What two configurations differ in, in words.
-pub(crate) fn causes(left: &Value, right: &Value) -> BTreeSet<Cause> {
-    parts(left, right).iter().map(|part| part.cause).filter(|cause| *cause != Cause::Name).collect()
-}
-
 fn collect(path: &mut Vec<String>, left: Option<&Value>, right: Option<&Value>, found: &mut Vec<Part>) {
     if left == right {
         return;
@@ -200,7 +195,8 @@ mod tests {
         assert_eq!(with_parts(&left, &parts), right);
         assert_eq!(with_parts(&left, []), left);
         let one = with_parts(&left, &parts[2..3]);
-        assert_eq!(causes(&left, &one), BTreeSet::from([Cause::Prompt]));
+        assert_eq!(one["mind"]["model"]["instructions"], "y");
+        assert_eq!(one["limits"], left["limits"]);
         assert_eq!(with_parts(&right, &super::parts(&right, &left)), left);
     }
 

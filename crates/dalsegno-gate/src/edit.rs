@@ -87,22 +87,21 @@ impl Diff {
                 pieces.push(Piece::Same(olds[from].concat()));
                 continue;
             }
-            // The first line stands for the first, and so on: one change, one line.
-            for at in 0..from.len().max(to.len()) {
-                let old = olds[from.clone()].get(at).cloned();
-                let new = news[to.clone()].get(at).cloned();
+            let mut line = to.start;
+            for (old, new) in pair(&olds[from], &news[to]) {
                 let shown = |line: &Option<String>| {
                     line.as_ref().map(|line| line.trim_end_matches(['\n', '\r']).to_owned())
                 };
                 let index = self.edits.len();
                 self.edits.push(Edit {
                     file: file.to_path_buf(),
-                    line: Some(to.start + at.min(to.len()) + 1),
+                    line: Some(line + 1),
                     old: shown(&old),
                     new: shown(&new),
                     is_added: false,
                     is_removed: false,
                 });
+                line += usize::from(new.is_some());
                 pieces.push(Piece::Edit(index, old, new));
             }
         }
@@ -134,6 +133,59 @@ impl Diff {
         texts
     }
 }
+
+/// A line before a change and after it; one of them is absent where it was added or removed.
+type Pair = (Option<String>, Option<String>);
+
+/// Puts lines that were changed beside what they became, in order: those that are alike belong together, so that a line that was
+/// added beside a changed one is a change of its own.
+fn pair(old: &[String], new: &[String]) -> Vec<Pair> {
+    if old.len() * new.len() > PAIRS_MAX {
+        // Of a text that was written anew, the first line stands for the first, and so on.
+        let line = |lines: &[String], at: usize| lines.get(at).cloned();
+        return (0..old.len().max(new.len())).map(|at| (line(old, at), line(new, at))).collect();
+    }
+    // How alike the ends of both are at best, from each pair of lines on.
+    let mut best = vec![vec![0.0_f64; new.len() + 1]; old.len() + 1];
+    let alike: Vec<Vec<f64>> =
+        old.iter().map(|one| new.iter().map(|other| likeness(one, other)).collect()).collect();
+    for a in (0..old.len()).rev() {
+        for b in (0..new.len()).rev() {
+            let paired = alike[a][b] + best[a + 1][b + 1];
+            best[a][b] = paired.max(best[a + 1][b]).max(best[a][b + 1]);
+        }
+    }
+    let (mut a, mut b, mut pairs) = (0, 0, Vec::new());
+    while a < old.len() || b < new.len() {
+        let rest = best[a][b];
+        let both = a < old.len() && b < new.len();
+        if both && alike[a][b] > 0.0 && alike[a][b] + best[a + 1][b + 1] >= rest {
+            pairs.push((Some(old[a].clone()), Some(new[b].clone())));
+            (a, b) = (a + 1, b + 1);
+        } else if a < old.len() && (b == new.len() || best[a + 1][b] >= rest) {
+            pairs.push((Some(old[a].clone()), None));
+            a += 1;
+        } else {
+            pairs.push((None, Some(new[b].clone())));
+            b += 1;
+        }
+    }
+    pairs
+}
+
+/// How alike two lines are, from 0 to 1; 0 for lines that have little in common. Any two lines are a little alike, so that a
+/// line that was written anew still stands in the place of the one before.
+fn likeness(one: &str, other: &str) -> f64 {
+    let is_note = |line: &str| line.trim_start().starts_with('#');
+    let is_blank = |line: &str| line.trim().is_empty();
+    match is_note(one) == is_note(other) && is_blank(one) == is_blank(other) {
+        true => 0.1 + strsim::normalized_levenshtein(one, other),
+        false => 0.0,
+    }
+}
+
+/// The most pairs of lines that are held against each other.
+const PAIRS_MAX: usize = 2_500;
 
 #[cfg(test)]
 mod tests {
@@ -175,8 +227,8 @@ mod tests {
             shown,
             [
                 ("a", Some(2), Some("two"), Some("2")),
-                ("a", Some(4), Some("four"), Some("new")),
-                ("a", Some(5), None, Some("four")),
+                ("a", Some(4), None, Some("new")),
+                ("a", Some(5), Some("four"), Some("four")),
                 ("born", None, None, None),
                 ("gone", None, None, None),
             ]
@@ -185,6 +237,22 @@ mod tests {
         assert_eq!(with(&diff, &[0]), half);
         let files = expected(&[("a", Some("one\ntwo\nthree\nfour\n")), ("born", Some("y")), ("gone", None)]);
         assert_eq!(with(&diff, &[3, 4]), files);
+    }
+
+    #[test]
+    fn a_line_that_was_added_beside_a_changed_one_is_a_change_of_its_own() {
+        let old = version(&[("a", "x = 1\nlimit = 3\nz = 1\n")]);
+        let new = version(&[("a", "x = 1\n# Fewer.\n\nlimit = 2\nmore = true\nz = 1\n")]);
+        let diff = Diff::between(&old, &new);
+        let shown: Vec<_> =
+            diff.edits.iter().map(|edit| (edit.line.unwrap(), edit.old.as_deref(), edit.new.as_deref())).collect();
+        let expected = [
+            (2, None, Some("# Fewer.")),
+            (3, None, Some("")),
+            (4, Some("limit = 3"), Some("limit = 2")),
+            (5, None, Some("more = true")),
+        ];
+        assert_eq!(shown, expected);
     }
 
     proptest! {

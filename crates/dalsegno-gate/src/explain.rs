@@ -2,13 +2,12 @@
 //! differs exactly as it does now.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, Digest};
 use dalsegno_history::RecordedRun;
 
 use crate::candidate::{Candidate, Subject};
-use crate::cause::{Cause, causes, parts, with_parts};
+use crate::cause::{Cause, parts, with_parts};
 use crate::minimise::minimise;
 use crate::variants::Variants;
 
@@ -54,26 +53,37 @@ pub(crate) fn by_lines(
         }
     };
     let (without, with) = (variants.candidate(subject, &[])?, variants.candidate(subject, &lines)?);
-    Some(Explanation { causes: between(&without, &with), lines, parts: Vec::new() })
+    let (causes, _) = between(run, target, &without, &with);
+    Some(Explanation { causes, lines, parts: Vec::new() })
 }
 
 /// Finds the parts of the configuration, where no version is known that has what the run began with.
 pub(crate) fn by_parts(run: &RecordedRun, target: Digest, now: &Candidate) -> Explanation {
-    let own = Candidate { config: Arc::clone(run.config()), settings: Some(run.request().tenant_settings.clone()) };
-    let (left, right) = (own.json(), now.json());
-    let parts = parts(&left, &right);
+    let own = Candidate::new((**run.config()).clone(), Some(run.request().tenant_settings.clone()));
+    let (causes, parts) = between(run, target, &own, now);
+    Explanation { causes, lines: Vec::new(), parts }
+}
+
+/// What makes a run differ of all in which two beginnings differ: in words, and as pointers.
+fn between(
+    run: &RecordedRun,
+    target: Digest,
+    left: &Candidate,
+    right: &Candidate,
+) -> (BTreeSet<Cause>, Vec<String>) {
+    let json = left.json();
+    let parts = parts(&json, &right.json());
     // The settings of the tenant stand behind the parts of the configuration.
     let settings = parts.len();
-    let has_settings = now.settings.is_some() && now.settings != own.settings;
+    let has_settings = right.settings.is_some() && right.settings != left.settings;
     let all: Vec<usize> = (0..parts.len() + usize::from(has_settings)).collect();
     let found = minimise(&all, |chosen| {
         let chosen_parts = chosen.iter().filter_map(|index| parts.get(*index));
-        let Ok(config) = serde_json::from_value::<AgentConfig>(with_parts(&left, chosen_parts)) else {
+        let Ok(config) = serde_json::from_value::<AgentConfig>(with_parts(&json, chosen_parts)) else {
             return false;
         };
-        let settings = if chosen.contains(&settings) { &now.settings } else { &own.settings };
-        let candidate = Candidate { config: Arc::new(config), settings: settings.clone() };
-        differs_so(run, &candidate, target)
+        let settings = if chosen.contains(&settings) { &right.settings } else { &left.settings };
+        differs_so(run, &Candidate::new(config, settings.clone()), target)
     });
     let chosen = || found.iter().filter_map(|index| parts.get(*index));
     let mut causes: BTreeSet<Cause> = chosen().map(|part| part.cause).collect();
@@ -82,17 +92,9 @@ pub(crate) fn by_parts(run: &RecordedRun, target: Digest, now: &Candidate) -> Ex
         causes.insert(Cause::TenantSettings);
         places.push("tenant settings".to_owned());
     }
-    Explanation { causes, lines: Vec::new(), parts: places }
+    (causes, places)
 }
 
 fn differs_so(run: &RecordedRun, candidate: &Candidate, target: Digest) -> bool {
     candidate.fold(run).is_ok_and(|report| report.differences == target)
-}
-
-fn between(left: &Candidate, right: &Candidate) -> BTreeSet<Cause> {
-    let mut causes = causes(&left.json(), &right.json());
-    if left.settings != right.settings {
-        causes.insert(Cause::TenantSettings);
-    }
-    causes
 }

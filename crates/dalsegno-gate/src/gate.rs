@@ -167,7 +167,9 @@ async fn compare(journal: &Journal, subjects: &BTreeMap<Subject, Standing>, run:
         Standing::Known { now, base } => (now, base.as_ref()),
         Standing::Not(reason, message) => return Compared::Not(*reason, message.clone()),
     };
-    if base == Some(now) {
+    // Only settings are not part of the configuration.
+    let began_so = now.settings.is_none() && now.digest == run.config;
+    if base == Some(now) || base.is_none() && began_so {
         return Compared::Same;
     }
     fold(journal, now, base, run.run).await.unwrap_or_else(|error| match error {
