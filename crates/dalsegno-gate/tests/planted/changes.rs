@@ -50,7 +50,7 @@ pub(crate) fn planted(world: &World) -> Vec<Planted> {
         plant(desk, Cause::ModelSettings, "seed = 7", &format!("seed = {}", value.len() + 9));
     }
     for value in [20, 40, 60, 80, 120, 140] {
-        let (approve, deny) = (format!("args.amount > {value}"), format!("args.amount > {}", value + 20));
+        let (approve, deny) = (format!("args.amount > {value}"), format!("args.amount > {}", value + 30));
         plant(desk, Cause::Permission, "args.amount > 100", &approve);
         plant(desk, Cause::Permission, "args.amount > 160", &deny);
         let large = format!("steps.quote.total > {value}");
