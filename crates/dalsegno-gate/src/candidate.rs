@@ -48,7 +48,8 @@ impl Candidate {
     /// Says whether a run began with the same, under whatever release.
     pub(crate) fn is_what_began(&self, run: &RecordedRun) -> bool {
         let own = run.config();
-        let settings = self.settings.as_ref().is_none_or(|settings| *settings == run.request().tenant_settings);
+        let settings =
+            self.settings.as_ref().is_none_or(|settings| *settings == run.request().tenant_settings);
         settings
             && match own.semantics == self.config.semantics {
                 true => **own == *self.config,

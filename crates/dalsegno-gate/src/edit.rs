@@ -244,8 +244,11 @@ mod tests {
         let old = version(&[("a", "x = 1\nlimit = 3\nz = 1\n")]);
         let new = version(&[("a", "x = 1\n# Fewer.\n\nlimit = 2\nmore = true\nz = 1\n")]);
         let diff = Diff::between(&old, &new);
-        let shown: Vec<_> =
-            diff.edits.iter().map(|edit| (edit.line.unwrap(), edit.old.as_deref(), edit.new.as_deref())).collect();
+        let shown: Vec<_> = diff
+            .edits
+            .iter()
+            .map(|edit| (edit.line.unwrap(), edit.old.as_deref(), edit.new.as_deref()))
+            .collect();
         let expected = [
             (2, None, Some("# Fewer.")),
             (3, None, Some("")),

@@ -37,7 +37,8 @@ pub(crate) fn by_lines(
         return None;
     }
     let fits = |lines: &&Vec<usize>| {
-        let without = |index: usize| lines.iter().copied().filter(move |line| *line != index).collect::<Vec<_>>();
+        let without =
+            |index: usize| lines.iter().copied().filter(move |line| *line != index).collect::<Vec<_>>();
         has(lines) && (lines.len() == 1 || lines.iter().all(|line| !has(&without(*line))))
     };
     let lines = match known.iter().find(fits) {

@@ -101,7 +101,8 @@ pub struct NotCompared {
 pub enum Reason {
     /// The workspace has no such agent any more.
     NoAgent,
-    /// The workspace cannot tell what the agent is, such as where a tool server is not pinned.
+    /// The agent cannot be used as it is now: it names a tool that is not there, or a tool server is not pinned. No run of it could
+    /// begin.
     Unusable,
     /// What was recorded was erased.
     Erased,

@@ -99,11 +99,7 @@ impl Versions {
     }
 
     /// The index of the newest version in which a run of this agent begins with what is asked for.
-    pub(crate) fn find(
-        &mut self,
-        subject: &Subject,
-        is_meant: impl Fn(&Candidate) -> bool,
-    ) -> Option<usize> {
+    pub(crate) fn find(&mut self, subject: &Subject, is_meant: impl Fn(&Candidate) -> bool) -> Option<usize> {
         if self.is_given {
             return Some(0);
         }

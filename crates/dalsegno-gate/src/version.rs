@@ -130,7 +130,10 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         write("dalsegno.toml", b"");
-        write("agents/a.toml", b"[output]\nschema = \"./forms/a.json\"\n[[steps]]\ninput = { schema = \"../b.json\" }");
+        write(
+            "agents/a.toml",
+            b"[output]\nschema = \"./forms/a.json\"\n[[steps]]\ninput = { schema = \"../b.json\" }",
+        );
         write("agents/.a.toml.swp", b"x");
         write("agents/notes.md", b"x");
         write("forms/a.json", b"{}");

@@ -8,7 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use dalsegno_core::Gate;
-use dalsegno_core::{AgentConfig, AgentRequest, AgentState, Digest, Event, Operation, OperationId, Reading, Request, RunId, digest_json};
+use dalsegno_core::{
+    AgentConfig, AgentRequest, AgentState, Digest, Event, Operation, OperationId, Reading, Request, RunId,
+    digest_json,
+};
 use dalsegno_store::{Body, Record};
 
 use crate::compare::{self, Change};

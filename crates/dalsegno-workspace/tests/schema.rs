@@ -273,37 +273,42 @@ fn copy(from: &Path, to: &Path) {
 /// Whatever the schema refuses, the reader refuses; and what the reader refuses for its form, the schema refuses, too.
 #[test]
 fn the_reader_and_the_schema_agree_on_every_small_change() {
-    let mut count = 0;
-    for (kind, sample, file) in right() {
-        if kind == FileKind::Script {
-            continue; // its reader is the scripted model's
-        }
-        let folder = tempfile::tempdir().unwrap();
-        copy(&sample, folder.path());
-        let validator = validator(kind);
-        for changed in changed(&document(&sample.join(&file)).unwrap()).into_iter().filter(Value::is_object) {
-            let text = match kind {
-                FileKind::Tool => Some(changed.to_string()),
-                _ => toml::to_string(&changed).ok(),
-            };
-            let Some(text) = text else { continue };
-            fs::write(folder.path().join(&file), &text).unwrap();
-            let found = problems(folder.path());
-            let here = || found.iter().filter(|found| found.file == file && found.is_error());
-            let fits = validator.is_valid(&changed);
-            let why = || validator.iter_errors(&changed).map(|error| error.to_string()).collect::<Vec<_>>();
-            assert!(
-                fits || here().next().is_some(),
-                "only the schema of `{kind}` refuses: {:?}\n{text}",
-                why()
-            );
-            let form = [Code::UnknownKey, Code::KeyBelowTable, Code::WrongType, Code::MissingKey];
-            let refused = here().find(|found| form.contains(&found.code) && !is_beyond_schemas(found));
-            assert!(!fits || refused.is_none(), "only the reader of `{kind}` refuses: {refused:?}\n{text}");
-            count += 1;
-        }
-    }
+    let count: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = right()
+            .into_iter()
+            // The reader of a script is the scripted model's.
+            .filter(|(kind, ..)| *kind != FileKind::Script)
+            .map(|(kind, sample, file)| scope.spawn(move || agree(kind, &sample, &file)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
     assert!(count > 1_000, "{count}");
+}
+
+/// Tries every small change of a sample; returns how many there were.
+fn agree(kind: FileKind, sample: &Path, file: &Path) -> usize {
+    let mut count = 0;
+    let folder = tempfile::tempdir().unwrap();
+    copy(sample, folder.path());
+    let validator = validator(kind);
+    for changed in changed(&document(&sample.join(file)).unwrap()).into_iter().filter(Value::is_object) {
+        let text = match kind {
+            FileKind::Tool => Some(changed.to_string()),
+            _ => toml::to_string(&changed).ok(),
+        };
+        let Some(text) = text else { continue };
+        fs::write(folder.path().join(file), &text).unwrap();
+        let found = problems(folder.path());
+        let here = || found.iter().filter(|found| found.file == file && found.is_error());
+        let fits = validator.is_valid(&changed);
+        let why = || validator.iter_errors(&changed).map(|error| error.to_string()).collect::<Vec<_>>();
+        assert!(fits || here().next().is_some(), "only the schema of `{kind}` refuses: {:?}\n{text}", why());
+        let form = [Code::UnknownKey, Code::KeyBelowTable, Code::WrongType, Code::MissingKey];
+        let refused = here().find(|found| form.contains(&found.code) && !is_beyond_schemas(found));
+        assert!(!fits || refused.is_none(), "only the reader of `{kind}` refuses: {refused:?}\n{text}");
+        count += 1;
+    }
+    count
 }
 
 /// That a public endpoint needs a key or a region, only its address tells; what a toolkit takes, only the toolkit; whether a case

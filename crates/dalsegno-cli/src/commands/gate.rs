@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::Timestamp;
-use dalsegno_gate::{Base, Gate, Past, Version};
+use dalsegno_gate::{Base, Gate, Past, Reason, Version};
 use dalsegno_runtime::OpenError;
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
@@ -59,10 +59,13 @@ pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<E
         Format::Text => gate::show(&report, context.verbose, context.output),
     }
     gate::sum_up(&report, context.verbose, context.output);
-    Ok(match (report.compared, report.changed) {
-        (0, _) => Exit::Inconclusive,
-        (_, 0) => Exit::Done,
-        (_, _) => Exit::Diverged,
+    let is_unusable = report.not_compared.iter().any(|not| not.reason == Reason::Unusable);
+    Ok(match (report.changed, report.compared) {
+        (1.., _) => Exit::Diverged,
+        // No run of it could even begin.
+        (0, _) if is_unusable => Exit::BadInput,
+        (0, 0) => Exit::Inconclusive,
+        (0, _) => Exit::Done,
     })
 }
 
@@ -72,7 +75,8 @@ fn sample<R>(runs: Vec<R>, most: Option<u32>) -> Vec<R> {
     if all <= most {
         return runs;
     }
-    let chosen = runs.into_iter().enumerate().filter(|(index, _)| index * most / all != (index + 1) * most / all);
+    let chosen =
+        runs.into_iter().enumerate().filter(|(index, _)| index * most / all != (index + 1) * most / all);
     chosen.map(|(_, run)| run).collect()
 }
 

@@ -152,10 +152,7 @@ pub(crate) fn sum_up(report: &GateReport, verbose: bool, output: &mut Output) {
     };
     output.note(words);
     if let Some(group) = report.groups.first() {
-        output.note(format!(
-            "see how with `dalsegno replay {} --with-config`",
-            short(group.example.run)
-        ));
+        output.note(format!("see how with `dalsegno replay {} --with-config`", short(group.example.run)));
     }
 }
 

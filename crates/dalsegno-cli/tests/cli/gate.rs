@@ -45,7 +45,8 @@ fn committed() -> Workspace {
 #[track_caller]
 fn git(workspace: &Workspace, args: &[&str]) {
     let mut git = Command::new("git");
-    git.args(["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]).args(args);
+    git.args(["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"])
+        .args(args);
     let output = git.current_dir(workspace.path("")).output().expect("these tests need Git");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -79,7 +80,12 @@ fn a_change_that_alters_nothing_is_none() {
     change(&workspace, "version = \"1.0.0\"", "# A note.\nversion = \"2.0.0\"");
     let shown = expect(&workspace, &[], 0, &["no difference: 2 runs"]);
     assert!(!shown.contains("alter"), "{shown}");
-    expect(&workspace, &["--base", "HEAD"], 0, &["2 changed lines alter no recorded run: agents/sizer.toml:2"]);
+    expect(
+        &workspace,
+        &["--base", "HEAD"],
+        0,
+        &["2 changed lines alter no recorded run: agents/sizer.toml:2"],
+    );
 }
 
 #[test]
@@ -166,7 +172,12 @@ fn without_git_the_parts_of_the_configuration_are_named() {
     change(&workspace, "> 10", "> 20");
     let shown = expect(&workspace, &[], 3, &["sizer · plan · 1 run", "  /mind/plan\n", "1 of 2 runs"]);
     assert!(!shown.contains("changed since"), "{shown}");
-    expect(&workspace, &["--base", "HEAD"], 2, &["the workspace is in no Git repository", "help: name a revision"]);
+    expect(
+        &workspace,
+        &["--base", "HEAD"],
+        2,
+        &["the workspace is in no Git repository", "help: name a revision"],
+    );
 }
 
 #[test]
@@ -175,7 +186,8 @@ fn nothing_that_was_compared_is_no_pass() {
     expect(&workspace, &["--since", "2035-01-01"], 5, &["inconclusive: there are no recorded runs"]);
     workspace.write("agents/other.toml", &SIZER.replace("sizer", "other"));
     std::fs::remove_file(workspace.path("agents/sizer.toml")).unwrap();
-    let words = ["warning: 2 runs not compared, such as", "the workspace has no agent `sizer`", "inconclusive"];
+    let words =
+        ["warning: 2 runs not compared, such as", "the workspace has no agent `sizer`", "inconclusive"];
     expect(&workspace, &[], 5, &words);
     assert_eq!(workspace.json(&["gate"])["not_compared"][0]["reason"], "no_agent");
 }
@@ -199,6 +211,20 @@ fn a_workspace_with_errors_is_refused() {
 }
 
 #[test]
+fn an_agent_that_cannot_be_used_any_more_is_no_pass() {
+    let workspace = recorded();
+    workspace.write("agents/other.toml", &SIZER.replace("sizer", "other"));
+    workspace.succeed(&["run", "other", "1"]);
+    change(&workspace, "memory_search = { query = \"{{request.text}}\", limit = 3 }", "tool = \"gone.look\"");
+    change(&workspace, "[[steps]]\nid", "[tools]\nallow = [\"gone.look\"]\n\n[[steps]]\nid");
+    workspace.write("dalsegno.toml", "[servers.gone]\ncommand = [\"gone\"]\n");
+    let words =
+        ["warning: 2 runs not compared", "the tools of `gone` are not pinned", "no difference: 1 run"];
+    expect(&workspace, &[], 2, &words);
+    assert_eq!(workspace.json(&["gate"])["not_compared"][0]["reason"], "unusable");
+}
+
+#[test]
 fn a_sample_is_enough_for_a_look() {
     let workspace = recorded();
     change(&workspace, "limit = 3", "limit = 4");
@@ -217,7 +243,9 @@ fn a_hostile_repository_starts_nothing() {
         assert!(status.success());
     }
     let trap = workspace.path("trap.sh").display().to_string();
-    for key in ["core.fsmonitor", "core.pager", "core.sshCommand", "gpg.program", "diff.external", "alias.cat-file"] {
+    for key in
+        ["core.fsmonitor", "core.pager", "core.sshCommand", "gpg.program", "diff.external", "alias.cat-file"]
+    {
         git(&workspace, &["config", key, &trap]);
     }
     git(&workspace, &["config", "filter.trap.smudge", &trap]);

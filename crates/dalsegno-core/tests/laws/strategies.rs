@@ -26,9 +26,11 @@ pub(crate) fn tools() -> Vec<(&'static str, ToolKind)> {
     ]
 }
 
-/// How many cases each law is tried on.
+/// How many cases each law is tried on; fewer where `PROPTEST_CASES` says so.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    let default = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { cases };
+    ProptestConfig { cases, failure_persistence: None, ..default }
 }
 
 /// A configuration of either kind, with all that its run will meet.

@@ -60,7 +60,6 @@ pub(crate) fn planted(world: &World) -> Vec<Planted> {
     }
     plant(desk, Cause::Permission, "\"refund\", \"ledger.find\"]", "\"refund\"]");
     plant(desk, Cause::Permission, "\"ledger.find\"]", "\"ledger.*\"]");
-    plant(desk, Cause::Permission, "[\"quote\", \"refund\",", "[\"quote\",");
     for steps in [1, 2, 3, 4] {
         plant(desk, Cause::Limit, "max_steps = 9", &format!("max_steps = {steps}"));
     }
@@ -78,10 +77,20 @@ pub(crate) fn planted(world: &World) -> Vec<Planted> {
         plant("agents/keeper.toml", Cause::Plan, "content = \"order", &format!("content = \"{word}"));
         plant("agents/keeper.toml", Cause::Plan, "Kept beside", &format!("{word} kept beside"));
         plant("agents/keeper.toml", Cause::Plan, "entity = \"orders", &format!("entity = \"{word}"));
-        plant("forms/letter.json", Cause::OutputSchema, "What it is about", &format!("{word} what it is about"));
+        plant(
+            "forms/letter.json",
+            Cause::OutputSchema,
+            "What it is about",
+            &format!("{word} what it is about"),
+        );
         plant("forms/letter.json", Cause::OutputSchema, "What it says", &format!("{word} what it says"));
         plant("forms/letter.json", Cause::OutputSchema, "How it sounds", &format!("{word} how it sounds"));
-        plant("tools/quote.json", Cause::ToolSchema, "What an order cost", &format!("{word} what an order cost"));
+        plant(
+            "tools/quote.json",
+            Cause::ToolSchema,
+            "What an order cost",
+            &format!("{word} what an order cost"),
+        );
         plant("tools/quote.json", Cause::ToolSchema, "The number of", &format!("{word} the number of"));
         plant("tools/refund.json", Cause::ToolSchema, "Pays money back", &format!("{word} pays money back"));
         plant("tools/refund.json", Cause::ToolSchema, "A word for", &format!("{word} a word for"));
@@ -171,7 +180,11 @@ pub(crate) fn harmless(world: &World, number: usize) -> Texts {
             "{ \"name\": \"item\", \"type\": \"integer\",",
             "{ \"type\": \"integer\", \"name\": \"item\",",
         ),
-        3 => replace("agents/keeper.toml", "{ query = \"order\", limit = 2 }", "{ limit = 2, query = \"order\" }"),
+        3 => replace(
+            "agents/keeper.toml",
+            "{ query = \"order\", limit = 2 }",
+            "{ limit = 2, query = \"order\" }",
+        ),
         _ => {}
     }
     let renamed = texts.keys().any(|file| file == Path::new("forms/answer.json"));

@@ -39,7 +39,10 @@ async fn find(world: &World, number: usize, change: &Planted) -> Found {
         has_lines: lines == expected,
     };
     if !(found.is_found && found.is_named && found.has_lines) {
-        println!("{number}: {}: {expected:#?}\nfound {lines:#?}\ncauses {causes:?}, {} runs", change.file, report.changed);
+        println!(
+            "{number}: {}: {expected:#?}\nfound {lines:#?}\ncauses {causes:?}, {} runs",
+            change.file, report.changed
+        );
     }
     found
 }

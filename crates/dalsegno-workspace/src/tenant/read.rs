@@ -35,7 +35,11 @@ pub(crate) fn read(
     let known_as = table.get("name").and_then(|name| name.get_ref().as_str()).unwrap_or_default();
     let (nothing, kept) = (TenantGrants::default(), workspace.map(kept).unwrap_or_default());
     let grants = workspace.map(|workspace| workspace.tenants.get(known_as).unwrap_or(&nothing));
-    let paths = Paths { report, place: Place::on_disk(root), reach: Reach::Tenant { name: known_as, grants, kept: &kept } };
+    let paths = Paths {
+        report,
+        place: Place::on_disk(root),
+        reach: Reach::Tenant { name: known_as, grants, kept: &kept },
+    };
     let file = Section::open(report, table, 0..0, FILE.what, &FILE);
 
     // Tables come first: a key that landed in one of them is then not missed here.

@@ -173,7 +173,9 @@ mod tests {
 
     #[test]
     fn only_ordinary_files_are_read() {
-        let line = |mode: &str| format!("{mode} blob 9daeafb9864cf43055ae93beb0afd6c7d144bfa4      12\tagents/a b.toml");
+        let line = |mode: &str| {
+            format!("{mode} blob 9daeafb9864cf43055ae93beb0afd6c7d144bfa4      12\tagents/a b.toml")
+        };
         assert_eq!(file(&line("100644")).unwrap().2, Path::new("agents/a b.toml"));
         assert_eq!(file(&line("100755")).unwrap().1, 12);
         assert!(file(&line("120000")).is_none() && file("160000 commit 9dae -\tlib").is_none());
