@@ -20,6 +20,8 @@ pub(crate) struct Explainer<'s> {
     subjects: &'s BTreeMap<Subject, Standing>,
     versions: Versions,
     groups: BTreeMap<Key, (Vec<ChangedRun>, ConfigReport)>,
+    /// The sets of lines that explain other runs, by agent, tenant and the version that they have changed since.
+    known: BTreeMap<(Subject, usize), Vec<Vec<usize>>>,
 }
 
 impl<'s> Explainer<'s> {
@@ -28,23 +30,19 @@ impl<'s> Explainer<'s> {
         subjects: &'s BTreeMap<Subject, Standing>,
         versions: Versions,
     ) -> Self {
-        Self { journal, subjects, versions, groups: BTreeMap::new() }
+        Self { journal, subjects, versions, groups: BTreeMap::new(), known: BTreeMap::new() }
     }
 
-    /// Explains the runs of one agent and tenant, the newest first.
-    pub(crate) async fn explain(&mut self, subject: &Subject, runs: Vec<(ChangedRun, Digest)>) {
+    /// Explains a run of an agent and tenant. The newest comes first.
+    pub(crate) async fn explain(&mut self, subject: &Subject, (changed, target): (ChangedRun, Digest)) {
         let Some(Standing::Known { now, .. }) = self.subjects.get(subject) else { return };
-        // By the version that the lines have changed since.
-        let mut known: BTreeMap<usize, Vec<Vec<usize>>> = BTreeMap::new();
-        for (changed, target) in runs {
-            // It could be read a moment ago. What has happened to it since is told by `replay`.
-            let Ok(run) = self.journal.recorded(changed.run).await else { continue };
-            let Ok(report) = now.fold(&run) else { continue };
-            let (since, explanation) = self.explanation(&run, target, subject, now, &mut known);
-            let key = (subject.agent.clone(), since, explanation);
-            let (runs, _) = self.groups.entry(key).or_insert_with(|| (Vec::new(), report));
-            runs.push(changed);
-        }
+        // It could be read a moment ago. What has happened to it since is told by `replay`.
+        let Ok(run) = self.journal.recorded(changed.run).await else { return };
+        let Ok(report) = now.fold(&run) else { return };
+        let (since, explanation) = self.explanation(&run, target, subject, now);
+        let key = (subject.agent.clone(), since, explanation);
+        let (runs, _) = self.groups.entry(key).or_insert_with(|| (Vec::new(), report));
+        runs.push(changed);
     }
 
     fn explanation(
@@ -53,12 +51,11 @@ impl<'s> Explainer<'s> {
         target: Digest,
         subject: &Subject,
         now: &Candidate,
-        known: &mut BTreeMap<usize, Vec<Vec<usize>>>,
     ) -> (Option<usize>, Explanation) {
         let began = self.versions.find(subject, |candidate| candidate.is_what_began(run));
         let by_lines = began.and_then(|index| {
             let variants = &self.versions.get(index)?.variants;
-            let known = known.entry(index).or_default();
+            let known = self.known.entry((subject.clone(), index)).or_default();
             explain::by_lines(run, target, subject, now, variants, known)
         });
         match by_lines {

@@ -43,6 +43,15 @@ pub struct Gate {
     versions: Versions,
 }
 
+/// How far the gate has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// So many runs were compared, of so many.
+    Compared(usize, usize),
+    /// Of so many runs it is known which lines they differ by, of so many that differ.
+    Explained(usize, usize),
+}
+
 /// What is known of an agent of a tenant.
 #[expect(clippy::large_enum_variant, reason = "there is one for each agent and tenant")]
 pub(crate) enum Standing {
@@ -69,8 +78,8 @@ impl Gate {
         Self { journal, workspace, versions }
     }
 
-    /// Compares these runs, the newest first. `tell` is called now and then with the number of runs that were compared so far.
-    pub async fn compare(self, runs: &[RunSummary], mut tell: impl FnMut(usize)) -> GateReport {
+    /// Compares these runs, the newest first. `tell` is called for each of them, and again for each that differs.
+    pub async fn compare(self, runs: &[RunSummary], mut tell: impl FnMut(Progress)) -> GateReport {
         let subjects = Arc::new(self.learn(runs));
         let Self { journal, versions, .. } = self;
         let mut found: BTreeMap<usize, Compared> = BTreeMap::new();
@@ -89,7 +98,7 @@ impl Gate {
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 None => break,
             }
-            tell(found.len());
+            tell(Progress::Compared(found.len(), runs.len()));
         }
         let base = versions.given().map(|since| since.name.clone());
         let mut report = GateReport { base, runs: runs.len() as u64, ..GateReport::default() };
@@ -115,8 +124,13 @@ impl Gate {
         let not = not.into_iter().map(|((reason, message), runs)| NotCompared { reason, message, runs });
         report.not_compared = not.collect();
         let mut explainer = Explainer::new(journal, &subjects, versions);
+        let (mut explained, of) = (0, changed.values().map(Vec::len).sum());
         for (subject, runs) in changed {
-            explainer.explain(&subject, runs).await;
+            for run in runs {
+                explainer.explain(&subject, run).await;
+                explained += 1;
+                tell(Progress::Explained(explained, of));
+            }
         }
         explainer.finish(report)
     }

@@ -23,6 +23,6 @@ mod version;
 
 pub use cause::Cause;
 pub use edit::Edit;
-pub use gate::{Base, Gate, Past};
+pub use gate::{Base, Gate, Past, Progress};
 pub use report::{ChangedRun, Course, GateReport, Group, NotCompared, Reason};
 pub use version::Version;

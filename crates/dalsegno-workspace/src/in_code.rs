@@ -298,6 +298,40 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_read_as_it_is_given_or_as_if_it_were_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = |name: &str| {
+            format!("name = \"{name}\"\n[output]\nschema = \"form.json\"\n[model]\nuse = \"default\"\n")
+        };
+        std::fs::create_dir(dir.path().join("agents")).unwrap();
+        for name in ["desk", "old"] {
+            std::fs::write(dir.path().join(format!("agents/{name}.toml")), text(name)).unwrap();
+        }
+        std::fs::write(dir.path().join("form.json"), "{}").unwrap();
+        let load = |in_code: &InCode| {
+            let loaded = Workspace::load_with(dir.path(), in_code);
+            let problems: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+            let names =
+                |workspace: Workspace| workspace.agents.keys().map(ToString::to_string).collect::<Vec<_>>();
+            loaded.workspace.map(names).ok_or(problems.join("\n"))
+        };
+        let mut in_code = InCode::default();
+        in_code.add_model("default");
+        in_code.set_settings("");
+        assert_eq!(load(&in_code).unwrap(), ["desk", "old"]);
+        in_code.set_absent("agents/old.toml");
+        assert_eq!(load(&in_code).unwrap(), ["desk"]);
+        assert!(!in_code.has(Path::new("agents/old.toml")));
+        // Schemas are files as well.
+        in_code.set_text("form.json", "{ \"type\": 7 }");
+        assert!(load(&in_code).unwrap_err().contains("this is not a JSON Schema"));
+        in_code.set_absent("form.json");
+        assert!(load(&in_code).unwrap_err().contains("`form.json` does not exist"));
+        in_code.set_absent("dalsegno.toml");
+        assert!(load(&in_code).unwrap_err().contains("has no `dalsegno.toml`"));
+    }
+
+    #[test]
     fn the_settings_of_a_model_that_a_program_brings_hold() {
         let dir = tempfile::tempdir().unwrap();
         let mut in_code = InCode::default();

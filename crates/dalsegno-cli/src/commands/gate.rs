@@ -48,7 +48,7 @@ pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<E
     let unreadable = |source| Error::Input { place: context.root.display().to_string(), source };
     let version = Version::on_disk(&context.root, "now").map_err(unreadable)?;
     let base = base(args.base.as_deref(), &version, context)?;
-    let mut spinner = gate::Counter::new(runs.len(), context);
+    let mut spinner = gate::Counter::new(context);
     let report = {
         let output = &mut *context.output;
         Gate::new(journal, workspace, version, base).compare(&runs, |done| spinner.tell(done, output)).await

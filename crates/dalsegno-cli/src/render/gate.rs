@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dalsegno_core::RunId;
-use dalsegno_gate::{ChangedRun, Course, Edit, GateReport, Group, NotCompared};
+use dalsegno_gate::{ChangedRun, Course, Edit, GateReport, Group, NotCompared, Progress};
 
 use super::diff;
 use super::output::Output;
@@ -20,19 +20,22 @@ const PAUSE: Duration = Duration::from_millis(120);
 /// How many runs are compared so far: on a terminal, where it takes long.
 pub(crate) struct Counter {
     spinner: Spinner,
-    of: usize,
     told: Instant,
 }
 
 impl Counter {
-    pub(crate) fn new(of: usize, context: &Context<'_>) -> Self {
-        Self { spinner: Spinner::new(context), of, told: Instant::now() }
+    pub(crate) fn new(context: &Context<'_>) -> Self {
+        Self { spinner: Spinner::new(context), told: Instant::now() }
     }
 
-    pub(crate) fn tell(&mut self, done: usize, output: &mut Output) {
+    pub(crate) fn tell(&mut self, progress: Progress, output: &mut Output) {
         if self.told.elapsed() >= PAUSE {
             self.told = Instant::now();
-            self.spinner.draw(Some(format!("compared {done} of {}", count(self.of as u64, "run"))), output);
+            let words = match progress {
+                Progress::Compared(done, of) => format!("compared {done} of {}", count(of as u64, "run")),
+                Progress::Explained(done, of) => format!("explained {done} of {}", count(of as u64, "run")),
+            };
+            self.spinner.draw(Some(words), output);
         }
     }
 

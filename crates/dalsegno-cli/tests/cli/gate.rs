@@ -202,6 +202,20 @@ fn a_run_that_cannot_be_read_is_told_and_the_others_are_compared() {
     expect(&workspace, &[], 3, &["1 run not compared, such as", "erased", "1 of 1 runs would differ"]);
 }
 
+/// Of a journal that is damaged in the middle the other runs are compared, and the damaged one is never counted as the same.
+#[test]
+fn a_damaged_run_is_told_and_the_others_are_compared() {
+    let workspace = recorded();
+    change(&workspace, "> 10", "> 20");
+    let journal = rusqlite::Connection::open(workspace.path(".dalsegno/dalsegno.db")).unwrap();
+    // The records of the first run, that of the small number, come first.
+    let damage = "UPDATE record SET body = zeroblob(length(body)) WHERE key = (SELECT key FROM record ORDER BY key LIMIT 1 OFFSET 2)";
+    assert_eq!(journal.execute(damage, []).unwrap(), 1);
+    drop(journal);
+    expect(&workspace, &[], 3, &["1 run not compared, such as", "1 of 1 runs would differ"]);
+    assert_eq!(workspace.json(&["gate"])["not_compared"][0]["reason"], "unreadable");
+}
+
 #[test]
 fn a_workspace_with_errors_is_refused() {
     let workspace = recorded();
