@@ -53,7 +53,6 @@ pub enum Progress {
 }
 
 /// What is known of an agent of a tenant.
-#[expect(clippy::large_enum_variant, reason = "there is one for each agent and tenant")]
 pub(crate) enum Standing {
     /// What its runs would begin with now, and in the version that was given if one was.
     Known { now: Candidate, base: Option<Candidate> },

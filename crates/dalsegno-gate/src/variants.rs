@@ -12,12 +12,15 @@ use crate::gate::{Base, Past};
 use crate::minimise::minimise;
 use crate::version::Version;
 
+/// An agent in a version: the lines that are changed.
+type Variant = (Subject, Vec<usize>);
+
 /// All versions between an old one and that of today.
 #[derive(Debug)]
 pub(crate) struct Variants {
     root: PathBuf,
     pub(crate) diff: Diff,
-    known: Mutex<BTreeMap<(Subject, Vec<usize>), Option<Candidate>>>,
+    known: Mutex<BTreeMap<Variant, Option<Candidate>>>,
     relevant: Mutex<BTreeMap<Subject, Arc<Vec<usize>>>>,
 }
 
