@@ -89,7 +89,7 @@ impl Cause {
 
 /// A part of a configuration that differs between two.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct ConfigPart {
     /// The way to it: names of members.
     path: Vec<String>,
     pub(crate) cause: Cause,
@@ -97,7 +97,7 @@ pub(crate) struct Part {
     right: Option<Value>,
 }
 
-impl Part {
+impl ConfigPart {
     /// The place, as a JSON Pointer.
     pub(crate) fn pointer(&self) -> String {
         let escaped = self.path.iter().map(|name| name.replace('~', "~0").replace('/', "~1"));
@@ -106,13 +106,13 @@ impl Part {
 }
 
 /// The parts in which two configurations differ.
-pub(crate) fn parts(left: &Value, right: &Value) -> Vec<Part> {
+pub(crate) fn parts(left: &Value, right: &Value) -> Vec<ConfigPart> {
     let mut found = Vec::new();
     collect(&mut Vec::new(), Some(left), Some(right), &mut found);
     found
 }
 
-fn collect(path: &mut Vec<String>, left: Option<&Value>, right: Option<&Value>, found: &mut Vec<Part>) {
+fn collect(path: &mut Vec<String>, left: Option<&Value>, right: Option<&Value>, found: &mut Vec<ConfigPart>) {
     if left == right {
         return;
     }
@@ -127,7 +127,7 @@ fn collect(path: &mut Vec<String>, left: Option<&Value>, right: Option<&Value>, 
         }
         return;
     }
-    found.push(Part { path: path.clone(), cause: Cause::of(path), right: right.cloned() });
+    found.push(ConfigPart { path: path.clone(), cause: Cause::of(path), right: right.cloned() });
 }
 
 /// Says whether the members of what stands here are parts of their own. What is smaller is of no use to a reader.
@@ -144,7 +144,7 @@ fn has_parts(path: &[String]) -> bool {
 }
 
 /// A configuration with some parts of another one.
-pub(crate) fn with_parts<'p>(left: &Value, parts: impl IntoIterator<Item = &'p Part>) -> Value {
+pub(crate) fn with_parts<'p>(left: &Value, parts: impl IntoIterator<Item = &'p ConfigPart>) -> Value {
     let mut made = left.clone();
     for part in parts {
         let Some((last, way)) = part.path.split_last() else { continue };

@@ -37,7 +37,7 @@ impl Past for () {
 }
 
 /// Folds recorded runs through a workspace as it is now.
-pub struct Gate {
+pub struct Comparison {
     journal: Journal,
     workspace: Workspace,
     versions: Versions,
@@ -70,8 +70,8 @@ enum Compared {
     Not(Reason, String),
 }
 
-impl Gate {
-    /// A gate for the runs of this journal. `workspace` is what the files say now, and `now` has their texts.
+impl Comparison {
+    /// A comparison for the runs of this journal. `workspace` is what the files say now, and `now` has their texts.
     pub fn new(journal: Journal, workspace: Workspace, now: Version, base: Base) -> Self {
         let versions = Versions::new(workspace.root.clone(), now, base);
         Self { journal, workspace, versions }

@@ -45,6 +45,11 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Says whether there is anything at this path, which begins with the folder.
+    pub(crate) fn exists(&self, path: &Path) -> bool {
+        self.text(path).map_or_else(|| path.exists(), Option::is_some)
+    }
+
     /// Reads the file of this path, which begins with the folder; at most one byte more than `most`.
     pub(crate) fn bytes(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
         match self.text(path) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::Timestamp;
-use dalsegno_gate::{Base, Gate, Past, Reason, Version};
+use dalsegno_gate::{Base, Comparison, Past, Reason, Version};
 use dalsegno_runtime::OpenError;
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
@@ -51,7 +51,9 @@ pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<E
     let mut spinner = gate::Counter::new(context);
     let report = {
         let output = &mut *context.output;
-        Gate::new(journal, workspace, version, base).compare(&runs, |done| spinner.tell(done, output)).await
+        Comparison::new(journal, workspace, version, base)
+            .compare(&runs, |done| spinner.tell(done, output))
+            .await
     };
     spinner.clear(context.output);
     match context.format {

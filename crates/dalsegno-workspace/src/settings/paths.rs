@@ -37,7 +37,7 @@ impl Paths<'_> {
         let written = text.value.clone();
         let path = self.joined(key, text)?;
         if !self.place.is_file(&path.value) {
-            let what = if path.value.exists() { "is not a file" } else { "does not exist" };
+            let what = if self.place.exists(&path.value) { "is not a file" } else { "does not exist" };
             self.report
                 .error(Code::MissingFile, path.span, format!("the file `{written}` {what}"))
                 .label("relative to the workspace's folder")

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dalsegno_core::AgentRequest;
-use dalsegno_gate::{Base, Gate, GateReport, Version};
+use dalsegno_gate::{Base, Comparison, GateReport, Version};
 use dalsegno_history::Journal;
 use dalsegno_runtime::{Engine, RunEnd, StartOptions};
 use dalsegno_store::{RunFilter, RunSummary};
@@ -104,7 +104,7 @@ impl World {
         assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
         let now = Version::on_disk(self.path(), "now").unwrap();
         let base = Base::Version(self.base.clone());
-        let gate = Gate::new(self.journal.clone(), loaded.sound().unwrap(), now, base);
+        let gate = Comparison::new(self.journal.clone(), loaded.sound().unwrap(), now, base);
         let report = gate.compare(&self.runs, |_| {}).await;
         for path in texts.keys() {
             self.put(path, self.base.texts.get(path).map(String::as_str));

@@ -85,7 +85,7 @@ async fn planted_changes_are_found_with_their_causes_and_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "minutes: `cargo test --release -p dalsegno-gate --test planted -- --ignored --nocapture`"]
+#[ignore = "minutes: `cargo test --release -p dalsegno-cli --test planted -- --ignored --nocapture`"]
 async fn all_planted_changes_are_found_among_more_than_four_hundred_runs() {
     let world = World::record(52).await;
     assert!(world.runs.len() >= 400);
