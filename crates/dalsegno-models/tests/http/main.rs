@@ -18,6 +18,7 @@ mod double;
 mod faults;
 mod frames;
 mod gemini;
+mod invoices;
 mod keys;
 mod prefix;
 mod recorded;
