@@ -495,6 +495,7 @@ fn engine(error: &EngineError) -> ErrorClass {
             }
         }
         EngineError::ToolkitConfig { .. } => ErrorClass::new(Exit::BadInput, "agent"),
+        EngineError::TenantKey { .. } => ErrorClass::new(Exit::BadInput, "model"),
         EngineError::Tenant(_) => ErrorClass::new(Exit::BadInput, "unknown_tenant"),
         EngineError::Agent { .. } => ErrorClass::new(Exit::BadInput, "agent"),
         EngineError::BrokenAgent { .. } => {

@@ -6,6 +6,8 @@ use dalsegno_core::{AgentName, OperationId, RunId, Violation};
 use dalsegno_history::HistoryError;
 use dalsegno_workspace::{Diagnostic, NoTenant};
 
+use crate::effects::bindings::add_key;
+
 /// Why a workspace could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -173,6 +175,19 @@ pub enum EngineError {
         toolkit: String,
         /// The value that is missing.
         name: String,
+    },
+    /// The agent asks a model of which each tenant has its own key, and this tenant has none.
+    #[error(
+        "the agent `{agent}` asks the model `{model}`, which has no key for the tenant `{tenant}`: {}",
+        add_key(model, tenant)
+    )]
+    TenantKey {
+        /// The agent.
+        agent: AgentName,
+        /// The tenant.
+        tenant: String,
+        /// The model.
+        model: String,
     },
     /// The agent's file does not fit what its tool servers offer.
     #[error("the agent `{name}` has errors")]

@@ -31,6 +31,7 @@ impl EngineError {
             Self::UserSecret { .. }
             | Self::SecretName { .. }
             | Self::ToolkitConfig { .. }
+            | Self::TenantKey { .. }
             | Self::Agent { .. }
             | Self::BrokenAgent { .. }
             | Self::ServerSecret { .. }

@@ -111,6 +111,8 @@ fn expected() -> Vec<(&'static str, String)> {
     add("verify", &["happened", "not happened", "unknown"]);
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);
+    add("budget", &["set aside", "spent", "given back", "exhausted", "renewed"]);
+    add("rule", &["asks and somebody agrees", "denies a step", "denies a model"]);
     all
 }
 

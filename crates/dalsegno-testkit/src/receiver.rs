@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::guarantees::{Call, reply};
 use crate::process::Process;
 use crate::random::Random;
-use crate::workspace::KEPT;
+use crate::workspace::{KEPT, TOKEN_NANO_USD, TOKENS_MAX};
 use crate::world::World;
 
 /// What becomes of one call. It follows from the seed, the operation and the attempt, whatever else happens.
@@ -255,16 +255,31 @@ impl Model for SimulatedModel {
         if course != Course::Answered {
             world.count("fault", "call_fails");
         }
+        // What it works on is paid for, whether or not the reply arrives.
+        let reply = self.reply(request);
+        let cost = match course {
+            Course::Answered | Course::Panics | Course::Silent | Course::AnswerLost => reply.output_tokens,
+            Course::Refused | Course::LostKnown | Course::Lost | Course::SilentAndLost => 0,
+        };
+        world.judge(|guarantees| guarantees.costs(&call.tenant, cost * TOKEN_NANO_USD));
         sink.text("hm");
         tokio::time::sleep(there + back).await;
         process.breathe().await;
         match course {
-            Course::Answered | Course::Panics => Ok(self.reply(request)),
+            Course::Answered | Course::Panics => {
+                let calls = reply.parts.iter().filter_map(|part| match part {
+                    ReplyPart::Call(call) => Some(call),
+                    _ => None,
+                });
+                for call in calls {
+                    world.judge(|guarantees| guarantees.wanted(run, &call.name, &call.arguments));
+                }
+                Ok(reply)
+            }
             Course::Refused => Err(ModelError::new(ModelErrorKind::Refused, "no")),
             Course::Silent | Course::SilentAndLost => std::future::pending().await,
-            Course::LostKnown | Course::Lost | Course::AnswerLost => {
-                Err(ModelError::new(ModelErrorKind::Unavailable, "not now"))
-            }
+            Course::AnswerLost => Err(ModelError::new(ModelErrorKind::Protocol, "half of it is lost")),
+            Course::LostKnown | Course::Lost => Err(ModelError::new(ModelErrorKind::Unavailable, "not now")),
         }
     }
 }
@@ -295,6 +310,11 @@ impl SimulatedModel {
             }));
         }
         let stop = if parts.len() > 1 { StopReason::ToolCalls } else { StopReason::End };
-        ModelReply { input_tokens: 10, output_tokens: 5, ..ModelReply::new(parts, stop) }
+        let mut random = Random::new(self.world.seed, &format!("usage {name}"));
+        let most = request.settings.max_output_tokens.unwrap_or(TOKENS_MAX);
+        let output_tokens = 1 + random.below(usize::try_from(most).unwrap_or(1)) as u64;
+        // Some providers count nothing.
+        let estimated = random.chance(50);
+        ModelReply { input_tokens: 10, output_tokens, estimated, ..ModelReply::new(parts, stop) }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use dalsegno_core::{Digest, OperationId, RunId, Timestamp};
+use dalsegno_runtime::Clock as _;
 use dalsegno_store::{
     AcquireError, Allowance, AppendError, Archive, CreateError, Created, EraseError, Erased, GcError,
     GcOptions, GcReport, ImportError, Imported, Lease, Message, NewRecord, NewRun, Owner, PostError,
@@ -378,11 +379,27 @@ impl Store for SimulatedStore {
     }
 
     async fn reserve(&self, allowances: &[Allowance], nano_usd: u64) -> Result<(), ReserveError> {
-        self.inner.reserve(allowances, nano_usd).await
+        // Whose day it is was decided a moment ago.
+        let shown = self.world.clock.now().as_millis();
+        self.world.judge(|guarantees| guarantees.reserves(allowances, shown));
+        let fate = self.before::<ReserveError>("what is set aside").await?;
+        let reserved = self.inner.reserve(allowances, nano_usd).await;
+        self.world.judge(|guarantees| match &reserved {
+            Ok(()) => guarantees.reserved(&self.process, allowances, nano_usd, fate == Fate::Made),
+            Err(ReserveError::Exhausted { index, .. }) => {
+                guarantees.has_no_room(allowances, *index, nano_usd)
+            }
+            Err(_) => {}
+        });
+        reserved?;
+        self.after::<ReserveError>("what is set aside", fate).await
     }
 
     async fn settle(&self, allowances: &[Allowance], reserved: u64, spent: u64) -> Result<(), StorageError> {
-        self.inner.settle(allowances, reserved, spent).await
+        let fate = self.before::<StorageError>("what was spent").await?;
+        self.inner.settle(allowances, reserved, spent).await?;
+        self.world.judge(|guarantees| guarantees.settled(allowances, reserved, spent));
+        self.after::<StorageError>("what was spent", fate).await
     }
 
     async fn spent(&self, account: &str, day: &str) -> Result<u64, ReadError> {

@@ -22,14 +22,22 @@ pub(crate) const TOOLS: [(&str, EffectClass); 5] = [
 /// On whose behalf runs are started.
 pub(crate) const TENANTS: [&str; 2] = ["acme", "other"];
 
-/// The tool about whose calls an agent may have a rule, and the number of which those are multiples that a person must
+/// The tools about whose calls an agent may have a rule, and the number of which those are multiples that a person must
 /// agree to.
-pub(crate) const RULED: &str = "t.unsafe";
+pub(crate) const RULED: [&str; 2] = ["t.unsafe", "shop.buy"];
 const RULE: i64 = 3;
 
 /// Says whether an agent's rule is about a call with this number.
 pub(crate) const fn is_ruled(n: i64) -> bool {
     n % RULE == 0
+}
+
+/// The tools of whose calls an agent may deny some.
+const DENIED: [&str; 2] = ["t.keyed", "shop.keyed"];
+
+/// Says whether an agent that denies some calls denies one with this number.
+pub(crate) const fn is_denied(n: i64) -> bool {
+    n % 7 == 5
 }
 
 /// The tool whose results are kept.
@@ -75,9 +83,29 @@ pub(crate) struct ToolTerms {
     pub(crate) approve: bool,
     /// A person must agree before each call whose number [`is_ruled`].
     pub(crate) rule: bool,
+    /// Each call whose number [`is_denied`] is refused.
+    pub(crate) deny: bool,
     /// How long a result stands for further calls, in milliseconds.
     pub(crate) kept_ms: u64,
 }
+
+/// What may be spent on the model in a day.
+#[derive(Debug, Clone)]
+pub(crate) struct Money {
+    /// In billionths of a US dollar.
+    pub(crate) most_nano_usd: u64,
+    /// By how many hours its day begins earlier than that of UTC.
+    pub(crate) utc_offset_hours: i64,
+    zone: &'static str,
+}
+
+/// Zones whose time is always so many hours from UTC. A world begins at midnight UTC.
+const ZONES: [(&str, i64); 4] =
+    [("UTC", 0), ("Atlantic/Cape_Verde", -1), ("America/Bogota", -5), ("Asia/Tokyo", 9)];
+
+/// What a token of a reply costs, in billionths of a US dollar, and the most of them.
+pub(crate) const TOKEN_NANO_USD: u64 = 1_000_000;
+pub(crate) const TOKENS_MAX: u32 = 10;
 
 /// What an engine may do at once.
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +161,9 @@ pub(crate) struct Plan {
     /// How long an agent's questions wait for an answer, in milliseconds; those of others wait for ever.
     pub(crate) patience: BTreeMap<String, u64>,
     pub(crate) bounds: Bounds,
+    /// What tenants may spend, and all of them together as `*`.
+    pub(crate) budgets: BTreeMap<String, Money>,
+    seed: u64,
     /// The declarative tools.
     toolkit: String,
     /// On which terms their calls are made.
@@ -151,7 +182,7 @@ impl Plan {
         let _ = write!(
             settings,
             "[models.default]\nprovider = \"openai\"\nmodel = \"simulated\"\nbase_url = \"http://127.0.0.1:9\"\n\
-             allow_http = true\nconcurrency = {}\n[dispatch]\nconcurrency = {}\ntenant_concurrency = {}\nqueue = {}\n\
+             allow_http = true\nconcurrency = {}\nprice = {{ input = 0, output = 1000 }}\n[dispatch]\nconcurrency = {}\ntenant_concurrency = {}\nqueue = {}\n\
              breaker_failures = {}\nbreaker_cool_down = \"{}s\"\n",
             bounds.model,
             bounds.process,
@@ -160,12 +191,19 @@ impl Plan {
             random.pick(&[2, 4, 8]),
             random.pick(&[1, 4]),
         );
+        let budgets = budgets(seed);
+        if let Some(money) = budgets.get("*") {
+            let (most, zone) = (dollars(money.most_nano_usd), money.zone);
+            let _ = write!(settings, "[budget]\nmax_cost_usd_per_day = {most}\ntime_zone = \"{zone}\"\n");
+        }
         let mut plan = Self {
             settings,
             agents: BTreeMap::new(),
             terms: BTreeMap::new(),
             patience: BTreeMap::new(),
             bounds,
+            budgets,
+            seed,
             toolkit: String::new(),
             shop: BTreeMap::new(),
         };
@@ -183,10 +221,6 @@ impl Plan {
     /// Writes the files.
     pub(crate) fn write(&self, root: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(root.join("agents"))?;
-        std::fs::create_dir_all(root.join("tenants"))?;
-        for name in ["acme", "other"] {
-            std::fs::write(root.join(format!("tenants/{name}.toml")), format!("name = \"{name}\"\n"))?;
-        }
         std::fs::write(root.join("dalsegno.toml"), &self.settings)?;
         for (name, text) in &self.agents {
             std::fs::write(root.join(format!("agents/{name}.toml")), text)?;
@@ -195,10 +229,12 @@ impl Plan {
         std::fs::write(root.join("tools/shop.json"), &self.toolkit)?;
         std::fs::create_dir_all(root.join("tenants"))?;
         for tenant in TENANTS {
-            let text = format!(
-                "name = \"{tenant}\"\negress = [\"{ORIGIN}\"]\n\
-                 [tools.shop]\nsecrets = {{ token = {{ store = \"{SECRET_NAME}\" }} }}\n"
-            );
+            let mut text = format!("name = \"{tenant}\"\negress = [\"{ORIGIN}\"]\n");
+            if let Some(money) = self.budgets.get(tenant) {
+                let (most, zone) = (dollars(money.most_nano_usd), money.zone);
+                let _ = write!(text, "time_zone = \"{zone}\"\n[budget]\nmax_cost_usd_per_day = {most}\n");
+            }
+            let _ = write!(text, "[tools.shop]\nsecrets = {{ token = {{ store = \"{SECRET_NAME}\" }} }}\n");
             std::fs::write(root.join(format!("tenants/{tenant}.toml")), text)?;
         }
         Ok(())
@@ -261,6 +297,7 @@ impl Plan {
                 policy: OnIndeterminate::Ask,
                 approve: false,
                 rule: false,
+                deny: false,
                 kept_ms: 0,
             };
             self.shop.insert(name.to_owned(), terms);
@@ -289,6 +326,8 @@ impl Plan {
         );
         // Whether there is a rule is no draw of its own, so that each seed still means the same world.
         let gates = text.len();
+        let mut rules = Random::new(self.seed, &format!("rules of {name}"));
+        let (asks, denies) = (rules.chance(300), rules.chance(300));
         let mut ruled = false;
         for (tool, class) in TOOLS {
             let retries = u32::try_from(random.below(4)).unwrap_or_default();
@@ -313,20 +352,27 @@ impl Plan {
                 kept_ms = seconds * 1_000;
                 let _ = writeln!(text, "cache = \"{seconds}s\"");
             }
-            let rule = tool == RULED && timeout == 12;
-            ruled |= rule;
-            let approve = approve && tool == "t.set";
-            let terms = ToolTerms { class, retries, policy, approve, rule, kept_ms };
+            ruled |= tool == RULED[0] && timeout == 12;
+            let rule = tool == RULED[0] && timeout == 12;
+            let (approve, deny) = (approve && tool == "t.set", denies && tool == DENIED[0]);
+            let terms = ToolTerms { class, retries, policy, approve, rule, deny, kept_ms };
             self.terms.insert((name.to_owned(), tool.to_owned()), terms);
         }
         let always = approve.then_some("\"t.set\"".to_owned());
-        let rule = ruled.then(|| format!("{{ tool = \"{RULED}\", when = \"args.n % {RULE} == 0\" }}"));
-        let entries: Vec<String> = always.into_iter().chain(rule).collect();
+        let rules = [ruled, asks].into_iter().zip(RULED).filter(|(is_there, _)| *is_there);
+        let rules =
+            rules.map(|(_, tool)| format!("{{ tool = \"{tool}\", when = \"args.n % {RULE} == 0\" }}"));
+        let entries: Vec<String> = always.into_iter().chain(rules).collect();
         if !entries.is_empty() {
             text.insert_str(gates, &format!("approve = [{}]\n", entries.join(", ")));
         }
+        if denies {
+            let rules = DENIED.map(|tool| format!("{{ tool = \"{tool}\", when = \"args.n % 7 == 5\" }}"));
+            text.insert_str(gates, &format!("deny = [{}]\n", rules.join(", ")));
+        }
         for (tool, terms) in &self.shop {
-            self.terms.insert((name.to_owned(), tool.clone()), *terms);
+            let (rule, deny) = (asks && tool == RULED[1], denies && tool == DENIED[1]);
+            self.terms.insert((name.to_owned(), tool.clone()), ToolTerms { rule, deny, ..*terms });
             if matches!(terms.class, EffectClass::Keyed | EffectClass::Unsafe) && random.chance(300) {
                 let _ = write!(text, "[tools.settings.\"{tool}\"]\n{}", verify(random));
             }
@@ -348,7 +394,9 @@ impl Plan {
 
     fn add_model(&mut self, random: &mut Random, name: &str) {
         let text = self.head(random, name, "instructions = \"Call tools, then answer.\"\n");
-        let model = "[model]\nuse = \"default\"\ntimeout = \"8s\"\nretries = 3\n";
+        let model = format!(
+            "[model]\nuse = \"default\"\ntimeout = \"8s\"\nretries = 3\nmax_output_tokens = {TOKENS_MAX}\n"
+        );
         self.agents.insert(name.to_owned(), format!("{text}{model}"));
     }
 
@@ -370,6 +418,30 @@ impl Plan {
         }
         self.agents.insert(name.to_owned(), text);
     }
+}
+
+/// What may be spent in the world of a seed: in many, nobody has a budget.
+fn budgets(seed: u64) -> BTreeMap<String, Money> {
+    let mut random = Random::new(seed, "budgets");
+    let mut budgets = BTreeMap::new();
+    if random.chance(500) {
+        return budgets;
+    }
+    let reply = u64::from(TOKENS_MAX) * TOKEN_NANO_USD;
+    for account in TENANTS.into_iter().chain(["*"]) {
+        let (zone, utc_offset_hours) = random.pick(&ZONES);
+        // Room for one reply, for a few, or for many.
+        let most_nano_usd = random.pick(&[reply + reply / 2, 4 * reply, 12 * reply, 40 * reply]);
+        if random.chance(if account == "*" { 300 } else { 600 }) {
+            budgets.insert(account.to_owned(), Money { most_nano_usd, utc_offset_hours, zone });
+        }
+    }
+    budgets
+}
+
+/// An amount as files have it.
+fn dollars(nano_usd: u64) -> String {
+    format!("{}.{:09}", nano_usd / 1_000_000_000, nano_usd % 1_000_000_000)
 }
 
 /// A tool's setting that its receiver is asked about a call in doubt.
@@ -474,7 +546,12 @@ impl Steps<'_> {
                 let time = self.random.pick(&["1s", "5s", "25s", "2m", "3h"]);
                 vec![format!("wait = \"{time}\"")]
             }
-            5 => vec![format!("model = {{ prompt = \"a word for {number}\", timeout = \"8s\" }}"), report],
+            5 => vec![
+                format!(
+                    "model = {{ prompt = \"a word for {number}\", timeout = \"8s\", max_output_tokens = {TOKENS_MAX} }}"
+                ),
+                report,
+            ],
             6..8 => {
                 let question = 1 + self.random.below(2);
                 vec![format!("tool = \"{KEPT}\""), format!("with = {{ q = {question} }}"), report]

@@ -81,8 +81,10 @@ codes! {
     DuplicateTool = "duplicate-tool",
     /// Two agents have the same name.
     DuplicateAgent = "duplicate-agent",
-    /// A tenant's folder has no tenant file.
+    /// A tenant's folder, or its key for a model, has no tenant file.
     UnknownTenant = "unknown-tenant",
+    /// A model has no key for a tenant.
+    NoTenantKey = "no-tenant-key",
     /// Two tenants have the same name.
     DuplicateTenant = "duplicate-tenant",
     /// The name of an agent, a tenant or a tool differs from the name of its file.

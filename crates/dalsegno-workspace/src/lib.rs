@@ -77,7 +77,7 @@ pub use settings::{
     Access, AwsKeyBinding, CommandBinding, DailyBudget, DispatchSettings, EndpointBinding, EnvValue,
     FileGrant, HttpBinding, Lifetime, MemoryBinding, ModelBinding, OAuthBinding, OAuthGrant, PromptCache,
     Provider, RemoteBinding, SecretCommand, SecretGrant, SecretRef, SecretStoreBinding, ServerBinding,
-    ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants,
+    ServerLimits, ServerPermissions, Settings, StoreKey, TelemetrySettings, TenantGrants, TenantKey,
 };
 pub use source::{Position, SourceFile};
 pub use tenant::{Destination, Features, NoTenant, OfAgent, Refer, Tenant, ToolkitSettings};

@@ -15,9 +15,9 @@ use crate::in_code::InCode;
 use crate::lock::{Lock, LockRead, LockedServer};
 use crate::place::Place;
 use crate::report::Report;
-use crate::settings::{self, ModelBinding, SecretRef, Settings, SettingsRead};
+use crate::settings::{self, KeysPlace, ModelBinding, SecretRef, Settings, SettingsRead};
 use crate::source::SourceFile;
-use crate::tenant::{self, Tenant};
+use crate::tenant::{self, ReadTenants, Tenant};
 use crate::toolkit::{self, ToolkitFile};
 
 /// A workspace without errors.
@@ -124,6 +124,9 @@ impl Workspace {
         let known = read.as_ref().map(|read| &read.settings).filter(|_| !loaded.has_errors());
         let toolkits = toolkit::load(place, known, &mut loaded);
         let tenants = tenant::load(place, known, &toolkits, &mut loaded);
+        if let (Some(read), Some(_)) = (&read, known) {
+            check_keys(&read.keys, &tenants, &mut loaded);
+        }
         let agents = agent::load(place, known, (&toolkits, &tenants), &mut loaded);
         let (toolkits, tenants, mut broken) = (
             toolkits.sound,
@@ -138,7 +141,7 @@ impl Workspace {
         );
         let agents = agents.sound;
         broken.diagnostics.extend(loaded.diagnostics.iter().filter(|found| is_part(found)).cloned());
-        if let Some(SettingsRead { settings, store_is_known }) = read {
+        if let Some(SettingsRead { settings, store_is_known, .. }) = read {
             loaded.settings = store_is_known.then(|| settings.clone());
             loaded.assumed = loaded.assume(root, &settings);
             let has_errors = loaded.has_errors();
@@ -348,6 +351,19 @@ fn load_settings(place: Place<'_>, loaded: &mut Loaded) -> Option<SettingsRead> 
     let read = report.parse(&text).map(|root_table| settings::read(&report, &root_table, place.root));
     loaded.take(report);
     read
+}
+
+/// Compares the keys of models with the tenants, among what else `dalsegno.toml` is warned of.
+fn check_keys(keys: &[KeysPlace], tenants: &ReadTenants, loaded: &mut Loaded) {
+    let file = Path::new(SETTINGS_FILE);
+    let Some(source) = loaded.source(file).cloned() else { return };
+    let sound: BTreeSet<&str> = tenants.sound.keys().map(String::as_str).collect();
+    for found in keys.iter().flat_map(|place| place.check(&source, &sound, &tenants.broken)) {
+        let start = |one: &Diagnostic| one.span.as_ref().map(|span| span.start);
+        let is_before = |other: &Diagnostic| other.file == file && start(other) <= start(&found);
+        let index = loaded.diagnostics.iter().take_while(|other| is_before(other)).count();
+        loaded.diagnostics.insert(index, found);
+    }
 }
 
 /// Says whether a name is that of a hidden file, or of one that an editor keeps beside a file of a person: `.#a.toml`, `.a.toml.swp`,

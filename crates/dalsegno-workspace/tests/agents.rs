@@ -240,6 +240,7 @@ fn every_kind_of_model_arrives() {
         allow_http: false,
         api_key: None,
         aws_key: None,
+        keys: None,
         region: None,
         api_key_header: None,
         concurrency: Some(8),
@@ -279,7 +280,7 @@ fn every_kind_of_model_arrives() {
         session_token: Some(SecretRef::Env("AWS_SESSION_TOKEN".to_owned())),
     };
     assert_eq!(bedrock("bedrock_keys").aws_key, Some(parts));
-    let of_keys: Vec<&str> = bedrock("bedrock_keys").secrets().map(|(key, _)| key).collect();
+    let of_keys: Vec<String> = bedrock("bedrock_keys").secrets().map(|(key, _)| key).collect();
     assert_eq!(of_keys, ["access_key_id", "secret_access_key", "session_token"]);
     let profile = bedrock("bedrock_profile");
     assert!(matches!(profile.aws_key, Some(AwsKeyBinding::Document(SecretRef::Command(_)))), "{profile:?}");

@@ -8,8 +8,8 @@ use dalsegno_core::{
     Approve, Limits, MemoryScope, Mind, ModelMind, OnExceeded, OnFailure, Plan, PlanCall, StepAction,
 };
 use dalsegno_workspace::{
-    Access, AgentFile, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding, SecretCommand,
-    SecretGrant, SecretRef, ServerLimits, Workspace,
+    Access, AgentFile, AwsKeyBinding, DispatchSettings, EnvValue, FileGrant, Lifetime, ModelBinding,
+    SecretCommand, SecretGrant, SecretRef, ServerLimits, TenantKey, Workspace,
 };
 use serde_json::json;
 
@@ -242,4 +242,52 @@ fn a_program_that_prints_a_secret_is_found_wherever_it_is_named() {
     let named: Vec<String> = settings.secret_commands().map(|(section, _)| section).collect();
     let servers = ["servers.crm", "servers.files", "servers.notes", "servers.tickets"];
     assert_eq!(named, [&["secrets", "models.default"][..], &servers].concat());
+}
+
+#[test]
+fn tenants_have_keys_of_models_in_every_form() {
+    let (root, workspace) = load("tenant-keys");
+    let settings = &workspace.settings;
+    let of = |name: &str| match &settings.models[name] {
+        ModelBinding::Http(http) => http,
+        other => panic!("{other:?}"),
+    };
+    let default = of("default");
+    let text = |tenant: &str| default.key_of(tenant).cloned();
+    assert_eq!(text("acme"), Some(TenantKey::Text(SecretRef::Env("ACME_ANTHROPIC_KEY".to_owned()))));
+    assert_eq!(text("globex"), Some(TenantKey::Text(SecretRef::File("/run/secrets/globex".into()))));
+    assert_eq!(text("initech"), Some(TenantKey::Text(SecretRef::Store("initech.anthropic".to_owned()))));
+    let Some(TenantKey::Text(SecretRef::Command(command))) = text("umbrella") else { panic!() };
+    assert_eq!((command.ttl, &command.directory), (Duration::from_secs(50 * 60), &root));
+    // Without a key for all, a tenant that is not there has none; with one, it has that.
+    assert!(default.lacks_key("default") && !default.lacks_key("acme"));
+    assert_eq!((of("second").key_of("acme"), of("second").lacks_key("acme")), (None, false));
+    assert!(!of("bedrock").lacks_key("nobody") && !of("signed").lacks_key("nobody"));
+    let stark = AwsKeyBinding::Parts {
+        access_key_id: SecretRef::Env("STARK_KEY_ID".to_owned()),
+        secret_access_key: SecretRef::Store("stark.secret".to_owned()),
+        session_token: Some(SecretRef::File("/run/secrets/stark".into())),
+    };
+    assert_eq!(of("bedrock").key_of("stark"), Some(&TenantKey::Aws(stark)));
+    let Some(TenantKey::Aws(AwsKeyBinding::Document(_))) = of("bedrock").key_of("globex") else { panic!() };
+    let names: Vec<String> = of("bedrock").secrets().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "api_key",
+            "keys.acme",
+            "keys.default",
+            "keys.globex.credentials",
+            "keys.initech",
+            "keys.stark.access_key_id",
+            "keys.stark.secret_access_key",
+            "keys.stark.session_token",
+            "keys.umbrella",
+        ]
+    );
+    // A person agrees to each program that prints a key.
+    let programs: Vec<String> = settings.secret_commands().map(|(section, _)| section).collect();
+    let parts = ["models.parts.keys"; 3];
+    assert_eq!(programs[..3], ["models.bedrock.keys", "models.bedrock.keys", "models.default.keys"]);
+    assert_eq!(programs[3..], parts);
 }

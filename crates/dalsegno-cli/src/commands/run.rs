@@ -74,6 +74,7 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         allow_http: false,
         api_key: given.then(|| SecretRef::Env(KEY_VARIABLE.to_owned())),
         aws_key: None,
+        keys: None,
         region: None,
         api_key_header: None,
         concurrency: None,

@@ -100,6 +100,16 @@ impl AgentConfig {
         }
     }
 
+    /// The models that the agent itself may ask, each with how it is asked. One may be there several times.
+    pub fn models(&self) -> impl Iterator<Item = &ModelSettings> {
+        let (mind, plan) = match &self.mind {
+            Mind::Model(mind) => (Some(mind), None),
+            Mind::Plan(plan) => (None, Some(plan)),
+        };
+        let of_mind = mind.into_iter().flat_map(|mind| core::iter::once(&mind.model).chain(&mind.fallback));
+        of_mind.chain(plan.into_iter().flat_map(Plan::models))
+    }
+
     /// The digest that pins a run to this configuration: the same for equal configurations, on every machine.
     pub fn digest(&self) -> Digest {
         // Every part of a configuration is plain data with text keys, which always has a JSON form.

@@ -19,6 +19,28 @@ pub struct Plan {
     pub steps: Vec<PlanStep>,
 }
 
+impl Plan {
+    /// The models that its steps ask.
+    pub(super) fn models(&self) -> impl Iterator<Item = &ModelSettings> {
+        self.steps.iter().flat_map(|step| {
+            let (one, branches) = match &step.action {
+                StepAction::Operation(operation) => (Some(operation), None),
+                StepAction::ForEach(each) => (Some(&each.operation), None),
+                StepAction::Parallel(branches) => (None, Some(branches)),
+                StepAction::Set(_)
+                | StepAction::Respond(_)
+                | StepAction::Output(_)
+                | StepAction::Handoff(_) => (None, None),
+            };
+            let branches = branches.into_iter().flatten().map(|branch| &branch.operation);
+            one.into_iter().chain(branches).filter_map(|operation| match &operation.call {
+                PlanCall::Model { model, .. } => Some(model),
+                _ => None,
+            })
+        })
+    }
+}
+
 /// One step of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanStep {

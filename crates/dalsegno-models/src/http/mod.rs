@@ -358,8 +358,8 @@ pub enum HttpModelError {
 
 /// A model behind an HTTP endpoint.
 pub struct HttpModel {
-    settings: HttpModelSettings,
-    endpoint: Endpoint,
+    settings: Arc<HttpModelSettings>,
+    endpoint: Arc<Endpoint>,
     /// Whether the endpoint belongs to OpenAI or Azure.
     is_openai: bool,
     /// Whether encrypted reasoning is asked for; over OpenAI Responses alone.
@@ -386,10 +386,41 @@ impl HttpModel {
     /// # Errors
     /// Fails like [`HttpModel::new`], without a region, and for any other wire.
     pub fn signing(settings: HttpModelSettings, key: AwsKey) -> Result<Self, HttpModelError> {
-        match (settings.wire, &settings.region) {
-            (Wire::Bedrock, Some(_)) => Self::with(settings, Some(Key::Aws(key))),
-            (Wire::Bedrock, None) => Err(HttpModelError::NoRegion),
-            (wire, _) => Err(HttpModelError::NotSigned { wire }),
+        signs(&settings)?;
+        Self::with(settings, Some(Key::Aws(key)))
+    }
+
+    /// The same model for another key: the same endpoint over the same connections, and each request carries this key and no
+    /// other.
+    #[must_use]
+    pub fn with_key(&self, key: Arc<dyn Reveal>) -> Self {
+        self.keyed(Some(Key::Header(key)))
+    }
+
+    /// The same without any key.
+    #[must_use]
+    pub fn without_key(&self) -> Self {
+        self.keyed(None)
+    }
+
+    /// The same as [`with_key`](Self::with_key) where an access key of AWS signs each request.
+    ///
+    /// # Errors
+    /// Fails without a region, and for any other wire than Bedrock's.
+    pub fn with_aws_key(&self, key: AwsKey) -> Result<Self, HttpModelError> {
+        signs(&self.settings)?;
+        Ok(self.keyed(Some(Key::Aws(key))))
+    }
+
+    fn keyed(&self, key: Option<Key>) -> Self {
+        Self {
+            settings: Arc::clone(&self.settings),
+            endpoint: Arc::clone(&self.endpoint),
+            is_openai: self.is_openai,
+            encrypted_reasoning: self.encrypted_reasoning,
+            headers: self.headers.clone(),
+            key,
+            key_header: self.key_header.clone(),
         }
     }
 
@@ -413,12 +444,13 @@ impl HttpModel {
         };
         let endpoint = Endpoint::new(url, settings.max_response_bytes)
             .map_err(|source| HttpModelError::Client { source })?;
+        let (settings, endpoint) = (Arc::new(settings), Arc::new(endpoint));
         Ok(Self { settings, endpoint, is_openai, encrypted_reasoning, headers, key, key_header })
     }
 
     /// The body of a request; `paused` is the beginning of a reply that the provider continues.
     fn body(&self, request: &CompletionRequest, paused: &[ReplyPart]) -> Result<Vec<u8>, ModelError> {
-        let HttpModelSettings { wire, model, extra, .. } = &self.settings;
+        let HttpModelSettings { wire, model, extra, .. } = &*self.settings;
         let mut body = match wire {
             Wire::OpenaiChat => {
                 let stream_options = self.settings.stream_options;
@@ -539,6 +571,15 @@ impl HttpModel {
             }
         }
         Ok(reader.finish(hidden)?)
+    }
+}
+
+/// Refuses a model whose requests no access key of AWS can sign.
+fn signs(settings: &HttpModelSettings) -> Result<(), HttpModelError> {
+    match (settings.wire, &settings.region) {
+        (Wire::Bedrock, Some(_)) => Ok(()),
+        (Wire::Bedrock, None) => Err(HttpModelError::NoRegion),
+        (wire, _) => Err(HttpModelError::NotSigned { wire }),
     }
 }
 

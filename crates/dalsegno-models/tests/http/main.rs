@@ -18,6 +18,8 @@ mod double;
 mod faults;
 mod frames;
 mod gemini;
+mod invoices;
+mod keys;
 mod prefix;
 mod recorded;
 mod requests;

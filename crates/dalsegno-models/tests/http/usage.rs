@@ -8,7 +8,7 @@ use crate::double::Answer;
 use crate::requests::{ask, hello, plain};
 
 /// A short reply with this usage.
-async fn reply(wire: Wire, usage: Value) -> ModelReply {
+pub(crate) async fn reply(wire: Wire, usage: Value) -> ModelReply {
     let event = |value: Value| format!("data: {value}\n\n");
     let stream = match wire {
         Wire::OpenaiChat => {

@@ -2,6 +2,7 @@
 //! first needed, so that reading a journal starts nothing.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{BufReader, Seek};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +18,7 @@ use dalsegno_models::{
 };
 use dalsegno_workspace::{
     AwsKeyBinding, Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, RemoteBinding,
-    Settings,
+    Settings, TenantKey,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -40,7 +41,7 @@ pub(crate) struct Bindings {
     /// Where exchanges with models are kept, if that is wanted.
     recording: Option<Arc<Recording>>,
     tools: BTreeMap<ToolName, (ToolDescription, Arc<dyn Tool>)>,
-    models: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    models: Mutex<Opened>,
     memory: OnceCell<Arc<dyn Memory>>,
     #[cfg(feature = "wasm")]
     modules: Modules,
@@ -64,7 +65,7 @@ impl Bindings {
             vault: Arc::new(vault),
             recording: None,
             tools,
-            models: Mutex::new(models),
+            models: Mutex::new(Opened { given: models, ..Opened::default() }),
             memory: memory.map_or_else(OnceCell::new, |memory| OnceCell::new_with(Some(memory))),
             #[cfg(feature = "wasm")]
             modules: Modules::default(),
@@ -109,17 +110,32 @@ impl Bindings {
         self.tools.get(name).map(|(_, tool)| tool)
     }
 
-    /// The model of this name.
-    pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, OpenError> {
-        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = models.get(name) {
+    /// The model of this name, for runs of a tenant: what it is asked is sent with the key that this tenant has, and no other.
+    pub(crate) fn model(&self, name: &str, tenant: &str) -> Result<Arc<dyn Model>, OpenError> {
+        let failed = |message: String| OpenError::Model { model: name.to_owned(), message };
+        let binding = self.settings.models.get(name);
+        let own = match binding {
+            Some(ModelBinding::Http(http)) => http.key_of(tenant),
+            _ => None,
+        };
+        let slot = (name.to_owned(), own.map(|_| tenant.to_owned()));
+        let mut opened = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = opened.given.get(name) {
             return Ok(Arc::clone(model));
         }
-        let failed = |message: String| OpenError::Model { model: name.to_owned(), message };
-        let binding = self.settings.models.get(name).ok_or_else(|| {
+        let binding = binding.ok_or_else(|| {
             let known: Vec<&str> = self.settings.models.keys().map(String::as_str).collect();
             failed(format!("dalsegno.toml does not have it; it has {}", known.join(", ")))
         })?;
+        if lacks_key(binding, tenant) {
+            return Err(failed(format!(
+                "it has no key for the tenant `{tenant}`: {}",
+                add_key(name, tenant)
+            )));
+        }
+        if let Some(model) = opened.models.get(&slot) {
+            return Ok(Arc::clone(model));
+        }
         let model: Arc<dyn Model> = match binding {
             ModelBinding::Script { file } => {
                 Arc::new(ScriptModel::open(file).map_err(|error| failed(error.to_string()))?)
@@ -131,7 +147,8 @@ impl Bindings {
                 return Err(failed("it comes from a program, and this engine was not given it".to_owned()));
             }
             ModelBinding::Http(http) => {
-                Arc::new(self.http_model(http).map_err(|error| failed(error.to_string()))?)
+                let keyed = opened.endpoint(name, http).and_then(|endpoint| self.keyed(endpoint, http, own));
+                Arc::new(keyed.map_err(|error| failed(error.to_string()))?)
             }
         };
         let model = match &self.recording {
@@ -141,37 +158,36 @@ impl Bindings {
             }
             None => model,
         };
-        models.insert(name.to_owned(), Arc::clone(&model));
+        opened.models.insert(slot, Arc::clone(&model));
         Ok(model)
     }
 
-    fn http_model(&self, binding: &HttpBinding) -> Result<HttpModel, HttpModelError> {
-        let wire = match binding.provider {
-            Provider::Openai => Wire::OpenaiChat,
-            Provider::OpenaiResponses => Wire::OpenaiResponses,
-            Provider::Anthropic => Wire::Anthropic,
-            Provider::Gemini => Wire::Gemini,
-            Provider::Bedrock => Wire::Bedrock,
-        };
+    /// Says whether runs of a tenant have a key for a model, or need none.
+    pub(crate) fn has_key(&self, model: &str, tenant: &str) -> bool {
+        let opened = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.given.contains_key(model) {
+            return true;
+        }
+        !self.settings.models.get(model).is_some_and(|binding| lacks_key(binding, tenant))
+    }
+
+    /// The endpoint with the key of a tenant, or with the model's own.
+    fn keyed(
+        &self,
+        endpoint: &HttpModel,
+        binding: &HttpBinding,
+        own: Option<&TenantKey>,
+    ) -> Result<HttpModel, HttpModelError> {
         let handle = |reference| self.vault.handle(reference);
-        let settings = HttpModelSettings {
-            base_url: binding.base_url.clone(),
-            allow_http: binding.allow_http,
-            region: binding.region.clone(),
-            api_key_header: binding.api_key_header.clone(),
-            extra: binding.extra.clone(),
-            headers: binding.headers.clone(),
-            idle_timeout: binding.idle_timeout,
-            stream_options: binding.stream_options,
-            cache: match binding.cache {
-                PromptCache::Off => Cache::Off,
-                PromptCache::FiveMinutes => Cache::FiveMinutes,
-                PromptCache::OneHour => Cache::OneHour,
-            },
-            ..HttpModelSettings::new(wire, binding.model.clone())
+        let (text, aws) = match own {
+            Some(TenantKey::Text(key)) => (Some(key), None),
+            Some(TenantKey::Aws(key)) => (None, Some(key)),
+            None => (binding.api_key.as_ref(), binding.aws_key.as_ref()),
         };
-        let aws_key = match &binding.aws_key {
-            None => return HttpModel::new(settings, binding.api_key.as_ref().map(handle)),
+        let aws = match aws {
+            None => {
+                return Ok(text.map_or_else(|| endpoint.without_key(), |key| endpoint.with_key(handle(key))));
+            }
             Some(AwsKeyBinding::Parts { access_key_id, secret_access_key, session_token }) => AwsKey::Parts {
                 access_key_id: handle(access_key_id),
                 secret_access_key: handle(secret_access_key),
@@ -179,7 +195,7 @@ impl Bindings {
             },
             Some(AwsKeyBinding::Document(document)) => AwsKey::Document(handle(document)),
         };
-        HttpModel::signing(settings, aws_key)
+        endpoint.with_aws_key(aws)
     }
 
     /// The memory, with its seeds.
@@ -285,6 +301,68 @@ impl Bindings {
         }
         Ok(catalogue)
     }
+}
+
+/// The models that were opened.
+#[derive(Default)]
+struct Opened {
+    /// Those that a program gave.
+    given: BTreeMap<String, Arc<dyn Model>>,
+    /// The others by name, and by tenant where that has a key of its own.
+    models: BTreeMap<(String, Option<String>), Arc<dyn Model>>,
+    /// The endpoints behind them by name, without any key: all tenants share their connections.
+    endpoints: BTreeMap<String, HttpModel>,
+}
+
+impl Opened {
+    /// The endpoint of a model, without a key.
+    fn endpoint(&mut self, name: &str, binding: &HttpBinding) -> Result<&HttpModel, HttpModelError> {
+        match self.endpoints.entry(name.to_owned()) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => Ok(entry.insert(endpoint(binding)?)),
+        }
+    }
+}
+
+/// A model behind an endpoint, without a key.
+fn endpoint(binding: &HttpBinding) -> Result<HttpModel, HttpModelError> {
+    let wire = match binding.provider {
+        Provider::Openai => Wire::OpenaiChat,
+        Provider::OpenaiResponses => Wire::OpenaiResponses,
+        Provider::Anthropic => Wire::Anthropic,
+        Provider::Gemini => Wire::Gemini,
+        Provider::Bedrock => Wire::Bedrock,
+    };
+    let settings = HttpModelSettings {
+        base_url: binding.base_url.clone(),
+        allow_http: binding.allow_http,
+        region: binding.region.clone(),
+        api_key_header: binding.api_key_header.clone(),
+        extra: binding.extra.clone(),
+        headers: binding.headers.clone(),
+        idle_timeout: binding.idle_timeout,
+        stream_options: binding.stream_options,
+        cache: match binding.cache {
+            PromptCache::Off => Cache::Off,
+            PromptCache::FiveMinutes => Cache::FiveMinutes,
+            PromptCache::OneHour => Cache::OneHour,
+        },
+        ..HttpModelSettings::new(wire, binding.model.clone())
+    };
+    HttpModel::new(settings, None)
+}
+
+/// Says whether runs of a tenant have no key for a model that needs one.
+fn lacks_key(binding: &ModelBinding, tenant: &str) -> bool {
+    matches!(binding, ModelBinding::Http(http) if http.lacks_key(tenant))
+}
+
+/// What to do about a model that has no key for a tenant.
+pub(crate) fn add_key(model: &str, tenant: &str) -> String {
+    format!(
+        "add `{tenant} = {{ env = \"NAME\" }}` to `[models.{model}.keys]` of dalsegno.toml, or an `api_key` to `[models.{model}]` for \
+         all tenants without a key of their own"
+    )
 }
 
 /// A model whose replies hold no secret, for a recording that is kept beside the project.

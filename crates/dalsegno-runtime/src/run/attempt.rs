@@ -169,7 +169,7 @@ impl Attempt {
         let model = self
             .context
             .bindings
-            .model(&settings.name)
+            .model(&settings.name, &self.context.tenant)
             .map_err(|error| certain(FailureCode::Unavailable, describe(&error)))?;
         let attachments = match transcript.has_attachments() {
             true => Box::pin(self.attachments(&transcript)).await?,

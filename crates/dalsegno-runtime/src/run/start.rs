@@ -299,6 +299,12 @@ impl Engine {
                 return Err(EngineError::ToolkitConfig { agent, tenant, toolkit, name: (*name).to_owned() });
             }
         }
+        if let Some(model) =
+            config.models().find(|model| !self.bindings().has_key(&model.name, &request.tenant))
+        {
+            let (tenant, model) = (request.tenant.clone(), model.name.clone());
+            return Err(EngineError::TenantKey { agent, tenant, model });
+        }
         let config_json = serde_json::to_string(&config)
             .map_err(|error| HistoryError::Config { run, message: error.to_string() })?;
         let started = Started {

@@ -60,6 +60,10 @@ impl Guarantees {
         } else if !replay.identical {
             self.broken(format!("{alias} does not replay"));
         }
+        let error = inspection.response.as_ref().and_then(|response| response.error.as_ref());
+        if error.is_some_and(|error| error.message.contains("the agent's rules deny this call")) {
+            self.coverage.count("rule", "denies a step");
+        }
         let Some(line) = self.runs.get(&run) else { return };
         if let Some(response) = &line.response
             && inspection.response.as_ref() != Some(response)
@@ -161,6 +165,7 @@ impl Guarantees {
 
     /// Everything is over: what took place has a word in the journal.
     pub(crate) fn close(&mut self) {
+        self.close_accounts();
         let mut wrong = Vec::new();
         for line in self.runs.values() {
             if !line.ended {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Guarantees, KEYS_KEPT, Line, may_retry, reply};
 use crate::process::Process;
-use crate::workspace::{FOUND, KEPT, is_ruled};
+use crate::workspace::{FOUND, KEPT, is_denied, is_ruled};
 
 /// A call under way, seen from the process that makes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,11 +35,19 @@ impl Guarantees {
         let is_unread = self.runs.get(&call.run).is_some_and(|line| {
             [line.cancel_wanted, line.orphaned].iter().any(|came| self.unread(process, line, *came, self.now))
         });
+        if let (Some(line), None) = (self.runs.get(&call.run), &call.tool) {
+            let tenant = line.tenant.clone();
+            self.pays(p, &tenant);
+        }
+        let terms = self.runs.get(&call.run).and_then(|line| self.terms(&line.agent, call.tool.as_deref()));
         let Some(line) = self.runs.get_mut(&call.run) else {
             self.broken(format!("p{p} makes a call of the unknown run {}", call.run));
             return call;
         };
         call.tenant.clone_from(&line.tenant);
+        // A person agrees to the call of a declarative tool, and so to what its document asks for.
+        let above = line.ops.get(&call.operation).and_then(|op| op.above);
+        let agreed = above.and_then(|above| line.ops.get(&above)).is_some_and(|above| above.approved);
         let mut wrong = Vec::new();
         let mine = line.owner.as_ref().is_some_and(|owner| owner.number == p);
         let what = match line.ops.get_mut(&call.operation) {
@@ -64,15 +72,16 @@ impl Guarantees {
                 if op.denied {
                     wrong.push("somebody said no");
                 }
-                let approve = self
-                    .terms
-                    .get(&(line.agent.clone(), call.tool.clone().unwrap_or_default()))
-                    .is_some_and(|terms| {
-                        let ruled = || call.arguments["n"].as_i64().is_some_and(is_ruled);
-                        terms.approve || terms.rule && ruled()
-                    });
-                if (approve || call.arguments["gated"] == true) && !op.approved {
+                let n = call.arguments["n"].as_i64();
+                let ruled = terms.is_some_and(|terms| terms.rule) && n.is_some_and(is_ruled);
+                let approve = ruled || terms.is_some_and(|terms| terms.approve);
+                if (approve || call.arguments["gated"] == true) && !op.approved && !agreed {
                     wrong.push("nobody agreed to it");
+                } else if ruled {
+                    self.coverage.count("rule", "asks and somebody agrees");
+                }
+                if terms.is_some_and(|terms| terms.deny) && n.is_some_and(is_denied) {
+                    wrong.push("a rule denies it");
                 }
                 op.arguments = Some(call.arguments.clone());
                 op.alias.clone()
@@ -96,6 +105,16 @@ impl Guarantees {
         self.under_way.push(call.clone());
         self.check_bounds(&call);
         call
+    }
+
+    /// A model wants a call, which a rule may deny.
+    pub(crate) fn wanted(&mut self, run: RunId, tool: &str, arguments: &str) {
+        let agent = self.runs.get(&run).map(|line| line.agent.clone()).unwrap_or_default();
+        let denies = self.terms(&agent, Some(tool)).is_some_and(|terms| terms.deny);
+        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        if denies && arguments["n"].as_i64().is_some_and(is_denied) {
+            self.coverage.count("rule", "denies a model");
+        }
     }
 
     /// A request of a declarative tool leaves its process: the call that it is, and the class that it is of.

@@ -358,6 +358,7 @@ impl Guarantees {
                 let op = Op {
                     alias: format!("{}.o{}", line.alias, line.ops.len() + 1),
                     tool,
+                    above: record.parent,
                     is_declared,
                     class: *class,
                     step: *step,

@@ -8,6 +8,7 @@ mod audit;
 mod calls;
 mod clock;
 mod journal;
+mod money;
 mod ownership;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use serde_json::Value;
 
 use crate::coverage::Coverage;
 use crate::process::Process;
-use crate::workspace::{Bounds, Plan, ToolTerms};
+use crate::workspace::{Bounds, Money, Plan, ToolTerms};
 
 pub(crate) use calls::Call;
 
@@ -39,6 +40,9 @@ pub(crate) struct Guarantees {
     terms: BTreeMap<(String, String), ToolTerms>,
     patience: BTreeMap<String, u64>,
     bounds: Bounds,
+    /// What accounts may spend on the model in a day: tenants by their names, and all together.
+    budgets: BTreeMap<String, Money>,
+    ledger: money::Ledger,
     pub(crate) runs: BTreeMap<RunId, Line>,
     /// Runs that were ever made.
     made: usize,
@@ -141,6 +145,8 @@ pub(crate) struct Op {
     alias: String,
     /// The tool that is called; that of a part is the declarative tool which asks for it.
     tool: Option<String>,
+    /// The declarative tool that asks for it.
+    above: Option<OperationId>,
     /// A declarative tool: only its parts are attempted.
     is_declared: bool,
     class: EffectClass,
@@ -195,6 +201,8 @@ impl Guarantees {
             terms: plan.terms.clone(),
             patience: plan.patience.clone(),
             bounds: plan.bounds,
+            budgets: plan.budgets.clone(),
+            ledger: money::Ledger::default(),
             runs: BTreeMap::new(),
             made: 0,
             coverage: Coverage::default(),

@@ -96,6 +96,7 @@ impl Operator {
         }
         self.look(true).await;
         self.world.judge(crate::guarantees::Guarantees::close);
+        self.compare_accounts().await;
         let Some(machine) = self.machine() else { return };
         self.ask_again(&machine).await;
         for machine in self.machines.clone() {
@@ -108,6 +109,18 @@ impl Operator {
         tokio::time::sleep(MOMENT).await;
         if let Some(machine) = self.machines.iter().find(|machine| machine.process.is_alive()) {
             self.broken(format!("p{} does not stop", machine.process.number));
+        }
+    }
+
+    /// What the journal says of every account is what was set aside and spent.
+    async fn compare_accounts(&self) {
+        for (account, day, sum) in self.world.judge(|guarantees| guarantees.accounts()) {
+            match self.store.spent(&account, &day).await {
+                Ok(found) if found == sum => {}
+                found => {
+                    self.broken(format!("`{account}` has spent {sum} on {day}, and the store has {found:?}"))
+                }
+            }
         }
     }
 

@@ -1,46 +1,62 @@
 //! Reads what only a model of Amazon Bedrock has: its region, and the access key that signs its requests.
 
+use std::collections::BTreeMap;
+
+use super::keys::SECRET;
 use super::paths::Paths;
-use super::{AwsKeyBinding, HttpBinding, SecretRef, secrets};
+use super::{AwsKeyBinding, TenantKey, secrets};
 use crate::code::Code;
 use crate::section::Section;
-
-impl HttpBinding {
-    /// The secrets that requests need, each with the key of the table that refers to it.
-    pub fn secrets(&self) -> impl Iterator<Item = (&'static str, &SecretRef)> {
-        let aws = match &self.aws_key {
-            None => [None, None, None],
-            Some(AwsKeyBinding::Parts { access_key_id, secret_access_key, session_token }) => [
-                Some(("access_key_id", access_key_id)),
-                Some(("secret_access_key", secret_access_key)),
-                session_token.as_ref().map(|token| ("session_token", token)),
-            ],
-            Some(AwsKeyBinding::Document(document)) => [Some(("credentials", document)), None, None],
-        };
-        self.api_key.iter().map(|key| ("api_key", key)).chain(aws.into_iter().flatten())
-    }
-}
+use crate::shape::{Form, Key};
 
 /// The keys of the table that say where an access key is.
-const PARTS: [&str; 3] = ["access_key_id", "secret_access_key", "session_token"];
+pub(super) const PARTS: [&str; 3] = ["access_key_id", "secret_access_key", "session_token"];
 
-/// Reads the access key, and reports one that is there beside another key, or by half.
-pub(super) fn access_key(model: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<AwsKeyBinding> {
+/// The same as the tables of keys have them, and the document that holds all three.
+pub(super) const KEYS: [Key; 4] = [
+    Key::new("access_key_id", Form::Table(&SECRET), "Where to find the id of an access key of AWS."),
+    Key::new("secret_access_key", Form::Table(&SECRET), "Where to find the secret of that access key."),
+    Key::new(
+        "session_token",
+        Form::Table(&SECRET),
+        "Where to find the token of its session, if it is the key of a session.",
+    ),
+    Key::new(
+        "credentials",
+        Form::Table(&SECRET),
+        "Where to find all three as JSON: `{ command = [\"aws\", \"configure\", \"export-credentials\"] }`.",
+    ),
+];
+
+/// Reads the access key of a model.
+pub(super) fn key_of_model(model: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<AwsKeyBinding> {
+    let help =
+        "write `api_key` for a key of Bedrock, `access_key_id` with `secret_access_key`, or `credentials`";
+    access_key(model, paths, what, (&["api_key"], help))
+}
+
+/// Reads an access key, and reports one that is there beside another key, or by half. `beside` are the keys of the table that are
+/// another one's, with what to do where both are there.
+pub(super) fn access_key(
+    model: &Section<'_>,
+    paths: &Paths<'_>,
+    what: &str,
+    (beside, help): (&[&str], &str),
+) -> Option<AwsKeyBinding> {
     let [access_key_id, secret_access_key, session_token] =
         PARTS.map(|key| secrets::at(model, key, paths, &format!("`{key}` of {what}")));
     let document = secrets::at(model, "credentials", paths, &format!("`credentials` of {what}"));
     let part = PARTS.into_iter().find(|key| model.has(key));
-    let given: Vec<&str> =
-        ["api_key", "credentials"].into_iter().filter(|key| model.has(key)).chain(part).collect();
+    let others = beside.iter().copied().filter(|key| model.has(key)).take(1);
+    let document_key = Some("credentials").filter(|key| model.has(key));
+    let given: Vec<&str> = others.chain(document_key).chain(part).collect();
     if let [first, second, ..] = given[..] {
         let span = model.key_span(second).unwrap_or_else(|| model.span.clone());
         model
             .report
             .error(Code::InvalidValue, span, format!("{what} has both `{first}` and `{second}`"))
             .label("a request is sent with one key")
-            .help(
-                "write `api_key` for a key of Bedrock, `access_key_id` with `secret_access_key`, or `credentials`",
-            );
+            .help(help);
     }
     if part.is_some() {
         for key in ["access_key_id", "secret_access_key"] {
@@ -57,8 +73,14 @@ pub(super) fn access_key(model: &Section<'_>, paths: &Paths<'_>, what: &str) -> 
 }
 
 /// Reads the region, which Bedrock's own address needs and each signature does.
-pub(super) fn region(model: &Section<'_>, what: &str) -> Option<String> {
-    if !model.has("base_url") || PARTS.into_iter().chain(["credentials"]).any(|key| model.has(key)) {
+pub(super) fn region(
+    model: &Section<'_>,
+    keys: Option<&BTreeMap<String, TenantKey>>,
+    what: &str,
+) -> Option<String> {
+    let tenant_signs = keys.is_some_and(|keys| keys.values().any(|key| matches!(key, TenantKey::Aws(_))));
+    let signs = tenant_signs || PARTS.into_iter().chain(["credentials"]).any(|key| model.has(key));
+    if !model.has("base_url") || signs {
         model.require("region", "add `region = \"…\"`, such as `eu-central-1`");
     }
     let region = model.string("region")?;
@@ -85,7 +107,7 @@ const MAX_REGION: usize = 32;
 /// Says that there must be a key, of any kind.
 pub(super) fn require_key(model: &Section<'_>) {
     let has_key = PARTS.into_iter().chain(["credentials"]).any(|key| model.has(key));
-    if !model.has("base_url") && !has_key {
+    if !model.has("base_url") && !model.has("keys") && !has_key {
         model.require(
             "api_key",
             "add `api_key = { env = \"AWS_BEARER_TOKEN_BEDROCK\" }`, or \

@@ -38,7 +38,10 @@ impl Settings {
                 ModelBinding::Script { .. } | ModelBinding::Cassette { .. } | ModelBinding::InCode => None,
             };
             let references = http.into_iter().flat_map(|http| http.secrets());
-            references.map(move |(_, reference)| (format!("models.{name}"), reference))
+            references.map(move |(key, reference)| {
+                let of_tenant = if key.starts_with("keys.") { ".keys" } else { "" };
+                (format!("models.{name}{of_tenant}"), reference)
+            })
         });
         let servers = self.servers.iter().flat_map(|(name, server)| {
             references(server).map(move |reference| (format!("servers.{name}"), reference))

@@ -1,6 +1,6 @@
 //! The keys of `dalsegno.toml`.
 
-use super::{dispatch, models};
+use super::{bedrock, dispatch, models, tenant_keys};
 use crate::control;
 use crate::shape::{Form, Key, Need, Shape, Tagged};
 
@@ -134,6 +134,7 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
         BASE_URL,
         ALLOW_HTTP,
         API_KEY,
+        tenant_keys::KEYS,
         Key::new(
             "api_key_header",
             Form::Name("^[A-Za-z0-9-]+$"),
@@ -181,18 +182,11 @@ pub(super) static BEDROCK_MODEL: Shape = Shape {
         BASE_URL,
         ALLOW_HTTP,
         API_KEY,
-        Key::new("access_key_id", Form::Table(&SECRET), "Where to find the id of an access key of AWS."),
-        Key::new("secret_access_key", Form::Table(&SECRET), "Where to find the secret of that access key."),
-        Key::new(
-            "session_token",
-            Form::Table(&SECRET),
-            "Where to find the token of its session, if it is the key of a session.",
-        ),
-        Key::new(
-            "credentials",
-            Form::Table(&SECRET),
-            "Where to find all three as JSON: `{ command = [\"aws\", \"configure\", \"export-credentials\"] }`.",
-        ),
+        bedrock::KEYS[0],
+        bedrock::KEYS[1],
+        bedrock::KEYS[2],
+        bedrock::KEYS[3],
+        tenant_keys::BEDROCK_KEYS,
         EXTRA,
         HEADERS,
         IDLE_TIMEOUT,
@@ -295,15 +289,18 @@ pub(crate) static SECRET: Shape = Shape {
         Need { because_of: "ttl", word: None, keys: &["command"] },
         Need { because_of: "timeout", word: None, keys: &["command"] },
     ],
-    keys: &[
-        SECRET_ENV,
-        SECRET_FILE,
-        SECRET_STORED,
-        Key::new("command", Form::List(&Form::Text), "The program that prints it, and its arguments."),
-        Key::new("ttl", Form::Duration, "How long to use what the program printed; `5m` by default."),
-        Key::new("timeout", Form::Duration, "The longest that the program may take; `30s` by default."),
-    ],
+    keys: &SECRET_KEYS,
 };
+
+/// The keys of a reference to a secret.
+pub(super) const SECRET_KEYS: [Key; 6] = [
+    SECRET_ENV,
+    SECRET_FILE,
+    SECRET_STORED,
+    Key::new("command", Form::List(&Form::Text), "The program that prints it, and its arguments."),
+    Key::new("ttl", Form::Duration, "How long to use what the program printed; `5m` by default."),
+    Key::new("timeout", Form::Duration, "The longest that the program may take; `30s` by default."),
+];
 
 /// A secret that no program prints: of a tenant, or of telemetry.
 pub(crate) static KEPT_SECRET: Shape = Shape {

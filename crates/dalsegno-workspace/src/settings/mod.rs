@@ -15,6 +15,7 @@ mod remote;
 pub(crate) mod secrets;
 mod servers;
 mod telemetry;
+mod tenant_keys;
 mod url;
 mod words;
 
@@ -30,6 +31,7 @@ pub(crate) use self::keys::{FILE, KEPT_SECRET, MAX_COST};
 pub(crate) use self::paths::Paths;
 pub(crate) use self::reach::Reach;
 pub(crate) use self::read::{SettingsRead, default_store, may_name_store, read, secret_settings};
+pub(crate) use self::tenant_keys::KeysPlace;
 
 /// The settings of a workspace. All paths are joined with the workspace's folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,6 +154,9 @@ pub struct HttpBinding {
     pub api_key: Option<SecretRef>,
     /// The access key of AWS that signs requests instead; of Bedrock alone.
     pub aws_key: Option<AwsKeyBinding>,
+    /// The keys of single tenants, by tenant. A tenant that is not here uses the key above; where there is none, and this table is
+    /// there, it cannot use the model.
+    pub keys: Option<BTreeMap<String, TenantKey>>,
     /// The region of AWS; of Bedrock alone.
     pub region: Option<String>,
     /// The header that carries it: `authorization` behind `Bearer `, any other alone; the wire's own when absent.
@@ -196,6 +201,15 @@ pub enum AwsKeyBinding {
     },
     /// All parts are in one JSON document, `credentials`.
     Document(SecretRef),
+}
+
+/// The key of a model that belongs to one tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TenantKey {
+    /// A text that stands in a header.
+    Text(SecretRef),
+    /// An access key of AWS that signs requests; of Bedrock alone.
+    Aws(AwsKeyBinding),
 }
 
 /// A wire format, named after whoever made it.

@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
+use super::tenant_keys::{self, KeysPlace};
 use super::{HttpBinding, ModelBinding, PromptCache, Provider, bedrock, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
@@ -21,6 +22,8 @@ pub(super) struct Models {
     pub(super) bindings: BTreeMap<String, ModelBinding>,
     pub(super) prices: BTreeMap<String, Price>,
     pub(super) controls: BTreeMap<String, ModelControl>,
+    /// Where the keys of tenants stand.
+    pub(super) keys: Vec<KeysPlace>,
 }
 
 pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
@@ -67,7 +70,11 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
                 if !control.is_empty() {
                     models.controls.insert(name.value.clone(), control);
                 }
-                http(&model, paths, provider, &what).map(ModelBinding::Http)
+                let binding = http(&model, paths, provider, &what);
+                if let Some(binding) = &binding {
+                    models.keys.extend(KeysPlace::of(&model, &name.value, binding));
+                }
+                binding.map(ModelBinding::Http)
             }
             None if provider.value == "script" => paths
                 .file(&model, "file", "create the script, or correct the path")
@@ -112,15 +119,16 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         }
     }
     let api_key = secrets::at(model, "api_key", paths, &format!("`api_key` of {what}"));
+    let keys = tenant_keys::read(model, paths, provider, what);
     // The providers themselves answer nobody without a key; a local endpoint may.
     let is_bedrock = provider == Provider::Bedrock;
     if is_bedrock {
         bedrock::require_key(model);
-    } else if !model.has("base_url") {
+    } else if !model.has("base_url") && !model.has("keys") {
         model.require("api_key", &format!("add `api_key = {{ env = \"{}\" }}`", provider.usual_key()));
     }
-    let aws_key = is_bedrock.then(|| bedrock::access_key(model, paths, what)).flatten();
-    let region = is_bedrock.then(|| bedrock::region(model, what)).flatten();
+    let aws_key = is_bedrock.then(|| bedrock::key_of_model(model, paths, what)).flatten();
+    let region = is_bedrock.then(|| bedrock::region(model, keys.as_ref(), what)).flatten();
     let extra = extra(model, provider);
     let name = model.string("model")?.value;
     let concurrency = model.integer("concurrency");
@@ -149,6 +157,7 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         allow_http,
         api_key,
         aws_key,
+        keys,
         region,
         api_key_header,
         extra: extra?,

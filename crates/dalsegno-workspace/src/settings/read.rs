@@ -7,8 +7,8 @@ use toml::de::DeTable;
 
 use super::paths::Paths;
 use super::{
-    FILE, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget, dispatch,
-    models, reach, secrets, servers, telemetry,
+    FILE, KeysPlace, MemoryBinding, ModelBinding, Reach, SecretStoreBinding, Settings, StoreKey, budget,
+    dispatch, models, reach, secrets, servers, telemetry,
 };
 use crate::code::Code;
 use crate::place::Place;
@@ -21,6 +21,8 @@ pub(crate) struct SettingsRead {
     pub(crate) settings: Settings,
     /// Whether the place of the store is what the file means, not a default in the place of something unreadable.
     pub(crate) store_is_known: bool,
+    /// Where the keys of tenants stand.
+    pub(crate) keys: Vec<KeysPlace>,
 }
 
 /// Reads the settings of a file that was just parsed.
@@ -68,7 +70,7 @@ pub(crate) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Setting
         dispatch: dispatch::read(&file),
         telemetry: telemetry::read(&file, &paths),
     };
-    SettingsRead { settings, store_is_known }
+    SettingsRead { settings, store_is_known, keys: models.keys }
 }
 
 /// Where the store is if the file does not say.

@@ -70,7 +70,8 @@ pub(super) fn one(
     reference(&Section::of(report, key, value, what, &SECRET)?, paths, what)
 }
 
-fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {
+/// Reads a reference whose table is open already.
+pub(super) fn reference(section: &Section<'_>, paths: &Paths<'_>, what: &str) -> Option<SecretRef> {
     let places = ["env", "file", "store", "command"];
     let given: Vec<&str> = places.into_iter().filter(|place| section.get(place).is_some()).collect();
     match given[..] {
