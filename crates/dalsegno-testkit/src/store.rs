@@ -387,7 +387,7 @@ impl Store for SimulatedStore {
         self.world.judge(|guarantees| match &reserved {
             Ok(()) => guarantees.reserved(&self.process, allowances, nano_usd, fate == Fate::Made),
             Err(ReserveError::Exhausted { index, .. }) => {
-                guarantees.has_no_room(allowances, *index, nano_usd)
+                guarantees.has_no_room(allowances, *index, nano_usd);
             }
             Err(_) => {}
         });

@@ -118,7 +118,7 @@ impl Operator {
             match self.store.spent(&account, &day).await {
                 Ok(found) if found == sum => {}
                 found => {
-                    self.broken(format!("`{account}` has spent {sum} on {day}, and the store has {found:?}"))
+                    self.broken(format!("`{account}` has spent {sum} on {day}, and the store has {found:?}"));
                 }
             }
         }
