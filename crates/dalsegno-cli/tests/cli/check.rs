@@ -16,6 +16,8 @@ fn help_names_every_verb() {
       init         Create a workspace that runs immediately, offline and without an API key
       check        Check every file of the workspace, and every agent against the tools of its servers
       test         Test the agents: run the cases of `tests/*.toml`, offline and without a key
+      gate         Fold recorded runs through the workspace as it is now: which would differ, and
+                   because of which lines
       run          Start a run of an agent and follow it until it finishes
       chat         Chat with an agent: each message is a run, and the session keeps the conversation
       resume       Answer a suspended run, or resume an interrupted one
@@ -68,7 +70,8 @@ fn help_names_every_verb() {
       dalsegno show last                      what happened, and why
 
     Exit codes:
-      0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   130 interrupted
+      0 done   1 failed   2 bad input   3 diverged   4 suspended: waits for a person   5 inconclusive
+      130 interrupted
     --- stderr
     "#);
 }
