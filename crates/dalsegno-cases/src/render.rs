@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use dalsegno_core::{
-    AgentResponse, Answer, Entry, Failure, ModelCompletion, Outcome, Purpose, Reading, ReplyPart, ToolChoice,
-    ToolReturn, Validation,
+    AgentResponse, Answer, Attachment, Entry, Failure, ModelCompletion, Outcome, Purpose, Reading, ReplyPart,
+    ToolChoice, ToolReturn, Validation,
 };
 use serde_json::{Value, json};
 
@@ -145,10 +145,17 @@ fn outcome_text(outcome: &Outcome) -> String {
 
 fn tool(returned: &ToolReturn) -> String {
     let word = if returned.is_error { "error " } else { "" };
+    let files = with_files(&returned.files);
     match &returned.structured {
-        Some(structured) => format!("{word}{}", pretty(structured)),
-        None => format!("{word}{}", returned.text),
+        Some(structured) => format!("{word}{}{files}", pretty(structured)),
+        None => format!("{word}{}{files}", returned.text),
     }
+}
+
+/// The files of a result, one line each.
+fn with_files(files: &[Attachment]) -> String {
+    let lines = files.iter().map(|file| format!("\nfile: {} ({})", file.name, file.media_type));
+    lines.collect()
 }
 
 fn failed(failure: &Failure) -> String {
@@ -235,8 +242,9 @@ fn said(entry: &Entry) -> String {
         Entry::Compaction(compaction) => {
             format!("what came before: {}", compaction.summary.as_deref().unwrap_or("left out"))
         }
-        Entry::ToolResult { name, content, is_error, .. } => {
-            format!("{} of {name}: {content}", if *is_error { "error" } else { "result" })
+        Entry::ToolResult { name, content, is_error, files, call_id: _ } => {
+            let word = if *is_error { "error" } else { "result" };
+            format!("{word} of {name}: {content}{}", with_files(files))
         }
     }
 }

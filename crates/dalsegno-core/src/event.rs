@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use crate::canonical::print_json;
 pub use crate::failure::{Failure, FailureCode};
 use crate::id::{OperationId, RunId, Timestamp};
+use crate::media::misfit;
 use crate::operation::Gate;
 use crate::reply::{ModelReply, ReplyPart, Validation, Violation};
 use crate::response::{RunError, RunErrorCode, Status, Usage};
+use crate::transcript::Attachment;
 
 /// One piece of news, with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -129,8 +131,9 @@ impl Outcome {
                 Some(Failure::new(FailureCode::Protocol, "a hit has a score that is not a number"))
             }
             Self::MemoryFound(hits) => too_deep(hits.iter().map(|hit| &hit.metadata)),
-            Self::ToolReturned(ToolReturn { structured, error, .. }) => {
-                too_deep(structured.iter().chain(error.iter().flat_map(|error| error.details.values())))
+            Self::ToolReturned(ToolReturn { structured, error, files, .. }) => {
+                let values = structured.iter().chain(error.iter().flat_map(|error| error.details.values()));
+                too_deep(values).or_else(|| misfit(files))
             }
             Self::ApiAnswered(response) => too_deep(core::iter::once(&response.body)),
             Self::AgentReturned(returned) => {
@@ -236,6 +239,7 @@ impl Outcome {
                     + returned.structured.as_ref().map_or(0, size)
                     + returned.error.as_ref().map_or(0, |error| error.bytes())
                     + violations_size(&returned.violations)
+                    + returned.files.iter().map(Attachment::size).sum::<usize>()
             }
             Self::ApiAnswered(response) => {
                 let headers = response.headers.iter().map(|(name, value)| name.len() + value.len());
@@ -408,6 +412,10 @@ pub struct ToolReturn {
     /// Where the result breaks what the tool promised of it. It is used all the same: its effect took place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
+    /// Files that the model reads with the result, such as images: at most [`RESULT_FILES_MAX`](crate::RESULT_FILES_MAX).
+    /// Their bytes lie in the store. A plan and a document read none of them, and a failure has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Attachment>,
 }
 
 impl ToolReturn {
@@ -425,6 +433,19 @@ impl ToolReturn {
                 Ok(_) | Err(_) => Value::String(self.text),
             },
         }
+    }
+
+    /// Adds a line to what a model reads. A plan and a document read a structured result as it was.
+    pub fn add_line(&mut self, line: &str) {
+        if self.text.is_empty()
+            && let Some(value) = &self.structured
+        {
+            self.text = print_json(value);
+        }
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
     }
 
     /// What a model reads.

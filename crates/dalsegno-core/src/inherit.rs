@@ -148,7 +148,8 @@ impl Inheritance {
             blocks.push(Block { digest, entries: u32::try_from(count).unwrap_or(u32::MAX) });
             at += count;
         }
-        let mut files: Vec<Digest> = entries.iter().filter_map(|entry| file(entry)).collect();
+        let files = entries.iter().flat_map(|entry| entry.files());
+        let mut files: Vec<Digest> = files.map(|file| file.digest).collect();
         files.sort_unstable();
         files.dedup();
         Ok(Inherited {
@@ -217,17 +218,6 @@ const NAMES_BYTES: u64 = 256;
 fn check(entries: u64, bytes: u64) -> Result<(), InheritError> {
     let within = entries <= ENTRIES_MAX * STORED_TIMES && bytes <= BYTES_MAX * STORED_TIMES;
     if within { Ok(()) } else { Err(InheritError::TooLong) }
-}
-
-fn file(entry: &Entry) -> Option<Digest> {
-    match entry {
-        Entry::Attachment(file) => Some(file.digest),
-        Entry::Instructions(_)
-        | Entry::User(_)
-        | Entry::Assistant(_)
-        | Entry::Compaction(_)
-        | Entry::ToolResult { .. } => None,
-    }
 }
 
 /// How many entries a block has, the largest first. Each divides the one before it.
@@ -302,7 +292,8 @@ mod tests {
         };
         transcript.push(said("I look at"));
         let (call_id, name) = (format!("c{turn}"), "read".into());
-        transcript.push(Entry::ToolResult { call_id, name, content: "x".repeat(200), is_error: false });
+        let (content, files) = ("x".repeat(200), vec![]);
+        transcript.push(Entry::ToolResult { call_id, name, content, is_error: false, files });
         transcript.push(said("answer"));
     }
 
@@ -422,8 +413,14 @@ mod tests {
         for byte in [1, 2, 1] {
             transcript.push(Entry::Attachment(file(byte)));
         }
+        let (call_id, name, content) = ("c".into(), "look".into(), "a picture".into());
+        let files = vec![file(3), file(2)];
+        transcript.push(Entry::ToolResult { call_id, name, content, is_error: false, files });
         let inherited = store(state(transcript).inheritance(false), &mut Kept::new());
-        assert_eq!(inherited.kept().collect::<Vec<_>>(), [1, 2].map(|byte| Digest::from_bytes([byte; 32])));
+        assert_eq!(
+            inherited.kept().collect::<Vec<_>>(),
+            [1, 2, 3].map(|byte| Digest::from_bytes([byte; 32]))
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::event::Outcome;
 use crate::id::{OperationId, Timestamp, ToolName};
 use crate::operation::{GateState, Operation};
+use crate::transcript::Attachment;
 
 /// A group of operations that a step waits for, folded in this order when all have an outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -189,6 +190,16 @@ pub struct Settled {
     pub content: String,
     /// The call failed or was refused.
     pub is_error: bool,
+    /// The files that the model reads with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Attachment>,
+}
+
+impl Settled {
+    /// A result of text alone.
+    pub(crate) fn text(content: String) -> Self {
+        Self { content, is_error: false, files: Vec::new() }
+    }
 }
 
 /// One operation on its way.

@@ -54,6 +54,7 @@ mod follow;
 mod id;
 mod inherit;
 mod join;
+mod media;
 mod notes;
 mod operation;
 mod phase;
@@ -86,6 +87,7 @@ pub use id::{
 };
 pub use inherit::{Block, InheritError, Inheritance, Inherited};
 pub use join::{Begun, CallSlot, Join, Pending, Settled, Then};
+pub use media::{RESULT_FILES_BYTES_MAX, RESULT_FILES_MAX, media_type};
 pub use notes::{Note, NoteLevel};
 pub use operation::{
     AgentCall, EffectClass, Gate, GateState, Input, MemoryCreate, MemorySearch, MemoryTraverse,

@@ -28,17 +28,18 @@ pub(crate) fn entry(entry: &Entry) -> u64 {
     let content = match entry {
         Entry::Instructions(text) | Entry::User(text) => text_tokens(text),
         Entry::Assistant(reply) => self::reply(reply),
-        Entry::ToolResult { name, content, .. } => text_tokens(name) + text_tokens(content),
-        Entry::Attachment(Attachment { media_type, bytes, .. }) => {
-            if media_type.starts_with("text/") {
-                estimate_tokens(*bytes)
-            } else {
-                FILE
-            }
+        Entry::ToolResult { name, content, files, .. } => {
+            let text = text_tokens(name) + text_tokens(content);
+            files.iter().map(file).fold(text, u64::saturating_add)
         }
+        Entry::Attachment(attachment) => file(attachment),
         Entry::Compaction(_) => return 0,
     };
-    content + MESSAGE
+    content.saturating_add(MESSAGE)
+}
+
+fn file(Attachment { media_type, bytes, .. }: &Attachment) -> u64 {
+    if media_type.starts_with("text/") { estimate_tokens(*bytes) } else { FILE }
 }
 
 fn text_tokens(text: &str) -> u64 {

@@ -40,6 +40,9 @@ pub enum Entry {
         content: String,
         /// The call failed or was refused.
         is_error: bool,
+        /// The files that the tool returned with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<Attachment>,
     },
 }
 
@@ -47,12 +50,20 @@ impl Entry {
     /// The note that stands for a result which is left out; none for what is never left out, or is as short itself.
     pub(crate) fn elided(&self) -> Option<Self> {
         match self {
-            Self::ToolResult { call_id, name, content, is_error } if content.len() > ELIDED_BYTES => {
+            Self::ToolResult { call_id, name, content, is_error, files }
+                if content.len() > ELIDED_BYTES || !files.is_empty() =>
+            {
+                let what = match files.len() {
+                    0 => String::new(),
+                    1 => " and 1 file".into(),
+                    count => alloc::format!(" and {count} files"),
+                };
                 Some(Self::ToolResult {
                     call_id: call_id.clone(),
                     name: name.clone(),
-                    content: alloc::format!("[{} bytes of this result are left out]", content.len()),
+                    content: alloc::format!("[{} bytes{what} of this result are left out]", content.len()),
                     is_error: *is_error,
+                    files: Vec::new(),
                 })
             }
             Self::Instructions(_)
@@ -71,9 +82,21 @@ impl Entry {
             Self::Assistant(reply) => reply.bytes(),
             Self::Attachment(file) => file.name.len() + file.media_type.len(),
             Self::Compaction(cut) => cut.summary.as_ref().map_or(0, String::len),
-            Self::ToolResult { call_id, name, content, .. } => call_id.len() + name.len() + content.len(),
+            Self::ToolResult { call_id, name, content, files, .. } => {
+                let files = files.iter().map(Attachment::size).sum::<usize>();
+                call_id.len() + name.len() + content.len() + files
+            }
         };
         (text as u64).saturating_add(ENTRY_BYTES)
+    }
+
+    /// The files that it names: one of the user, or those of a result.
+    pub fn files(&self) -> &[Attachment] {
+        match self {
+            Self::Attachment(file) => core::slice::from_ref(file),
+            Self::ToolResult { files, .. } => files,
+            Self::Instructions(_) | Self::User(_) | Self::Assistant(_) | Self::Compaction(_) => &[],
+        }
     }
 
     /// The tools that the model wants called, where this is a reply.
@@ -98,13 +121,11 @@ impl Entry {
                 canonical.tag(1).text(text);
             }
             Self::Assistant(reply) => reply.feed(canonical.tag(2)),
-            Self::ToolResult { call_id, name, content, is_error } => {
+            Self::ToolResult { call_id, name, content, is_error, files } => {
                 canonical.tag(3).text(call_id).text(name).text(content).tag(u8::from(*is_error));
+                files.iter().for_each(|file| file.feed(canonical));
             }
-            Self::Attachment(attachment) => {
-                canonical.tag(4).text(&attachment.name).text(&attachment.media_type);
-                canonical.bytes(attachment.digest.as_bytes()).number(attachment.bytes);
-            }
+            Self::Attachment(attachment) => attachment.feed(canonical.tag(4)),
             Self::Compaction(compaction) => {
                 canonical.tag(5).number(compaction.dropped).number(compaction.elided);
                 canonical.tag(u8::from(compaction.summary.is_some()));
@@ -117,7 +138,7 @@ impl Entry {
     }
 }
 
-/// A file of the user, kept by its content outside the state.
+/// A file of the user or one that a tool returned, kept by its content outside the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// Its name, for the model and for people.
@@ -128,6 +149,18 @@ pub struct Attachment {
     pub digest: Digest,
     /// Its size in bytes.
     pub bytes: u64,
+}
+
+impl Attachment {
+    /// About how many bytes its description takes.
+    pub(crate) fn size(&self) -> usize {
+        self.name.len() + self.media_type.len() + ENTRY_BYTES as usize
+    }
+
+    pub(crate) fn feed(&self, canonical: &mut Canonical) {
+        canonical.text(&self.name).text(&self.media_type);
+        canonical.bytes(self.digest.as_bytes()).number(self.bytes);
+    }
 }
 
 /// A cut in what the model is sent; the transcript itself keeps all entries.
@@ -156,7 +189,7 @@ pub struct Transcript {
     sealed: Vec<Arc<[Arc<Entry>]>>,
     tail: Vec<Arc<Entry>>,
     replies: u64,
-    /// The number of files among the entries.
+    /// The number of entries with files.
     attachments: u64,
     /// The digest of what stands before the first entry.
     head: Digest,
@@ -236,9 +269,9 @@ impl Transcript {
         match &*entry {
             Entry::Assistant(_) => self.replies += 1,
             Entry::Compaction(compaction) => self.compaction = Some(compaction.clone()),
-            Entry::Attachment(_) => self.attachments += 1,
-            Entry::Instructions(_) | Entry::User(_) | Entry::ToolResult { .. } => {}
+            Entry::Attachment(_) | Entry::Instructions(_) | Entry::User(_) | Entry::ToolResult { .. } => {}
         }
+        self.attachments += u64::from(!entry.files().is_empty());
         self.tokens = self.tokens.saturating_add(tokens::entry(&entry));
         self.tail.push(entry);
         if self.tail.len() == CHUNK {
@@ -478,7 +511,8 @@ impl Transcript {
             }
         }
         for (call_id, name) in open {
-            self.push(Entry::ToolResult { call_id, name, content: why.into(), is_error: true });
+            let (content, files) = (why.into(), Vec::new());
+            self.push(Entry::ToolResult { call_id, name, content, is_error: true, files });
         }
     }
 }

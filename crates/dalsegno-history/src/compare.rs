@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use dalsegno_core::{Entry, Operation, Reading, ReplyPart, Request};
+use dalsegno_core::{Attachment, Entry, Operation, Reading, ReplyPart, Request};
 
 /// Most places that a comparison lists; more are of no use to a reader.
 const CHANGES_MAX: usize = 20;
@@ -136,7 +136,13 @@ fn text(entry: &Entry) -> String {
     match entry {
         Entry::Instructions(text) | Entry::User(text) => text.clone(),
         Entry::Attachment(attachment) => format!("{} ({})", attachment.name, attachment.media_type),
-        Entry::ToolResult { name, content, .. } => format!("{name}: {content}"),
+        Entry::ToolResult { name, content, files, .. } => {
+            // Two pictures may differ by their content alone.
+            let file = |file: &Attachment| {
+                format!(" [{}, {}, {:.8}]", file.name, file.media_type, file.digest.to_string())
+            };
+            format!("{name}: {content}{}", files.iter().map(file).collect::<String>())
+        }
         Entry::Compaction(compaction) => compaction.summary.clone().unwrap_or_default(),
         Entry::Assistant(reply) => {
             let parts = reply.parts.iter().map(|part| match part {

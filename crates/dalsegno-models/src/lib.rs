@@ -25,7 +25,7 @@ mod validation;
 
 pub use cassette::{Cassette, CassetteError, Recorder, Recording};
 pub use http::{
-    AwsKey, Cache, HttpModel, HttpModelError, HttpModelSettings, UnknownWire, Wire, aws_key_parts,
+    AwsKey, Cache, HttpModel, HttpModelError, HttpModelSettings, ToolFiles, UnknownWire, Wire, aws_key_parts,
 };
 pub use model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, Retry};
 pub use output::{judge_output, judge_result};

@@ -11,6 +11,7 @@ use crate::ask::Ask;
 use crate::catalogue::{Annotations, Pages, ToolDescription, page};
 use crate::content;
 use crate::failure::{CallErrorKind, Failure};
+use crate::files::ResultFiles;
 use crate::output::{Answer, Input, ToolOutput, input_required};
 use crate::request::misfit;
 
@@ -158,7 +159,9 @@ async fn read<A: Ask>(server: &A, params: ReadResourceRequestParams) -> Result<A
             let text = texts.collect::<Vec<_>>().join("\n\n");
             // Contents that were just read can be written again.
             let content = result.contents.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
-            Ok(Answer::Done(ToolOutput { text, content, ..ToolOutput::default() }))
+            let mut files = ResultFiles::default();
+            result.contents.iter().for_each(|one| files.add_resource(one));
+            Ok(Answer::Done(ToolOutput { text, content, files, ..ToolOutput::default() }))
         }
         ServerResult::InputRequiredResult(result) => Ok(Answer::InputRequired(input_required(result))),
         _ => Err(other_kind(server, "resources/read")),

@@ -40,7 +40,7 @@ fn described(what: &str, media_type: Option<&str>, base64: &str) -> String {
 }
 
 /// How many bytes stand in a base64 text.
-fn size(base64: &str) -> usize {
+pub(crate) fn size(base64: &str) -> usize {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     (base64.len() - padding) * 3 / 4
 }

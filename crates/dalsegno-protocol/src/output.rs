@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::content;
 use crate::denial::Denial;
+use crate::files::ResultFiles;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// Blocks that are not text (images, audio, resources), as the protocol writes them.
     pub content: Vec<Value>,
+    /// The files in these blocks that a model may read; none in a failure.
+    pub files: ResultFiles,
     /// What a server in the sandbox was refused meanwhile, the latest 32. Other calls of the same instance may have caused
     /// some of it.
     pub denials: Vec<Denial>,
@@ -60,13 +63,17 @@ impl Input {
 
 /// Sorts the blocks of a result.
 pub(crate) fn output(result: CallToolResult) -> ToolOutput {
+    let is_error = result.is_error.unwrap_or(false);
     let mut texts = Vec::with_capacity(result.content.len());
-    let mut content = Vec::new();
+    let (mut content, mut files) = (Vec::new(), ResultFiles::default());
     for block in result.content {
         match block {
             ContentBlock::Text(text) => texts.push(text.text),
             other => {
                 texts.push(content::words(&other));
+                if !is_error {
+                    files.add_block(&other);
+                }
                 // A block that was just read can be written again.
                 content.extend(serde_json::to_value(other));
             }
@@ -75,8 +82,9 @@ pub(crate) fn output(result: CallToolResult) -> ToolOutput {
     ToolOutput {
         structured: result.structured_content,
         text: texts.join("\n"),
-        is_error: result.is_error.unwrap_or(false),
+        is_error,
         content,
+        files,
         denials: Vec::new(),
     }
 }

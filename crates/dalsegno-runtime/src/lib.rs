@@ -55,7 +55,9 @@ pub use effects::dispatch::Load;
 pub use effects::oauth::SecretGiver;
 #[cfg(feature = "oauth")]
 pub use effects::oauth::{Consent, ConsentError, Consented};
-pub use effects::tool::{Invocation, MemoryPlace, Tool, ToolCallOptions, ToolDescription, ToolError};
+pub use effects::tool::{
+    CallFiles, Invocation, MemoryPlace, Tool, ToolCallOptions, ToolDescription, ToolError,
+};
 pub use engine::{Engine, EngineBuilder};
 pub use error::{EngineError, OpenError, RunFailure};
 pub use live::Look;

@@ -132,6 +132,16 @@ async fn granted_variables_are_seen_and_secrets_are_read_for_each_instance() {
 }
 
 #[tokio::test]
+async fn a_picture_comes_as_a_file() {
+    let server = probe(Permissions::default()).await;
+    let answer = server.open("tenant").call("picture", arguments(json!({})), call()).await.unwrap();
+    assert_eq!(answer.text, "a pixel\n[image content, image/png, 70 bytes]");
+    let [file] = answer.files.files() else { panic!("{:?}", answer.files) };
+    assert_eq!((file.name.as_str(), file.media_type, file.bytes.len()), ("image.png", "image/png", 70));
+    assert!(file.bytes.starts_with(b"\x89PNG\r\n\x1a\n") && answer.files.refused().is_empty());
+}
+
+#[tokio::test]
 async fn a_loop_that_yields_all_the_time_is_stopped_at_the_timeout() {
     let mut config = ServerConfig::new("probe", guest_module("probe"));
     config.limits.call_timeout = Duration::from_millis(300);

@@ -4,7 +4,7 @@ mod format;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dalsegno_core::{Digest, RunId, digest_json};
+use dalsegno_core::{Digest, Outcome, RunId, digest_json};
 
 pub use self::format::ArchiveError;
 use self::format::{ArchivedRun, Contents};
@@ -189,20 +189,22 @@ impl VerifiedRun {
     }
 }
 
-/// The files that these records refer to, which are a run's records from the first on.
+/// The files that these records refer to.
 pub(crate) fn attachments(records: &[Record]) -> impl Iterator<Item = Digest> {
-    records.iter().take(BEGINNING).flat_map(|record| files(&record.body))
+    records.iter().flat_map(|record| files(&record.body))
 }
-
-/// The first records of a run, which alone refer to files.
-pub(crate) const BEGINNING: usize = 2;
 
 /// Says whether a record of this kind may refer to files.
 pub(crate) const fn has_files(kind: u8) -> bool {
-    kind == RecordKind::Started as u8 || kind == RecordKind::Inherited as u8
+    kind == RecordKind::Started as u8
+        || kind == RecordKind::Inherited as u8
+        || kind == RecordKind::Resolved as u8
+        || kind == RecordKind::Late as u8
+        || kind == RecordKind::Forked as u8
 }
 
-/// The files that a body refers to: those of a request, and all that a run took over from the one before it.
+/// The files that a body refers to: those of a request, those of results, and all that a run took over from the one before
+/// it.
 pub(crate) fn files(body: &Body) -> impl Iterator<Item = Digest> {
     let (started, inherited) = match body {
         Body::Started(started) => (Some(started), None),
@@ -211,7 +213,21 @@ pub(crate) fn files(body: &Body) -> impl Iterator<Item = Digest> {
     };
     let attachments = started.into_iter().flat_map(|started| &started.request.attachments);
     let inherited = inherited.into_iter().flat_map(|inherited| inherited.kept());
-    attachments.map(|attachment| attachment.digest).chain(inherited)
+    attachments.map(|attachment| attachment.digest).chain(inherited).chain(returned(body))
+}
+
+/// The files of the results in a body. They come with its record.
+pub(crate) fn returned(body: &Body) -> impl Iterator<Item = Digest> {
+    let outcomes = match body {
+        Body::Resolved { outcome, .. } | Body::Late { outcome, .. } => std::slice::from_ref(outcome),
+        Body::Forked { outcomes, .. } => outcomes.as_slice(),
+        _ => &[],
+    };
+    let files = outcomes.iter().flat_map(|outcome| match outcome {
+        Outcome::ToolReturned(returned) => returned.files.as_slice(),
+        _ => &[],
+    });
+    files.map(|file| file.digest)
 }
 
 /// The parts of what a run took over that must be here for it to begin: all but files of requests, which may be erased.

@@ -30,7 +30,13 @@ mod tests {
     fn the_encoding_of_a_block_never_changes() {
         let entries = [
             Entry::User("hello".into()),
-            Entry::ToolResult { call_id: "c".into(), name: "t".into(), content: "x".into(), is_error: false },
+            Entry::ToolResult {
+                call_id: "c".into(),
+                name: "t".into(),
+                content: "x".into(),
+                is_error: false,
+                files: vec![],
+            },
         ];
         let (digest, bytes) = encode_block(&entries.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(decode_block(&bytes).unwrap(), entries);

@@ -8,6 +8,7 @@
 
 mod appends;
 mod inbox;
+mod results;
 mod sessions;
 mod spending;
 mod transfer;
@@ -30,6 +31,7 @@ use crate::{
 
 pub use self::appends::*;
 pub use self::inbox::*;
+pub use self::results::*;
 pub use self::sessions::*;
 pub use self::spending::*;
 pub use self::transfer::*;
@@ -89,6 +91,13 @@ macro_rules! conformance_tests {
             a_suspended_run_whose_owner_died_before_the_release_can_be_taken
             an_ended_run_with_effects_in_doubt_is_found_until_they_are_settled
             files_are_kept_by_digest
+            files_of_results_come_with_their_records
+            a_result_whose_file_is_not_there_is_refused_whole
+            a_stale_lease_leaves_no_files
+            files_of_results_stay_as_long_as_a_run_or_a_fork_needs_them
+            files_of_results_are_erased_with_them
+            an_archive_carries_the_files_of_results
+            a_run_that_hands_over_keeps_the_files_of_its_last_results
             an_exported_run_enters_another_journal_as_it_was
             an_import_into_any_store_is_whole
             nobody_performs_a_run_that_an_archive_brought
@@ -373,6 +382,7 @@ pub async fn every_kind_of_record_comes_back_as_it_was<S: Store>(new: impl Fn() 
             operation: record.operation,
             parent: record.parent,
             body: record.body,
+            files: Vec::new(),
         })
         .collect();
     assert_eq!(found, expected);

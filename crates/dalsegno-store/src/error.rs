@@ -215,7 +215,8 @@ impl From<AppendError> for CreateError {
             error @ (AppendError::Fenced { .. }
             | AppendError::SeqMismatch { .. }
             | AppendError::UnknownRun { .. }
-            | AppendError::UnknownMessage { .. }) => Self::Append(error),
+            | AppendError::UnknownMessage { .. }
+            | AppendError::Blob(_)) => Self::Append(error),
         }
     }
 }
@@ -245,6 +246,12 @@ pub enum BlobError {
         "the run before it was erased meanwhile, and with it the part {digest} of what was said: start again"
     )]
     Missing {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// A file that a result names is neither here nor with its record.
+    #[error("a result names the file {digest}, which is not here: append its bytes with the record")]
+    Absent {
         /// Its digest.
         digest: Digest,
     },
@@ -307,6 +314,9 @@ pub enum AppendError {
         /// The message's number.
         number: u64,
     },
+    /// A file of a record is not what its digest says, too long, or not here.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// A record cannot be stored.
     #[error(transparent)]
     Record(#[from] RecordError),

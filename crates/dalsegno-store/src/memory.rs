@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dalsegno_core::{AgentName, Digest, OperationId, RunId, Timestamp};
 
-use crate::archive::{Archive, ImportError, Imported, files, needed};
+use crate::archive::{Archive, ImportError, Imported, files, needed, returned};
 use crate::bytes::Link;
 use crate::chain::{Head, Row, Verifier, seal};
 use crate::copies::Copies;
@@ -26,12 +26,16 @@ use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
 use crate::record::{NewRecord, Record, RecordKind};
 use crate::run::{
-    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range,
+    Created, Existing, FOUND_MAX, NewRun, Progress, RunFilter, RunStatus, RunSummary, Snapshot, check_files,
+    prefix_range,
 };
 use crate::shares::Turn;
 use crate::snapshot::StoredSnapshot;
 use crate::spending::{Allowance, ReserveError, reserved, settled};
 use crate::store::Store;
+
+/// Files by the numbers of the records that use them.
+type Files = BTreeMap<u64, BTreeSet<Digest>>;
 
 /// A journal in memory.
 #[derive(Debug, Default)]
@@ -70,8 +74,8 @@ struct Run {
     /// The number of messages that were ever posted.
     posted: u64,
     inbox: Vec<StoredMessage>,
-    /// The files that came with it or that it refers to.
-    files: BTreeSet<Digest>,
+    /// The files that each record refers to, or that came with it.
+    files: Files,
     /// Where it came from; none for a run of this journal's own.
     foreign: Option<Foreign>,
 }
@@ -120,6 +124,11 @@ impl MemoryStore {
 }
 
 impl Run {
+    /// The files that its records use.
+    fn files(&self) -> impl Iterator<Item = Digest> {
+        self.files.values().flatten().copied()
+    }
+
     /// Says whether the next run of its session can follow it.
     fn is_followable(&self) -> bool {
         self.copies.progress.status.is_followable() && self.rows.iter().all(|row| row.body.is_some())
@@ -275,7 +284,10 @@ impl Shelf {
         {
             return Err(CreateError::Blob(BlobError::Missing { digest }));
         }
-        let files: Vec<Digest> = bodies().flat_map(files).collect();
+        let mut files = used(0, &new.records);
+        let named: BTreeSet<Digest> = files.range(1..).flat_map(|(_, files)| files).copied().collect();
+        let came = new.blobs.iter().map(|(digest, _)| *digest).filter(|digest| !named.contains(digest));
+        files.entry(0).or_default().extend(came);
         let owner = new.owner;
         let run = Run {
             number: self.next(),
@@ -288,7 +300,7 @@ impl Shelf {
             snapshot: None,
             posted: 0,
             inbox: Vec::new(),
-            files: new.blobs.iter().map(|(digest, _)| *digest).chain(files).collect(),
+            files,
             foreign: None,
         };
         let Head { next_seq, link: head } = run.head();
@@ -296,6 +308,7 @@ impl Shelf {
         for (digest, bytes) in new.blobs {
             self.blobs.entry(digest).or_insert(bytes);
         }
+        self.keep_files(&new.records);
         self.insert(new.run, run);
         Ok(Created::New(Lease {
             run: new.run,
@@ -309,6 +322,13 @@ impl Shelf {
         }))
     }
 
+    /// Keeps the files that come with records.
+    fn keep_files(&mut self, records: &[NewRecord]) {
+        for (digest, bytes) in records.iter().flat_map(|record| &record.files) {
+            self.blobs.entry(*digest).or_insert_with(|| bytes.to_vec());
+        }
+    }
+
     /// Appends records and returns the head after them.
     fn append(
         &mut self,
@@ -316,6 +336,7 @@ impl Shelf {
         records: &[NewRecord],
         consumed: &[u64],
     ) -> Result<Head, AppendError> {
+        check_files(records)?;
         let rows = seal(lease.run, lease.next_seq, lease.head, records)?;
         if rows.is_empty() && consumed.is_empty() {
             return Ok(Head { next_seq: lease.next_seq, link: lease.head });
@@ -328,15 +349,34 @@ impl Shelf {
             let place = place.ok_or(AppendError::UnknownMessage { run: lease.run, number: *number })?;
             inbox.remove(place);
         }
+        let came = |digest: &Digest| {
+            records.iter().flat_map(|record| &record.files).any(|(known, _)| known == digest)
+        };
+        let named = || records.iter().flat_map(|record| returned(&record.body));
+        if let Some(digest) = named().find(|digest| !came(digest) && !self.blobs.contains_key(digest)) {
+            return Err(AppendError::Blob(BlobError::Absent { digest }));
+        }
         let updated_at = records.last().map_or(run.copies.updated_at, |record| record.at);
         run.copies = run.copies.clone().after(records.iter().map(|record| &record.body), updated_at);
         if run.copies.progress.status.is_end() {
             inbox.clear();
         }
         run.inbox = inbox;
+        run.files.extend(used(lease.next_seq, records));
         run.rows.extend(rows);
-        Ok(run.head())
+        let head = run.head();
+        self.keep_files(records);
+        Ok(head)
     }
+}
+
+/// The files that records use, from this number on.
+fn used(from: u64, records: &[NewRecord]) -> Files {
+    let of = |record: &NewRecord| {
+        let came = record.files.iter().map(|(digest, _)| *digest);
+        files(&record.body).chain(came).collect::<BTreeSet<Digest>>()
+    };
+    (from..).zip(records.iter().map(of)).filter(|(_, files)| !files.is_empty()).collect()
 }
 
 #[async_trait]
@@ -355,6 +395,8 @@ impl Store for MemoryStore {
         successor.is_handed_off_by(lease.run, &records)?;
         let mut shelf = self.shelf();
         let before = shelf.runs.get(&lease.run).cloned();
+        let files = records.iter().flat_map(|record| &record.files).map(|(digest, _)| *digest);
+        let fresh: Vec<Digest> = files.filter(|digest| !shelf.blobs.contains_key(digest)).collect();
         let head = shelf.append(lease, &records, &consumed)?;
         let created = match shelf.runs.get(&lease.run) {
             Some(ended) => successor.goes_on_from(lease.run, &ended.copies),
@@ -379,6 +421,7 @@ impl Store for MemoryStore {
             }
             Err(error) => {
                 shelf.runs.extend(before.map(|run| (lease.run, run)));
+                shelf.blobs.retain(|digest, _| !fresh.contains(digest));
                 Err(error)
             }
         }

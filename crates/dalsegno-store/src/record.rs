@@ -1,6 +1,7 @@
 //! What a journal holds: one record for each thing that happened to a run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dalsegno_core::{
     AgentName, AgentRequest, AgentResponse, Answer, Budget, Digest, EffectClass, FailureCode, Gate,
@@ -41,17 +42,26 @@ pub struct NewRecord {
     pub parent: Option<OperationId>,
     /// What happened.
     pub body: Body,
+    /// Files that the body refers to, by the digests of their bytes ([`digest_bytes`](crate::digest_bytes)); at most 32 MiB
+    /// each. They are stored in the same commit. What the store has already need not be here.
+    pub files: Vec<(Digest, Arc<[u8]>)>,
 }
 
 impl NewRecord {
     /// A record about the run.
     pub const fn new(at: Timestamp, body: Body) -> Self {
-        Self { at, operation: None, parent: None, body }
+        Self { at, operation: None, parent: None, body, files: Vec::new() }
     }
 
     /// A record about an operation.
     pub const fn of(at: Timestamp, operation: OperationId, body: Body) -> Self {
-        Self { at, operation: Some(operation), parent: None, body }
+        Self { at, operation: Some(operation), parent: None, body, files: Vec::new() }
+    }
+
+    /// The same record with the bytes of files that it refers to.
+    #[must_use]
+    pub fn with_files(self, files: Vec<(Digest, Arc<[u8]>)>) -> Self {
+        Self { files, ..self }
     }
 
     /// The same record below a parent operation.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob;
 use crate::copies::Copies;
-use crate::error::CreateError;
+use crate::error::{BlobError, CreateError};
 use crate::lease::Lease;
 use crate::origin::Foreign;
 use crate::owner::OwnerId;
@@ -137,10 +137,9 @@ impl NewRun {
 
     /// Checks the files.
     pub(crate) fn check_blobs(&self) -> Result<(), CreateError> {
-        self.blobs
-            .iter()
-            .try_for_each(|(digest, bytes)| blob::check(*digest, bytes))
-            .map_err(CreateError::Blob)
+        self.blobs.iter().try_for_each(|(digest, bytes)| blob::check(*digest, bytes))?;
+        check_files(&self.records)?;
+        Ok(())
     }
 
     /// Says whether an existing run came of the same start; else, what is wrong.
@@ -158,6 +157,12 @@ impl NewRun {
             _ => Err(CreateError::RunConflict { run: existing.run }),
         }
     }
+}
+
+/// Checks the files that come with records.
+pub(crate) fn check_files(records: &[NewRecord]) -> Result<(), BlobError> {
+    let files = records.iter().flat_map(|record| &record.files);
+    files.into_iter().try_for_each(|(digest, bytes)| blob::check(*digest, bytes))
 }
 
 /// A run that has the key or the id of one that is to be created.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dalsegno_core::{CallRequest, EffectClass, ModelReply, OperationId, ReplyPart, StopReason, ToolReturn};
 use dalsegno_models::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind, judge_call};
-use dalsegno_runtime::{Invocation, Received, Tool, ToolDescription, ToolError};
+use dalsegno_runtime::{Invocation, NewAttachment, Received, Tool, ToolDescription, ToolError};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::guarantees::{Call, reply};
+use crate::pictures::{self, pictures, say};
 use crate::process::Process;
 use crate::random::Random;
 use crate::workspace::{KEPT, TOKEN_NANO_USD, TOKENS_MAX};
@@ -142,6 +143,8 @@ impl Tool for SimulatedTool {
     async fn call(&self, invocation: Invocation) -> Result<ToolReturn, ToolError> {
         let (world, process) = (&self.world, &self.process);
         process.breathe().await;
+        let attaching = invocation.clone();
+        let is_for_a_model = invocation.call_id.is_some();
         let call = Call {
             process: process.number,
             run: invocation.run,
@@ -167,7 +170,18 @@ impl Tool for SimulatedTool {
                 }
                 process.breathe().await;
                 world.judge(|guarantees| guarantees.answered(&call));
-                Ok(ToolReturn::structured(reply(call.run, self.name, &call.arguments)))
+                let mut said = reply(call.run, self.name, &call.arguments);
+                // A plan is given them as well, and reads none.
+                let taken = pictures(self.name, &call.arguments);
+                if is_for_a_model {
+                    say(&mut said, taken.len());
+                }
+                for bytes in taken {
+                    world.count("picture", "taken");
+                    let (name, media_type) = (String::new(), pictures::TYPE.to_owned());
+                    attaching.attach(NewAttachment { name, media_type, bytes });
+                }
+                Ok(ToolReturn::structured(said))
             }
             Course::Refused => {
                 tokio::time::sleep(there).await;
@@ -262,6 +276,14 @@ impl Model for SimulatedModel {
             Course::Refused | Course::LostKnown | Course::Lost | Course::SilentAndLost => 0,
         };
         world.judge(|guarantees| guarantees.costs(&call.tenant, cost * TOKEN_NANO_USD));
+        match pictures::seen(request) {
+            Ok(0) => {}
+            Ok(_) => world.count("picture", "seen by a model"),
+            Err(wrong) => world.judge(|guarantees| {
+                let name = guarantees.name(run);
+                guarantees.broken(format!("{name}, what its model is shown: {wrong}"));
+            }),
+        }
         sink.text("hm");
         tokio::time::sleep(there + back).await;
         process.breathe().await;

@@ -11,7 +11,7 @@ use dalsegno_core::{
 };
 use dalsegno_workspace::{
     AwsKeyBinding, Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, SecretRef,
-    Workspace, builtin_tools,
+    ToolFiles, Workspace, builtin_tools,
 };
 use serde_json::json;
 
@@ -249,6 +249,7 @@ fn every_kind_of_model_arrives() {
         idle_timeout: None,
         stream_options: true,
         cache: PromptCache::default(),
+        tool_files: ToolFiles::default(),
     };
     assert_eq!(settings.models["local"], ModelBinding::Http(local));
     let ModelBinding::Http(remote) = &settings.models["remote"] else { panic!() };
@@ -256,6 +257,7 @@ fn every_kind_of_model_arrives() {
     assert_eq!(remote.cache, PromptCache::OneHour);
     assert_eq!(remote.api_key, Some(SecretRef::File(root.join("key.txt"))));
     let ModelBinding::Http(third) = &settings.models["third"] else { panic!() };
+    assert_eq!((remote.tool_files, third.tool_files), (ToolFiles::Images, ToolFiles::Off));
     assert_eq!((third.headers["x-team"].as_str(), third.stream_options), ("ops", false));
     assert_eq!(third.idle_timeout, Some(Duration::from_secs(90)));
     let control = &settings.controls["third"];

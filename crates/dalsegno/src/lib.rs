@@ -75,8 +75,8 @@ pub use dalsegno_core::{
 };
 pub use dalsegno_history::{ErrorKind, HistoryError, Journal, WaitingOperation};
 pub use dalsegno_runtime::{
-    Engine, EngineBuilder, EngineError, GateInput, Invocation, OpenError, RunEnd, RunEvent, RunFailure,
-    RunHandle, RunReport, Settlement, StartOptions, Tool, ToolDescription, ToolError,
+    Engine, EngineBuilder, EngineError, GateInput, Invocation, NewAttachment, OpenError, RunEnd, RunEvent,
+    RunFailure, RunHandle, RunReport, Settlement, StartOptions, Tool, ToolDescription, ToolError,
 };
 pub use dalsegno_workspace::Agent;
 #[cfg(feature = "schemars")]

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
+use rmcp::model::{CallToolResult, ContentBlock, Implementation, ServerCapabilities, ServerConfig};
 use rmcp::{Json, ServerHandler, tool, tool_handler, tool_router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ fn found(result: Result<String, String>) -> Json<Found> {
         Err(what) => Found { open: false, what },
     })
 }
+
+/// A picture of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==";
 
 struct ProbeServer;
 
@@ -124,6 +127,12 @@ impl ProbeServer {
             taken += 1;
         }
         found(Ok(taken.to_string()))
+    }
+
+    /// Shows a picture.
+    #[tool]
+    fn picture(&self) -> CallToolResult {
+        CallToolResult::success(vec![ContentBlock::text("a pixel"), ContentBlock::image(PIXEL, "image/png")])
     }
 
     /// Writes to standard error without end.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dalsegno_core::{AgentRequest, Mind};
 use dalsegno_runtime::{Engine, NewAttachment, StartOptions};
-use dalsegno_workspace::{HttpBinding, ModelBinding, PromptCache, SecretRef};
+use dalsegno_workspace::{HttpBinding, ModelBinding, PromptCache, SecretRef, ToolFiles};
 
 use super::{Context, follow, select};
 use crate::args::{Endpoint, RunArgs};
@@ -83,6 +83,7 @@ fn binding(endpoint: &Endpoint) -> HttpBinding {
         idle_timeout: None,
         stream_options: true,
         cache: PromptCache::default(),
+        tool_files: ToolFiles::default(),
     }
 }
 

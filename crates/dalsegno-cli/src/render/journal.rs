@@ -43,7 +43,7 @@ pub(crate) struct Entry<'r> {
 impl<'r> Entry<'r> {
     /// A record that was just appended at this place.
     pub(crate) fn appended(seq: u64, record: &'r NewRecord) -> Self {
-        let NewRecord { at, operation, parent, body } = record;
+        let NewRecord { at, operation, parent, body, files: _ } = record;
         Self { seq, at: *at, operation: *operation, parent: *parent, body }
     }
 }

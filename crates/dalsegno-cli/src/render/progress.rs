@@ -332,7 +332,11 @@ pub(crate) fn outcome_line(outcome: &Outcome, width: usize) -> String {
             let said = result.structured.as_ref().map_or_else(|| result.text.clone(), gist);
             let error = if result.is_error { "error: " } else { "" };
             let causes: Vec<String> = causes(result).map(|cause| format!(" · cause: {cause}")).collect();
-            brief(&format!("{error}{said}{}", causes.concat()), width)
+            let files = match result.files.len() {
+                0 => String::new(),
+                number => format!(" · {}", count(number as u64, "file")),
+            };
+            brief(&format!("{error}{said}{}{files}", causes.concat()), width)
         }
         Outcome::ApiAnswered(response) => {
             brief(&format!("{} {}", response.status, gist(&response.body)), width)

@@ -1,6 +1,8 @@
 //! What a model was sent for one completion, as people and programs read it.
 
-use dalsegno_core::{Entry, JsonSchema, OperationId, OrderedJson, ReplyPart, RunId};
+use std::collections::BTreeSet;
+
+use dalsegno_core::{Attachment, Digest, Entry, JsonSchema, OperationId, OrderedJson, ReplyPart, RunId};
 use dalsegno_history::Prompt;
 use serde::Serialize;
 
@@ -37,6 +39,19 @@ struct Message<'p> {
     tool: Option<&'p str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_error: bool,
+    /// The files that a tool returned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<File<'p>>,
+}
+
+/// A file that a tool returned.
+#[derive(Debug, Serialize)]
+struct File<'p> {
+    name: &'p str,
+    media_type: &'p str,
+    bytes: u64,
+    /// Whether the request had room for it.
+    sent: bool,
 }
 
 /// A call that the model asked for earlier.
@@ -66,17 +81,32 @@ impl<'p> Document<'p> {
             model: &settings.name,
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
-            messages: prompt.reading.transcript.iter().filter_map(Message::of).collect(),
+            messages: messages(prompt).map(|(_, message)| message).collect(),
             output_schema: prompt.reading.schema.as_ref().map(JsonSchema::ordered),
             tools: tools(prompt),
         }
     }
 }
 
+/// The messages of a prompt, each with its entry.
+fn messages(prompt: &Prompt) -> impl Iterator<Item = (&Entry, Message<'_>)> {
+    let transcript = &prompt.reading.transcript;
+    let sent = transcript.sent_files();
+    transcript.iter().filter_map(move |entry| Some((entry, Message::of(entry, &sent)?)))
+}
+
 impl<'p> Message<'p> {
-    fn of(entry: &'p Entry) -> Option<Self> {
-        let plain =
-            |role, text| Self { role, text, calls: Vec::new(), call_id: None, tool: None, is_error: false };
+    /// The message of an entry, if it is one. These files of results are sent.
+    fn of(entry: &'p Entry, sent: &BTreeSet<Digest>) -> Option<Self> {
+        let plain = |role, text| Self {
+            role,
+            text,
+            calls: Vec::new(),
+            call_id: None,
+            tool: None,
+            is_error: false,
+            files: Vec::new(),
+        };
         Some(match entry {
             Entry::Instructions(text) => plain("system", text.clone()),
             Entry::User(text) => plain("user", text.clone()),
@@ -93,15 +123,28 @@ impl<'p> Message<'p> {
                 });
                 Self { calls: calls.collect(), ..plain("assistant", reply.text()) }
             }
-            Entry::ToolResult { call_id, name, content, is_error } => Self {
+            Entry::ToolResult { call_id, name, content, is_error, files } => Self {
                 call_id: Some(call_id),
                 tool: Some(name),
                 is_error: *is_error,
+                files: files.iter().map(|file| File::of(file, sent)).collect(),
                 ..plain("tool", content.clone())
             },
             // It says what is left out, and is not sent itself.
             Entry::Compaction(_) => return None,
         })
+    }
+}
+
+impl<'p> File<'p> {
+    fn of(file: &'p Attachment, sent: &BTreeSet<Digest>) -> Self {
+        let Attachment { name, media_type, digest, bytes } = file;
+        Self { name, media_type, bytes: *bytes, sent: sent.contains(digest) }
+    }
+
+    fn line(&self) -> String {
+        let left_out = if self.sent { "" } else { ", left out: newer files take the room" };
+        format!("with {} ({}, {} bytes{left_out})", self.name, self.media_type, self.bytes)
     }
 }
 
@@ -125,8 +168,7 @@ pub(crate) fn show(prompt: &Prompt, stream: &mut Stream) {
     let title = styled(Style::Bold, format_args!("step {}", prompt.step));
     let id = styled(Style::Dim, short(prompt.operation));
     stream.line(title.and(format_args!(" · {} · ", facts.join(" · "))).and(id));
-    for entry in prompt.reading.transcript.iter() {
-        let Some(message) = Message::of(entry) else { continue };
+    for (entry, message) in messages(prompt) {
         let of = match (message.tool, message.is_error) {
             (Some(tool), true) => format!(" {tool} (error)"),
             (Some(tool), false) => format!(" {tool}"),
@@ -138,6 +180,7 @@ pub(crate) fn show(prompt: &Prompt, stream: &mut Stream) {
             Entry::Assistant(reply) => reply_lines(&reply.parts, &mut lines),
             _ => lines.extend(message.text.lines().map(str::to_owned)),
         }
+        lines.extend(message.files.iter().map(File::line));
         for line in lines {
             stream.line(format!("  {line}").trim_end());
         }

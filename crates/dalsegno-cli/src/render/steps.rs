@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dalsegno_core::{
-    Answer, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Validation,
+    Answer, Attachment, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Validation,
 };
 use dalsegno_history::{Inspection, OperationView, StepView};
 use dalsegno_store::{AttemptCause, Body, Record};
@@ -223,6 +223,11 @@ fn headline(outcome: &Outcome) -> String {
     }
 }
 
+/// A file that a tool returned.
+fn file_line(file: &Attachment) -> String {
+    format!("file: {} ({}, {} bytes)", file.name, file.media_type, file.bytes)
+}
+
 /// All of an outcome.
 fn content(outcome: &Outcome, lines: &mut Vec<String>) {
     let text = |text: &str, lines: &mut Vec<String>| lines.extend(text.lines().map(str::to_owned));
@@ -233,6 +238,7 @@ fn content(outcome: &Outcome, lines: &mut Vec<String>) {
                 Some(structured) => value_lines(structured, lines),
                 None => text(&returned.text, lines),
             }
+            lines.extend(returned.files.iter().map(file_line));
             lines.extend(causes(returned).map(|cause| format!("cause: {cause}")));
             let violations = returned.violations.iter();
             lines.extend(violations.map(|violation| format!("`{}` {}", violation.path, violation.message)));

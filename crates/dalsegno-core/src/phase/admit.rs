@@ -66,7 +66,8 @@ impl Refusal {
         if !self.violations.is_empty() {
             error["violations"] = json!(self.violations);
         }
-        Settled { content: print_json(&json!({ "ok": false, "error": error })), is_error: true }
+        let content = print_json(&json!({ "ok": false, "error": error }));
+        Settled { is_error: true, ..Settled::text(content) }
     }
 }
 

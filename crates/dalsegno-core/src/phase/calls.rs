@@ -143,7 +143,7 @@ fn hand_over(
     let content = alloc::format!("handed over to `{agent}`");
     end::handed_off(config, state, agent, message, None)?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
-    state.transcript.push(Entry::ToolResult { call_id, name, content, is_error: false });
+    state.transcript.push(Entry::ToolResult { call_id, name, content, is_error: false, files: Vec::new() });
     Ok(())
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn returned(
             Some(_) | None => None,
         };
         let settled = match result(outcome) {
-            Ok(content) => Settled { content, is_error: false },
+            Ok(settled) => settled,
             Err(failure) => match deal(config, slot, call, &operation.request, &failure) {
                 Ok(Dealt::Settled(settled)) if settled.is_error => {
                     Settled { content: words.unwrap_or(settled.content), ..settled }
@@ -224,7 +224,7 @@ pub(crate) fn abandoned(mut slots: Vec<CallSlot>, operations: Vec<Pending>, stat
         let Some(outcome) = operations.next().map(|pending| pending.outcome) else { break };
         if outcome.is_some() {
             slot.settled = Some(match result(outcome) {
-                Ok(content) => Settled { content, is_error: false },
+                Ok(settled) => settled,
                 Err(failure) => Refusal::from(failure).into_settled(),
             });
         }
@@ -236,9 +236,9 @@ pub(crate) fn abandoned(mut slots: Vec<CallSlot>, operations: Vec<Pending>, stat
 /// Puts results into the transcript of a run that ends.
 fn keep(slots: Vec<CallSlot>, state: &mut AgentState) {
     for CallSlot { call_id, name, settled, .. } in slots {
-        let Settled { content, is_error } =
+        let Settled { content, is_error, files } =
             settled.unwrap_or_else(|| Refusal::from(missing()).into_settled());
-        state.transcript.push(Entry::ToolResult { call_id, name, content, is_error });
+        state.transcript.push(Entry::ToolResult { call_id, name, content, is_error, files });
     }
 }
 
@@ -270,7 +270,7 @@ fn deal<'a>(
     match tool.and_then(|(_, tool)| tool.on_failure.as_ref()) {
         Some(OnFailure::Fail) => return Err(failed(name, failure)),
         Some(OnFailure::Default(value)) if failure.code.allows_a_default(config.semantics) => {
-            return Ok(Dealt::Settled(Settled { content: print_json(value), is_error: false }));
+            return Ok(Dealt::Settled(Settled::text(print_json(value))));
         }
         Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && failure.code.allows_another_tool() => {
             let made = made.as_tool_call().map(|made| &made.parameters);
@@ -339,9 +339,10 @@ fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) ->
     let mut warned = false;
     for CallSlot { call_id, name, settled, .. } in slots {
         let missing = || Refusal::from(missing()).into_settled();
-        let Settled { mut content, is_error } = settled.unwrap_or_else(missing);
+        let settled = settled.unwrap_or_else(missing);
         let call = calls.next();
-        let repeats = call.and_then(|call| watch.take(call, &content, is_error));
+        let repeats = call.and_then(|call| watch.take(call, &settled));
+        let Settled { mut content, is_error, files } = settled;
         match repeats {
             // One warning a reply is read as well as many.
             Some(Repeats::First(_)) if warned => {}
@@ -357,7 +358,7 @@ fn answer(config: &AgentConfig, slots: Vec<CallSlot>, state: &mut AgentState) ->
             Some(Repeats::StillAfterWarning(what)) => cycle = Some(what),
             None => {}
         }
-        state.transcript.push(Entry::ToolResult { call_id, name, content, is_error });
+        state.transcript.push(Entry::ToolResult { call_id, name, content, is_error, files });
     }
     watch.finish();
     state.calls = records;

@@ -332,6 +332,7 @@ impl From<&ToolOutcome> for ToolReturn {
             error: outcome.error.clone().map(Box::new),
             actions: outcome.actions.clone(),
             violations: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

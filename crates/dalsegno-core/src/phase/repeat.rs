@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::canonical::{Canonical, Digest};
+use crate::join::Settled;
 use crate::reply::CallRequest;
 use crate::state::CallRecord;
 
@@ -39,10 +40,13 @@ impl<'a> Watch<'a> {
     }
 
     /// Takes a call and its result.
-    pub(super) fn take(&mut self, call: Digest, content: &str, is_error: bool) -> Option<Repeats> {
+    pub(super) fn take(&mut self, call: Digest, settled: &Settled) -> Option<Repeats> {
         let times = self.limit?;
         let mut canonical = Canonical::new("result");
-        canonical.text(content).tag(u8::from(is_error));
+        canonical.text(&settled.content).tag(u8::from(settled.is_error));
+        for file in &settled.files {
+            canonical.bytes(file.digest.as_bytes());
+        }
         self.calls.push(CallRecord { call, result: canonical.finish(), warned: false });
         let length = (1..=LONGEST).find(|length| repeats(self.calls, *length, times))?;
         let what = if length == 1 {

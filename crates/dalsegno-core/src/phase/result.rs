@@ -7,19 +7,20 @@ use serde_json::{Value, json};
 use super::Stop;
 use crate::canonical::print_json;
 use crate::event::{AgentReturn, Failure, FailureCode, Outcome, ToolReturn};
-use crate::join::Pending;
+use crate::join::{Pending, Settled};
 use crate::operation::{GateState, Request};
 use crate::reply::CallRequest;
 use crate::response::{RunErrorCode, Status};
 
 /// What the model reads of an outcome, or why there is nothing to read.
-pub(super) fn result(outcome: Option<Outcome>) -> Result<String, Failure> {
-    let returned = outcome.ok_or_else(missing)?.into_tool_return()?;
+pub(super) fn result(outcome: Option<Outcome>) -> Result<Settled, Failure> {
+    let mut returned = outcome.ok_or_else(missing)?.into_tool_return()?;
     if returned.is_error {
         let code = returned.code.unwrap_or(FailureCode::ToolFailed);
         return Err(Failure::new(code, returned.into_text()));
     }
-    Ok(returned.into_text())
+    let files = core::mem::take(&mut returned.files);
+    Ok(Settled { files, ..Settled::text(returned.into_text()) })
 }
 
 impl Outcome {

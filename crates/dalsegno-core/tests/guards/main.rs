@@ -1,6 +1,7 @@
 //! Single cases that once went wrong, or would hurt most: gates, hostile values, limits at their ends.
 
 mod bounds;
+mod files;
 mod gates;
 mod rules;
 

@@ -238,11 +238,28 @@ fn tool_return() -> BoxedStrategy<ToolReturn> {
     (prop::option::of(json_value()), text(), prop::bool::weighted(0.2))
         .prop_map(|(structured, text, is_error)| ToolReturn {
             structured,
-            text,
             is_error,
+            files: files(&text),
+            text,
             ..ToolReturn::default()
         })
         .boxed()
+}
+
+/// Files by the text beside them: often none, now and then such as no shell records.
+fn files(text: &str) -> Vec<Attachment> {
+    let file = |number: usize| Attachment {
+        name: format!("{number}.png"),
+        media_type: if text.len() == 9 { "text/plain" } else { "image/png" }.into(),
+        digest: digest_json(&json!([text, number])),
+        bytes: 70,
+    };
+    let count = match text.len() {
+        _ if text.starts_with("[[") => 40,
+        0..4 | 100_000 => 0,
+        length => length % 3,
+    };
+    (0..count).map(file).collect()
 }
 
 fn hit() -> BoxedStrategy<MemoryHit> {

@@ -228,8 +228,10 @@ fn render_entry(entry: &Entry) -> String {
                 "compaction: entries before {dropped} dropped, results before {elided} elided, summary {summary}{files}"
             )
         }
-        Entry::ToolResult { call_id, name, content, is_error } => {
-            format!("{} {call_id} {name}: {content}", if *is_error { "error of" } else { "result of" })
+        Entry::ToolResult { call_id, name, content, is_error, files } => {
+            let of = if *is_error { "error of" } else { "result of" };
+            let files = files.iter().map(|file| format!("\n  with {} ({})", file.name, file.media_type));
+            format!("{of} {call_id} {name}: {content}{}", files.collect::<String>())
         }
     }
 }

@@ -107,18 +107,29 @@ fn view(entry: &Entry) -> Option<Value> {
             });
             json!({ "assistant": parts.collect::<Vec<_>>() })
         }
-        Entry::Attachment(Attachment { name, media_type, digest, bytes }) => {
-            let attachment =
-                json!({ "bytes": bytes, "digest": digest, "media_type": media_type, "name": name });
-            json!({ "attachment": attachment })
-        }
-        Entry::ToolResult { call_id, name, content, is_error } => {
-            let result = json!({ "content": content, "id": call_id, "is_error": is_error, "name": name });
+        Entry::Attachment(attachment) => json!({ "attachment": file(attachment) }),
+        Entry::ToolResult { call_id, name, content, is_error, files } => {
+            let files: Vec<Value> = files.iter().map(file).collect();
+            let result = match files.is_empty() {
+                true => json!({ "content": content, "id": call_id, "is_error": is_error, "name": name }),
+                false => json!({
+                    "content": content, "files": files, "id": call_id, "is_error": is_error, "name": name
+                }),
+            };
             json!({ "tool_result": result })
         }
         // A cut shows in what stands around it; the model never sees the entry itself.
         Entry::Compaction(Compaction { .. }) => return None,
     })
+}
+
+fn file(Attachment { name, media_type, digest, bytes }: &Attachment) -> Value {
+    json!({ "bytes": bytes, "digest": digest, "media_type": media_type, "name": name })
+}
+
+fn file_text(file: &Value) -> String {
+    let of = |name: &str| file[name].as_str().unwrap_or_default();
+    format!("{}, {} bytes, {}", of("media_type"), file["bytes"], of("digest"))
 }
 
 /// What an entry is, in words, and its text.
@@ -146,18 +157,13 @@ pub(super) fn words(entry: &Value) -> (String, Cow<'_, str>) {
         }
         "tool_result" => {
             let failed = if content["is_error"] == true { ", failed" } else { "" };
-            let text = format!("{} (call `{}`{failed})", of(content, "content"), of(content, "id"));
+            let files = content["files"].as_array().into_iter().flatten();
+            let files = files.map(|file| format!(", with `{}`: {}", of(file, "name"), file_text(file)));
+            let files: String = files.collect();
+            let text = format!("{} (call `{}`{failed}{files})", of(content, "content"), of(content, "id"));
             (format!("the result of `{}`", of(content, "name")), Cow::Owned(text))
         }
-        "attachment" => {
-            let text = format!(
-                "{}, {} bytes, {}",
-                of(content, "media_type"),
-                content["bytes"],
-                of(content, "digest")
-            );
-            (format!("the attachment `{}`", of(content, "name")), Cow::Owned(text))
-        }
+        "attachment" => (format!("the attachment `{}`", of(content, "name")), Cow::Owned(file_text(content))),
         _ => ("an entry".to_owned(), Cow::Owned(entry.to_string())),
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dalsegno_core::{
-    Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, StopReason, TokenDetails, ToolChoice,
+    Attachment, Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, StopReason, TokenDetails, ToolChoice,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -19,6 +19,7 @@ use super::failure::{self, protocol};
 use super::key::Hidden;
 use super::reply::{Draft, Output, RawPart, Reader, Tokens, count};
 use super::strict::Dialect;
+use super::tool_files;
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -227,25 +228,20 @@ fn messages(
             }
             Entry::User(text) => ("user", text_block(text).into_iter().collect()),
             Entry::Attachment(attachment) => {
-                let block = match body::media(request, attachment)? {
-                    Media::Image { media_type, base64 } => {
-                        let source = json!({ "type": "base64", "media_type": media_type, "data": base64 });
-                        json!({ "type": "image", "source": source })
-                    }
-                    Media::Pdf { base64 } => {
-                        let source =
-                            json!({ "type": "base64", "media_type": "application/pdf", "data": base64 });
-                        json!({ "type": "document", "source": source, "title": attachment.name })
-                    }
-                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
-                    Media::Text(text) => json!({ "type": "text", "text": text }),
-                };
+                let media = body::media(request, attachment)?;
+                let block = file(attachment, media).ok_or_else(|| body::unread(PROVIDER, attachment))?;
                 ("user", vec![block])
             }
             Entry::Assistant(reply) => ("assistant", assistant(reply)),
-            Entry::ToolResult { call_id, content, is_error, name: _ } => {
+            Entry::ToolResult { call_id, content, is_error, name: _, files } => {
                 let id = wire_id(call_id);
-                let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
+                let files = tool_files::of_result(request, files);
+                let files: Vec<Value> = files.filter_map(|(one, media)| file(one, media)).collect();
+                let said = match files.is_empty() {
+                    true => json!(content),
+                    false => text_block(content).into_iter().chain(files).collect(),
+                };
+                let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": said });
                 if *is_error {
                     set(&mut block, "is_error", true);
                 }
@@ -257,6 +253,22 @@ fn messages(
     }
     body::add(&mut messages, "content", "assistant", paused.iter().filter_map(block).collect());
     Ok((system, messages))
+}
+
+/// A file as a block of a message or of a result; none for what this wire does not carry.
+fn file(file: &Attachment, media: Media<'_>) -> Option<Value> {
+    Some(match media {
+        Media::Image { media_type, base64 } => {
+            let source = json!({ "type": "base64", "media_type": media_type, "data": base64 });
+            json!({ "type": "image", "source": source })
+        }
+        Media::Pdf { base64 } => {
+            let source = json!({ "type": "base64", "media_type": "application/pdf", "data": base64 });
+            json!({ "type": "document", "source": source, "title": file.name })
+        }
+        Media::Recording { .. } => return None,
+        Media::Text(text) => json!({ "type": "text", "text": text }),
+    })
 }
 
 fn text_block(text: &str) -> Option<Value> {

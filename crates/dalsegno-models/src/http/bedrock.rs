@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use dalsegno_core::{Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, ToolChoice};
+use dalsegno_core::{Attachment, Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, ToolChoice};
 use serde_json::{Map, Value, json};
 
 use super::anthropic::{self, Thinking};
 use super::body::{self, Body, Media, object};
 use super::strict::Dialect;
-use super::{Cache, HttpModelError};
+use super::{Cache, HttpModelError, tool_files};
 use crate::model::{CompletionRequest, ModelError};
 
 mod reader;
@@ -109,7 +109,7 @@ pub(super) fn body(
     if let Some((setting, _)) = lacks.into_iter().find(|(_, is_set)| *is_set) {
         return Err(body::lacks(PROVIDER, setting));
     }
-    let (mut system, mut messages) = messages(request, is_claude(model))?;
+    let (mut system, mut messages) = messages(request, model)?;
     let tools = tools(request, &messages);
     if tools.is_some() && request.tool_choice == ToolChoice::None {
         system.push(json!({ "text": NO_CALLS }));
@@ -250,11 +250,17 @@ fn tools(request: &CompletionRequest, messages: &[Value]) -> Option<OrderedJson>
 
 /// The system prompt and the messages. Neighbours of one role become one message, as the wire wants roles to take turns and
 /// results of parallel calls together; blank text, which it refuses, is left out.
-fn messages(request: &CompletionRequest, claude: bool) -> Result<(Vec<Value>, Vec<Value>), ModelError> {
+fn messages(request: &CompletionRequest, model: &str) -> Result<(Vec<Value>, Vec<Value>), ModelError> {
+    let claude = is_claude(model);
     let mut system = Vec::new();
     let mut messages: Vec<Value> = Vec::new();
     let mut names = BTreeSet::new();
+    // The files of the last results that do not stand in them: behind all of them, as the wire wants these together.
+    let mut behind: Vec<Value> = Vec::new();
     for entry in request.transcript.iter() {
+        if !matches!(entry, Entry::ToolResult { .. } | Entry::Compaction(_)) {
+            body::add(&mut messages, "content", "user", std::mem::take(&mut behind));
+        }
         let (role, blocks) = match entry {
             Entry::Instructions(text) => {
                 system.extend(text_block(text));
@@ -262,29 +268,30 @@ fn messages(request: &CompletionRequest, claude: bool) -> Result<(Vec<Value>, Ve
             }
             Entry::User(text) => ("user", text_block(text).into_iter().collect()),
             Entry::Attachment(attachment) => {
-                let blocks = match body::media(request, attachment)? {
-                    Media::Image { media_type, base64 } => {
-                        let format = media_type.trim_start_matches("image/");
-                        vec![json!({ "image": { "format": format, "source": { "bytes": base64 } } })]
-                    }
-                    Media::Pdf { base64 } => {
-                        // A message with a document must have a text, which also says the name as it is.
-                        let name = document_name(&attachment.name, &mut names);
-                        let document =
-                            json!({ "format": "pdf", "name": name, "source": { "bytes": base64 } });
-                        let text = format!("The file `{}`:", attachment.name);
-                        vec![json!({ "text": text }), json!({ "document": document })]
-                    }
-                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
-                    Media::Text(text) => vec![json!({ "text": text })],
-                };
-                ("user", blocks)
+                let media = body::media(request, attachment)?;
+                let is_document = matches!(media, Media::Pdf { .. });
+                let block = file(attachment, media, &mut names);
+                let block = block.ok_or_else(|| body::unread(PROVIDER, attachment))?;
+                // A message with a document must have a text, which also says the name as it is.
+                let title =
+                    is_document.then(|| json!({ "text": format!("The file `{}`:", attachment.name) }));
+                ("user", title.into_iter().chain([block]).collect())
             }
             Entry::Assistant(reply) => ("assistant", assistant(reply, claude)),
-            Entry::ToolResult { call_id, content, is_error, name: _ } => {
+            Entry::ToolResult { call_id, content, is_error, name, files } => {
                 let content = if content.trim().is_empty() { NOTHING } else { content };
-                let mut result =
-                    json!({ "toolUseId": wire_id(call_id, claude), "content": [{ "text": content }] });
+                let id = wire_id(call_id, claude);
+                let mut said = vec![json!({ "text": content })];
+                let files = tool_files::of_result(request, files);
+                let files: Vec<Value> =
+                    files.filter_map(|(one, media)| file(one, media, &mut names)).collect();
+                if takes_files(model) {
+                    said.extend(files);
+                } else if !files.is_empty() {
+                    behind.push(json!({ "text": tool_files::title(name, &id) }));
+                    behind.extend(files);
+                }
+                let mut result = json!({ "toolUseId": id, "content": said });
                 if *is_error {
                     body::set(&mut result, "status", "error");
                 }
@@ -294,7 +301,29 @@ fn messages(request: &CompletionRequest, claude: bool) -> Result<(Vec<Value>, Ve
         };
         body::add(&mut messages, "content", role, blocks);
     }
+    body::add(&mut messages, "content", "user", behind);
     Ok((system, messages))
+}
+
+/// Whether results of tools may hold files: those for Claude and Nova may.
+fn takes_files(model: &str) -> bool {
+    is_claude(model) || model.contains("amazon.nova")
+}
+
+/// A file as a block of a message or of a result; none for what this wire does not carry.
+fn file(file: &Attachment, media: Media<'_>, names: &mut BTreeSet<String>) -> Option<Value> {
+    Some(match media {
+        Media::Image { media_type, base64 } => {
+            let format = media_type.trim_start_matches("image/");
+            json!({ "image": { "format": format, "source": { "bytes": base64 } } })
+        }
+        Media::Pdf { base64 } => {
+            let name = document_name(&file.name, names);
+            json!({ "document": { "format": "pdf", "name": name, "source": { "bytes": base64 } } })
+        }
+        Media::Recording { .. } => return None,
+        Media::Text(text) => json!({ "text": text }),
+    })
 }
 
 fn text_block(text: &str) -> Option<Value> {

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use dalsegno_core::{Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice};
+use dalsegno_core::{
+    Attachment, Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -16,6 +18,7 @@ use super::key::Hidden;
 use super::pieces::Pieces;
 use super::reply::{self, Draft, Output, RawPart, Reader, Tokens, count};
 use super::strict::Dialect;
+use super::tool_files;
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -60,13 +63,23 @@ pub(super) struct Habits {
     pub(super) completion_tokens: bool,
     /// Whether it takes `stream_options`, without which most count no tokens.
     pub(super) stream_options: bool,
+    /// Whether files of a result stand in the result. OpenAI takes nothing but text there, so they follow as a message of the
+    /// user; models of Mistral take images there, and refuse a message of the user behind a result.
+    pub(super) files_in_results: bool,
+}
+
+/// Whether a model is one of Mistral's, by its name: Mistral, Ministral, Magistral, Devstral, Codestral and Pixtral.
+pub(super) fn is_mistral(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    model.contains("stral") || model.contains("pixtral")
 }
 
 /// Builds the body.
 pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> Result<Body, ModelError> {
     let (settings, control) = (&request.settings, &request.settings.control);
     let dialect = Dialect::of_openai(model);
-    let mut body = Body::new(json!({ "model": model, "messages": messages(request)?, "stream": true }));
+    let mut body =
+        Body::new(json!({ "model": model, "messages": messages(request, habits)?, "stream": true }));
     if habits.stream_options {
         body.set("stream_options", object([("include_usage", true.into())]));
     }
@@ -121,36 +134,64 @@ pub(super) fn body(request: &CompletionRequest, model: &str, habits: Habits) -> 
     Ok(body)
 }
 
-fn messages(request: &CompletionRequest) -> Result<Vec<Value>, ModelError> {
+fn messages(request: &CompletionRequest, habits: Habits) -> Result<Vec<Value>, ModelError> {
     let mut messages: Vec<Value> = Vec::new();
+    // The files of the last results, which stand behind all of them.
+    let mut files: Vec<Value> = Vec::new();
     for entry in request.transcript.iter() {
+        if !files.is_empty() && !matches!(entry, Entry::ToolResult { .. } | Entry::Compaction(_)) {
+            messages.push(json!({ "role": "user", "content": std::mem::take(&mut files) }));
+        }
         match entry {
             Entry::Instructions(text) => messages.push(json!({ "role": "system", "content": text })),
             Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
             Entry::Attachment(attachment) => {
-                let part = match body::media(request, attachment)? {
-                    Media::Image { media_type, base64 } => {
-                        let url = body::data_url(media_type, &base64);
-                        json!({ "type": "image_url", "image_url": { "url": url } })
-                    }
-                    Media::Pdf { base64 } => {
-                        let data = body::data_url("application/pdf", &base64);
-                        json!({ "type": "file", "file": { "filename": attachment.name, "file_data": data } })
-                    }
-                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
-                    Media::Text(text) => json!({ "type": "text", "text": text }),
-                };
+                let media = body::media(request, attachment)?;
+                let part = part(attachment, media).ok_or_else(|| body::unread(PROVIDER, attachment))?;
                 attach(&mut messages, part);
             }
             Entry::Assistant(reply) => messages.push(assistant(reply)),
-            Entry::ToolResult { call_id, content, name: _, is_error: _ } => {
+            Entry::ToolResult { call_id, name, content, is_error: _, files: returned } => {
                 let id = body::call_id(call_id);
-                messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
+                let returned = tool_files::of_result(request, returned);
+                let mut parts: Vec<Value> = returned.filter_map(|(file, media)| part(file, media)).collect();
+                let mut said = json!(content);
+                if habits.files_in_results {
+                    parts.retain(|part| part["type"] == "image_url");
+                    if !parts.is_empty() {
+                        let text = json!({ "type": "text", "text": content });
+                        said = [text].into_iter().chain(std::mem::take(&mut parts)).collect();
+                    }
+                }
+                if !parts.is_empty() {
+                    files.push(json!({ "type": "text", "text": tool_files::title(name, &id) }));
+                    files.append(&mut parts);
+                }
+                messages.push(json!({ "role": "tool", "tool_call_id": id, "content": said }));
             }
             Entry::Compaction(_) => {}
         }
     }
+    if !files.is_empty() {
+        messages.push(json!({ "role": "user", "content": files }));
+    }
     Ok(messages)
+}
+
+/// A file as a part of a message; none for what this wire does not carry.
+fn part(file: &Attachment, media: Media<'_>) -> Option<Value> {
+    Some(match media {
+        Media::Image { media_type, base64 } => {
+            let url = body::data_url(media_type, &base64);
+            json!({ "type": "image_url", "image_url": { "url": url } })
+        }
+        Media::Pdf { base64 } => {
+            let data = body::data_url("application/pdf", &base64);
+            json!({ "type": "file", "file": { "filename": file.name, "file_data": data } })
+        }
+        Media::Recording { .. } => return None,
+        Media::Text(text) => json!({ "type": "text", "text": text }),
+    })
 }
 
 /// Adds a part to the user's message that it belongs to.

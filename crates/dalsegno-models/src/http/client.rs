@@ -37,6 +37,19 @@ pub(super) struct Failed {
     pub(super) unauthorized: bool,
 }
 
+impl Failed {
+    /// The same of a request with so many files of tools, which may be why it was refused.
+    pub(super) fn with_files(mut self, count: usize) -> Self {
+        if count > 0 && !self.unauthorized && self.error.kind == ModelErrorKind::Refused {
+            self.error.message.push_str(&format!(
+                "; the request has files that tools returned ({count}): if the model does not read them, set \
+                 `tool_files = \"off\"` in its settings"
+            ));
+        }
+        self
+    }
+}
+
 impl From<ModelError> for Failed {
     fn from(error: ModelError) -> Self {
         Self { error, unauthorized: false }

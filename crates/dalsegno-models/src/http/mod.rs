@@ -36,6 +36,7 @@ mod reply;
 mod responses;
 mod strict;
 mod surrogates;
+mod tool_files;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -62,6 +63,7 @@ use self::key::{Hidden, Key, Revealed};
 use self::reply::{Draft, Output, Reader};
 use self::responses::ResponsesReader;
 use self::surrogates::Surrogates;
+pub use self::tool_files::ToolFiles;
 use crate::model::{CompletionRequest, DeltaSink, Model, ModelError, ModelErrorKind};
 
 /// Most bytes of a request's body: more than any provider takes.
@@ -247,6 +249,8 @@ pub struct HttpModelSettings {
     pub headers: BTreeMap<String, String>,
     /// Whether Chat Completions are asked to count tokens by `stream_options`, which some servers refuse; `true` by default.
     pub stream_options: bool,
+    /// Which files that tools return are sent; all that the wire carries by default.
+    pub tool_files: ToolFiles,
     /// How long the provider keeps what it has read; five minutes by default. Only Anthropic Messages and Bedrock ask for that:
     /// other providers decide by themselves.
     pub cache: Cache,
@@ -272,6 +276,7 @@ impl HttpModelSettings {
             idle_timeout: None,
             headers: BTreeMap::new(),
             stream_options: true,
+            tool_files: ToolFiles::default(),
             cache: Cache::default(),
             max_reply_bytes: 8 << 20,
             max_response_bytes: 32 << 20,
@@ -362,6 +367,8 @@ pub struct HttpModel {
     endpoint: Arc<Endpoint>,
     /// Whether the endpoint belongs to OpenAI or Azure.
     is_openai: bool,
+    /// Whether it belongs to Mistral, or the model is one of Mistral's.
+    is_mistral: bool,
     /// Whether encrypted reasoning is asked for; over OpenAI Responses alone.
     encrypted_reasoning: bool,
     /// The headers of the settings.
@@ -417,6 +424,7 @@ impl HttpModel {
             settings: Arc::clone(&self.settings),
             endpoint: Arc::clone(&self.endpoint),
             is_openai: self.is_openai,
+            is_mistral: self.is_mistral,
             encrypted_reasoning: self.encrypted_reasoning,
             headers: self.headers.clone(),
             key,
@@ -433,6 +441,7 @@ impl HttpModel {
             host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
         let is_openai = is_at("openai.com") || is_at("azure.com");
+        let is_mistral = is_at("mistral.ai") || chat::is_mistral(&settings.model);
         let extra = &settings.extra;
         let reasons = extra.contains_key("reasoning")
             || (is_at("openai.com") && responses::is_reasoning(&settings.model));
@@ -445,7 +454,7 @@ impl HttpModel {
         let endpoint = Endpoint::new(url, settings.max_response_bytes)
             .map_err(|source| HttpModelError::Client { source })?;
         let (settings, endpoint) = (Arc::new(settings), Arc::new(endpoint));
-        Ok(Self { settings, endpoint, is_openai, encrypted_reasoning, headers, key, key_header })
+        Ok(Self { settings, endpoint, is_openai, is_mistral, encrypted_reasoning, headers, key, key_header })
     }
 
     /// The body of a request; `paused` is the beginning of a reply that the provider continues.
@@ -454,7 +463,11 @@ impl HttpModel {
         let mut body = match wire {
             Wire::OpenaiChat => {
                 let stream_options = self.settings.stream_options;
-                let habits = chat::Habits { completion_tokens: self.is_openai, stream_options };
+                let habits = chat::Habits {
+                    completion_tokens: self.is_openai,
+                    stream_options,
+                    files_in_results: self.is_mistral,
+                };
                 chat::body(request, model, habits)?
             }
             Wire::OpenaiResponses => {
@@ -527,6 +540,7 @@ impl HttpModel {
     ) -> Result<ModelReply, Failed> {
         let (wire, max) = (self.settings.wire, self.settings.max_reply_bytes);
         let hidden = Hidden::new(key);
+        let request = &*self.settings.tool_files.narrow(request);
         let mut output = Output::new(sink, hidden, max);
         let mut draft = self.draft(request, &[], key, &mut output).await?;
         for _ in 0..MAX_PAUSES {
@@ -550,7 +564,9 @@ impl HttpModel {
         let wire = self.settings.wire;
         let hidden = Hidden::new(key);
         let body = self.body(request, paused)?;
-        let response = self.endpoint.open(self.headers(key, &body)?, body, hidden).await?;
+        let response = self.endpoint.open(self.headers(key, &body)?, body, hidden).await;
+        let response =
+            response.map_err(|failed| failed.with_files(tool_files::of_results(request).count()))?;
         let idle = self.settings.idle_timeout.unwrap_or(Duration::from_millis(request.settings.timeout_ms));
         let mut events = pin!(self.endpoint.events(response, idle, wire.marker(), self.in_frames()));
         let mut reader = wire.reader(&self.settings.model);

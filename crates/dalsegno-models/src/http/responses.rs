@@ -8,7 +8,7 @@
 //! Reasoning that came without its content is not sent back: nobody stored what its id stands for.
 
 use dalsegno_core::{
-    Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice, digest_json,
+    Attachment, Entry, ModelReply, OrderedJson, ReplyPart, StopReason, TokenDetails, ToolChoice, digest_json,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use super::failure::{self, protocol};
 use super::key::Hidden;
 use super::reply::{self, Draft, Output, RawPart, Reader, Tokens, count};
 use super::strict::Dialect;
+use super::tool_files;
 use crate::model::{CompletionRequest, ModelError};
 
 /// The name of this wire.
@@ -138,18 +139,8 @@ fn input(request: &CompletionRequest, typed: bool) -> Result<(Vec<&str>, Vec<Val
                 items.push(json!({ "type": "message", "role": "user", "content": content }));
             }
             Entry::Attachment(attachment) => {
-                let part = match body::media(request, attachment)? {
-                    Media::Image { media_type, base64 } => {
-                        let url = body::data_url(media_type, &base64);
-                        json!({ "type": "input_image", "detail": "auto", "image_url": url })
-                    }
-                    Media::Pdf { base64 } => {
-                        let data = body::data_url("application/pdf", &base64);
-                        json!({ "type": "input_file", "filename": attachment.name, "file_data": data })
-                    }
-                    Media::Recording { .. } => return Err(body::unread(PROVIDER, attachment)),
-                    Media::Text(text) => json!({ "type": "input_text", "text": text }),
-                };
+                let media = body::media(request, attachment)?;
+                let part = part(attachment, media).ok_or_else(|| body::unread(PROVIDER, attachment))?;
                 match items.last_mut().filter(|item| item["role"] == "user").map(|item| &mut item["content"])
                 {
                     Some(Value::Array(parts)) => parts.push(part),
@@ -157,14 +148,39 @@ fn input(request: &CompletionRequest, typed: bool) -> Result<(Vec<&str>, Vec<Val
                 }
             }
             Entry::Assistant(reply) => assistant(reply, typed, &mut items),
-            Entry::ToolResult { call_id, content, name: _, is_error: _ } => {
+            Entry::ToolResult { call_id, content, name: _, is_error: _, files } => {
                 let id = body::call_id(call_id);
-                items.push(json!({ "type": "function_call_output", "call_id": id, "output": content }));
+                let files = tool_files::of_result(request, files);
+                let parts: Vec<Value> = files.filter_map(|(file, media)| part(file, media)).collect();
+                let output = match parts.is_empty() {
+                    true => json!(content),
+                    false => {
+                        let text = json!({ "type": "input_text", "text": content });
+                        [text].into_iter().chain(parts).collect()
+                    }
+                };
+                items.push(json!({ "type": "function_call_output", "call_id": id, "output": output }));
             }
             Entry::Compaction(_) => {}
         }
     }
     Ok((instructions, items))
+}
+
+/// A file as a part of a message or of a result; none for what this wire does not carry.
+fn part(file: &Attachment, media: Media<'_>) -> Option<Value> {
+    Some(match media {
+        Media::Image { media_type, base64 } => {
+            let url = body::data_url(media_type, &base64);
+            json!({ "type": "input_image", "detail": "auto", "image_url": url })
+        }
+        Media::Pdf { base64 } => {
+            let data = body::data_url("application/pdf", &base64);
+            json!({ "type": "input_file", "filename": file.name, "file_data": data })
+        }
+        Media::Recording { .. } => return None,
+        Media::Text(text) => json!({ "type": "input_text", "text": text }),
+    })
 }
 
 fn assistant(reply: &ModelReply, typed: bool, items: &mut Vec<Value>) {

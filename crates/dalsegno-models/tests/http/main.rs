@@ -26,4 +26,5 @@ mod requests;
 mod responses;
 mod secrecy;
 mod settings;
+mod tool_files;
 mod usage;

@@ -18,7 +18,7 @@ use dalsegno_models::{
 };
 use dalsegno_workspace::{
     AwsKeyBinding, Catalogue, CatalogueTool, HttpBinding, ModelBinding, PromptCache, Provider, RemoteBinding,
-    Settings, TenantKey,
+    Settings, TenantKey, ToolFiles,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -346,6 +346,11 @@ fn endpoint(binding: &HttpBinding) -> Result<HttpModel, HttpModelError> {
             PromptCache::Off => Cache::Off,
             PromptCache::FiveMinutes => Cache::FiveMinutes,
             PromptCache::OneHour => Cache::OneHour,
+        },
+        tool_files: match binding.tool_files {
+            ToolFiles::All => dalsegno_models::ToolFiles::All,
+            ToolFiles::Images => dalsegno_models::ToolFiles::Images,
+            ToolFiles::Off => dalsegno_models::ToolFiles::Off,
         },
         ..HttpModelSettings::new(wire, binding.model.clone())
     };

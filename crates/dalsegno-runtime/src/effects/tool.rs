@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,9 +10,11 @@ use dalsegno_core::{
     AgentName, EffectClass, FailureCode, JsonSchema, OperationId, Received, RunId, ToolReturn,
 };
 use dalsegno_memory::Scope;
+use dalsegno_protocol::ResultFiles;
 use serde_json::{Value, json};
 
 use crate::effects::failure::describe;
+use crate::run::start::NewAttachment;
 use crate::secret::Secrets;
 
 /// A tool written in Rust.
@@ -90,6 +93,39 @@ pub struct Invocation {
     pub arguments: Value,
     /// The workspace's secrets, by name.
     pub secrets: Secrets,
+    /// Files that the model reads with the result; see [`attach`](Self::attach).
+    pub files: CallFiles,
+}
+
+impl Invocation {
+    /// Gives the model a file with the result: an image, a PDF, sound or a video. At most 16 files go with a result, and 20 MiB
+    /// in all; what is more, or is not what its media type says, is left out, and the result says so in words. A plan and a
+    /// document read no files, and a failure has none.
+    pub fn attach(&self, file: NewAttachment) {
+        self.files.0.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    }
+}
+
+/// The files of one call. Clones share them.
+#[derive(Clone, Default)]
+pub struct CallFiles(Arc<Mutex<Vec<NewAttachment>>>);
+
+impl CallFiles {
+    /// Takes the files out.
+    pub(crate) fn take(&self) -> ResultFiles {
+        let mut files = ResultFiles::default();
+        for file in std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            files.add(Some(&file.name), Some(&file.media_type), file.bytes);
+        }
+        files
+    }
+}
+
+impl fmt::Debug for CallFiles {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        out.debug_list().entries(files.iter().map(|file| &file.name)).finish()
+    }
 }
 
 /// Why a call has no result.

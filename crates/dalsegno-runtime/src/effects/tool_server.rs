@@ -149,7 +149,8 @@ impl ServerSession {
     }
 }
 
-/// What a tool answered, as it is recorded. A result that breaks what the tool promised is marked, and kept.
+/// What a tool answered, as it is recorded, but for its files. A result that breaks what the tool promised is marked, and
+/// kept.
 pub(crate) fn returned(tool: &ToolName, schema: Option<&Value>, output: ToolOutput) -> ToolReturn {
     let violations = match (schema.filter(|_| !output.is_error), &output.structured) {
         (Some(schema), Some(structured)) => dalsegno_models::judge_result(schema, structured),

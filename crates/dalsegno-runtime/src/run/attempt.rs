@@ -8,16 +8,18 @@ use tokio::sync::broadcast;
 
 use dalsegno_core::Received;
 use dalsegno_core::{
-    Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit, MemorySearch,
-    MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart, Request,
-    Terms, ToolCall, Transcript, TraversedEntity, TraversedRelation,
+    Attachment, Digest, Entry, Failure, FailureCode, Gate, MemoryCreate, MemoryCreated, MemoryHit,
+    MemorySearch, MemoryTraversal, MemoryTraverse, ModelCompletion, OperationId, Outcome, Reading, ReplyPart,
+    Request, Terms, ToolCall, ToolReturn, Transcript, TraversedEntity, TraversedRelation,
 };
 use dalsegno_memory::{
     Direction, Memory, MemoryError, NewObservation, RelationTo, SearchQuery, Source, Traverse,
 };
 use dalsegno_models::{CompletionRequest, DeltaSink, ModelErrorKind, Retry};
-use dalsegno_protocol::{Answer, CallContext, CallErrorKind, Caller, Input, InputRequired, TaskOwner};
-use dalsegno_store::{Body, Denial};
+use dalsegno_protocol::{
+    Answer, CallContext, CallErrorKind, Caller, Input, InputRequired, ResultFiles, TaskOwner,
+};
+use dalsegno_store::{Body, Denial, ReadError};
 
 use crate::effects::budget;
 use crate::effects::dispatch;
@@ -25,10 +27,11 @@ use crate::effects::elicitation;
 use crate::effects::failure::{AttemptError, certain};
 use crate::effects::failure::{describe, no_answer};
 use crate::effects::policy::is_free;
-use crate::effects::tool::{Invocation, Tool};
+use crate::effects::tool::{CallFiles, Invocation, Tool};
 use crate::effects::tool_server::{ServerSession, returned};
 use crate::run::context::RunContext;
 use crate::run::declared::{Asker, Part};
+use crate::run::files::attach;
 use crate::run::handle::RunEvent;
 use crate::run::tasks::{Line, Tasking};
 use crate::secret::StreamScrubber;
@@ -59,6 +62,8 @@ pub(crate) struct Attempt {
     pub(crate) caller: Caller,
     /// What it has to do with a task of its server; none where the task is not written down.
     pub(crate) tasking: Option<Tasking>,
+    /// Whether a model reads the result, and with it the files that the tool returns.
+    pub(crate) is_shown: bool,
 }
 
 impl Attempt {
@@ -231,10 +236,12 @@ impl Attempt {
         transcript: &Transcript,
     ) -> Result<BTreeMap<Digest, Arc<[u8]>>, AttemptError> {
         let mut files = BTreeMap::new();
-        for entry in transcript.iter() {
-            let Entry::Attachment(attachment) = entry else { continue };
+        for attachment in sent(transcript) {
             let blob = self.context.ports.store().blob(attachment.digest).await;
-            let blob = blob.map_err(|error| certain(FailureCode::Internal, describe(&error)))?;
+            let blob = blob.map_err(|error| {
+                let transient = matches!(&error, ReadError::Storage(error) if error.is_passing());
+                AttemptError { transient, ..certain(FailureCode::Internal, describe(&error)) }
+            })?;
             let Some(bytes) = blob else {
                 let message = format!("the content of `{}` is not in the store", attachment.name);
                 return Err(certain(FailureCode::Internal, message));
@@ -328,14 +335,24 @@ impl Attempt {
             call_id: self.caller.call.clone(),
             arguments: call.parameters.clone(),
             secrets: self.context.bindings.secrets(),
+            files: CallFiles::default(),
         };
-        tool.call(invocation).await.map(Outcome::ToolReturned).map_err(|error| AttemptError {
+        let files = invocation.files.clone();
+        let returned = tool.call(invocation).await.map_err(|error| AttemptError {
             failure: Failure::new(error.code(), error.message),
             received: error.received,
             transient: error.transient,
             after: None,
             gate: None,
-        })
+        })?;
+        Ok(self.outcome(returned, files.take()))
+    }
+
+    /// The outcome of a call, whose files are kept until it is recorded. Only a model reads them.
+    fn outcome(&self, mut returned: ToolReturn, files: ResultFiles) -> Outcome {
+        let files = if self.is_shown { files } else { ResultFiles::default() };
+        self.context.files.put(self.operation, attach(&mut returned, files));
+        Outcome::ToolReturned(returned)
     }
 
     async fn call_server(
@@ -364,7 +381,7 @@ impl Attempt {
             ..CallContext::new(self.operation.to_string(), timeout)
         };
         let answered = session.call(tool, arguments, context).await;
-        let output = match answered {
+        let mut output = match answered {
             Ok(Answer::Done(output)) => {
                 self.note_denials(call, &output.denials);
                 output
@@ -382,7 +399,8 @@ impl Attempt {
         };
         let promised = self.context.toolbox.tools.get(&call.tool_name);
         let schema = promised.and_then(|tool| tool.output_schema.as_ref());
-        Ok(Outcome::ToolReturned(returned(&call.tool_name, schema, output)))
+        let files = std::mem::take(&mut output.files);
+        Ok(self.outcome(returned(&call.tool_name, schema, output), files))
     }
 
     /// Has what the tool's server was refused recorded with what comes of this attempt.
@@ -401,6 +419,21 @@ impl Attempt {
         let mut noted = self.context.denied.lock().unwrap_or_else(PoisonError::into_inner);
         noted.push((self.operation, denied));
     }
+}
+
+/// The files that a request carries, each once: all of the user, and those of results for which there is room.
+fn sent(transcript: &Transcript) -> Vec<Attachment> {
+    let of_results = transcript.sent_files();
+    let is_sent = |entry: &Entry, file: &Attachment| {
+        matches!(entry, Entry::Attachment(_)) || of_results.contains(&file.digest)
+    };
+    let mut files = BTreeMap::new();
+    for entry in transcript.iter() {
+        for file in entry.files().iter().filter(|file| is_sent(entry, file)) {
+            files.entry(file.digest).or_insert_with(|| file.clone());
+        }
+    }
+    files.into_values().collect()
 }
 
 /// Says whether a model that gave no reply may have worked on one.

@@ -28,6 +28,7 @@ use crate::observer::Watches;
 use crate::request::kept_secrets;
 use crate::run::bound::Bound;
 use crate::run::declared::{Asker, OfUser};
+use crate::run::files::ReturnedFiles;
 use crate::run::handle::{GateInput, RunEvent, RunHandle};
 use crate::run::tasks::Announcements;
 
@@ -102,6 +103,8 @@ pub(crate) struct RunContext {
     pub(crate) events: broadcast::Sender<RunEvent>,
     /// What tool servers were refused and no record says yet.
     pub(crate) denied: Mutex<Vec<(OperationId, Body)>>,
+    /// The files of results that no record has yet.
+    pub(crate) files: ReturnedFiles,
     /// The tasks that attempts were told of and no record says yet.
     pub(crate) tasked: Arc<Announcements>,
     /// Read when it is first needed.
@@ -284,6 +287,7 @@ impl Engine {
             scopes,
             events,
             denied: Mutex::default(),
+            files: ReturnedFiles::default(),
             tasked: Arc::default(),
             heritage: OnceCell::new(),
             root: OnceCell::new(),

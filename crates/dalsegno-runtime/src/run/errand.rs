@@ -100,6 +100,7 @@ impl Engine {
                 asker: asker.clone(),
                 caller: caller.clone(),
                 tasking: None,
+                is_shown: false,
             };
             let answer = answer.in_turn().await;
             if !matches!(&answer, Err(error) if error.received == Received::No) {

@@ -16,6 +16,7 @@ pub(crate) mod driver;
 pub(crate) mod ending;
 pub(crate) mod engine_tools;
 pub(crate) mod errand;
+pub(crate) mod files;
 pub(crate) mod fork;
 pub(crate) mod handle;
 pub(crate) mod resume;

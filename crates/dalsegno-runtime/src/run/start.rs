@@ -45,7 +45,7 @@ pub struct StartOptions {
     pub after: Option<RunId>,
 }
 
-/// A file that goes with a request.
+/// A file that goes with a request, or with the result of a tool written in Rust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAttachment {
     /// Its name, for the model and for people.

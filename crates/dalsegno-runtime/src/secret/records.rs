@@ -148,7 +148,9 @@ impl Secrets {
                 error,
                 actions,
                 violations,
+                files,
             }) => {
+                files.iter_mut().for_each(|file| self.text(&mut file.name));
                 error.iter_mut().for_each(|error| self.tool_error(error));
                 self.scrub_violations(violations);
                 actions.iter_mut().for_each(|trace| self.trace(trace));

@@ -224,6 +224,12 @@ fn outcomes() -> Vec<Outcome> {
             error: trace.error.clone().map(Box::new),
             actions: vec![trace],
             violations: violations(),
+            files: vec![Attachment {
+                name: bad(),
+                media_type: "image/png".to_owned(),
+                digest: Digest::from_bytes([1; 32]),
+                bytes: 5,
+            }],
         }),
         Outcome::ApiAnswered(ApiResponse {
             status: 200,

@@ -73,9 +73,7 @@ impl Shelf {
             let kind = RecordKind::ALL.iter().find(|kind| **kind as u8 == row.kind);
             if kind.is_none_or(|kind| has_content(*kind)) && row.body.take().is_some() {
                 erased.records += 1;
-                if row.seq == 0 {
-                    files.append(&mut run.files);
-                }
+                files.extend(run.files.remove(&row.seq).into_iter().flatten());
             }
         }
         if let Some(operation) = operation.filter(|_| !known) {
@@ -85,7 +83,7 @@ impl Shelf {
         run.inbox.clear();
         run.copies.progress.waiting = WaitingSet::EMPTY;
         for digest in files {
-            if self.runs.values().any(|run| run.files.contains(&digest)) {
+            if self.runs.values().flat_map(Run::files).any(|used| used == digest) {
                 erased.shared_files += u64::from(self.blobs.contains_key(&digest));
             } else if self.blobs.remove(&digest).is_some() {
                 erased.files += 1;
@@ -118,7 +116,7 @@ impl Shelf {
         let doomed: BTreeMap<RunId, &Run> =
             self.runs.iter().filter(|(_, run)| is_doomed(run)).map(|(id, run)| (*id, run)).collect();
         let kept = || self.runs.iter().filter(|(id, _)| !doomed.contains_key(id)).map(|(_, run)| run);
-        let used: BTreeSet<Digest> = kept().flat_map(|run| run.files.iter().copied()).collect();
+        let used: BTreeSet<Digest> = kept().flat_map(Run::files).collect();
         let configs: BTreeSet<Digest> = kept().map(|run| run.copies.config).collect();
         let length = |bytes: Option<&Vec<u8>>| bytes.map_or(0, |bytes| bytes.len() as u64);
         let rows = || doomed.values().flat_map(|run| &run.rows);

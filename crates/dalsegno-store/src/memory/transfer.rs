@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dalsegno_core::{Digest, RunId};
 
-use super::{Run, Shelf};
-use crate::archive::{Archive, BEGINNING, ImportError, Imported, Verified, VerifiedRun, attachments, files};
+use super::{Files, Run, Shelf};
+use crate::archive::{Archive, ImportError, Imported, Verified, VerifiedRun, attachments, files, has_files};
 use crate::blob::digest_bytes;
 use crate::chain::Row;
 use crate::codec::decode_body;
@@ -107,7 +107,7 @@ impl Shelf {
             self.configs.entry(digest).or_insert(json);
         }
         // What was erased here is referred to no more, and must not come back.
-        let used: BTreeSet<Digest> = self.runs.values().flat_map(|run| run.files.iter().copied()).collect();
+        let used: BTreeSet<Digest> = self.runs.values().flat_map(Run::files).collect();
         for (digest, bytes) in archive.blobs.into_iter().filter(|(digest, _)| used.contains(digest)) {
             self.blobs.entry(digest).or_insert(bytes);
         }
@@ -142,8 +142,12 @@ impl Shelf {
     }
 }
 
-/// The files that these verified rows refer to, which are a run's rows from the first on.
-fn verified_files(rows: &[Row]) -> BTreeSet<Digest> {
-    let bodies = rows.iter().take(BEGINNING).filter_map(|row| decode_body(row.body.as_deref()?).ok());
-    bodies.flat_map(|body| files(&body).collect::<Vec<_>>()).collect()
+/// The files that these verified rows refer to.
+fn verified_files(rows: &[Row]) -> Files {
+    let of = |row: &Row| {
+        let body = has_files(row.kind).then(|| decode_body(row.body.as_deref()?).ok()).flatten()?;
+        let used: BTreeSet<Digest> = files(&body).collect();
+        (!used.is_empty()).then_some((row.seq, used))
+    };
+    rows.iter().filter_map(of).collect()
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::read::{self, bytes, damaged_row, entry};
 use super::{Fault, definitions, inbox, rows, storage_error};
-use crate::archive::{files, has_files, needed};
+use crate::archive::{files, needed};
 use crate::blob::digest_bytes;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Verifier, checksum};
@@ -192,6 +192,7 @@ fn run_of(
     let mut verifier = Verifier::new(run, 0, Link::default());
     // With the content of one record the comparison with all of them is gone, so the others are not kept either.
     let (mut records, mut first, mut naming, mut is_complete) = (Vec::new(), None, Vec::new(), true);
+    let names = |record: &Record| record.seq == 0 || files(&record.body).next().is_some();
     let mut times = None;
     {
         let (begin, end) = rows::keys(id, 0);
@@ -209,8 +210,8 @@ fn run_of(
                     if record.seq == 0 {
                         first = Some(record.clone());
                     }
-                    if has_files(record.body.kind() as u8) {
-                        naming.push(record.clone());
+                    if names(&record) {
+                        naming.push(Naming::of(&record));
                     }
                     if is_complete {
                         records.push(record);
@@ -243,8 +244,8 @@ fn run_of(
         }
     }
     drop(records);
-    for record in &naming {
-        references(connection, checkup, run, id, record)?;
+    for named in &naming {
+        references(connection, checkup, run, id, named)?;
     }
     let config = entry.copies.config;
     read::config(connection, config)?;
@@ -262,6 +263,20 @@ fn run_of(
     Ok(())
 }
 
+/// The files that a record refers to.
+struct Naming {
+    seq: u64,
+    expected: BTreeSet<Digest>,
+    needed: BTreeSet<Digest>,
+}
+
+impl Naming {
+    fn of(record: &Record) -> Self {
+        let (expected, needed) = (files(&record.body).collect(), needed(&record.body).collect());
+        Self { seq: record.seq, expected, needed }
+    }
+}
+
 /// Compares the files that a record refers to with the list by which they are kept. A file beyond those is in the list
 /// because it came with the run, so it must be there, as must all that the run cannot begin without.
 fn references(
@@ -269,15 +284,14 @@ fn references(
     checkup: &mut Checkup,
     run: RunId,
     id: i64,
-    record: &Record,
+    named: &Naming,
 ) -> Result<(), Fault<ReadError>> {
-    let expected: BTreeSet<Digest> = files(&record.body).collect();
-    let needed: BTreeSet<Digest> = needed(&record.body).collect();
+    let Naming { seq, expected, needed } = named;
     let mut statement = connection.prepare_cached(
         "SELECT digest, EXISTS (SELECT 1 FROM blob WHERE blob.digest = reference.digest) FROM reference
          WHERE record = ?1 AND place < ?2",
     )?;
-    let mut rows = statement.query(params![rows::keys(id, record.seq).0, 0])?;
+    let mut rows = statement.query(params![rows::keys(id, *seq).0, 0])?;
     let (mut found, mut sound) = (BTreeSet::new(), true);
     while let Some(row) = rows.next()? {
         match bytes(row.get_ref(0)?).map(Digest::from_bytes) {

@@ -415,13 +415,16 @@ impl Store for SqliteStore {
 
 /// Packs a new run's records and files. Those that no other record names belong to the first one.
 fn pack(run: &mut NewRun) -> Result<(Vec<Stored>, Vec<rows::PackedFile>), CreateError> {
-    let mut rows = Stored::all(seal(run.run, 0, Link::default(), &run.records)?);
+    let rows = seal(run.run, 0, Link::default(), &run.records)?;
+    let mut rows = Stored::of_records(rows, &run.records);
     let files = std::mem::take(&mut run.blobs);
     if let Some((first, rest)) = rows.split_first_mut() {
         let digests = files.iter().map(|(digest, _)| *digest);
         first.use_files(digests.filter(|digest| !rest.iter().any(|row| row.uses(digest))));
     }
-    Ok((rows, rows::pack_files(&files)))
+    let with_records = run.records.iter().flat_map(|record| &record.files);
+    let packed = rows::pack_files(&files).into_iter().chain(rows::pack_files(with_records));
+    Ok((rows, packed.collect()))
 }
 
 /// Why an operation on the database failed.

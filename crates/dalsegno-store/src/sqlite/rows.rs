@@ -5,12 +5,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{bytes, optional};
-use crate::archive::{files, has_files, needed};
+use crate::archive::{files, has_files, needed, returned};
 use crate::bytes::{Checksum, Link};
 use crate::chain::{Row, checksum};
 use crate::codec::decode_body;
 use crate::error::Flaw;
 use crate::pack::{Form, Packed, pack_body, pack_file, unpack_body, unpack_file};
+use crate::record::{Body, NewRecord};
 
 /// The columns that [`load`] reads.
 pub(crate) const COLUMNS: &str = "key, at, kind, form, operation, parent, body, checksum, link";
@@ -53,22 +54,42 @@ pub(crate) struct Stored {
     files: Vec<Digest>,
     /// Those of the files without which a new run cannot begin.
     needed: Vec<Digest>,
+    /// Those of the files that results name.
+    returned: Vec<Digest>,
 }
 
 impl Stored {
     /// Packs a row. It takes some time, so it is done before the writer is called.
     pub(crate) fn new(row: Row) -> Self {
+        let body = has_files(row.kind).then(|| decode_body(row.body.as_deref().unwrap_or_default()));
+        Self::of(row, body.and_then(Result::ok).as_ref())
+    }
+
+    /// Packs a row with this body; none refers to nothing.
+    fn of(row: Row, known: Option<&Body>) -> Self {
         let Row { seq, at, kind, operation, parent, body, checksum, link } = row;
-        let body = body.unwrap_or_default();
-        let (files, needed) = match has_files(kind).then(|| decode_body(&body)) {
-            Some(Ok(body)) => (files(&body).collect(), needed(&body).collect()),
-            Some(Err(_)) | None => (Vec::new(), Vec::new()),
-        };
-        Self { seq, at, kind, operation, parent, checksum, link, packed: pack_body(body), files, needed }
+        let packed = pack_body(body.unwrap_or_default());
+        let files = known.into_iter().flat_map(files).collect();
+        let needed = known.into_iter().flat_map(needed).collect();
+        let returned = known.into_iter().flat_map(returned).collect();
+        let mut stored =
+            Self { seq, at, kind, operation, parent, checksum, link, packed, files, needed, returned };
+        stored.use_files(std::iter::empty());
+        stored
     }
 
     pub(crate) fn all(rows: Vec<Row>) -> Vec<Self> {
         rows.into_iter().map(Self::new).collect()
+    }
+
+    /// Packs the rows of these records, each of which uses the files that come with it, too.
+    pub(crate) fn of_records(rows: Vec<Row>, records: &[NewRecord]) -> Vec<Self> {
+        let of = |(row, record): (Row, &NewRecord)| {
+            let mut stored = Self::of(row, Some(&record.body));
+            stored.use_files(record.files.iter().map(|(digest, _)| *digest));
+            stored
+        };
+        rows.into_iter().zip(records).map(of).collect()
     }
 
     pub(crate) const fn at(&self) -> Timestamp {
@@ -82,6 +103,11 @@ impl Stored {
     /// The files without which a new run cannot begin.
     pub(crate) fn needed(&self) -> &[Digest] {
         &self.needed
+    }
+
+    /// The files that results name, which must be here or come with the record.
+    pub(crate) fn returned(&self) -> &[Digest] {
+        &self.returned
     }
 
     /// Says whether the record uses this file.
@@ -135,12 +161,21 @@ pub(crate) fn insert(connection: &Connection, run: i64, rows: &[Stored]) -> Resu
 pub(crate) type PackedFile = (Digest, Form, Vec<u8>);
 
 /// Packs files. It takes some time, so it is done before the writer is called.
-pub(crate) fn pack_files(files: &[(Digest, Vec<u8>)]) -> Vec<PackedFile> {
-    let pack = |(digest, bytes): &(Digest, Vec<u8>)| {
-        let (form, bytes) = pack_file(bytes);
+pub(crate) fn pack_files<'f, B: AsRef<[u8]> + 'f>(
+    files: impl IntoIterator<Item = &'f (Digest, B)>,
+) -> Vec<PackedFile> {
+    let pack = |(digest, bytes): &(Digest, B)| {
+        let (form, bytes) = pack_file(bytes.as_ref());
         (*digest, form, bytes.into_owned())
     };
-    files.iter().map(pack).collect()
+    files.into_iter().map(pack).collect()
+}
+
+/// Says whether a file is here.
+pub(crate) fn has_blob(connection: &Connection, digest: Digest) -> Result<bool, rusqlite::Error> {
+    connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM blob WHERE digest = ?1)")?
+        .query_row([digest.as_bytes()], |row| row.get(0))
 }
 
 /// Keeps a file or a part of a body, unless it is there. What is there in other bytes is replaced: it may be damaged, and

@@ -6,11 +6,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::Fault;
 use super::inbox;
 use super::read::{self, Entry};
-use super::rows::{PackedFile, Stored, insert, insert_blob, reseal};
+use super::rows::{PackedFile, Stored, has_blob, insert, insert_blob, pack_files, reseal};
 use crate::bytes::Link;
 use crate::chain::{Head, checksum, seal};
 use crate::copies::Copies;
-use crate::error::{AcquireError, AppendError, BlobError, CreateError, RecordError, SnapshotError};
+use crate::error::{AcquireError, AppendError, BlobError, CreateError, SnapshotError};
 use crate::lease::{Holds, Lease, Tells};
 use crate::origin::Foreign;
 use crate::owner::{Owner, OwnerId};
@@ -46,10 +46,7 @@ pub(super) fn create(
         insert_blob(connection, *digest, *form, bytes)?;
     }
     for digest in rows.iter().flat_map(Stored::needed) {
-        let is_here = connection
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM blob WHERE digest = ?1)")?
-            .query_row([digest.as_bytes()], |row| row.get::<_, bool>(0))?;
-        if !is_here {
+        if !has_blob(connection, *digest)? {
             return Err(Fault::Refused(CreateError::Blob(BlobError::Missing { digest: *digest })));
         }
     }
@@ -223,6 +220,8 @@ pub(super) struct Append {
     pub(super) epoch: u64,
     pub(super) next_seq: u64,
     pub(super) rows: Vec<Stored>,
+    /// The files that come with them.
+    pub(super) files: Vec<PackedFile>,
     pub(super) head: Link,
     pub(super) progress: Option<Progress>,
     /// What an ended run waits for after them; none when they say nothing about it.
@@ -235,14 +234,16 @@ pub(super) struct Append {
 
 impl Append {
     /// Prepares records to follow the lease's last one.
-    pub(super) fn new(lease: &Lease, records: &[NewRecord], consumed: Vec<u64>) -> Result<Self, RecordError> {
+    pub(super) fn new(lease: &Lease, records: &[NewRecord], consumed: Vec<u64>) -> Result<Self, AppendError> {
+        run::check_files(records)?;
         let Lease { run, row, epoch, next_seq, head, tells, .. } = *lease;
         let rows = seal(run, next_seq, head, records)?;
         let head = rows.last().map_or(head, |row| row.link);
         let progress = Progress::of(records.iter().map(|record| &record.body));
         let late = run::late(records.iter().map(|record| &record.body));
-        let rows = Stored::all(rows);
-        Ok(Self { run, row, epoch, next_seq, rows, head, progress, late, consumed, tells })
+        let rows = Stored::of_records(rows, records);
+        let files = pack_files(records.iter().flat_map(|record| &record.files));
+        Ok(Self { run, row, epoch, next_seq, rows, files, head, progress, late, consumed, tells })
     }
 
     /// The number of the run's records after it.
@@ -275,6 +276,14 @@ fn append_rows(connection: &Connection, append: &Append) -> Result<(), Fault<App
     }
     if !(move_head(connection, append)? || move_head_and_status(connection, append)?) {
         return Err(refusal(connection, append.run, append.row, append.epoch, append.next_seq)?);
+    }
+    for (digest, form, bytes) in &append.files {
+        insert_blob(connection, *digest, *form, bytes)?;
+    }
+    for digest in append.rows.iter().flat_map(Stored::returned) {
+        if !has_blob(connection, *digest)? {
+            return Err(Fault::Refused(AppendError::Blob(BlobError::Absent { digest: *digest })));
+        }
     }
     insert(connection, append.row, &append.rows)?;
     for number in &append.consumed {

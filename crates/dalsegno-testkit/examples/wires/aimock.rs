@@ -103,8 +103,7 @@ fn response(turn: &Turn) -> Value {
         response["content"] = json!(reply.text);
     }
     if !reply.calls.is_empty() {
-        let call =
-            |(id, arguments): &(&str, String)| json!({ "id": id, "name": "note", "arguments": arguments });
+        let call = |(id, arguments): &(&str, String)| json!({ "id": id, "name": reply.tool(), "arguments": arguments });
         response["toolCalls"] = reply.calls.iter().map(call).collect();
     }
     if reply.thinks {

@@ -117,7 +117,8 @@ impl Cell {
             })
             .collect();
         let is_killed = self.column == Column::Killed && !self.expected().is_refused;
-        let server = Server::start(answers, is_killed.then_some(turns.len() - 1), aimock)?;
+        let file = self.row.returned.map(|returned| attached(returned.file));
+        let server = Server::start(answers, file, is_killed.then_some(turns.len() - 1), aimock)?;
         let folder = tempfile::tempdir()?;
         self.write(folder.path(), server.address)?;
         let home = Home { dalsegno, folder: folder.path() };
@@ -182,19 +183,27 @@ impl Cell {
     }
 
     fn write(&self, folder: &Path, server: SocketAddr) -> anyhow::Result<()> {
-        let settings = format!(
-            "[models.default]\nprovider = \"{}\"\nbase_url = \"http://{server}{}\"\nmodel = \"some-model\"\n\
+        let mut settings = format!(
+            "[models.default]\nprovider = \"{}\"\nbase_url = \"http://{server}{}\"\nmodel = \"{}\"\n\
              price = {{ input = 1, cached_input = 0.1, output = 10 }}\n",
             self.wire.provider(),
-            self.wire.base()
+            self.wire.base(),
+            self.model()
         );
-        let approve = if self.column == Column::Approved { "approve = [\"note\"]\n" } else { "" };
+        if self.row.returned.is_some() {
+            settings.push_str(&format!("[servers.desk]\nurl = \"http://{server}/mcp\"\n"));
+        }
+        let tool = if self.row.returned.is_some() { "desk.note" } else { "note" };
+        let approve = match self.column {
+            Column::Approved => format!("approve = [\"{tool}\"]\n"),
+            Column::Straight | Column::Killed | Column::Forked => String::new(),
+        };
         let agent = format!(
             "name = \"clerk\"\ndescription = \"Writes notes.\"\ninstructions = \"You write notes.\"\n\
              prompt = \"{{{{request.text}}}}\"\n\n[model]\nuse = \"default\"\nretries = 2\n\n\
-             [tools]\nallow = [\"note\"]\n{approve}"
+             [tools]\nallow = [\"{tool}\"]\n{approve}"
         );
-        let tool = format!(
+        let document = format!(
             r#"{{ "name": "note", "description": "Writes a note.",
   "parameters": [{{ "name": "text", "type": "string", "required": true, "description": "What to write." }}],
   "actions": [{{ "type": "api_call", "method": "POST", "url": "http://{server}/tool", "body": {{ "text": "{{{{params.text}}}}" }} }}] }}"#
@@ -203,7 +212,7 @@ impl Cell {
         std::fs::create_dir_all(folder.join("tools"))?;
         std::fs::write(folder.join("dalsegno.toml"), settings)?;
         std::fs::write(folder.join("agents/clerk.toml"), agent)?;
-        std::fs::write(folder.join("tools/note.json"), tool)?;
+        std::fs::write(folder.join("tools/note.json"), document)?;
         std::fs::create_dir_all(folder.join("tenants"))?;
         let tenant = format!("name = \"default\"\negress = [\"http://{server}\"]\n");
         std::fs::write(folder.join("tenants/default.toml"), tenant)?;
@@ -211,6 +220,15 @@ impl Cell {
             std::fs::write(folder.join(file), attached(file))?;
         }
         Ok(())
+    }
+
+    /// The model's name, as the endpoint calls it: Gemini and Bedrock treat some models otherwise.
+    pub(crate) fn model(&self) -> &'static str {
+        match (self.row.returned.is_some_and(|returned| returned.inside), self.wire) {
+            (true, Wire::Gemini) => "gemini-3-flash-preview",
+            (true, Wire::Bedrock) => "anthropic.claude-sonnet-4-5-20250929-v1:0",
+            _ => "some-model",
+        }
     }
 
     /// How many requests of the model the server must see.

@@ -227,6 +227,16 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
         Err(_) => Value::Bool(true),
     };
     let thinking = reply.thinks.then(|| cell.wire.thinking());
+    let name = reply.tool();
+    let files = returned(cell);
+    // Where files do not stand in the results, they stand behind all of them.
+    let behind = |of_text: fn(String) -> Value| {
+        let of_call = |(id, _): &(&str, String)| {
+            [of_text(format!("[Files that `{name}` returned to the call {id}]")), files.clone()]
+        };
+        reply.calls.iter().filter(|_| !files.is_null()).flat_map(of_call).collect::<Vec<_>>()
+    };
+    let is_inside = cell.row.returned.is_some_and(|returned| returned.inside);
     match cell.wire {
         Wire::Chat => {
             let calls: Vec<Value> = reply
@@ -234,7 +244,7 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
                 .iter()
                 .map(|(id, text)| {
                     let arguments = whole(text).to_string();
-                    json!({ "id": id, "type": "function", "function": { "name": "note", "arguments": arguments } })
+                    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
                 })
                 .collect();
             let mut message = json!({ "role": "assistant", "tool_calls": calls });
@@ -248,27 +258,39 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
                     .iter()
                     .map(|(id, text)| json!({ "role": "tool", "tool_call_id": id, "content": result(text) })),
             );
+            let files = behind(|text| json!({ "type": "text", "text": text }));
+            if !files.is_empty() {
+                sent.push(json!({ "role": "user", "content": files }));
+            }
         }
         Wire::Responses => {
             sent.extend(thinking);
             sent.extend(reply.calls.iter().map(|(id, text)| {
-                json!({ "type": "function_call", "call_id": id, "name": "note", "arguments": whole(text).to_string() })
+                json!({ "type": "function_call", "call_id": id, "name": name, "arguments": whole(text).to_string() })
             }));
-            sent.extend(reply.calls.iter().map(
-                |(id, text)| json!({ "type": "function_call_output", "call_id": id, "output": result(text) }),
-            ));
+            sent.extend(reply.calls.iter().map(|(id, text)| {
+                let output = match files.is_null() {
+                    true => result(text),
+                    false => json!([{ "type": "input_text", "text": result(text) }, files]),
+                };
+                json!({ "type": "function_call_output", "call_id": id, "output": output })
+            }));
         }
         Wire::Anthropic => {
             sent.extend(thinking);
             sent.extend(reply.calls.iter().map(
-                |(id, text)| json!({ "type": "tool_use", "id": id, "name": "note", "input": whole(text) }),
+                |(id, text)| json!({ "type": "tool_use", "id": id, "name": name, "input": whole(text) }),
             ));
             for block in &mut sent {
                 block["role"] = json!("assistant");
             }
             sent.extend(reply.calls.iter().map(|(id, text)| {
+                let content = match files.is_null() {
+                    true => result(text),
+                    false => json!([{ "type": "text", "text": result(text) }, files]),
+                };
                 let mut block =
-                    json!({ "role": "user", "type": "tool_result", "tool_use_id": id, "content": result(text) });
+                    json!({ "role": "user", "type": "tool_result", "tool_use_id": id, "content": content });
                 if serde_json::from_str::<Value>(text).is_err() {
                     block["is_error"] = json!(true);
                 }
@@ -279,7 +301,7 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
             let is_signed = thinking.is_some();
             sent.extend(thinking);
             sent.extend(reply.calls.iter().enumerate().map(|(index, (id, text))| {
-                let call = json!({ "id": id, "name": "note", "args": whole(text) });
+                let call = json!({ "id": id, "name": name, "args": whole(text) });
                 let mut part = json!({ "functionCall": call });
                 if is_signed && index == 0 {
                     part["thoughtSignature"] = json!(SIGNATURE);
@@ -292,26 +314,71 @@ fn expected(cell: &Cell, reply: &Reply) -> Vec<Value> {
             sent.extend(reply.calls.iter().map(|(id, text)| {
                 let is_read = serde_json::from_str::<Value>(text).is_ok();
                 let said = if is_read { "output" } else { "error" };
-                let response = json!({ "id": id, "name": "note", "response": { said: result(text) } });
+                let mut response = json!({ "id": id, "name": name, "response": { said: result(text) } });
+                if is_inside && !files.is_null() {
+                    response["parts"] = json!([files]);
+                }
                 json!({ "role": "user", "functionResponse": response })
             }));
+            if !is_inside {
+                sent.extend(behind(|text| json!({ "text": text })).into_iter().map(|mut part| {
+                    part["role"] = json!("user");
+                    part
+                }));
+            }
         }
         Wire::Bedrock => {
             let said = |block: Value| json!({ "role": "assistant", "block": block });
             sent.extend(thinking.map(said));
             sent.extend(reply.calls.iter().map(|(id, text)| {
-                said(json!({ "toolUse": { "toolUseId": id, "name": "note", "input": whole(text) } }))
+                said(json!({ "toolUse": { "toolUseId": id, "name": name, "input": whole(text) } }))
             }));
             sent.extend(reply.calls.iter().map(|(id, text)| {
                 let mut found = json!({ "toolUseId": id, "content": [{ "text": result(text) }] });
+                if is_inside && let Some(content) = found["content"].as_array_mut() {
+                    content.extend(Some(files.clone()).filter(|files| !files.is_null()));
+                }
                 if serde_json::from_str::<Value>(text).is_err() {
                     found["status"] = json!("error");
                 }
                 json!({ "role": "user", "block": { "toolResult": found } })
             }));
+            if !is_inside {
+                let parts = behind(|text| json!({ "text": text })).into_iter();
+                sent.extend(parts.map(|block| json!({ "role": "user", "block": block })));
+            }
         }
     }
     sent
+}
+
+/// The file that the tool returns, as a part of the wire; null where there is none, or the wire does not carry it.
+fn returned(cell: &Cell) -> Value {
+    let Some(file) = cell.row.returned.map(|returned| returned.file) else { return Value::Null };
+    let data = base64(attached(file));
+    let kind = match file.rsplit('.').next() {
+        Some("png") => "image/png",
+        Some("pdf") => "application/pdf",
+        _ => "audio/wav",
+    };
+    let url = format!("data:{kind};base64,{data}");
+    let source = json!({ "type": "base64", "media_type": kind, "data": data });
+    match (cell.wire, kind) {
+        (Wire::Gemini, _) => json!({ "inlineData": { "mimeType": kind, "data": data } }),
+        (_, "audio/wav") => Value::Null,
+        (Wire::Chat, "image/png") => json!({ "type": "image_url", "image_url": { "url": url } }),
+        (Wire::Chat, _) => json!({ "type": "file", "file": { "filename": file, "file_data": url } }),
+        (Wire::Responses, "image/png") => {
+            json!({ "type": "input_image", "detail": "auto", "image_url": url })
+        }
+        (Wire::Responses, _) => json!({ "type": "input_file", "filename": file, "file_data": url }),
+        (Wire::Anthropic, "image/png") => json!({ "type": "image", "source": source }),
+        (Wire::Anthropic, _) => json!({ "type": "document", "source": source, "title": file }),
+        (Wire::Bedrock, "image/png") => json!({ "image": { "format": "png", "source": { "bytes": data } } }),
+        (Wire::Bedrock, _) => {
+            json!({ "document": { "format": "pdf", "name": "paper pdf", "source": { "bytes": data } } })
+        }
+    }
 }
 
 /// The attachments of the last message of the user, as `data:` addresses or plain base64.
@@ -375,8 +442,8 @@ fn tokens(turns: &[Turn], ended: &Ended, wrong: &mut Vec<String>) {
     }
 }
 
-/// Base64 as both providers want it.
-fn base64(bytes: &[u8]) -> String {
+/// Base64 as all providers want it.
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for group in bytes.chunks(3) {

@@ -1,19 +1,29 @@
 //! The rows: what the endpoint answers, and what must come of it.
 
 use crate::server::Answer;
-use crate::wire::{Reply, Stop, Usage, Wire};
+use crate::wire::{Reply, SERVED, Stop, Usage, Wire};
 
 /// One thing that a provider does.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The file that the user attaches.
     pub(crate) attachment: Option<&'static str>,
+    /// What the tool returns besides its words; then it is one of an MCP server.
+    pub(crate) returned: Option<Returned>,
     /// What the model says, one turn each.
     pub(crate) turns: fn() -> Vec<Turn>,
     /// What must come of it over a wire.
     pub(crate) expected: fn(Wire) -> Expected,
     /// Over which wires aimock can say the same.
     pub(crate) aimock: &'static [Wire],
+}
+
+/// A file that the tool returns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Returned {
+    pub(crate) file: &'static str,
+    /// Whether the models are those whose results hold files, over Gemini and Bedrock.
+    pub(crate) inside: bool,
 }
 
 /// One answer of the model, and how it comes.
@@ -99,6 +109,11 @@ fn calls(calls: &[(&'static str, &str)]) -> Reply {
     Reply { calls, ..Reply::default() }
 }
 
+/// Calls of the tool of a server.
+fn looks(calls: &[(&'static str, &str)]) -> Reply {
+    Reply { tool: SERVED, ..self::calls(calls) }
+}
+
 const ANSWER: &str = "All of it is written.";
 
 const UNICODE: &str = "Grüße 🦀, 你好, e\u{301}, 👩\u{200d}👩\u{200d}👧, and the end.";
@@ -110,6 +125,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "plain",
         attachment: None,
+        returned: None,
         turns: || vec![Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -117,6 +133,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "stream",
         attachment: None,
+        returned: None,
         turns: || vec![Turn { reply: says(ANSWER), manner: Manner::Pieces(7) }],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -124,6 +141,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "one call",
         attachment: None,
+        returned: None,
         turns: || vec![Turn::plain(calls(&[("call_1", "first")])), Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &["first"]),
         aimock: &Wire::ALL,
@@ -131,6 +149,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "four parallel calls",
         attachment: None,
+        returned: None,
         turns: || {
             let four = [("call_1", "first"), ("call_2", "second"), ("call_3", "third"), ("call_4", "fourth")];
             vec![Turn::plain(calls(&four)), Turn::plain(says(ANSWER))]
@@ -141,6 +160,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "broken arguments",
         attachment: None,
+        returned: None,
         turns: || {
             let broken =
                 Reply { calls: vec![("call_1", r#"{"text":"unfin"#.to_owned())], ..Reply::default() };
@@ -152,6 +172,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "refusal",
         attachment: None,
+        returned: None,
         turns: || vec![Turn::plain(Reply { stop: Stop::Refusal, ..says("I cannot help with that.") })],
         expected: |_| Expected {
             status: "failed",
@@ -165,6 +186,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "cut-off at the limit",
         attachment: None,
+        returned: None,
         turns: || vec![Turn::plain(Reply { stop: Stop::Length, ..says("This sentence has no") })],
         expected: |_| Expected {
             status: "failed",
@@ -178,6 +200,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "429, Retry-After",
         attachment: None,
+        returned: None,
         turns: || vec![Turn { reply: says(ANSWER), manner: Manner::TooOften }, Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -185,6 +208,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "529, 503",
         attachment: None,
+        returned: None,
         turns: || vec![Turn { reply: says(ANSWER), manner: Manner::Overloaded }, Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -192,6 +216,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "stream cut",
         attachment: None,
+        returned: None,
         turns: || vec![Turn { reply: says(LONG), manner: Manner::Cut }, Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -199,6 +224,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "unicode, byte by byte",
         attachment: None,
+        returned: None,
         turns: || vec![Turn { reply: says(UNICODE), manner: Manner::Pieces(1) }],
         expected: |_| Expected::answer(UNICODE, &[]),
         aimock: &Wire::ALL,
@@ -206,6 +232,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "unicode, escaped",
         attachment: None,
+        returned: None,
         turns: || {
             let reply = Reply { escaped: true, ..says(UNICODE) };
             vec![Turn { reply, manner: Manner::Pieces(5) }]
@@ -216,6 +243,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "usage missing",
         attachment: None,
+        returned: None,
         turns: || vec![Turn::plain(Reply { usage: Usage::Missing, ..says(ANSWER) })],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &[],
@@ -223,6 +251,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "thinking with signature",
         attachment: None,
+        returned: None,
         turns: || {
             vec![
                 Turn::plain(Reply { thinks: true, ..calls(&[("call_1", "first"), ("call_2", "second")]) }),
@@ -235,6 +264,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "cached usage",
         attachment: None,
+        returned: None,
         turns: || vec![Turn::plain(Reply { usage: Usage::Cached, ..says(ANSWER) })],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &[],
@@ -242,6 +272,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "image",
         attachment: Some("picture.png"),
+        returned: None,
         turns: || vec![Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -249,6 +280,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "image, then two calls",
         attachment: Some("picture.png"),
+        returned: None,
         turns: || {
             vec![Turn::plain(calls(&[("call_1", "first"), ("call_2", "second")])), Turn::plain(says(ANSWER))]
         },
@@ -256,8 +288,47 @@ pub(crate) const ROWS: &[Row] = &[
         aimock: &Wire::ALL,
     },
     Row {
+        name: "image from a tool",
+        attachment: None,
+        returned: Some(Returned { file: "picture.png", inside: false }),
+        turns: || {
+            vec![Turn::plain(looks(&[("call_1", "first"), ("call_2", "second")])), Turn::plain(says(ANSWER))]
+        },
+        expected: |_| Expected::answer(ANSWER, &["first", "second"]),
+        // It looks for a fixture by the last message of the user, which over other wires is the image.
+        aimock: &[Wire::Responses, Wire::Anthropic],
+    },
+    Row {
+        name: "image from a tool, newer models",
+        attachment: None,
+        returned: Some(Returned { file: "picture.png", inside: true }),
+        turns: || {
+            let looks = looks(&[("call_1", "first"), ("call_2", "second")]);
+            vec![Turn::plain(Reply { thinks: true, ..looks }), Turn::plain(says(ANSWER))]
+        },
+        expected: |_| Expected::answer(ANSWER, &["first", "second"]),
+        aimock: &[],
+    },
+    Row {
+        name: "PDF from a tool",
+        attachment: None,
+        returned: Some(Returned { file: "paper.pdf", inside: false }),
+        turns: || vec![Turn::plain(looks(&[("call_1", "first")])), Turn::plain(says(ANSWER))],
+        expected: |_| Expected::answer(ANSWER, &["first"]),
+        aimock: &[],
+    },
+    Row {
+        name: "audio from a tool",
+        attachment: None,
+        returned: Some(Returned { file: "voice.wav", inside: false }),
+        turns: || vec![Turn::plain(looks(&[("call_1", "first")])), Turn::plain(says(ANSWER))],
+        expected: |_| Expected::answer(ANSWER, &["first"]),
+        aimock: &[],
+    },
+    Row {
         name: "PDF",
         attachment: Some("paper.pdf"),
+        returned: None,
         turns: || vec![Turn::plain(says(ANSWER))],
         expected: |_| Expected::answer(ANSWER, &[]),
         aimock: &Wire::ALL,
@@ -265,6 +336,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "audio",
         attachment: Some("voice.wav"),
+        returned: None,
         turns: || vec![Turn::plain(says(ANSWER))],
         expected: |wire| match wire {
             Wire::Gemini => Expected::answer(ANSWER, &[]),

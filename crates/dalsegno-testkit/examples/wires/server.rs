@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use crate::check::base64;
+
 /// One answer of the endpoint.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
@@ -42,6 +44,8 @@ struct Seen {
 
 struct Shared {
     answers: Vec<Answer>,
+    /// The file that the tool of the server returns.
+    file: Option<&'static [u8]>,
     aimock: SocketAddr,
     seen: Mutex<Seen>,
     holding: Mutex<Sender<()>>,
@@ -62,6 +66,7 @@ impl Server {
     /// No port can be had.
     pub(crate) fn start(
         answers: Vec<Answer>,
+        file: Option<&'static [u8]>,
         held: Option<usize>,
         aimock: SocketAddr,
     ) -> anyhow::Result<Self> {
@@ -69,7 +74,7 @@ impl Server {
         let address = listener.local_addr()?;
         let (sender, holding) = channel();
         let seen = Mutex::new(Seen { held, ..Seen::default() });
-        let shared = Arc::new(Shared { answers, aimock, seen, holding: Mutex::new(sender) });
+        let shared = Arc::new(Shared { answers, file, aimock, seen, holding: Mutex::new(sender) });
         let server = Self { address, shared: Arc::clone(&shared), holding };
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -122,6 +127,8 @@ impl Shared {
         while let Some(request) = Request::read(&mut reader)? {
             if request.path() == "/tool" {
                 self.perform(stream, &request)?;
+            } else if request.path() == "/mcp" {
+                self.serve_tools(stream, &request)?;
             } else if !self.reply(stream, &request)? {
                 return Ok(());
             }
@@ -129,10 +136,56 @@ impl Shared {
         Ok(())
     }
 
-    /// The tool: it takes effect, then says so. The first of several calls takes longest.
-    fn perform(&self, mut stream: &TcpStream, request: &Request) -> anyhow::Result<()> {
+    /// The tool: it takes effect, then says so.
+    fn perform(&self, stream: &TcpStream, request: &Request) -> anyhow::Result<()> {
         let body: Value = serde_json::from_slice(&request.body).context("the tool got no JSON")?;
-        let text = body["text"].as_str().context("the tool got no text")?.to_owned();
+        let said = self.take_effect(&body)?;
+        say(stream, "200 OK", &said.to_string())
+    }
+
+    /// An MCP server of the old era, without sessions, whose tool returns a file besides its words.
+    fn serve_tools(&self, stream: &TcpStream, request: &Request) -> anyhow::Result<()> {
+        if !request.is_post() {
+            return say(stream, "405 Method Not Allowed", "");
+        }
+        let message: Value = serde_json::from_slice(&request.body).context("the server got no JSON")?;
+        if message.get("id").is_none() {
+            return say(stream, "202 Accepted", "");
+        }
+        let params = &message["params"];
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "desk", "version": "1" },
+            }),
+            "tools/list" => json!({ "tools": [{
+                "name": "note",
+                "description": "Writes a note.",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": { "text": { "type": "string", "description": "What to write." } },
+                    "required": ["text"],
+                    "additionalProperties": false,
+                },
+            }] }),
+            "tools/call" => {
+                let said = self.take_effect(&params["arguments"])?;
+                let content = self.file.map(block);
+                json!({ "structuredContent": said, "content": content.into_iter().collect::<Vec<_>>() })
+            }
+            _ => {
+                let error = json!({ "code": -32601, "message": "unknown" });
+                let body = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+                return say(stream, "200 OK", &body.to_string());
+            }
+        };
+        say(stream, "200 OK", &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string())
+    }
+
+    /// Keeps the text, and says so. The first of several calls takes longest.
+    fn take_effect(&self, arguments: &Value) -> anyhow::Result<Value> {
+        let text = arguments["text"].as_str().context("the tool got no text")?.to_owned();
         self.seen().effects.push(text.clone());
         let delay = match text.as_str() {
             "first" => 120,
@@ -141,12 +194,7 @@ impl Shared {
             _ => 0,
         };
         thread::sleep(Duration::from_millis(delay));
-        let said = json!({ "written": text }).to_string();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            said.len()
-        );
-        Ok(stream.write_all((head + &said).as_bytes())?)
+        Ok(json!({ "written": text }))
     }
 
     /// The model: the next answer. Returns whether the connection may be used again.
@@ -195,6 +243,27 @@ impl Shared {
     }
 }
 
+/// Answers a request with JSON.
+fn say(mut stream: &TcpStream, status: &str, said: &str) -> anyhow::Result<()> {
+    let length = said.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+    Ok(stream.write_all((head + said).as_bytes())?)
+}
+
+/// A file as a block of a result.
+fn block(file: &[u8]) -> Value {
+    let data = base64(file);
+    match file {
+        [b'%', ..] => json!({
+            "type": "resource",
+            "resource": { "uri": "file:///paper.pdf", "mimeType": "application/pdf", "blob": data },
+        }),
+        [b'R', ..] => json!({ "type": "audio", "data": data, "mimeType": "audio/wav" }),
+        _ => json!({ "type": "image", "data": data, "mimeType": "image/png" }),
+    }
+}
+
 /// A request as it came.
 struct Request {
     head: Vec<String>,
@@ -227,6 +296,10 @@ impl Request {
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
         Ok(Some(Self { head, body }))
+    }
+
+    fn is_post(&self) -> bool {
+        self.head.first().is_some_and(|line| line.starts_with("POST "))
     }
 
     fn path(&self) -> &str {

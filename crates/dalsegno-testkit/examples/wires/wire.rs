@@ -18,8 +18,10 @@ pub(crate) enum Wire {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reply {
     pub(crate) text: &'static str,
-    /// The id and the arguments of each call of the tool `note`.
+    /// The id and the arguments of each call of the tool.
     pub(crate) calls: Vec<(&'static str, String)>,
+    /// The tool's name; `note` where it is empty.
+    pub(crate) tool: &'static str,
     /// Whether it begins with signed thinking.
     pub(crate) thinks: bool,
     pub(crate) stop: Stop,
@@ -49,6 +51,16 @@ pub(crate) enum Usage {
 
 /// Signed thinking, with the characters that an encoder may change: `+`, `/` and `=`.
 pub(crate) const SIGNATURE: &str = "EqQBCgIYAhIMx+/9Zk0u1+/AbCdEfGhIjKlMnOpQrStUvWxYz0123456789+/w==";
+
+/// The tool of a server, by the name that models see.
+pub(crate) const SERVED: &str = "desk__note";
+
+impl Reply {
+    /// The name of the tool that it calls.
+    pub(crate) const fn tool(&self) -> &'static str {
+        if self.tool.is_empty() { "note" } else { self.tool }
+    }
+}
 
 impl Wire {
     pub(crate) const ALL: [Self; 5] =
@@ -192,7 +204,7 @@ fn chat(reply: &Reply) -> String {
     let name = if reply.stop == Stop::Refusal { "refusal" } else { "content" };
     deltas.extend(pieces(reply.text).into_iter().map(|piece| json!({ name: piece })));
     for (index, (id, arguments)) in reply.calls.iter().enumerate() {
-        let function = json!({ "name": "note", "arguments": "" });
+        let function = json!({ "name": reply.tool(), "arguments": "" });
         deltas.push(
             json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] }),
         );
@@ -271,7 +283,7 @@ fn responses(reply: &Reply) -> String {
                 json!({ "type": "response.function_call_arguments.delta", "item_id": format!("fc_{id}"), "output_index": output.len(), "delta": piece }),
             );
         }
-        let item = json!({ "id": format!("fc_{id}"), "type": "function_call", "status": "completed", "call_id": id, "name": "note", "arguments": arguments });
+        let item = json!({ "id": format!("fc_{id}"), "type": "function_call", "status": "completed", "call_id": id, "name": reply.tool(), "arguments": arguments });
         event(json!({ "type": "response.output_item.done", "output_index": output.len(), "item": item }));
         output.push(item);
     }
@@ -334,7 +346,7 @@ fn anthropic(reply: &Reply) -> String {
         let deltas = pieces(arguments)
             .into_iter()
             .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
-        block(json!({ "type": "tool_use", "id": id, "name": "note", "input": {} }), deltas.collect());
+        block(json!({ "type": "tool_use", "id": id, "name": reply.tool(), "input": {} }), deltas.collect());
     }
     let reason = match reply.stop {
         Stop::Length => "max_tokens",
@@ -363,7 +375,7 @@ fn gemini(reply: &Reply) -> String {
     let calls = reply.calls.iter().enumerate().map(|(index, (id, arguments))| {
         // It has no text that is no JSON; a gateway may pass one on.
         let args = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
-        let mut part = json!({ "functionCall": { "id": id, "name": "note", "args": args } });
+        let mut part = json!({ "functionCall": { "id": id, "name": reply.tool(), "args": args } });
         if reply.thinks && index == 0 {
             part["thoughtSignature"] = json!(SIGNATURE);
         }
@@ -430,7 +442,7 @@ fn bedrock(reply: &Reply) -> Vec<(&'static str, Value)> {
     }
     for (id, arguments) in &reply.calls {
         let deltas = pieces(arguments).into_iter().map(|piece| json!({ "toolUse": { "input": piece } }));
-        block(Some(json!({ "toolUse": { "toolUseId": id, "name": "note" } })), deltas.collect());
+        block(Some(json!({ "toolUse": { "toolUseId": id, "name": reply.tool() } })), deltas.collect());
     }
     let reason = match reply.stop {
         Stop::Length => "max_tokens",

@@ -6,6 +6,7 @@ use dalsegno_core::{EffectClass, OperationId, Outcome, RunId};
 use serde_json::{Value, json};
 
 use super::{Guarantees, KEYS_KEPT, Line, may_retry, reply};
+use crate::pictures;
 use crate::process::Process;
 use crate::workspace::{FOUND, KEPT, is_denied, is_ruled};
 
@@ -308,11 +309,15 @@ impl Guarantees {
             Outcome::ToolReturned(_) if op.is_declared => Ok(()),
             Outcome::ToolReturned(returned) => {
                 let Some(tool) = op.tool.as_deref() else { return Ok(()) };
+                // What stands for a call has the arguments of that in its answer.
+                let arguments = op.arguments.as_ref().or(returned.structured.as_ref());
+                pictures::fits(tool, arguments.unwrap_or(&Value::Null), returned)?;
                 if op.called.is_empty() {
                     return self.stands(line, tool, returned.structured.as_ref());
                 }
                 let expected = op.arguments.as_ref().map(|arguments| reply(line.run, tool, arguments));
-                if !returned.is_error && returned.structured != expected {
+                let answer = returned.structured.clone().map(|answer| pictures::said(answer).0);
+                if !returned.is_error && answer != expected {
                     return Err("it has the answer of another call".into());
                 }
                 let effect = matches!(op.class, EffectClass::Keyed | EffectClass::Unsafe);

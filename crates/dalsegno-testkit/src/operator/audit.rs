@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use dalsegno_core::RunId;
+use dalsegno_core::{Entry, RunId};
 use dalsegno_runtime::{Clock as _, RunEnd};
-use dalsegno_store::{ReadError, RunFilter, RunSummary};
+use dalsegno_store::{ReadError, RunFilter, RunSummary, digest_bytes};
 
 use super::{Machine, Operator, PROCESSES};
 
@@ -50,6 +50,15 @@ impl Operator {
         match (replay, inspection) {
             (Ok(replay), Ok(inspection)) => {
                 self.world.judge(|guarantees| guarantees.folded(run, &replay, &inspection));
+                let named = inspection.state.transcript().iter().flat_map(Entry::files);
+                for digest in named.map(|file| file.digest).collect::<BTreeSet<_>>() {
+                    if !matches!(self.store.blob(digest).await, Ok(Some(bytes)) if digest_bytes(&bytes) == digest)
+                    {
+                        self.broken(format!(
+                            "run {run} has seen the file {digest}, which is not in the store"
+                        ));
+                    }
+                }
             }
             (Err(error), _) | (_, Err(error)) => {
                 self.broken(format!("run {run} cannot be folded: {error}: {error:?}"));

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dalsegno_core::{RunId, Timestamp};
+use dalsegno_core::{Outcome, RunId, Timestamp};
 use dalsegno_runtime::{Clock as _, ForkOptions};
 use dalsegno_secrets::{Put, Secret, SecretStore as _};
-use dalsegno_store::{Archive, GcOptions, MemoryStore, RunFilter, RunSummary};
+use dalsegno_store::{Archive, Body, GcOptions, MemoryStore, RunFilter, RunSummary, Store, digest_bytes};
 
 use super::Operator;
 use crate::workspace::SECRET;
@@ -149,7 +149,8 @@ impl Operator {
             Ok(archive) => archive,
             Err(error) => return self.broken(format!("{alias}: its file cannot be read: {error}")),
         };
-        let elsewhere = self.host.elsewhere(Arc::new(MemoryStore::new())).await;
+        let (runs, store) = (archive.runs().collect::<Vec<_>>(), Arc::new(MemoryStore::new()));
+        let elsewhere = self.host.elsewhere(Arc::clone(&store) as Arc<dyn Store>).await;
         let engine = match elsewhere {
             Ok(engine) => engine,
             Err(error) => return self.broken(format!("an engine cannot be opened elsewhere: {error}")),
@@ -161,6 +162,19 @@ impl Operator {
         match engine.journal().replay(run).await {
             Ok(replay) if replay.identical => {}
             other => self.broken(format!("{alias} does not replay elsewhere: {other:?}")),
+        }
+        for run in runs {
+            for record in store.read(run, 0).await.unwrap_or_default() {
+                let Body::Resolved { outcome: Outcome::ToolReturned(returned), .. } = record.body else {
+                    continue;
+                };
+                for file in returned.files {
+                    let found = store.blob(file.digest).await;
+                    if !matches!(found, Ok(Some(bytes)) if digest_bytes(&bytes) == file.digest) {
+                        self.broken(format!("{alias} was taken elsewhere without the file {}", file.digest));
+                    }
+                }
+            }
         }
     }
 }

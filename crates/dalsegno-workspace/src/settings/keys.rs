@@ -120,6 +120,11 @@ const CACHE: Key = Key::new(
     Form::Word(&["off", "5m", "1h"]),
     "How long the provider keeps what it has read, over `anthropic` and `bedrock`; `5m` by default.",
 );
+const TOOL_FILES: Key = Key::new(
+    "tool_files",
+    Form::Word(&["all", "images", "off"]),
+    "Which files that tools return the model reads; `all` that the wire carries by default.",
+);
 const CONCURRENCY: Key = Key::new(
     "concurrency",
     dispatch::COUNT,
@@ -149,6 +154,7 @@ pub(super) static HTTP_MODEL: Shape = Shape::new(
             "Whether Chat Completions are asked to count tokens by `stream_options`; `true` by default.",
         ),
         CACHE,
+        TOOL_FILES,
         control::TOP_P,
         control::STOP,
         control::SEED,
@@ -191,6 +197,7 @@ pub(super) static BEDROCK_MODEL: Shape = Shape {
         HEADERS,
         IDLE_TIMEOUT,
         CACHE,
+        TOOL_FILES,
         control::TOP_P,
         control::STOP,
         control::SEED,

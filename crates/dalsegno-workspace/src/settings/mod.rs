@@ -173,6 +173,20 @@ pub struct HttpBinding {
     pub stream_options: bool,
     /// How long the provider keeps what it has read, where the wire has to ask for that.
     pub cache: PromptCache,
+    /// Which files that tools return the model is sent.
+    pub tool_files: ToolFiles,
+}
+
+/// Which files that tools return a model is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolFiles {
+    /// All that the wire carries, `all`.
+    #[default]
+    All,
+    /// Images, `images`.
+    Images,
+    /// None, `off`.
+    Off,
 }
 
 /// How long a provider keeps what it has read of a conversation.

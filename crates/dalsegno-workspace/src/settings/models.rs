@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::keys::{LONG_CONTEXT, MODEL};
 use super::paths::Paths;
 use super::tenant_keys::{self, KeysPlace};
-use super::{HttpBinding, ModelBinding, PromptCache, Provider, bedrock, secrets, url};
+use super::{HttpBinding, ModelBinding, PromptCache, Provider, ToolFiles, bedrock, secrets, url};
 use crate::agent::json;
 use crate::code::Code;
 use crate::control;
@@ -92,6 +92,10 @@ pub(super) fn read(file: &Section<'_>, paths: &Paths<'_>) -> Models {
 const CACHES: &[(&str, PromptCache)] =
     &[("off", PromptCache::Off), ("5m", PromptCache::FiveMinutes), ("1h", PromptCache::OneHour)];
 
+/// Which files of tools a model is sent.
+const TOOL_FILES: &[(&str, ToolFiles)] =
+    &[("all", ToolFiles::All), ("images", ToolFiles::Images), ("off", ToolFiles::Off)];
+
 /// What the wires add to an address themselves.
 const ENDPOINTS: [&str; 4] = ["/chat/completions", "/responses", "/messages", "/converse-stream"];
 
@@ -166,6 +170,7 @@ fn http(model: &Section<'_>, paths: &Paths<'_>, provider: Provider, what: &str) 
         idle_timeout,
         stream_options,
         cache: model.choice("cache", CACHES).unwrap_or_default(),
+        tool_files: model.choice("tool_files", TOOL_FILES).unwrap_or_default(),
     })
 }
 

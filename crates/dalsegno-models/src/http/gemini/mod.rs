@@ -10,6 +10,7 @@ use dalsegno_core::{Entry, ModelReply, OrderedJson, Reasoning, ReplyPart, ToolCh
 use serde_json::{Map, Value, json};
 
 use super::body::{self, Body, Media, object, set};
+use super::tool_files;
 use crate::model::{CompletionRequest, ModelError};
 
 mod reader;
@@ -190,7 +191,12 @@ fn fitted(budget: u64, limit: Option<u32>) -> u64 {
 fn contents(request: &CompletionRequest, model: &str) -> Result<(Vec<String>, Vec<Value>), ModelError> {
     let mut system = Vec::new();
     let mut contents: Vec<Value> = Vec::new();
+    // The files of the last results that do not stand in them: behind all of them, as the wire wants these together.
+    let mut behind: Vec<Value> = Vec::new();
     for entry in request.transcript.iter() {
+        if !matches!(entry, Entry::ToolResult { .. } | Entry::Compaction(_)) {
+            body::add(&mut contents, "parts", "user", std::mem::take(&mut behind));
+        }
         match entry {
             Entry::Instructions(text) if text.trim().is_empty() => {}
             Entry::Instructions(text) => system.push(text.clone()),
@@ -198,28 +204,53 @@ fn contents(request: &CompletionRequest, model: &str) -> Result<(Vec<String>, Ve
                 body::add(&mut contents, "parts", "user", text_part(text).into_iter().collect());
             }
             Entry::Attachment(attachment) => {
-                let part = match body::media(request, attachment)? {
-                    Media::Image { media_type, base64 } | Media::Recording { media_type, base64 } => {
-                        inline(media_type, &base64)
-                    }
-                    Media::Pdf { base64 } => inline("application/pdf", &base64),
-                    Media::Text(text) => json!({ "text": text }),
-                };
+                let part = file(body::media(request, attachment)?);
                 body::add(&mut contents, "parts", "user", vec![part]);
             }
             Entry::Assistant(reply) => body::add(&mut contents, "parts", "model", assistant(reply, model)),
-            Entry::ToolResult { call_id, name, content, is_error } => {
+            Entry::ToolResult { call_id, name, content, is_error, files } => {
                 let said = if *is_error { "error" } else { "output" };
                 let mut response = json!({ "name": wire_name(name), "response": { said: content } });
                 if let Some(id) = wire_id(call_id) {
                     set(&mut response, "id", id);
+                }
+                let (inside, outside): (Vec<_>, Vec<_>) =
+                    tool_files::of_result(request, files).partition(|(_, media)| takes_inside(model, media));
+                if !inside.is_empty() {
+                    let parts = inside.into_iter().map(|(_, media)| file(media));
+                    set(&mut response, "parts", parts.collect::<Vec<_>>());
+                }
+                if !outside.is_empty() {
+                    behind.push(json!({ "text": tool_files::title(name, call_id) }));
+                    behind.extend(outside.into_iter().map(|(_, media)| file(media)));
                 }
                 body::add(&mut contents, "parts", "user", vec![json!({ "functionResponse": response })]);
             }
             Entry::Compaction(_) => {}
         }
     }
+    body::add(&mut contents, "parts", "user", behind);
     Ok((system, contents))
+}
+
+/// Whether a result of a tool may hold a file: since Gemini 3, for pictures and documents.
+fn takes_inside(model: &str, media: &Media<'_>) -> bool {
+    let is_taken = match media {
+        Media::Image { media_type, .. } => *media_type != "image/gif",
+        Media::Pdf { .. } => true,
+        Media::Recording { .. } | Media::Text(_) => false,
+    };
+    is_taken && model.contains("gemini-") && !is_old(model)
+}
+
+fn file(media: Media<'_>) -> Value {
+    match media {
+        Media::Image { media_type, base64 } | Media::Recording { media_type, base64 } => {
+            inline(media_type, &base64)
+        }
+        Media::Pdf { base64 } => inline("application/pdf", &base64),
+        Media::Text(text) => json!({ "text": text }),
+    }
 }
 
 fn text_part(text: &str) -> Option<Value> {

@@ -11,6 +11,7 @@ use crate::effects::dispatch::{self, Admission, CacheKey, Permit};
 use crate::effects::failure::AttemptError;
 use crate::effects::tool::user_id;
 use crate::error::RunFailure;
+use crate::run::files::Files;
 
 /// What a request is told before it is written down.
 pub(super) enum Ask {
@@ -115,17 +116,17 @@ impl Driver {
     }
 
     /// A kept result of the same call, where the agent's file lets one stand for it.
-    pub(super) fn kept(&self, operation: &Operation) -> Option<ToolReturn> {
+    pub(super) fn kept(&self, operation: &Operation) -> Option<(ToolReturn, Files)> {
         let (key, age) = self.cache_key(operation)?;
         self.context.ports.dispatcher.cache.get(&key, age)
     }
 
     /// Keeps a result for further calls, where the agent's file lets it stand for them.
-    pub(super) fn keep(&self, operation: OperationId, outcome: &Outcome) {
+    pub(super) fn keep(&self, operation: OperationId, outcome: &Outcome, files: &Files) {
         let Outcome::ToolReturned(result) = outcome else { return };
         let operation = self.missing().find(|missing| missing.id == operation);
         if let Some((key, _)) = operation.and_then(|operation| self.cache_key(operation)) {
-            self.context.ports.dispatcher.cache.put(key, result);
+            self.context.ports.dispatcher.cache.put(key, result, files);
         }
     }
 
@@ -138,7 +139,14 @@ impl Driver {
         let server = call.tool_name.as_str().split('.').next().unwrap_or_default();
         let module = self.modules.get(server);
         let user = user_id(&self.machine.state().request().user);
+        let is_shown = self.is_shown(operation.id);
         let key = CacheKey::new(&self.context.tenant, user, &call.tool_name, module, &call.parameters);
-        Some((key, Duration::from_millis(age)))
+        Some((key.shown(is_shown), Duration::from_millis(age)))
+    }
+
+    /// Says whether a model reads the result of an operation itself: it is one of its calls, and no part of one.
+    pub(super) fn is_shown(&self, operation: OperationId) -> bool {
+        let state = self.machine.state();
+        state.parent_of(operation).is_none() && state.call_id_of(operation).is_some()
     }
 }

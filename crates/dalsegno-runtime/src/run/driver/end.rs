@@ -178,7 +178,11 @@ impl Driver {
 
     /// Records what came of an effect after the run had ended. A repeated word replaces the one before.
     pub(super) fn record_late(&mut self, operation: OperationId, outcome: Outcome) {
-        let outcome = self.presentable(outcome);
+        let mut outcome = self.presentable(outcome);
+        if let Outcome::ToolReturned(returned) = &mut outcome {
+            // No model reads it any more.
+            returned.files.clear();
+        }
         if !is_indeterminate(&outcome) {
             self.closing.unsettled.remove(&operation);
         }

@@ -481,6 +481,7 @@ impl Driver {
             Advance::Asked(operations) => {
                 self.progress.clear();
                 self.reasons.clear();
+                self.context.files.clear();
                 self.remote.tasked.clear();
                 self.flights.clear();
                 self.request(operations)

@@ -126,6 +126,7 @@ impl Driver {
                 _ => Caller::default(),
             },
             tasking: Some(tasking),
+            is_shown: self.is_shown(operation.id),
             reading: match &operation.request {
                 Request::ModelCompletion(completion) => state.reading(&self.context.config, completion).ok(),
                 Request::MemorySearch(_)

@@ -57,7 +57,10 @@ impl Driver {
                 None if asks => Beginning::Approval,
                 None if operation.is_declarative() => Beginning::Parts,
                 None => match self.kept(operation) {
-                    Some(result) => Beginning::Over(Outcome::ToolReturned(result)),
+                    Some((result, files)) => {
+                        self.context.files.put(operation.id, files);
+                        Beginning::Over(Outcome::ToolReturned(result))
+                    }
                     None if free == 0 => Beginning::Queue,
                     None => Beginning::Ask(self.ask(operation)),
                 },
@@ -181,9 +184,10 @@ impl Driver {
         let mut outcome = self.presentable(outcome);
         let at = self.now();
         let progress = self.progress.get(&operation).copied().unwrap_or_default();
+        let files = self.context.files.take(operation, &outcome);
         // A kept result does not become younger when it stands for another call.
         if progress.started {
-            self.keep(operation, &outcome);
+            self.keep(operation, &outcome, &files);
         }
         let (attempts, mut elapsed_ms) = (progress.attempts, progress.elapsed_ms(at));
         match &mut outcome {
@@ -194,7 +198,7 @@ impl Driver {
             _ => {}
         }
         let body = Body::Resolved { outcome: outcome.clone(), attempts, elapsed_ms };
-        self.outbox.push(NewRecord::of(at, operation, body));
+        self.outbox.push(NewRecord::of(at, operation, body).with_files(files));
         self.resume(Event::outcome(at, operation, outcome))
     }
 
