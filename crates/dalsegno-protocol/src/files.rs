@@ -122,7 +122,7 @@ impl ResultFiles {
                     let name = self.name(name, media_type);
                     return self.files.push(ResultFile { name, media_type, bytes });
                 }
-                // Nobody said that it is for a model.
+                // It was not said to be for a model.
                 Some(_) if claimed == ANYTHING => return,
                 Some((Some(other), _)) => format!("its bytes are `{other}`"),
                 Some((None, _)) => "its bytes are none that a model reads under this type".to_owned(),
@@ -174,7 +174,8 @@ fn kind(media_type: &str) -> Option<&'static str> {
     ["image", "audio", "video"].into_iter().find(|known| kind.eq_ignore_ascii_case(known))
 }
 
-/// Says whether bytes of this type are what their sender says they are. Nobody calls two bytes sound by accident who says so.
+/// Says whether bytes of this type are what their sender says they are. Sound begins with two bytes that may be anything, so it
+/// must be called sound.
 fn agrees(claimed: &str, found: &str) -> bool {
     match kind(claimed) {
         Some(claimed) => kind(found) == Some(claimed),

@@ -1,4 +1,4 @@
-//! Images that tools return: they reach the model, byte for byte, whatever happens to the run in between.
+//! Images that tools return: they reach the model, byte for byte, through all that happens to a run in between.
 //!
 //! The tools are those of an MCP server in a few lines of shell, and the model is an endpoint that keeps what it is sent.
 #![cfg(unix)]
@@ -151,7 +151,7 @@ fn reply(mut stream: &TcpStream, number: usize, says: &Says) {
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": 10, "completion_tokens": 2 } });
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     let text = format!("{head}data: {chunk}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
-    // Whoever asked may be gone.
+    // The other side may be gone.
     let _ = stream.write_all(text.as_bytes());
 }
 
@@ -247,7 +247,7 @@ async fn an_image_waits_with_a_run_for_the_approval_of_another_call() {
     let world = studio(&agent, &eyes, "").tool("local.write", EffectClass::Unsafe, Behaviour::Echo);
     let report = world.run("look").await;
     assert_eq!(waits(&report).len(), 1);
-    // Another process goes on.
+    // Another process continues.
     let report = world.resume(report.run, Some(Settlement::Approve { edited: None, reason: None })).await;
     assert_eq!(answer(&report), "Seen.");
     assert_eq!((eyes.saw(1), eyes.bodies().len()), (vec![PIXEL.to_owned()], 2));
@@ -380,7 +380,7 @@ impl Tool for Plotter {
         invocation.attach(file("plot.png", b"\x89PNG\r\n\x1a\n"));
         invocation.attach(file("no.png", b"GIF89a"));
         invocation.attach(file("not.png", b"a secret"));
-        // Nobody names a file that is not the tool's own.
+        // A file that it did not attach is not its own.
         let foreign = Attachment {
             name: "theirs.png".to_owned(),
             media_type: "image/png".to_owned(),

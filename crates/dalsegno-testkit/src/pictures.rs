@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::random::Random;
 use crate::workspace::KEPT;
 
-/// Where a tool's answer says how many pictures come with it. Whoever answers in its place brings none, and does not say so.
+/// Where a tool's answer says how many pictures come with it. A person who answers in its place brings none, and does not say so.
 const COUNT: &str = "pictures";
 
 /// The type of each.
@@ -110,7 +110,7 @@ fn compare(
         }
         look((file, picture))?;
     }
-    if pictures.len() < count { Err("a picture that nobody took".into()) } else { Ok(()) }
+    if pictures.len() < count { Err("a picture that was not taken".into()) } else { Ok(()) }
 }
 
 #[cfg(test)]

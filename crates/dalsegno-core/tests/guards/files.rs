@@ -1,4 +1,4 @@
-//! Files that tools return: what of them reaches a model, and what nobody may put into a result.
+//! Files that tools return: what of them reaches a model, and what a result must not hold.
 
 use dalsegno_core::*;
 use serde_json::json;

@@ -92,7 +92,7 @@ async fn over_chat_they_follow_all_results_as_a_message_of_the_user() {
         ]},
     ]);
     assert_eq!(body["messages"].as_array().unwrap()[2..], expected.as_array().unwrap()[..]);
-    // The same place when the conversation goes on.
+    // The same place when the conversation continues.
     let more = looked(
         &[SHOT, PAPER, SOUND],
         &[PHOTO],
@@ -250,7 +250,7 @@ async fn the_settings_of_a_model_say_which_files_it_reads() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_user_is_sent_whatever_is_said_of_those_of_tools() {
+async fn a_file_of_the_user_is_sent_though_those_of_tools_are_not() {
     let attachment = &named(&[PHOTO])[0];
     let mut request = looked(&[PHOTO], &[SHOT], json!([{"user": "And this?"}, {"attachment": attachment}]));
     let only = |bytes: &'static [u8]| (digest(bytes), Arc::<[u8]>::from(bytes));

@@ -38,7 +38,7 @@ impl ReturnedFiles {
         files
     }
 
-    /// Forgets all of them: a new step begins, and nobody waits for results of the one before.
+    /// Forgets all of them: a new step begins, and results of the one before come too late.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }

@@ -59,7 +59,7 @@ pub async fn a_result_whose_file_is_not_there_is_refused_whole<S: Store>(new: im
     assert!(matches!(error, AppendError::Blob(BlobError::Digest { .. })), "{error}");
     assert!(!has(&store, "a").await && !has(&store, "b").await && !has(&store, "x").await);
     assert_eq!(store.read(lease.run(), 0).await.unwrap().len(), 1);
-    // The same lease goes on.
+    // The same lease may write.
     store.append(&mut lease, vec![shown(1, &["a"])]).await.unwrap();
     assert!(has(&store, "a").await);
 }
@@ -176,5 +176,5 @@ pub async fn a_run_that_hands_over_keeps_the_files_of_its_last_results<S: Store>
     store.hand_off(&mut lease, vec![shown(1, &["a"]), handed_off(run_id(2))], next).await.unwrap();
     assert!(has(&store, "a").await);
     store.gc(&GcOptions::new(at(1 << 40))).await.unwrap();
-    assert!(has(&store, "a").await, "the session goes on");
+    assert!(has(&store, "a").await, "the session is open");
 }
