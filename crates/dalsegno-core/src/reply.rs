@@ -33,6 +33,9 @@ pub struct ModelReply {
     /// Attempts before this one that the provider possibly received and charged for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_attempts: u32,
+    /// Whether the provider refused the request with the files that tools returned, and replied to the same without them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub without_files: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -96,6 +99,7 @@ impl ModelReply {
             estimated: false,
             output: None,
             lost_attempts: 0,
+            without_files: false,
         }
     }
 

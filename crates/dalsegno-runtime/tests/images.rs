@@ -67,6 +67,8 @@ enum Says {
     /// It calls these tools.
     Calls(&'static [&'static str]),
     Text(&'static str),
+    /// It refuses images, and says this otherwise.
+    Blind(&'static str),
 }
 
 /// An endpoint that speaks Chat Completions and keeps what it is sent. Its threads end with the test's process.
@@ -86,12 +88,17 @@ impl Eyes {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let body = read(&stream);
+                let shows = body.to_string().contains("image_url");
                 let number = {
                     let mut kept = kept.lock().unwrap();
                     kept.push(body);
                     kept.len() - 1
                 };
-                reply(&stream, number, &replies[number.min(replies.len() - 1)]);
+                let says = &replies[number.min(replies.len() - 1)];
+                match says {
+                    Says::Blind(_) if shows => refuse(&stream),
+                    says => reply(&stream, number, says),
+                }
             }
         });
         Self { url, bodies }
@@ -136,9 +143,17 @@ fn read(stream: &TcpStream) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
+fn refuse(mut stream: &TcpStream) {
+    let body = r#"{"error":{"message":"not a multimodal model"}}"#;
+    let head =
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ";
+    // The other side may be gone.
+    let _ = stream.write_all(format!("{head}{}\r\n\r\n{body}", body.len()).as_bytes());
+}
+
 fn reply(mut stream: &TcpStream, number: usize, says: &Says) {
     let (delta, finish) = match says {
-        Says::Text(text) => (json!({ "content": text }), "stop"),
+        Says::Text(text) | Says::Blind(text) => (json!({ "content": text }), "stop"),
         Says::Calls(tools) => {
             let calls = tools.iter().enumerate().map(|(index, tool)| {
                 let function = json!({ "name": tool, "arguments": "{}" });
@@ -238,6 +253,23 @@ async fn a_model_that_reads_text_alone_is_told_in_words() {
     assert_eq!(answer(&report), "Seen.");
     assert_eq!(eyes.saw(1), Vec::<String>::new());
     assert_eq!(eyes.told(1), ["click\n[image content, image/png, 70 bytes]"]);
+}
+
+#[tokio::test]
+async fn a_model_that_refuses_images_replies_without_them_and_the_journal_says_so() {
+    let eyes = Eyes::open(vec![Says::Calls(&["camera__shot"]), Says::Blind("Told.")]);
+    let world = studio(AGENT, &eyes, "");
+    let report = world.run("look").await;
+    assert_eq!(answer(&report), "Told.");
+    assert_eq!((eyes.saw(1), eyes.saw(2)), (vec![PIXEL.to_owned()], Vec::new()));
+    assert_eq!(eyes.told(2), ["click\n[image content, image/png, 70 bytes]"]);
+    let records = world.engine().await.journal().inspect(report.run, None).await.unwrap().records;
+    let replies = records.into_iter().filter_map(|record| match record.body {
+        Body::Resolved { outcome: Outcome::ModelReplied(reply), .. } => Some(reply.without_files),
+        _ => None,
+    });
+    assert_eq!(replies.collect::<Vec<_>>(), [false, true]);
+    replays(&world, report.run).await;
 }
 
 #[tokio::test]

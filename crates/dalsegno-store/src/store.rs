@@ -70,8 +70,8 @@ pub trait Store: Send + Sync {
     /// Appends records and returns their sequence numbers. When it returns they are on the disk.
     ///
     /// # Errors
-    /// When the lease is stale or the storage fails. Then none of the records is in the journal, but see
-    /// [`AppendError::Storage`].
+    /// When the lease is stale, a file of a record is not what its digest says or is neither given nor in the store, or
+    /// the storage fails. Then none of the records is in the journal, but see [`AppendError::Storage`].
     async fn append(&self, lease: &mut Lease, records: Vec<NewRecord>) -> Result<Vec<u64>, AppendError> {
         self.append_with(lease, records, Vec::new()).await
     }

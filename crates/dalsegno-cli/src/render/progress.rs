@@ -369,12 +369,18 @@ fn reply_line(reply: &ModelReply, width: usize) -> String {
             ReplyPart::Text(_) | ReplyPart::Opaque { .. } => None,
         })
         .collect();
-    if calls.is_empty() {
-        brief(&reply.text(), width)
-    } else {
-        brief(&format!("calls {}", calls.join(", ")), width)
+    let said = match calls.is_empty() {
+        true => reply.text(),
+        false => format!("calls {}", calls.join(", ")),
+    };
+    match reply.without_files {
+        true => brief(&format!("({WITHOUT_FILES}) {said}"), width),
+        false => brief(&said, width),
     }
 }
+
+/// What is said of a reply whose provider did not take the files that tools returned.
+pub(crate) const WITHOUT_FILES: &str = "without the files of tools, which the provider refused";
 
 /// What was refused, and how often.
 pub(crate) fn denial(denial: &Denial) -> String {

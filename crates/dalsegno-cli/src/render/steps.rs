@@ -10,7 +10,7 @@ use dalsegno_history::{Inspection, OperationView, StepView};
 use dalsegno_store::{AttemptCause, Body, Record};
 
 use super::output::Stream;
-use super::progress::{causes, outcome_line};
+use super::progress::{WITHOUT_FILES, causes, outcome_line};
 use super::request::{self, value_lines};
 use super::text::{self, Style, Words, brief, count, duration, gist, short, styled, time, wrapped};
 use super::tool;
@@ -212,6 +212,7 @@ fn is_wrong(outcome: &Outcome) -> bool {
 /// The kind of an outcome whose content is shown below.
 fn headline(outcome: &Outcome) -> String {
     match outcome {
+        Outcome::ModelReplied(reply) if reply.without_files => format!("a reply, {WITHOUT_FILES}"),
         Outcome::ModelReplied(_) => "a reply".to_owned(),
         Outcome::ToolReturned(returned) if returned.is_error => "an error".to_owned(),
         Outcome::ToolReturned(_) => "a result".to_owned(),

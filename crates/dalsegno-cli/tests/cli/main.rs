@@ -25,6 +25,7 @@ mod lock;
 mod look;
 mod mail;
 mod memory;
+mod pictures;
 mod private;
 mod rules;
 mod run;

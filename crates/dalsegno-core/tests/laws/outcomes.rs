@@ -178,7 +178,18 @@ pub(crate) fn reply() -> BoxedStrategy<ModelReply> {
     (prop::collection::vec(part, 0..5), stop, counts, output, lost)
         .prop_map(|(parts, stop, counts, output, lost_attempts)| {
             let (input_tokens, output_tokens, details, estimated) = counts;
-            ModelReply { parts, stop, input_tokens, output_tokens, details, estimated, output, lost_attempts }
+            let without_files = lost_attempts == 2;
+            ModelReply {
+                parts,
+                stop,
+                input_tokens,
+                output_tokens,
+                details,
+                estimated,
+                output,
+                lost_attempts,
+                without_files,
+            }
         })
         .boxed()
 }

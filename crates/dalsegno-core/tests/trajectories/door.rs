@@ -189,6 +189,7 @@ fn render_give(give: &Give) -> String {
                 estimated,
                 output,
                 lost_attempts,
+                without_files: _,
             } = reply;
             let stop = sorted(&json!(stop));
             let output = output.as_ref().map(|validation| format!(", output {}", sorted(&json!(validation))));

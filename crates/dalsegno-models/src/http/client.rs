@@ -31,28 +31,18 @@ const MAX_FAILURE_BYTES: usize = 64 * 1024;
 /// How long a stream may take to end after its end marker. A connection whose body was read to the end is used again.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// A failed exchange, and whether the endpoint refused it for its key alone.
+/// A failed exchange.
 pub(super) struct Failed {
     pub(super) error: ModelError,
+    /// Whether the endpoint refused it for its key alone.
     pub(super) unauthorized: bool,
-}
-
-impl Failed {
-    /// The same of a request with so many files of tools, which may be why it was refused.
-    pub(super) fn with_files(mut self, count: usize) -> Self {
-        if count > 0 && !self.unauthorized && self.error.kind == ModelErrorKind::Refused {
-            self.error.message.push_str(&format!(
-                "; the request has files that tools returned ({count}): if the model does not read them, set \
-                 `tool_files = \"off\"` in its settings"
-            ));
-        }
-        self
-    }
+    /// Whether it refused what the request holds, which may be its files.
+    pub(super) unread: bool,
 }
 
 impl From<ModelError> for Failed {
     fn from(error: ModelError) -> Self {
-        Self { error, unauthorized: false }
+        Self { error, unauthorized: false, unread: false }
     }
 }
 

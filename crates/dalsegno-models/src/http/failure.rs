@@ -69,7 +69,15 @@ pub(super) fn from_status(
         (_, Retry::Now | Retry::After(_), Some(pause)) => error.with_retry(Retry::After(pause)),
         _ => error,
     };
-    Failed { error, unauthorized: status == StatusCode::UNAUTHORIZED || said.is_key_refused() }
+    let unauthorized = status == StatusCode::UNAUTHORIZED || said.is_key_refused();
+    let unread = match status.as_u16() {
+        413 => true,
+        400 | 404 | 415 | 422 | 424 => kind == ModelErrorKind::Refused && !unauthorized,
+        // llama.cpp and Ollama call it their own failure that their model reads no images.
+        500 | 501 => said.is_of_files(),
+        _ => false,
+    };
+    Failed { error, unauthorized, unread }
 }
 
 /// An error that an endpoint reports in the middle of its stream.
@@ -248,6 +256,12 @@ impl Said {
         ];
         let words = self.words.to_lowercase();
         self.codes.iter().any(is_code) || WORDS.iter().any(|known| words.contains(known))
+    }
+
+    /// Whether it speaks of files that the model does not read.
+    fn is_of_files(&self) -> bool {
+        let words = self.words.to_lowercase();
+        ["image", "audio", "multimodal", "mmproj", "vision"].iter().any(|known| words.contains(known))
     }
 
     fn kind(&self) -> ModelErrorKind {

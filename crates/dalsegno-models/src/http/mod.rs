@@ -540,17 +540,24 @@ impl HttpModel {
     ) -> Result<ModelReply, Failed> {
         let (wire, max) = (self.settings.wire, self.settings.max_reply_bytes);
         let hidden = Hidden::new(key);
-        let request = &*self.settings.tool_files.narrow(request);
+        let mut request = self.settings.tool_files.narrow(request);
         let mut output = Output::new(sink, hidden, max);
-        let mut draft = self.draft(request, &[], key, &mut output).await?;
+        let mut draft = self.draft(&request, &[], key, &mut output).await;
+        let less = draft.as_ref().err().and_then(|failed| tool_files::without(&request, failed));
+        let without_files = less.is_some();
+        if let Some(less) = less {
+            request = less;
+            draft = self.draft(&request, &[], key, &mut output).await;
+        }
+        let mut draft = draft?;
         for _ in 0..MAX_PAUSES {
             if !draft.paused {
                 break;
             }
             let paused = draft.sent_back(wire.provider());
-            draft = self.draft(request, &paused, key, &mut output).await?.after(draft);
+            draft = self.draft(&request, &paused, key, &mut output).await?.after(draft);
         }
-        Ok(draft.into_reply(request, wire.provider(), max)?)
+        Ok(ModelReply { without_files, ..draft.into_reply(&request, wire.provider(), max)? })
     }
 
     /// One exchange: a reply, or as much of one as the provider wrote before it paused.
@@ -564,9 +571,7 @@ impl HttpModel {
         let wire = self.settings.wire;
         let hidden = Hidden::new(key);
         let body = self.body(request, paused)?;
-        let response = self.endpoint.open(self.headers(key, &body)?, body, hidden).await;
-        let response =
-            response.map_err(|failed| failed.with_files(tool_files::of_results(request).count()))?;
+        let response = self.endpoint.open(self.headers(key, &body)?, body, hidden).await?;
         let idle = self.settings.idle_timeout.unwrap_or(Duration::from_millis(request.settings.timeout_ms));
         let mut events = pin!(self.endpoint.events(response, idle, wire.marker(), self.in_frames()));
         let mut reader = wire.reader(&self.settings.model);

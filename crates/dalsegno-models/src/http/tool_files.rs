@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dalsegno_core::{Attachment, Digest, Entry};
 
 use super::body::{self, Media};
+use super::client::Failed;
 use crate::model::CompletionRequest;
 
 /// Which files that tools return a model is sent. The words of their results stand for all others.
@@ -40,8 +41,23 @@ impl ToolFiles {
     }
 }
 
+/// The request without the files of results, where these may be what the provider refused: the words of the results stand for
+/// them. So neither a model that reads text alone nor a file that is damaged holds up a run.
+pub(super) fn without(
+    request: &CompletionRequest,
+    refused: &Failed,
+) -> Option<Cow<'static, CompletionRequest>> {
+    let count = of_results(request).count();
+    if count == 0 || !refused.unread {
+        return None;
+    }
+    let (model, error) = (&request.settings.name, &refused.error.message);
+    tracing::warn!(model, count, error, "asked again without the files that tools returned");
+    Some(Cow::Owned(ToolFiles::Off.narrow(request).into_owned()))
+}
+
 /// The files of results whose bytes a request has, but for those that the user attached as well.
-pub(super) fn of_results(request: &CompletionRequest) -> impl Iterator<Item = &Attachment> {
+fn of_results(request: &CompletionRequest) -> impl Iterator<Item = &Attachment> {
     let entries = request.transcript.iter();
     let of_user = entries.filter(|entry| matches!(entry, Entry::Attachment(_))).flat_map(Entry::files);
     let of_user: BTreeSet<Digest> = of_user.map(|file| file.digest).collect();

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dalsegno_core::{Digest, Entry};
-use dalsegno_models::{CompletionRequest, HttpModel, HttpModelSettings, Model, ToolFiles, Wire};
+use dalsegno_core::{Digest, ModelReply};
+use dalsegno_models::{CompletionRequest, HttpModel, HttpModelSettings, Model, ModelError, ToolFiles, Wire};
 use serde_json::{Value, json};
 
 use crate::double::{Answer, Double};
-use crate::requests::{ask, hello, key, plain, sent, settings};
+use crate::requests::{hello, key, plain, sent, settings};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const PNG_BASE64: &str = "iVBORw0KGgo=";
@@ -275,17 +275,63 @@ async fn a_file_without_its_bytes_or_with_others_is_told_in_words_alone() {
     }
 }
 
+/// What a model is sent, request by request, and what becomes of it, if the provider answers with these failures first.
+async fn after(
+    wire: Wire,
+    request: &CompletionRequest,
+    failures: &[(&str, &str)],
+) -> (Vec<Value>, Result<ModelReply, ModelError>) {
+    let failures = failures.iter().map(|(status, words)| {
+        Answer::failure(status, &json!({"error": {"message": words, "type": "a_type"}}).to_string())
+    });
+    let double = Double::start(failures.chain([Answer::of(wire, hello(wire), 4096)])).await;
+    let model = HttpModel::new(settings(wire, &double), key()).unwrap();
+    let reply = model.complete(request, &()).await;
+    (double.received().into_iter().map(|received| received.body).collect(), reply)
+}
+
 #[tokio::test]
-async fn a_refusal_says_that_files_of_tools_may_be_the_cause() {
-    let refused =
-        || Answer::failure("400 Bad Request", r#"{"error": {"message": "image input is not supported"}}"#);
+async fn what_a_provider_refuses_for_its_files_is_sent_again_without_them() {
+    let (request, without) = (looked(&[SHOT], &[PHOTO], json!([])), looked(&[], &[], json!([])));
     for wire in Wire::ALL {
-        let request = looked(&[SHOT], &[], json!([]));
-        assert!(request.transcript.iter().flat_map(Entry::files).count() == 1);
-        let error = ask(wire, &request, refused()).await.1.unwrap_err();
-        assert!(error.message.contains("files that tools returned (1)"), "{wire}: {error}");
-        assert!(error.message.contains("`tool_files = \"off\"`"), "{wire}: {error}");
-        let error = ask(wire, &looked(&[], &[], json!([])), refused()).await.1.unwrap_err();
-        assert!(!error.message.contains("tool_files"), "{wire}: {error}");
+        let plain = sent(wire, &without).await;
+        for (status, words) in [
+            ("400 Bad Request", "Could not process image"),
+            ("404 Not Found", "No endpoints found that support image input"),
+            ("413 Payload Too Large", "too large"),
+            ("500 Internal Server Error", "image input is not supported - hint: provide the mmproj"),
+        ] {
+            let (bodies, reply) = after(wire, &request, &[(status, words)]).await;
+            assert_eq!(carried(&bodies[0]).len(), 2, "{wire}, {status}");
+            assert_eq!(bodies[1..], [plain.clone()], "{wire}, {status}");
+            assert!(reply.unwrap().without_files, "{wire}, {status}");
+        }
+        let (bodies, reply) = after(wire, &request, &[]).await;
+        assert!(bodies.len() == 1 && !reply.unwrap().without_files, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_sent_once_where_its_files_are_not_to_blame() {
+    let request = looked(&[SHOT], &[], json!([]));
+    for wire in Wire::ALL {
+        for (status, words) in [
+            ("401 Unauthorized", "no such key"),
+            ("402 Payment Required", "no money"),
+            ("429 Too Many Requests", "slow down"),
+            ("400 Bad Request", "prompt is too long"),
+            ("500 Internal Server Error", "a failure"),
+            ("503 Service Unavailable", "image server overloaded"),
+        ] {
+            let (bodies, reply) = after(wire, &request, &[(status, words)]).await;
+            assert!(bodies.len() == 1 && reply.is_err(), "{wire}, {status}");
+        }
+        // Without files of tools, nothing can be left out; and the second refusal stands.
+        let refusal = ("400 Bad Request", "Could not process image");
+        let (bodies, reply) = after(wire, &looked(&[], &[], json!([])), &[refusal]).await;
+        assert!(bodies.len() == 1 && reply.is_err(), "{wire}");
+        let again = ("400 Bad Request", "no such model");
+        let (bodies, reply) = after(wire, &request, &[refusal, again]).await;
+        assert!(bodies.len() == 2 && reply.unwrap_err().message.contains("no such model"), "{wire}");
     }
 }

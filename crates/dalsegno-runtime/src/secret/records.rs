@@ -261,6 +261,7 @@ impl Secrets {
             estimated: _,
             output,
             lost_attempts: _,
+            without_files: _,
         } = reply;
         for part in parts {
             match part {

@@ -150,6 +150,7 @@ pub(crate) fn outcome(label: &str) -> Outcome {
             estimated: false,
             output: None,
             lost_attempts: 1,
+            without_files: false,
         }),
         "memory search" => Outcome::MemoryFound(vec![MemoryHit {
             entity: CANARY.into(),
