@@ -40,12 +40,17 @@ impl Candidate {
         Self { digest: config.digest(), config: Arc::new(config), settings }
     }
 
-    /// Folds a run under this.
+    /// Folds a run under this: whether and where it would differ.
+    pub(crate) fn outline(&self, run: &RecordedRun) -> Result<ConfigReport, HistoryError> {
+        run.outline_under(Arc::clone(&self.config), self.settings.as_ref())
+    }
+
+    /// The same, with what would differ.
     pub(crate) fn fold(&self, run: &RecordedRun) -> Result<ConfigReport, HistoryError> {
         run.under(Arc::clone(&self.config), self.settings.as_ref())
     }
 
-    /// Says whether a run began with the same, under whatever release.
+    /// Says whether a run began with the same; the rules of the release by which steps are computed do not count.
     pub(crate) fn is_what_began(&self, run: &RecordedRun) -> bool {
         let own = run.config();
         let settings =
@@ -57,8 +62,8 @@ impl Candidate {
             }
     }
 
-    /// The configuration and the settings as one document, to tell what differs.
+    /// The configuration as a document, to tell what differs.
     pub(crate) fn json(&self) -> Value {
-        serde_json::to_value(&*self.config).unwrap_or_default()
+        serde_json::to_value(&*self.config).expect("a configuration has a JSON form")
     }
 }

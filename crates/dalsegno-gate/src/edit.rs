@@ -9,40 +9,54 @@ use similar::{DiffOp, TextDiff};
 
 use crate::version::Version;
 
-/// A changed line, or a file that was added or removed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// A change of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Edit {
     /// The file, by its path below the workspace's folder.
     pub file: PathBuf,
-    /// The line in the file as it is now, counted from 1; of a removed line, the one that stands in its place. `None` for a whole file.
-    pub line: Option<usize>,
-    /// The line as it was; absent where it is new.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub old: Option<String>,
-    /// The line as it is; absent where it was removed. Both are absent for a whole file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub new: Option<String>,
-    /// Whether the whole file is new. Neither new nor removed is a file of which a line has changed.
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_added: bool,
-    /// Whether the whole file was removed.
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_removed: bool,
+    /// What has changed.
+    #[serde(flatten)]
+    pub what: Changed,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
+/// What has changed of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "changed", rename_all = "snake_case")]
+pub enum Changed {
+    /// A line.
+    Line {
+        /// Its number in the file as it is now, counted from 1; of a removed line, the number of the one that stands in its place.
+        line: usize,
+        /// The line as it was; absent where it is new.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        old: Option<String>,
+        /// The line as it is; absent where it was removed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        new: Option<String>,
+    },
+    /// The file is new.
+    Added,
+    /// The file was removed.
+    Removed,
 }
 
 /// What differs between two versions.
 #[derive(Debug)]
 pub(crate) struct Diff {
     pub(crate) edits: Vec<Edit>,
-    files: BTreeMap<PathBuf, Vec<Piece>>,
+    files: BTreeMap<PathBuf, Change>,
 }
 
-/// A part of a file that differs between two versions.
+/// A file that differs between two versions.
+#[derive(Debug)]
+enum Change {
+    /// It is in one of them alone: the index of the edit, and both texts.
+    Whole { index: usize, old: Option<String>, new: Option<String> },
+    /// It is in both.
+    Lines(Vec<Piece>),
+}
+
+/// A part of a file that is in both versions.
 #[derive(Debug)]
 enum Piece {
     /// In both versions.
@@ -61,20 +75,20 @@ impl Diff {
                 (Some(old), Some(new)) if old == new => {}
                 (Some(old), Some(new)) => diff.lines(file, old, new),
                 (old, new) => {
-                    let index = diff.edits.len();
-                    diff.edits.push(Edit {
-                        file: file.clone(),
-                        line: None,
-                        old: None,
-                        new: None,
-                        is_added: new.is_some(),
-                        is_removed: old.is_some(),
-                    });
-                    diff.files.insert(file.clone(), vec![Piece::Edit(index, old.cloned(), new.cloned())]);
+                    let what = if new.is_some() { Changed::Added } else { Changed::Removed };
+                    let index = diff.add(file, what);
+                    let whole = Change::Whole { index, old: old.cloned(), new: new.cloned() };
+                    diff.files.insert(file.clone(), whole);
                 }
             }
         }
         diff
+    }
+
+    /// Adds an edit; returns its index.
+    fn add(&mut self, file: &Path, what: Changed) -> usize {
+        self.edits.push(Edit { file: file.to_path_buf(), what });
+        self.edits.len() - 1
     }
 
     fn lines(&mut self, file: &Path, old: &str, new: &str) {
@@ -92,42 +106,33 @@ impl Diff {
                 let shown = |line: &Option<String>| {
                     line.as_ref().map(|line| line.trim_end_matches(['\n', '\r']).to_owned())
                 };
-                let index = self.edits.len();
-                self.edits.push(Edit {
-                    file: file.to_path_buf(),
-                    line: Some(line + 1),
-                    old: shown(&old),
-                    new: shown(&new),
-                    is_added: false,
-                    is_removed: false,
-                });
+                let what = Changed::Line { line: line + 1, old: shown(&old), new: shown(&new) };
+                let index = self.add(file, what);
                 line += usize::from(new.is_some());
                 pieces.push(Piece::Edit(index, old, new));
             }
         }
-        self.files.insert(file.to_path_buf(), pieces);
+        self.files.insert(file.to_path_buf(), Change::Lines(pieces));
     }
 
-    /// The old version with these edits applied, as texts that are read instead of the files of the new one.
+    /// The old version with these edits applied, as texts that are read instead of the files of the new one. `chosen` is in order.
     pub(crate) fn with(&self, chosen: &[usize]) -> InCode {
+        let is_chosen = |index: &usize| chosen.binary_search(index).is_ok();
         let mut texts = InCode::default();
-        for (file, pieces) in &self.files {
-            let (mut text, mut exists) = (String::new(), false);
-            for piece in pieces {
-                let part = match piece {
-                    Piece::Same(part) => Some(part),
-                    Piece::Edit(index, old, new) => {
-                        let is_whole = self.edits[*index].line.is_none();
-                        exists |= !is_whole;
-                        if chosen.contains(index) { new.as_ref() } else { old.as_ref() }
-                    }
-                };
-                exists |= part.is_some();
-                text.extend(part.map(String::as_str));
-            }
-            match exists {
-                true => texts.set_text(file, text),
-                false => texts.set_absent(file),
+        for (file, change) in &self.files {
+            let text = match change {
+                Change::Whole { index, old, new } => if is_chosen(index) { new } else { old }.clone(),
+                Change::Lines(pieces) => {
+                    let parts = pieces.iter().filter_map(|piece| match piece {
+                        Piece::Same(part) => Some(part),
+                        Piece::Edit(index, old, new) => if is_chosen(index) { new } else { old }.as_ref(),
+                    });
+                    Some(parts.map(String::as_str).collect())
+                }
+            };
+            match text {
+                Some(text) => texts.set_text(file, text),
+                None => texts.set_absent(file),
             }
         }
         texts
@@ -173,8 +178,8 @@ fn pair(old: &[String], new: &[String]) -> Vec<Pair> {
     pairs
 }
 
-/// How alike two lines are, from 0 to 1; 0 for lines that have little in common. Any two lines are a little alike, so that a
-/// line that was written anew still stands in the place of the one before.
+/// How alike two lines are, from 0 to 1.1. A comment, a blank line and any other are not alike at all; two of one kind are a little,
+/// so that a line that was written anew still stands in the place of the one before.
 fn likeness(one: &str, other: &str) -> f64 {
     let is_note = |line: &str| line.trim_start().starts_with('#');
     let is_blank = |line: &str| line.trim().is_empty();
@@ -198,8 +203,19 @@ mod tests {
         Version { name: "v".into(), texts: texts.collect() }
     }
 
-    fn with(diff: &Diff, chosen: &[usize]) -> InCode {
-        diff.with(chosen)
+    /// An edit: the file, and of a line its number and both forms.
+    type Shown<'d> = (&'d str, Option<usize>, Option<&'d str>, Option<&'d str>);
+
+    fn shown(diff: &Diff) -> Vec<Shown<'_>> {
+        let shown = diff.edits.iter().map(|edit| {
+            let file = edit.file.to_str().unwrap();
+            match &edit.what {
+                Changed::Line { line, old, new } => (file, Some(*line), old.as_deref(), new.as_deref()),
+                Changed::Added => (file, None, None, Some("added")),
+                Changed::Removed => (file, None, Some("removed"), None),
+            }
+        });
+        shown.collect()
     }
 
     fn expected(texts: &[(&str, Option<&str>)]) -> InCode {
@@ -218,25 +234,20 @@ mod tests {
         let old = version(&[("a", "one\ntwo\nthree\nfour\n"), ("gone", "x"), ("same", "s")]);
         let new = version(&[("a", "one\n2\nthree\nnew\nfour"), ("born", "y"), ("same", "s")]);
         let diff = Diff::between(&old, &new);
-        let shown: Vec<_> = diff
-            .edits
-            .iter()
-            .map(|edit| (edit.file.to_str().unwrap(), edit.line, edit.old.as_deref(), edit.new.as_deref()))
-            .collect();
         assert_eq!(
-            shown,
+            shown(&diff),
             [
                 ("a", Some(2), Some("two"), Some("2")),
                 ("a", Some(4), None, Some("new")),
                 ("a", Some(5), Some("four"), Some("four")),
-                ("born", None, None, None),
-                ("gone", None, None, None),
+                ("born", None, None, Some("added")),
+                ("gone", None, Some("removed"), None),
             ]
         );
         let half = expected(&[("a", Some("one\n2\nthree\nfour\n")), ("born", None), ("gone", Some("x"))]);
-        assert_eq!(with(&diff, &[0]), half);
+        assert_eq!(diff.with(&[0]), half);
         let files = expected(&[("a", Some("one\ntwo\nthree\nfour\n")), ("born", Some("y")), ("gone", None)]);
-        assert_eq!(with(&diff, &[3, 4]), files);
+        assert_eq!(diff.with(&[3, 4]), files);
     }
 
     #[test]
@@ -244,18 +255,13 @@ mod tests {
         let old = version(&[("a", "x = 1\nlimit = 3\nz = 1\n")]);
         let new = version(&[("a", "x = 1\n# Fewer.\n\nlimit = 2\nmore = true\nz = 1\n")]);
         let diff = Diff::between(&old, &new);
-        let shown: Vec<_> = diff
-            .edits
-            .iter()
-            .map(|edit| (edit.line.unwrap(), edit.old.as_deref(), edit.new.as_deref()))
-            .collect();
         let expected = [
-            (2, None, Some("# Fewer.")),
-            (3, None, Some("")),
-            (4, Some("limit = 3"), Some("limit = 2")),
-            (5, None, Some("more = true")),
+            ("a", Some(2), None, Some("# Fewer.")),
+            ("a", Some(3), None, Some("")),
+            ("a", Some(4), Some("limit = 3"), Some("limit = 2")),
+            ("a", Some(5), None, Some("more = true")),
         ];
-        assert_eq!(shown, expected);
+        assert_eq!(shown(&diff), expected);
     }
 
     proptest! {
@@ -270,8 +276,8 @@ mod tests {
                 true => InCode::default(),
                 false => expected(&[("f", Some(text))]),
             };
-            prop_assert_eq!(with(&diff, &[]), whole(&old));
-            prop_assert_eq!(with(&diff, &all), whole(&new));
+            prop_assert_eq!(diff.with(&[]), whole(&old));
+            prop_assert_eq!(diff.with(&all), whole(&new));
         }
     }
 }

@@ -97,5 +97,5 @@ fn between(
 }
 
 fn differs_so(run: &RecordedRun, candidate: &Candidate, target: Digest) -> bool {
-    candidate.fold(run).is_ok_and(|report| report.differences == target)
+    candidate.outline(run).is_ok_and(|report| report.differences == target)
 }

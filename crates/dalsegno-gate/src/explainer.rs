@@ -1,8 +1,9 @@
 //! Finds out why runs would be others, and puts those together that would be for the same reason.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use dalsegno_core::{AgentName, Digest};
+use dalsegno_core::{AgentName, Digest, digest_json};
 use dalsegno_history::{ConfigReport, Journal, RecordedRun};
 
 use crate::candidate::{Candidate, Subject};
@@ -22,6 +23,8 @@ pub(crate) struct Explainer<'s> {
     groups: BTreeMap<Key, (Vec<ChangedRun>, ConfigReport)>,
     /// The sets of lines that explain other runs, by agent, tenant and the version that they have changed since.
     known: BTreeMap<(Subject, usize), Vec<Vec<usize>>>,
+    /// The versions that have what runs began with, by agent and tenant, the configuration and the tenant's settings.
+    began: BTreeMap<(Subject, Digest, Digest), Option<usize>>,
 }
 
 impl<'s> Explainer<'s> {
@@ -30,7 +33,14 @@ impl<'s> Explainer<'s> {
         subjects: &'s BTreeMap<Subject, Standing>,
         versions: Versions,
     ) -> Self {
-        Self { journal, subjects, versions, groups: BTreeMap::new(), known: BTreeMap::new() }
+        Self {
+            journal,
+            subjects,
+            versions,
+            groups: BTreeMap::new(),
+            known: BTreeMap::new(),
+            began: BTreeMap::new(),
+        }
     }
 
     /// Explains a run of an agent and tenant. The newest comes first.
@@ -38,11 +48,27 @@ impl<'s> Explainer<'s> {
         let Some(Standing::Known { now, .. }) = self.subjects.get(subject) else { return };
         // It could be read a moment ago. What has happened to it since is told by `replay`.
         let Ok(run) = self.journal.recorded(changed.run).await else { return };
-        let Ok(report) = now.fold(&run) else { return };
         let (since, explanation) = self.explanation(&run, target, subject, now);
-        let key = (subject.agent.clone(), since, explanation);
-        let (runs, _) = self.groups.entry(key).or_insert_with(|| (Vec::new(), report));
-        runs.push(changed);
+        match self.groups.entry((subject.agent.clone(), since, explanation)) {
+            Entry::Occupied(mut group) => group.get_mut().0.push(changed),
+            Entry::Vacant(group) => {
+                let Ok(example) = now.fold(&run) else { return };
+                group.insert((vec![changed], example));
+            }
+        }
+    }
+
+    /// The newest version that has what a run began with.
+    fn began(&mut self, subject: &Subject, run: &RecordedRun) -> Option<usize> {
+        // Most runs began with what another one did.
+        let settings = digest_json(&run.request().tenant_settings);
+        let key = run.digest().map(|config| (subject.clone(), config, settings));
+        if let Some(known) = key.as_ref().and_then(|key| self.began.get(key)) {
+            return *known;
+        }
+        let began = self.versions.find(subject, |candidate| candidate.is_what_began(run));
+        self.began.extend(key.map(|key| (key, began)));
+        began
     }
 
     fn explanation(
@@ -52,7 +78,7 @@ impl<'s> Explainer<'s> {
         subject: &Subject,
         now: &Candidate,
     ) -> (Option<usize>, Explanation) {
-        let began = self.versions.find(subject, |candidate| candidate.is_what_began(run));
+        let began = self.began(subject, run);
         let by_lines = began.and_then(|index| {
             let variants = &self.versions.get(index)?.variants;
             let known = self.known.entry((subject.clone(), index)).or_default();

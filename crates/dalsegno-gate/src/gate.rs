@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dalsegno_core::{Digest, RunId};
-use dalsegno_history::{ConfigReport, HistoryError, Journal};
+use dalsegno_history::{ConfigReport, HistoryError, Journal, several_at_once};
 use dalsegno_store::{ReadError, RunSummary};
 use dalsegno_workspace::Workspace;
-use tokio::task::JoinSet;
 
 use crate::candidate::{Candidate, Subject};
 use crate::explainer::Explainer;
@@ -82,23 +81,15 @@ impl Comparison {
         let subjects = Arc::new(self.learn(runs));
         let Self { journal, versions, .. } = self;
         let mut found: BTreeMap<usize, Compared> = BTreeMap::new();
-        let (mut tasks, mut next) = (JoinSet::new(), runs.iter().enumerate());
-        let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-        loop {
-            while tasks.len() < at_once
-                && let Some((index, run)) = next.next()
-            {
-                let (journal, subjects, run) = (journal.clone(), Arc::clone(&subjects), run.clone());
-                tasks.spawn(async move { (index, compare(&journal, &subjects, &run).await) });
-            }
-            match tasks.join_next().await {
-                Some(Ok((index, compared))) => drop(found.insert(index, compared)),
-                // A panic of the core is a defect, and must not be hidden by those runs that fold.
-                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-                None => break,
-            }
+        let work = |(index, run): (usize, &RunSummary)| {
+            let (journal, subjects, run) = (journal.clone(), Arc::clone(&subjects), run.clone());
+            async move { (index, compare(&journal, &subjects, &run).await) }
+        };
+        several_at_once(runs.iter().enumerate(), work, |(index, compared)| {
+            found.insert(index, compared);
             tell(Progress::Compared(found.len(), runs.len()));
-        }
+        })
+        .await;
         let base = versions.given().map(|since| since.name.clone());
         let mut report = GateReport { base, runs: runs.len() as u64, ..GateReport::default() };
         let mut changed: BTreeMap<Subject, Vec<(ChangedRun, Digest)>> = BTreeMap::new();
@@ -205,9 +196,9 @@ async fn fold(
     if base.is_none() && is_same_release && now.is_what_began(&recorded) {
         return Ok(Compared::Same);
     }
-    let report = now.fold(&recorded)?;
+    let report = now.outline(&recorded)?;
     // What a run was is what it would be under a version that differs in nothing.
-    let before = base.map(|base| base.fold(&recorded)).transpose()?;
+    let before = base.map(|base| base.outline(&recorded)).transpose()?;
     Ok(match before {
         Some(before) if before.differences == report.differences => match before.identical {
             true => Compared::Same,

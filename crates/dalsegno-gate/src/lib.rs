@@ -1,7 +1,7 @@
 //! Does a change alter what agents do? Recorded runs are folded through the workspace as it is now, with the outcomes that they
 //! had: nothing is performed, and no model is asked.
 //!
-//! A [`Comparison`] holds what each run asked for against what it would ask for now. Where that differs, it looks for the smallest set of
+//! A [`Comparison`] compares what each run asked for with what it would ask for now. Where that differs, it looks for the smallest set of
 //! changed lines that explains the difference: it applies some of the lines and not others to the version that the run began
 //! with, and folds the run again. This is delta debugging, by Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
 //! Input" (IEEE Transactions on Software Engineering 28, 2002).
@@ -22,7 +22,7 @@ mod variants;
 mod version;
 
 pub use cause::Cause;
-pub use edit::Edit;
+pub use edit::{Changed, Edit};
 pub use gate::{Base, Comparison, Past, Progress};
 pub use report::{ChangedRun, Course, GateReport, Group, NotCompared, Reason};
 pub use version::Version;

@@ -1,6 +1,8 @@
 //! Delta debugging: the smallest part of a set that still has a property.
 
-/// Finds a part of `all` that has the property, and of which nothing can be left out. `all` has it.
+use std::ops::Range;
+
+/// Finds a part of `all` that has the property, and of which nothing can be left out, in the order of `all`. `all` has it.
 ///
 /// This is `ddmin` of Zeller and Hildebrandt: halves are tried first, then what is left without each of them, then smaller
 /// pieces. The property is asked for at most `n² + 3n` times, and about `2k log n` times where `k` of `n` items matter, each by
@@ -10,19 +12,20 @@ pub(crate) fn minimise(all: &[usize], mut has: impl FnMut(&[usize]) -> bool) -> 
     let mut pieces = 2;
     while kept.len() > 1 {
         let size = kept.len().div_ceil(pieces);
-        let parts: Vec<Vec<usize>> = kept.chunks(size).map(<[usize]>::to_vec).collect();
-        if let Some(part) = parts.iter().find(|part| has(part)) {
-            (kept, pieces) = (part.clone(), 2);
+        let ranges = || (0..kept.len()).step_by(size).map(|start| start..(start + size).min(kept.len()));
+        let count = ranges().len();
+        if let Some(range) = ranges().find(|range| has(&kept[range.clone()])) {
+            (kept, pieces) = (kept[range].to_vec(), 2);
             continue;
         }
-        let without = |part: &Vec<usize>| kept.iter().copied().filter(|item| !part.contains(item)).collect();
+        let without = |range: Range<usize>| [&kept[..range.start], &kept[range.end..]].concat();
         // Of two pieces, each is what is left without the other.
-        let rests = parts.iter().filter(|_| parts.len() > 2).map(without).collect::<Vec<Vec<usize>>>();
-        if let Some(rest) = rests.into_iter().find(|rest| has(rest)) {
-            (kept, pieces) = (rest, (parts.len() - 1).max(2));
+        let rest = if count > 2 { ranges().map(without).find(|rest| has(rest)) } else { None };
+        if let Some(rest) = rest {
+            (kept, pieces) = (rest, (count - 1).max(2));
             continue;
         }
-        if parts.len() >= kept.len() {
+        if count >= kept.len() {
             break;
         }
         pieces = (pieces * 2).min(kept.len());
@@ -39,7 +42,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the property, what is found has it, and nothing of it can be left out.
+        /// What is found has the property, and nothing of it can be left out.
         #[test]
         fn nothing_of_what_is_found_can_be_left_out(
             size in 1..24usize,

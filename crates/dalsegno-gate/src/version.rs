@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use dalsegno_workspace::Workspace;
 use toml::Value;
 
 /// A version of a workspace: the text of each file that decides what its agents do.
@@ -17,23 +18,16 @@ pub struct Version {
 }
 
 impl Version {
-    /// The files and folders that decide what agents do, below the workspace's folder. Besides these there are the JSON Schemas that
-    /// agents name.
-    pub const PLACES: [&str; 5] = ["dalsegno.toml", "dalsegno.lock", "agents", "tools", "tenants"];
-
-    /// The most bytes of a file that is read: as many as a workspace reads.
-    pub const FILE_BYTES_MAX: u64 = 1 << 20;
-
     /// The most files of a version.
     pub const FILES_MAX: usize = 20_000;
 
     /// Reads the version in a folder. Files that are no text are left out: a workspace reports them.
     ///
     /// # Errors
-    /// When a file or a folder cannot be read, or when there are too many.
+    /// When a file or a folder cannot be read, a file is too large, or there are too many.
     pub fn on_disk(root: &Path, name: impl Into<String>) -> io::Result<Self> {
         let mut version = Self { name: name.into(), texts: BTreeMap::new() };
-        let mut open: Vec<PathBuf> = Self::PLACES.iter().map(PathBuf::from).collect();
+        let mut open: Vec<PathBuf> = Workspace::PLACES.iter().map(PathBuf::from).collect();
         while let Some(path) = open.pop() {
             let found = match fs::metadata(root.join(&path)) {
                 Ok(found) => found,
@@ -58,12 +52,8 @@ impl Version {
 
     /// Says whether a workspace reads a file of this path, by its name.
     pub fn is_read(path: &Path) -> bool {
-        let aside = |part: &std::ffi::OsStr| {
-            let part = part.to_string_lossy();
-            part.starts_with(['.', '#', '~']) || part.ends_with(['~', '#'])
-        };
         let is_known = path.extension().is_some_and(|one| one == "toml" || one == "json" || one == "lock");
-        is_known && !path.iter().any(aside)
+        is_known && !path.iter().any(Workspace::is_kept_aside)
     }
 
     /// The JSON Schemas that agents name, by their paths below the workspace's folder. Those outside of it are not part of a version.
@@ -79,8 +69,12 @@ impl Version {
         if self.texts.len() >= Self::FILES_MAX {
             return Err(io::Error::other(format!("there are more than {} files", Self::FILES_MAX)));
         }
-        let mut bytes = Vec::new();
-        fs::File::open(root.join(&path))?.take(Self::FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        let (mut bytes, most) = (Vec::new(), Workspace::FILE_BYTES_MAX);
+        fs::File::open(root.join(&path))?.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            let message = format!("`{}` is larger than {} MiB", path.display(), most >> 20);
+            return Err(io::Error::other(message));
+        }
         if let Ok(text) = String::from_utf8(bytes) {
             self.texts.insert(path, text);
         }

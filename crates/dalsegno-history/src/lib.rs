@@ -51,7 +51,7 @@ pub use kind::ErrorKind;
 pub use line::Descendant;
 pub use lineage::successor;
 pub use progress::{LONGEST_BACKOFF, Progress, Situation, suspend};
-pub use replay::{ReplayReport, ReplayVerdict};
+pub use replay::{ReplayReport, ReplayVerdict, several_at_once};
 pub use tasks::Tasks;
 pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};

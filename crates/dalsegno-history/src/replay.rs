@@ -79,22 +79,41 @@ impl Journal {
         filter: &RunFilter,
         mut tell: impl FnMut(RunId, Result<ReplayReport, HistoryError>),
     ) -> Result<(), HistoryError> {
-        let mut runs = self.runs(filter).await?.into_iter().map(|run| run.run);
-        let mut tasks = JoinSet::new();
-        let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-        loop {
-            while tasks.len() < at_once
-                && let Some(run) = runs.next()
-            {
-                let journal = self.clone();
-                tasks.spawn(async move { (run, journal.replay(run).await) });
-            }
-            match tasks.join_next().await {
-                Some(Ok((run, result))) => tell(run, result),
-                // A panic of the core is a defect that must not be hidden by those runs that replay.
-                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-                None => return Ok(()),
-            }
+        let runs = self.runs(filter).await?.into_iter().map(|run| run.run);
+        let replay = |run| {
+            let journal = self.clone();
+            async move { (run, journal.replay(run).await) }
+        };
+        several_at_once(runs, replay, |(run, result)| tell(run, result)).await;
+        Ok(())
+    }
+}
+
+/// Works on as many items at once as there are processors, and tells what came of each as it is known.
+///
+/// # Panics
+/// When the work on an item panics: a defect of the core must not be hidden by those items that are sound.
+pub async fn several_at_once<I, T, W>(
+    items: impl IntoIterator<Item = I>,
+    mut work: impl FnMut(I) -> W,
+    mut tell: impl FnMut(T),
+) where
+    T: Send + 'static,
+    W: Future<Output = T> + Send + 'static,
+{
+    let mut items = items.into_iter();
+    let mut tasks = JoinSet::new();
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    loop {
+        while tasks.len() < at_once
+            && let Some(item) = items.next()
+        {
+            tasks.spawn(work(item));
+        }
+        match tasks.join_next().await {
+            Some(Ok(done)) => tell(done),
+            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            None => return,
         }
     }
 }

@@ -16,7 +16,7 @@ use dalsegno_store::{Body, Record};
 
 use crate::compare::{self, Change};
 use crate::error::HistoryError;
-use crate::fold::{Advance, Divergence, FoldError, Machine, Moved, difference, needs_step};
+use crate::fold::{Advance, Divergence, End, FoldError, Machine, Moved, difference, needs_step};
 use crate::journal::Journal;
 
 /// A run with all that was recorded of it, to be folded under other configurations. It replays under its own.
@@ -82,6 +82,8 @@ struct Course {
     new: Vec<Vec<u32>>,
     /// Records of the last step that are still to come.
     awaited: usize,
+    /// How it is over, where it is.
+    end: Option<End>,
 }
 
 impl Course {
@@ -92,10 +94,11 @@ impl Course {
             asked: BTreeMap::new(),
             new: Vec::new(),
             awaited: 0,
+            end: None,
         }
     }
 
-    fn advance(&mut self, run: RunId) -> Result<Option<crate::fold::End>, FoldError> {
+    fn advance(&mut self, run: RunId) -> Result<Option<End>, FoldError> {
         self.new.clear();
         match self.machine.advance().map_err(|source| FoldError::Execution { run, source })? {
             Advance::Asked(operations) => {
@@ -108,7 +111,10 @@ impl Course {
                 self.awaited += concluded.len();
                 Ok(None)
             }
-            Advance::Ended(end) => Ok(Some(end)),
+            Advance::Ended(end) => {
+                self.end = Some(end.clone());
+                Ok(Some(end))
+            }
         }
     }
 
@@ -127,7 +133,12 @@ impl Course {
             .collect();
         let parted = report.divergence.as_ref().map(|divergence| {
             let asked: Vec<_> = self.asked.values().map(|one| (&one.ordinal, one.digest)).collect();
-            json!([divergence.step, divergence.seq, divergence.got, asked])
+            let end = match &self.end {
+                Some(End::Response(response)) => json!(response),
+                Some(End::Handoff(handoff)) => json!(handoff),
+                None => Value::Null,
+            };
+            json!([divergence.step, divergence.seq, divergence.got, asked, end])
         });
         digest_json(&json!([changed, parted]))
     }
@@ -170,6 +181,14 @@ impl RecordedRun {
         &self.own
     }
 
+    /// The digest of this configuration, as it was recorded.
+    pub fn digest(&self) -> Option<Digest> {
+        match &self.records.first()?.body {
+            Body::Started(started) => Some(started.config),
+            _ => None,
+        }
+    }
+
     /// What the run was asked.
     pub fn request(&self) -> &AgentRequest {
         self.origin.request()
@@ -185,6 +204,28 @@ impl RecordedRun {
         config: Arc<AgentConfig>,
         tenant_settings: Option<&Value>,
     ) -> Result<ConfigReport, HistoryError> {
+        self.fold(config, tenant_settings, true)
+    }
+
+    /// The same without [`ChangedRequest::changes`], which cost more than all the rest: whether and where the run would differ, and
+    /// [`ConfigReport::differences`].
+    ///
+    /// # Errors
+    /// When the core cannot execute one of the two configurations.
+    pub fn outline_under(
+        &self,
+        config: Arc<AgentConfig>,
+        tenant_settings: Option<&Value>,
+    ) -> Result<ConfigReport, HistoryError> {
+        self.fold(config, tenant_settings, false)
+    }
+
+    fn fold(
+        &self,
+        config: Arc<AgentConfig>,
+        tenant_settings: Option<&Value>,
+        with_changes: bool,
+    ) -> Result<ConfigReport, HistoryError> {
         let Self { run, own, records, origin } = self;
         let run = *run;
         let mut was = Course::new(Arc::clone(own), origin.clone());
@@ -197,14 +238,14 @@ impl RecordedRun {
             steps: 0,
             changed_requests: Vec::new(),
             divergence: None,
-            differences: digest_json(&Value::Null),
+            differences: digest_json(&json!([[], null])),
         };
         let mut place_of: BTreeMap<OperationId, Vec<u32>> = BTreeMap::new();
         for record in &records[1..] {
             let stepped = needs_step(record, was.machine.state());
             let state = was.machine.state();
             if stepped && was.awaited == 0 && state.is_ready() && !state.is_over() {
-                if let Some(divergence) = both(run, record, &mut was, &mut now, &mut report)? {
+                if let Some(divergence) = both(record, &mut was, &mut now, &mut report, with_changes)? {
                     report.divergence = Some(divergence);
                     break;
                 }
@@ -243,12 +284,13 @@ impl RecordedRun {
 
 /// Steps both courses, and says where they part.
 fn both(
-    run: RunId,
     record: &Record,
     was: &mut Course,
     now: &mut Course,
     report: &mut ConfigReport,
+    with_changes: bool,
 ) -> Result<Option<Divergence>, HistoryError> {
+    let run = report.run;
     let (left, right) = (was.advance(run)?, now.advance(run)?);
     let step = was.machine.state().step();
     report.steps = step;
@@ -280,12 +322,17 @@ fn both(
         if left.digest == right.digest {
             continue;
         }
-        let readings = (was.reading(left), now.reading(right));
+        let changes = if with_changes {
+            let readings = (was.reading(left), now.reading(right));
+            compare::requests(left, right, readings.0.as_ref(), readings.1.as_ref())
+        } else {
+            Vec::new()
+        };
         report.changed_requests.push(ChangedRequest {
             step,
             ordinal: place.clone(),
             label: left.request.label(),
-            changes: compare::requests(left, right, readings.0.as_ref(), readings.1.as_ref()),
+            changes,
             digest: right.digest,
         });
     }
@@ -300,19 +347,19 @@ fn labels(course: &Course) -> String {
     labels.collect::<Vec<_>>().join(", ")
 }
 
-fn in_words(end: &crate::fold::End) -> String {
+fn in_words(end: &End) -> String {
     match end {
-        crate::fold::End::Response(response) => match &response.error {
+        End::Response(response) => match &response.error {
             Some(error) => format!("ends with {}: {}", error.code.as_str(), error.message),
             None => "ends with an answer".to_owned(),
         },
-        crate::fold::End::Handoff(handoff) => format!("hands over to `{}`", handoff.target),
+        End::Handoff(handoff) => format!("hands over to `{}`", handoff.target),
     }
 }
 
-fn ends(left: &crate::fold::End, right: &crate::fold::End) -> (String, String) {
+fn ends(left: &End, right: &End) -> (String, String) {
     match (left, right) {
-        (crate::fold::End::Response(left), crate::fold::End::Response(right)) => {
+        (End::Response(left), End::Response(right)) => {
             let (expected, got) = difference(left, right);
             (format!("the end {expected}"), format!("ends {got}"))
         }

@@ -8,8 +8,7 @@ mod support;
 mod checks;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::TcpListener;
 
 use dalsegno_core::{AgentRequest, Gate, Status};
 use dalsegno_runtime::{Engine, RunEnd, RunReport, Secret, Settlement, StartOptions, WorkerOptions};
@@ -17,86 +16,16 @@ use dalsegno_secrets::{Put, Rotation};
 use dalsegno_store::{RunFilter, Waiting};
 use serde_json::json;
 
+use support::provider::Provider;
 use support::{World, answer, waits};
 
-/// A model behind HTTP that answers with the key that it was asked with, which no provider should.
-struct Provider {
-    address: String,
-    keys: Arc<Mutex<Vec<String>>>,
-}
-
-impl Provider {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}/v1", listener.local_addr().unwrap());
-        let keys = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&keys);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                reply(stream.unwrap(), &log);
-            }
-        });
-        Self { address, keys }
-    }
-
-    fn keys(&self) -> Vec<String> {
-        self.keys.lock().unwrap().clone()
-    }
-
-    /// A workspace whose agent asks it, with a key from the store.
-    fn world(&self) -> World {
-        World::new("prompt = \"{{request.text}}\"\n[model]\nuse = \"default\"\n").settings(&format!(
-            "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\n\
-             api_key = {{ store = \"model.key\" }}\n",
-            self.address
-        ))
-    }
-}
-
-fn reply(mut stream: TcpStream, keys: &Mutex<Vec<String>>) {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
-    let (head, length) = loop {
-        let read = stream.read(&mut buffer).unwrap();
-        if read == 0 {
-            return;
-        }
-        bytes.extend_from_slice(&buffer[..read]);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let Some(end) = text.find("\r\n\r\n") else { continue };
-        let head = text[..end].to_owned();
-        let length =
-            head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        break (head, end + 4 + length.unwrap_or(0));
-    };
-    while bytes.len() < length {
-        let read = stream.read(&mut buffer).unwrap();
-        bytes.extend_from_slice(&buffer[..read]);
-    }
-    let bearer = |line: &str| line.split_once("Bearer ").map(|(_, key)| key.to_owned());
-    let key = head.lines().find_map(bearer).unwrap_or_default();
-    keys.lock().unwrap().push(key.clone());
-    if key.starts_with("expired") {
-        let body = json!({ "error": { "message": format!("`{key}` has expired") } }).to_string();
-        let head = format!(
-            "HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        return;
-    }
-    let all = keys.lock().unwrap().join(" and ");
-    let event = json!({
-        "id": "r", "object": "chat.completion.chunk", "created": 0, "model": "m",
-        "choices": [{ "index": 0, "delta": { "role": "assistant", "content": format!("you sent {all}") }, "finish_reason": "stop" }],
-        "usage": { "prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7 },
-    });
-    let body = format!("data: {event}\n\ndata: [DONE]\n\n");
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(body.as_bytes()).unwrap();
+/// A workspace whose agent asks this provider, with a key from the store.
+fn world(provider: &Provider) -> World {
+    World::new("prompt = \"{{request.text}}\"\n[model]\nuse = \"default\"\n").settings(&format!(
+        "[models.default]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\n\
+         api_key = {{ store = \"model.key\" }}\n",
+        provider.address
+    ))
 }
 
 /// The bytes of all files that the engine keeps in a workspace.
@@ -240,7 +169,7 @@ fn assert_missing(report: &RunReport) {
 #[tokio::test]
 async fn a_run_waits_for_a_secret_that_is_missing_and_a_worker_goes_on_when_it_is_there() {
     let provider = Provider::start();
-    let world = provider.world();
+    let world = world(&provider);
     let report = world.run("hello").await;
     assert_missing(&report);
     assert_eq!(provider.keys(), [] as [&str; 0], "nothing is sent without the key");
@@ -268,7 +197,7 @@ async fn a_run_waits_for_a_secret_that_is_missing_and_a_worker_goes_on_when_it_i
 #[tokio::test]
 async fn a_key_that_changes_is_the_new_one_at_once_and_both_are_scrubbed() {
     let provider = Provider::start();
-    let world = provider.world();
+    let world = world(&provider);
     let engine = world.engine().await;
     put(&engine, "first-k3y").await;
     let run = async || {
@@ -294,7 +223,7 @@ async fn a_key_that_changes_is_the_new_one_at_once_and_both_are_scrubbed() {
 #[tokio::test]
 async fn a_person_may_deny_what_waits_for_a_secret_and_an_approval_looks_again() {
     let provider = Provider::start();
-    let world = provider.world();
+    let world = world(&provider);
     let report = world.run("hello").await;
     assert_missing(&report);
     // Approved, and still not there: it waits again.
@@ -311,7 +240,7 @@ async fn a_person_may_deny_what_waits_for_a_secret_and_an_approval_looks_again()
 #[tokio::test]
 async fn a_key_that_rotates_opens_the_store_even_if_the_process_dies_between_its_steps() {
     let provider = Provider::start();
-    let world = provider.world();
+    let world = world(&provider);
     let engine = world.engine().await;
     put(&engine, "first-k3y").await;
     let key = world.path().join(".dalsegno/secrets.key");

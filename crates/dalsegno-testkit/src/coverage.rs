@@ -112,7 +112,7 @@ fn expected() -> Vec<(&'static str, String)> {
     add("fault", Faults::names());
     add("store", &["memory", "sqlite"]);
     add("budget", &["set aside", "spent", "given back", "exhausted", "renewed"]);
-    add("rule", &["asks and somebody agrees", "denies a step", "denies a model"]);
+    add("rule", &["asks and a person agrees", "denies a step", "denies a model"]);
     all
 }
 

@@ -95,12 +95,12 @@ pub(crate) struct Money {
     /// In billionths of a US dollar.
     pub(crate) most_nano_usd: u64,
     /// By how many hours its day begins earlier than that of UTC.
-    pub(crate) utc_offset_hours: i64,
+    pub(crate) utc_offset_hours: i8,
     zone: &'static str,
 }
 
 /// Zones whose time is always so many hours from UTC. A world begins at midnight UTC.
-const ZONES: [(&str, i64); 4] =
+const ZONES: [(&str, i8); 4] =
     [("UTC", 0), ("Atlantic/Cape_Verde", -1), ("America/Bogota", -5), ("Asia/Tokyo", 9)];
 
 /// What a token of a reply costs, in billionths of a US dollar, and the most of them.
@@ -420,7 +420,7 @@ impl Plan {
     }
 }
 
-/// What may be spent in the world of a seed: in many, nobody has a budget.
+/// What may be spent in the world of a seed: in many there is no budget.
 fn budgets(seed: u64) -> BTreeMap<String, Money> {
     let mut random = Random::new(seed, "budgets");
     let mut budgets = BTreeMap::new();

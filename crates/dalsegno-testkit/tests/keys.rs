@@ -1,4 +1,4 @@
-//! Generated workspaces in which tenants have keys of their own for models: whatever goes wrong, each request carries the key of
+//! Generated workspaces in which tenants have keys of their own for models: through all failures, each request carries the key of
 //! its own tenant, and no key is written down.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -304,7 +304,7 @@ async fn run(engine: Engine, agent: &str, tenant: &str, number: usize) -> String
                 assert!(matches!(report.end, RunEnd::Ended(_)), "{report:?}");
                 format!("{report:?}")
             }
-            // It goes on when the tenant has a key.
+            // It continues when the tenant has a key.
             Err(RunFailure::Handoff { source, .. }) if matches!(*source, EngineError::TenantKey { .. }) => {
                 "not handed over".to_owned()
             }

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::workspace::{FILE_BYTES_MAX, is_kept_aside};
+use crate::workspace::{FILE_BYTES_MAX, Workspace, is_kept_aside};
 
 /// The files of a workspace as they were: `dalsegno.toml`, `dalsegno.lock`, and everything in `agents`, `tools` and `tenants`.
 ///
@@ -56,7 +56,7 @@ impl Footprint {
     }
 
     fn each(&mut self, entry: impl Fn(&Path, &Metadata) -> Entry) {
-        let mut open: Vec<PathBuf> = WATCHED.iter().map(|name| self.root.join(name)).collect();
+        let mut open: Vec<PathBuf> = Workspace::PLACES.iter().map(|name| self.root.join(name)).collect();
         while let Some(path) = open.pop() {
             if self.entries.len() >= ENTRIES_MAX {
                 return;
@@ -108,9 +108,6 @@ fn content(path: &Path) -> Option<u64> {
     bytes.hash(&mut hasher);
     Some(hasher.finish())
 }
-
-/// What people write of a workspace.
-const WATCHED: [&str; 5] = ["dalsegno.toml", "dalsegno.lock", "agents", "tools", "tenants"];
 
 /// More files than any workspace has; what is beyond is not looked at.
 const ENTRIES_MAX: usize = 100_000;

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::workspace::is_kept_aside;
 
 /// A folder, and texts that are read instead of some of its files. Such a file need not exist, and one without a text does
-/// not, whatever the folder has.
+/// not, even if the folder has it.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) root: &'a Path,

@@ -88,6 +88,18 @@ pub struct Loaded {
 }
 
 impl Workspace {
+    /// The files and folders that people write, below the workspace's folder. Besides these it reads the JSON Schemas that agents
+    /// name.
+    pub const PLACES: [&str; 5] = [SETTINGS_FILE, Lock::FILE, AGENTS_FOLDER, "tools", "tenants"];
+
+    /// The most bytes of any of these files; of all but `dalsegno.lock` it reads less.
+    pub const FILE_BYTES_MAX: u64 = crate::lock::FILE_BYTES_MAX;
+
+    /// Says whether a name is that of a hidden file, or of one that an editor keeps beside a file of a person. It reads none of these.
+    pub fn is_kept_aside(name: &OsStr) -> bool {
+        is_kept_aside(name)
+    }
+
     /// Reads the workspace in `root`: `dalsegno.toml`, `tools/*.json`, `tenants/*.toml` with their tools, `agents/*.toml`
     /// and `dalsegno.lock`.
     ///

@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::Timestamp;
 use dalsegno_gate::{Base, Comparison, Past, Reason, Version};
+use dalsegno_history::Journal;
 use dalsegno_runtime::OpenError;
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
 
-use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{Format, GateArgs};
 use crate::error::Error;
@@ -23,17 +23,13 @@ use self::git::Repository;
 
 pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
     let loaded = Workspace::load(&context.root);
+    let failed = |diagnostics| OpenError::Workspace { root: context.root.clone(), diagnostics };
     // What an agent does is not known while a file has errors.
-    let errors = loaded.has_errors();
-    let diagnostics = loaded.diagnostics.clone();
-    let workspace = match loaded.sound() {
-        Ok(workspace) if !errors => workspace,
-        Ok(_) => return Err(OpenError::Workspace { root: context.root.clone(), diagnostics }.into()),
-        Err(diagnostics) => {
-            return Err(OpenError::Workspace { root: context.root.clone(), diagnostics }.into());
-        }
-    };
-    let Kept { journal, .. } = context.reader().await?;
+    if loaded.has_errors() {
+        return Err(failed(loaded.diagnostics).into());
+    }
+    let workspace = loaded.sound().map_err(failed)?;
+    let journal = Journal::open(&workspace.settings.store).await.map_err(OpenError::from)?;
     select::tenant(&workspace, &journal, args.tenant.as_deref()).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp::from_millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
@@ -107,7 +103,7 @@ fn base(given: Option<&str>, now: &Version, context: &mut Context<'_>) -> Result
     let version = repository.version(&commit, format!("`{given}`"), now);
     version.map(Base::Version).ok_or_else(|| {
         let count = count(Version::FILES_MAX as u64, "file");
-        failed(format!("Git cannot show its files, or there are more than {count}"))
+        failed(format!("Git cannot show its files, as in a partial clone, or there are more than {count}"))
     })
 }
 

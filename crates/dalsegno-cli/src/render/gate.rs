@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dalsegno_core::RunId;
-use dalsegno_gate::{ChangedRun, Course, Edit, GateReport, Group, NotCompared, Progress};
+use dalsegno_gate::{Changed, ChangedRun, Course, Edit, GateReport, Group, NotCompared, Progress};
 
 use super::diff;
 use super::output::Output;
@@ -94,13 +94,13 @@ fn told(run: &ChangedRun) -> String {
 }
 
 fn show_edit(edit: &Edit, output: &mut Output) {
-    let whole = match (edit.is_added, edit.is_removed) {
-        (true, _) => "  (a new file)",
-        (_, true) => "  (the file was removed)",
-        (false, false) => "",
+    let (whole, old, new) = match &edit.what {
+        Changed::Line { old, new, .. } => ("", old.as_ref(), new.as_ref()),
+        Changed::Added => ("  (a new file)", None, None),
+        Changed::Removed => ("  (the file was removed)", None, None),
     };
     output.stdout.line(styled(Style::Cyan, format!("  {}", place(edit))).and(whole));
-    for (mark, style, side) in [('-', Style::Red, &edit.old), ('+', Style::Green, &edit.new)] {
+    for (mark, style, side) in [('-', Style::Red, old), ('+', Style::Green, new)] {
         if let Some(side) = side {
             output.stdout.line(styled(style, format!("    {mark} {side}")));
         }
@@ -109,7 +109,10 @@ fn show_edit(edit: &Edit, output: &mut Output) {
 
 fn place(edit: &Edit) -> String {
     let file = edit.file.to_string_lossy().replace('\\', "/");
-    edit.line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"))
+    match edit.what {
+        Changed::Line { line, .. } => format!("{file}:{line}"),
+        Changed::Added | Changed::Removed => file,
+    }
 }
 
 /// Says in a few lines what came of it.

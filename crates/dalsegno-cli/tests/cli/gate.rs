@@ -238,6 +238,57 @@ fn an_agent_that_cannot_be_used_any_more_is_no_pass() {
     assert_eq!(workspace.json(&["gate"])["not_compared"][0]["reason"], "unusable");
 }
 
+/// Git keeps where a link leads, and not what is there: such a file counts as it is.
+#[cfg(unix)]
+#[test]
+fn a_file_behind_a_link_is_no_change() {
+    let workspace = recorded();
+    std::fs::rename(workspace.path("agents/sizer.toml"), workspace.path("sizer.toml")).unwrap();
+    std::os::unix::fs::symlink("../sizer.toml", workspace.path("agents/sizer.toml")).unwrap();
+    git(&workspace, &["init", "--quiet"]);
+    commit(&workspace);
+    expect(&workspace, &["--base", "HEAD"], 0, &["no difference: 2 runs"]);
+    workspace.write("sizer.toml", &SIZER.replace("> 10", "> 20"));
+    // The line is not known, and the difference is told all the same.
+    expect(&workspace, &[], 3, &["/mind/plan", "1 of 2 runs would differ"]);
+}
+
+/// In a partial clone the files of earlier versions may be missing. They are not fetched, and they are not taken to be as they are now.
+#[test]
+fn files_that_a_clone_lacks_are_not_compared() {
+    let origin = committed();
+    change(&origin, "> 10", "> 20");
+    commit(&origin);
+    git(&origin, &["config", "uploadpack.allowFilter", "true"]);
+    let workspace = Workspace::empty();
+    let url = format!("file://{}", origin.path("").display());
+    git(&workspace, &["clone", "--quiet", "--filter=blob:none", &url, "."]);
+    workspace.succeed(&["run", "sizer", "15"]);
+    change(&workspace, "> 20", "> 10");
+    let told = "Git cannot show its files";
+    expect(&workspace, &["--base", "HEAD~1"], 2, &[told]);
+    // Without a base the difference is told, with or without its line.
+    expect(&workspace, &[], 3, &["1 of 1 runs would differ"]);
+    // Nothing was fetched by either.
+    let missing = ["rev-list", "--objects", "--all", "--missing=print"];
+    let output = Command::new("git").args(missing).current_dir(workspace.path("")).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().lines().any(|line| line.starts_with('?')));
+}
+
+/// Answers that differ far behind their beginning are different ends, also for runs that differ in the base already.
+#[test]
+fn long_answers_are_compared_to_their_end() {
+    let workspace = committed();
+    let long = "x".repeat(500);
+    change(&workspace, "\"done\"", &format!("\"{long} done\""));
+    commit(&workspace);
+    workspace.succeed(&["run", "sizer", "7"]);
+    change(&workspace, &format!("{long} done"), &format!("{long} over"));
+    let shown =
+        expect(&workspace, &["--since", "1h", "--base", "HEAD"], 3, &["3 of 3 runs", "agents/sizer.toml:13"]);
+    assert!(shown.contains("over"), "{shown}");
+}
+
 #[test]
 fn a_sample_is_enough_for_a_look() {
     let workspace = recorded();

@@ -8,7 +8,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use dalsegno_gate::{Cause, GateReport};
+use dalsegno_gate::{Cause, Changed, GateReport};
 
 use crate::changes::{Dice, Planted, Texts, disguise, harmless, lines_of, planted};
 use crate::world::World;
@@ -31,7 +31,10 @@ async fn find(world: &World, number: usize, change: &Planted) -> Found {
         .iter()
         .flat_map(|group| &group.lines)
         // Spaces that a disguise put before a line.
-        .map(|edit| (edit.old.clone(), edit.new.as_ref().map(|line| plain(line, &expected))))
+        .map(|edit| match &edit.what {
+            Changed::Line { old, new, .. } => (old.clone(), new.as_ref().map(|line| plain(line, &expected))),
+            Changed::Added | Changed::Removed => panic!("no file was added or removed: {edit:?}"),
+        })
         .collect();
     let causes: BTreeSet<Cause> = report.groups.iter().flat_map(|group| group.causes.clone()).collect();
     let found = Found {

@@ -1,6 +1,8 @@
 //! A workspace in a temporary folder, with tools in process.
 #![allow(clippy::unwrap_used, dead_code, reason = "tests unwrap, and each test file uses a part of this")]
 
+pub(crate) mod provider;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -79,7 +79,7 @@ impl Guarantees {
                 if (approve || call.arguments["gated"] == true) && !op.approved && !agreed {
                     wrong.push("nobody agreed to it");
                 } else if ruled {
-                    self.coverage.count("rule", "asks and somebody agrees");
+                    self.coverage.count("rule", "asks and a person agrees");
                 }
                 if terms.is_some_and(|terms| terms.deny) && n.is_some_and(is_denied) {
                     wrong.push("a rule denies it");

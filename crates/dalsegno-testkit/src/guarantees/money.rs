@@ -11,9 +11,6 @@ use crate::workspace::Money;
 /// The account of all tenants together.
 const WORKSPACE: &str = "*";
 
-const HOUR_MS: i64 = 3_600_000;
-const DAY_MS: i64 = 24 * HOUR_MS;
-
 /// What was set aside and spent, reckoned apart from the journal.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -149,18 +146,10 @@ impl Guarantees {
 }
 
 /// The date at a time, in a zone that is always so many hours from UTC.
-fn day_of(shown_ms: u64, utc_offset_hours: i64) -> String {
-    let local = i64::try_from(shown_ms).unwrap_or(i64::MAX) + utc_offset_hours * HOUR_MS;
-    // Days since the first of March of the year 0, so that a leap day is the last of its year.
-    let days = local.div_euclid(DAY_MS) + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+fn day_of(shown_ms: u64, utc_offset_hours: i8) -> String {
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(shown_ms).unwrap_or(i64::MAX));
+    let at = at.expect("simulated times are not far from today");
+    jiff::tz::Offset::constant(utc_offset_hours).to_datetime(at).date().to_string()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 pub use self::diff::{LockChange, LockChangeKind};
 pub(crate) use self::keys::FILE;
+pub(crate) use self::read::FILE_BYTES_MAX;
 pub use self::read::LockRead;
 use crate::catalogue::{Catalogue, CatalogueTool};
 use crate::settings::{ServerBinding, Settings};

@@ -223,4 +223,4 @@ fn damaged(report: &Report, span: std::ops::Range<usize>, problem: String) {
 }
 
 /// A hundred servers of a hundred tools.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use dalsegno_gate::{Past, Version};
+use dalsegno_workspace::Workspace;
 
 /// How many commits are looked at for the version that a run began with.
 const COMMITS_MAX: usize = 200;
@@ -50,7 +51,7 @@ impl Repository {
         let most = format!("--max-count={COMMITS_MAX}");
         let schemas: Vec<PathBuf> = now.schemas().into_iter().collect();
         let mut arguments: Vec<&OsStr> = ["rev-list", &most, "HEAD", "--"].map(OsStr::new).to_vec();
-        arguments.extend(Version::PLACES.map(OsStr::new));
+        arguments.extend(Workspace::PLACES.map(OsStr::new));
         arguments.extend(schemas.iter().map(|schema| schema.as_os_str()));
         let listed = self.ask(arguments, None).and_then(|listed| String::from_utf8(listed).ok());
         let commits = listed.unwrap_or_default().lines().map(str::to_owned).collect();
@@ -58,28 +59,37 @@ impl Repository {
     }
 
     /// The workspace as it was at a commit. Files that are no text, or larger than a workspace reads, are left out, as are
-    /// symbolic links; of these the present form counts.
+    /// symbolic links; of these the present form counts. `None` if Git does not have all files, as in a partial clone.
     pub(super) fn version(&self, commit: &str, name: String, now: &Version) -> Option<Version> {
-        let places = Version::PLACES.map(PathBuf::from);
-        let mut version = Version { name, texts: self.texts(commit, &places)? };
+        let places = Workspace::PLACES.map(PathBuf::from);
+        let mut version = Version { name, texts: self.texts(commit, &places, now)? };
         let schemas: Vec<PathBuf> = version.schemas().union(&now.schemas()).cloned().collect();
         if !schemas.is_empty() {
-            version.texts.extend(self.texts(commit, &schemas)?);
+            version.texts.extend(self.texts(commit, &schemas, now)?);
         }
         Some(version)
     }
 
-    fn texts(&self, commit: &str, places: &[PathBuf]) -> Option<BTreeMap<PathBuf, String>> {
+    fn texts(&self, commit: &str, places: &[PathBuf], now: &Version) -> Option<BTreeMap<PathBuf, String>> {
         let mut arguments: Vec<&OsStr> = ["ls-tree", "-r", "-z", "-l", commit, "--"].map(OsStr::new).to_vec();
         arguments.extend(places.iter().map(|place| place.as_os_str()));
-        let listed = self.ask(arguments, None)?;
-        let mut files = Vec::new();
-        let mut bytes = 0;
-        for line in listed.split(|byte| *byte == 0) {
-            let Some((object, size, path)) = std::str::from_utf8(line).ok().and_then(file) else { continue };
-            if size <= Version::FILE_BYTES_MAX && Version::is_read(&path) {
-                bytes += size;
-                files.push((object.to_owned(), path));
+        let listing = self.ask(arguments, None)?;
+        let (mut files, mut others, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for line in listing.split(|byte| *byte == 0) {
+            let Some((facts, path)) = std::str::from_utf8(line).ok().and_then(|line| line.split_once('\t'))
+            else {
+                continue;
+            };
+            let path = PathBuf::from(path);
+            match listed(facts) {
+                Listed::Other => others.push(path),
+                _ if !Version::is_read(&path) => {}
+                Listed::Missing => return None,
+                Listed::File { size, .. } if size > Workspace::FILE_BYTES_MAX => others.push(path),
+                Listed::File { object, size } => {
+                    bytes += size;
+                    files.push((object.to_owned(), path));
+                }
             }
         }
         if files.len() > Version::FILES_MAX || bytes > BYTES_MAX {
@@ -90,10 +100,14 @@ impl Repository {
         let mut texts = BTreeMap::new();
         for (_, path) in files {
             let content = next_object(&mut rest)?;
-            if let Ok(text) = String::from_utf8(content.to_vec()) {
-                texts.insert(path, text);
+            match String::from_utf8(content.to_vec()) {
+                Ok(text) => drop(texts.insert(path, text)),
+                Err(_) => others.push(path),
             }
         }
+        let is_other = |file: &Path| others.iter().any(|other| file.starts_with(other));
+        let present = now.texts.iter().filter(|(file, _)| is_other(file));
+        texts.extend(present.map(|(file, text)| (file.clone(), text.clone())));
         Some(texts)
     }
 
@@ -110,7 +124,7 @@ impl Repository {
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_TERMINAL_PROMPT", "0")
-            // A path is a path, whatever characters it has.
+            // No character of a path has a meaning of its own.
             .env("GIT_LITERAL_PATHSPECS", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -139,12 +153,27 @@ impl Past for Commits {
     }
 }
 
-/// An ordinary file of a listing: `MODE blob OBJECT SIZE<tab>PATH`.
-fn file(line: &str) -> Option<(&str, u64, PathBuf)> {
-    let (facts, path) = line.split_once('\t')?;
-    let mut facts = facts.split_ascii_whitespace();
-    let (mode, kind, object, size) = (facts.next()?, facts.next()?, facts.next()?, facts.next()?);
-    (mode.starts_with("100") && kind == "blob").then_some((object, size.parse().ok()?, PathBuf::from(path)))
+/// What a listing says of a path.
+#[derive(Debug, PartialEq, Eq)]
+enum Listed<'a> {
+    /// An ordinary file, with its size in bytes.
+    File { object: &'a str, size: u64 },
+    /// An ordinary file whose content is not in the repository, as in a partial clone.
+    Missing,
+    /// A symbolic link, or another repository.
+    Other,
+}
+
+/// Reads a line of a listing: `MODE blob OBJECT SIZE`.
+fn listed(facts: &str) -> Listed<'_> {
+    let facts: Vec<&str> = facts.split_ascii_whitespace().collect();
+    match *facts {
+        [mode, ..] if !mode.starts_with("100") => Listed::Other,
+        [_, "blob", object, size] => {
+            size.parse().map_or(Listed::Missing, |size| Listed::File { object, size })
+        }
+        _ => Listed::Missing,
+    }
 }
 
 /// The next object of an answer: `OBJECT blob SIZE<newline>CONTENT<newline>`.
@@ -172,12 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn only_ordinary_files_are_read() {
-        let line = |mode: &str| {
-            format!("{mode} blob 9daeafb9864cf43055ae93beb0afd6c7d144bfa4      12\tagents/a b.toml")
-        };
-        assert_eq!(file(&line("100644")).unwrap().2, Path::new("agents/a b.toml"));
-        assert_eq!(file(&line("100755")).unwrap().1, 12);
-        assert!(file(&line("120000")).is_none() && file("160000 commit 9dae -\tlib").is_none());
+    fn only_ordinary_files_that_are_there_are_read() {
+        let facts = |mode: &str, size: &str| format!("{mode} blob 9daeafb9864cf430 {size:>7}");
+        for mode in ["100644", "100755"] {
+            assert_eq!(listed(&facts(mode, "12")), Listed::File { object: "9daeafb9864cf430", size: 12 });
+            assert_eq!(listed(&facts(mode, "BAD")), Listed::Missing);
+        }
+        assert_eq!(listed(&facts("120000", "12")), Listed::Other);
+        assert_eq!(listed("160000 commit 9daeafb9864cf430       -"), Listed::Other);
+        assert_eq!(listed(""), Listed::Missing);
     }
 }
