@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentAction, AgentConfig, AgentRequest, AgentState, Event, Failure, FailureCode, Gate, GateState, News,
-    OnIndeterminate, Operation, OperationId, Outcome, ReplyPart, Request, RunId, Timestamp,
+    AgentAction, AgentConfig, AgentRequest, AgentState, Answer, Event, Failure, FailureCode, Gate, GateState,
+    News, OnIndeterminate, Operation, OperationId, Outcome, ReplyPart, Request, RunId, Timestamp, ToolChoice,
     execute_agent_step,
 };
 use dalsegno_models::{CompletionRequest, Retry, ScriptModel, Scripted, judge_output};
@@ -16,6 +16,7 @@ use crate::cassette::{self, Cassette, Playback};
 use crate::compare::shortened;
 use crate::miss::missing;
 use crate::prepared::Prepared;
+use crate::property::{Invented, Inventor};
 use crate::trajectory::{Done, End, Made, StepTaken, Trajectory};
 use crate::trouble::Trouble;
 use crate::world::{self, World};
@@ -38,6 +39,8 @@ pub(crate) struct Folding<'c> {
     prepared: &'c Prepared,
     world: World<'c>,
     tape: Option<Playback<'c>>,
+    /// What makes up the outcomes of a property.
+    inventor: Option<Inventor<'c>>,
     /// The replies that the case itself writes, as a script; those of a script file are shared.
     written: Result<ScriptModel, String>,
     /// How many of them were given.
@@ -45,6 +48,8 @@ pub(crate) struct Folding<'c> {
     pub(crate) trajectory: Trajectory,
     /// The gates of which it is noted that people were asked.
     noted: BTreeSet<(OperationId, usize)>,
+    /// The operations to which a person has agreed.
+    approved: BTreeSet<OperationId>,
     now: Timestamp,
     events: usize,
 }
@@ -57,12 +62,24 @@ impl<'c> Folding<'c> {
             world: World::new(&case.draft),
             now: tape.map_or(BEGINNING, Cassette::started),
             tape: tape.map(Cassette::play),
+            inventor: None,
+            approved: BTreeSet::new(),
             written: written(case),
             said: 0,
             trajectory: Trajectory::default(),
             noted: BTreeSet::new(),
             events: 0,
         }
+    }
+
+    /// One run of a property, whose outcomes are made up.
+    pub(crate) fn inventing(case: &'c Case, prepared: &'c Prepared, inventor: Inventor<'c>) -> Self {
+        Self { inventor: Some(inventor), ..Self::new(case, prepared, None) }
+    }
+
+    /// What was made up, as a case would give it.
+    pub(crate) fn invented(self) -> (Trajectory, Invented) {
+        (self.trajectory, self.inventor.map(|inventor| inventor.made).unwrap_or_default())
     }
 
     /// Folds the case to its end, or to where it cannot continue.
@@ -237,13 +254,20 @@ impl<'c> Folding<'c> {
         if self.noted.insert((operation.id, times)) {
             self.trajectory.asks.push(Question::of(&operation.request).called());
         }
+        let schemas = &self.prepared.schemas;
         let answer = match self.world.answer(operation, gate) {
-            Some(given) => world::answer(given, operation, &self.prepared.schemas)?,
+            Some(given) => world::answer(given, operation, schemas)?,
             None => match self.tape.as_mut().and_then(|tape| tape.answer(operation)) {
                 Some(recorded) => recorded,
-                None => return Ok(None),
+                None => match self.inventor.as_mut().and_then(|inventor| inventor.says(operation, gate)) {
+                    Some(given) => world::answer(&given, operation, schemas)?,
+                    None => return Ok(None),
+                },
             },
         };
+        if matches!((gate, &answer), (Gate::Approval, Answer::Approved { .. })) {
+            self.approved.insert(operation.id);
+        }
         if let Some(done) = self.trajectory.done(operation.id) {
             done.people.push(format!(
                 "{} {}",
@@ -276,7 +300,10 @@ impl<'c> Folding<'c> {
                     }
                     return Ok(event);
                 }
-                None => self.shared_result(&question, state, operation)?,
+                None => match self.inventor.as_mut().and_then(|one| one.result(&question, operation)) {
+                    Some(made) => world::outcome(&made, operation, &self.prepared.config)?,
+                    None => self.shared_result(&question, state, operation)?,
+                },
             },
         };
         let is_doubtful =
@@ -302,7 +329,12 @@ impl<'c> Folding<'c> {
         };
         // A declarative tool is looked at each time that one of its parts is answered.
         if is_call && (again || self.noted.insert((operation.id, usize::MAX))) {
-            self.trajectory.calls.push(Made { tool: question.called(), arguments: question.arguments });
+            let is_approved = |operation| self.approved.contains(&operation);
+            // What a declarative tool asks for is agreed to with it.
+            let approved =
+                is_approved(operation.id) || state.parent_of(operation.id).is_some_and(is_approved);
+            let (tool, arguments) = (question.called(), question.arguments);
+            self.trajectory.calls.push(Made { tool, arguments, approved });
         }
     }
 
@@ -360,7 +392,15 @@ impl<'c> Folding<'c> {
             attachments: Arc::default(),
             output_schema: schema.clone().map(Arc::new),
         };
+        let invented;
         let (script, number) = match &self.case.draft.replies {
+            _ if let Some(inventor) = &mut self.inventor => {
+                let calls = reading.tools && completion.tool_choice != ToolChoice::None;
+                let value = inventor.reply(schema.as_deref(), calls);
+                let script = ScriptModel::of_replies(&self.case.draft.name.value, &[value]);
+                invented = script.map_err(|error| Trouble::Defect(error.to_string()))?;
+                (&invented, 0)
+            }
             Replies::Script(file) => {
                 (self.prepared.script(file).map_err(Trouble::Source)?, request.transcript.replies())
             }

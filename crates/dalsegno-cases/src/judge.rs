@@ -1,9 +1,12 @@
 //! Holds what happened against what must hold.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use dalsegno_workspace::{Case, Ends, Expectations, ExpectedCall, Located};
-use serde_json::Value;
+use dalsegno_expr::Scope;
+use dalsegno_workspace::{CallRule, Case, Ends, Expectations, ExpectedCall, Located, Property};
+use serde_json::{Value, json};
 
 use crate::compare::{differs, lacks, quoted, shortened};
 use crate::trajectory::{End, Made, Trajectory};
@@ -37,6 +40,7 @@ pub(crate) fn judge(case: &Case, trajectory: &Trajectory) -> Vec<Failure> {
     failures.extend(error(expect, end));
     failures.extend(calls(expect, &trajectory.calls));
     failures.extend(never(expect, trajectory));
+    failures.extend(always(case, trajectory, end));
     if let Some(expected) = expect.asks.as_ref().filter(|expected| expected.value != trajectory.asks) {
         let message = format!("expected {}\n   found {}", names(&expected.value), names(&trajectory.asks));
         failures.push(Failure::new("asks", expected, message));
@@ -54,6 +58,27 @@ pub(crate) fn judge(case: &Case, trajectory: &Trajectory) -> Vec<Failure> {
     failures
 }
 
+/// What does not hold of a run of a property.
+pub(crate) fn judge_run(case: &Case, property: &Property, trajectory: &Trajectory) -> Vec<Failure> {
+    let expect = &case.draft.expect;
+    let mut failures = Vec::new();
+    let Some(end) = &trajectory.end else { return failures };
+    if !property.ends.is_empty() && !property.ends.iter().any(|allowed| allowed.as_str() == end.kind()) {
+        let allowed: Vec<&str> = property.ends.iter().map(|end| end.as_str()).collect();
+        let message = format!("expected {}\n   found {}", allowed.join(" or "), ended(end));
+        failures.push(Failure {
+            what: "ends",
+            message,
+            help: None,
+            span: Some(case.draft.name.span.clone()),
+        });
+    }
+    failures.extend(never(expect, trajectory));
+    failures.extend(always(case, trajectory, end));
+    limits(expect, trajectory, &mut failures);
+    failures
+}
+
 fn ends(case: &Case, end: &End) -> Option<Failure> {
     let expected = &case.draft.expect.ends;
     let wanted = match expected {
@@ -65,19 +90,7 @@ fn ends(case: &Case, end: &End) -> Option<Failure> {
     if end.kind() == wanted.as_str() {
         return None;
     }
-    let found = match end {
-        End::Suspended(questions) => {
-            format!(
-                "suspended: {}",
-                questions.iter().map(|one| shortened(one)).collect::<Vec<_>>().join("; ")
-            )
-        }
-        End::HandedOff(handoff) => format!("handed_off to `{}`", handoff.target),
-        End::Ended(response) => match &response.error {
-            Some(error) => format!("{}: {}: {}", end.kind(), error.code.as_str(), shortened(&error.message)),
-            None => end.kind().to_owned(),
-        },
-    };
+    let found = ended(end);
     let help = match (end, expected) {
         (End::Suspended(_), None) => {
             Some("write what a person answers, `[[cases.answers]]` with `approve = true`, or `ends = \"suspended\"`".to_owned())
@@ -91,6 +104,23 @@ fn ends(case: &Case, end: &End) -> Option<Failure> {
         help,
         span: expected.as_ref().map(|ends| ends.span.clone()),
     })
+}
+
+/// How a run ended, in words.
+fn ended(end: &End) -> String {
+    match end {
+        End::Suspended(questions) => {
+            format!(
+                "suspended: {}",
+                questions.iter().map(|one| shortened(one)).collect::<Vec<_>>().join("; ")
+            )
+        }
+        End::HandedOff(handoff) => format!("handed_off to `{}`", handoff.target),
+        End::Ended(response) => match &response.error {
+            Some(error) => format!("{}: {}: {}", end.kind(), error.code.as_str(), shortened(&error.message)),
+            None => end.kind().to_owned(),
+        },
+    }
 }
 
 fn error(expect: &Expectations, end: &End) -> Option<Failure> {
@@ -130,12 +160,87 @@ fn calls(expect: &Expectations, made: &[Made]) -> Option<Failure> {
 
 fn never(expect: &Expectations, trajectory: &Trajectory) -> Option<Failure> {
     let asked = || trajectory.steps.iter().flat_map(|step| &step.operations);
-    expect.never_calls.iter().find_map(|pattern| {
+    let named = expect.never_calls.iter().find_map(|pattern| {
         let found = asked()
             .find(|done| done.question.called().parse().is_ok_and(|tool| pattern.value.matches(&tool)))?;
         let arguments = quoted(&found.question.arguments);
         let message = format!("`{}` was asked for, with {arguments}", found.question.called());
         Some(Failure::new("never_calls", pattern, message))
+    });
+    named.or_else(|| {
+        let calls = trajectory.calls.iter();
+        calls.filter_map(|made| Some((made, made.tool.parse().ok()?))).find_map(|(made, tool)| {
+            expect
+                .never
+                .iter()
+                .filter(|rule| rule.tool.value.matches(&tool))
+                .find_map(|rule| forbids(rule, made))
+        })
+    })
+}
+
+/// What a condition on a call reads.
+struct OfCall<'m>(&'m Made);
+
+impl Scope for OfCall<'_> {
+    fn root(&self, name: &str) -> Option<Cow<'_, Value>> {
+        match name {
+            "args" => Some(Cow::Borrowed(&self.0.arguments)),
+            "approved" => Some(Cow::Owned(self.0.approved.into())),
+            _ => None,
+        }
+    }
+}
+
+/// That a call meets a condition under which it must not take place. One that cannot be evaluated counts as met, as in the rules
+/// of an agent.
+fn forbids(rule: &CallRule, made: &Made) -> Option<Failure> {
+    let why = match rule.when.is_true(&OfCall(made)) {
+        Ok(false) => return None,
+        Ok(true) => format!("`{}`", rule.when),
+        Err(error) => format!("`{}`, which cannot be evaluated: {error}", rule.when),
+    };
+    let person = if made.approved { "a person had agreed" } else { "no person had agreed" };
+    let message = format!(
+        "`{}` was called with {}, and {person}\n   it must not be when {why}",
+        made.tool,
+        quoted(&made.arguments)
+    );
+    Some(Failure::new("never", &rule.tool, message))
+}
+
+fn always(case: &Case, trajectory: &Trajectory, end: &End) -> Option<Failure> {
+    let expect = &case.draft.expect;
+    if expect.always.is_empty() {
+        return None;
+    }
+    let call = |made: &Made| {
+        let Made { tool, arguments, approved } = made;
+        json!({ "tool": tool, "args": arguments, "approved": approved })
+    };
+    let mut counts: BTreeMap<&str, u64> =
+        case.config.tools.tools.keys().map(|tool| (tool.as_str(), 0)).collect();
+    trajectory.calls.iter().for_each(|made| *counts.entry(&made.tool).or_default() += 1);
+    let response = end.response();
+    let run = json!({
+        "calls": trajectory.calls.iter().map(call).collect::<Vec<Value>>(),
+        "counts": counts,
+        "asks": trajectory.asks,
+        "ends": end.kind(),
+        "error": response.and_then(|response| response.error.as_ref()).map(|error| error.code.as_str()),
+        "answer": trajectory.answer(),
+        "output": response.and_then(|response| response.output.clone()),
+        "steps": trajectory.count,
+        "tokens": trajectory.usage.tokens(),
+    });
+    let Value::Object(scope) = run else { return None };
+    expect.always.iter().find_map(|condition| {
+        let why = match condition.value.is_true(&scope) {
+            Ok(true) => return None,
+            Ok(false) => "does not hold".to_owned(),
+            Err(error) => format!("cannot be evaluated: {error}"),
+        };
+        Some(Failure::new("always", condition, format!("`{}` {why}", condition.value)))
     })
 }
 
@@ -196,7 +301,7 @@ fn limits(expect: &Expectations, trajectory: &Trajectory, failures: &mut Vec<Fai
 }
 
 /// Billionths of a US dollar as dollars.
-fn dollars(nano: u64) -> String {
+pub(crate) fn dollars(nano: u64) -> String {
     let (whole, part) = (nano / 1_000_000_000, nano % 1_000_000_000);
     let text = format!("{whole}.{part:09}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -5,7 +5,7 @@
 //! So a case takes about a millisecond, and says the same on every machine.
 //!
 //! ```no_run
-//! use dalsegno_cases::Suite;
+//! use dalsegno_cases::{Search, Suite};
 //! use dalsegno_workspace::Workspace;
 //!
 //! # fn example() -> Option<()> {
@@ -13,13 +13,14 @@
 //! let workspace = Workspace::load(root).workspace?;
 //! let cases = workspace.cases();
 //! let (suite, _problems) = Suite::load(root, &cases);
-//! for report in suite.run(|_, _| true) {
+//! for report in suite.run(Search::default(), |_, _| true) {
 //!     println!("{}: {}", report.name, if report.passed() { "passed" } else { "failed" });
 //! }
 //! # Some(())
 //! # }
 //! ```
 //!
+//! A case may be a property: its outcomes are made up, again and again, and what breaks it is made as simple as it gets.
 //! A [`Cassette`] holds the outcomes of a recorded run, keyed by the canonical form of what was asked.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod fold;
 mod judge;
 mod miss;
 mod prepared;
+mod property;
 mod recorded;
 mod render;
 mod snapshot;
@@ -41,6 +43,7 @@ mod world;
 pub use asked::{Kind, Question};
 pub use cassette::{Cassette, CassetteError};
 pub use judge::Failure;
+pub use property::Search;
 pub use snapshot::{CaseSnapshot, SnapshotState};
 pub use suite::{CaseReport, PlacedFailure, Suite};
 pub use trajectory::{Done, End, Made, StepTaken, Trajectory};

@@ -37,6 +37,7 @@ impl Cassette {
             shared: Vec::new(),
             answers: Vec::new(),
             expect: Expectations::default(),
+            property: None,
         };
         let tenant_settings = request.tenant_settings.clone();
         let case = Case { draft, config: Arc::clone(config), tenant_settings };

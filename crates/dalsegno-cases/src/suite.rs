@@ -14,6 +14,7 @@ use crate::cassette::{Cassette, CassetteError};
 use crate::fold::Folding;
 use crate::judge::{self, Failure};
 use crate::prepared::{Prepared, Scripts};
+use crate::property::{self, Search, Searched};
 use crate::render;
 use crate::snapshot::{self, CaseSnapshot, SnapshotState};
 use crate::trajectory::Trajectory;
@@ -106,7 +107,7 @@ impl<'w> Suite<'w> {
     }
 
     /// Runs the cases that pass the filter, in parallel; the reports are in the order of the files.
-    pub fn run(&self, passes: impl Fn(&CaseFile, &Case) -> bool) -> Vec<CaseReport> {
+    pub fn run(&self, search: Search, passes: impl Fn(&CaseFile, &Case) -> bool) -> Vec<CaseReport> {
         let files: Vec<(&CaseFile, Lines<'_>)> =
             self.files.iter().map(|file| (file, Lines::of(file.source.text()))).collect();
         let chosen: Vec<(&CaseFile, &Lines<'_>, &Case)> = files
@@ -119,7 +120,7 @@ impl<'w> Suite<'w> {
         let work = || {
             let mut done = Vec::new();
             while let Some((file, lines, case)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.push(self.case(file, lines, case));
+                done.push(self.case(file, lines, case, search));
             }
             done
         };
@@ -133,21 +134,18 @@ impl<'w> Suite<'w> {
         reports
     }
 
-    fn case(&self, file: &CaseFile, lines: &Lines<'_>, case: &Case) -> CaseReport {
+    fn case(&self, file: &CaseFile, lines: &Lines<'_>, case: &Case, search: Search) -> CaseReport {
         let began = Instant::now();
         let draft = &case.draft;
-        let cassette = draft.cassette.as_ref().and_then(|cassette| self.cassettes.get(&cassette.value));
         let prepared = &self.prepared[&key(case)];
-        let mut folding = Folding::new(case, prepared, cassette);
-        let mut failures = Vec::new();
-        match folding.fold() {
-            Err(trouble) => failures.push(judge::troubled(trouble)),
-            Ok(()) => {
-                failures.extend(judge::judge(case, &folding.trajectory));
-                failures.extend(folding.unused().into_iter().map(judge::unused));
+        let Searched { mut failures, trajectory } = match &draft.property {
+            Some(property) => property::search(case, prepared, property, search),
+            None => {
+                let cassette =
+                    draft.cassette.as_ref().and_then(|cassette| self.cassettes.get(&cassette.value));
+                fold(case, prepared, cassette)
             }
-        }
-        let trajectory = folding.trajectory;
+        };
         let text = render::trajectory(&trajectory);
         let snapshot = (draft.expect.snapshot && trajectory.end.is_some()).then(|| {
             let place = snapshot::file(file.source.file(), &case_slug(&draft.name.value));
@@ -180,6 +178,20 @@ impl<'w> Suite<'w> {
         let referenced: BTreeSet<PathBuf> = self.files.iter().flat_map(of_file).collect();
         snapshot::unreferenced(self.root, &referenced)
     }
+}
+
+/// Folds a case, and holds what happened against what must hold.
+fn fold(case: &Case, prepared: &Prepared, cassette: Option<&Cassette>) -> Searched {
+    let mut folding = Folding::new(case, prepared, cassette);
+    let mut failures = Vec::new();
+    match folding.fold() {
+        Err(trouble) => failures.push(judge::troubled(trouble)),
+        Ok(()) => {
+            failures.extend(judge::judge(case, &folding.trajectory));
+            failures.extend(folding.unused().into_iter().map(judge::unused));
+        }
+    }
+    Searched { failures, trajectory: folding.trajectory }
 }
 
 /// The lines of a file, found once: there may be thousands of cases in it.

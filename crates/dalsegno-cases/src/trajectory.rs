@@ -30,6 +30,8 @@ pub struct Made {
     pub tool: String,
     /// Its arguments.
     pub arguments: Value,
+    /// Whether a person has agreed to it.
+    pub approved: bool,
 }
 
 /// One step.

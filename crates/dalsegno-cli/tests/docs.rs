@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dalsegno_cases::Suite;
+use dalsegno_cases::{Search, Suite};
 use dalsegno_core::{FailureCode, RunErrorCode};
 use dalsegno_workspace::{Catalogue, Code, Diagnostic, Lock, Workspace};
 
@@ -316,7 +316,7 @@ fn problems(settings: &str, files: impl Iterator<Item = (String, String)>) -> Ve
     if let Some(workspace) = &loaded.workspace {
         let cases = workspace.cases();
         assert_eq!(cases.diagnostics, Vec::new());
-        for report in Suite::load(folder.path(), &cases).0.run(|_, _| true) {
+        for report in Suite::load(folder.path(), &cases).0.run(Search::default(), |_, _| true) {
             assert!(report.passed(), "{}: {:#?}", report.name, report.failures);
         }
     }

@@ -158,7 +158,7 @@ fn after_a_kill_in_a_rotation_one_key_opens_everything() {
     let [old, new] = [&keys[0], &keys[1]].map(|key| key.master_key().unwrap());
     let (mut before, mut after) = (0, 0);
     // From before the rotation until after it, as long as one takes here; the rest is chance.
-    for millis in (0..48).map(|kill| kill * kill / 8) {
+    for millis in (0..24).map(|kill| kill * kill / 2) {
         let copy = folder.copy();
         for key in ["old.key", "new.key"] {
             std::fs::copy(folder.folder.path().join(key), copy.folder.path().join(key)).unwrap();

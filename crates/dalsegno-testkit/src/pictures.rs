@@ -90,12 +90,15 @@ pub(crate) fn seen(request: &CompletionRequest) -> Result<usize, String> {
     Ok(count)
 }
 
+/// Looks at a file and at the bytes that it should have.
+type Look<'l> = &'l mut dyn FnMut((&Attachment, &[u8])) -> Result<(), String>;
+
 fn compare(
     tool: &str,
     arguments: &Value,
     count: usize,
     files: &[Attachment],
-    look: &mut dyn FnMut((&Attachment, &[u8])) -> Result<(), String>,
+    look: Look<'_>,
 ) -> Result<(), String> {
     if files.len() != count {
         return Err(format!("{} pictures, and there are {count}", files.len()));
@@ -189,7 +192,7 @@ mod tests {
             ..ToolReturn::default()
         };
         assert!(fits(tool, &arguments, &returned(&structured, &[])).is_ok());
-        assert!(fits(tool, &arguments, &returned(&structured, &[one.clone()])).is_err());
+        assert!(fits(tool, &arguments, &returned(&structured, std::slice::from_ref(&one))).is_err());
         say(&mut structured, 2);
         assert!(fits(tool, &arguments, &returned(&structured, &[one.clone(), two])).is_ok());
         assert!(fits(tool, &arguments, &returned(&structured, &[one])).is_err());

@@ -63,7 +63,7 @@ pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, ToolSettings};
 pub use batteries::{Battery, batteries};
 pub use case::{
     Asked, Case, CaseAnswer, CaseFile, CaseResult, Cases, Draft, Ends, Expectations, ExpectedCall, Gives,
-    Message, Replies, Says, slug as case_slug,
+    Message, Property, Replies, Says, slug as case_slug,
 };
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dalsegno_cases::{CaseReport, SnapshotState, Suite};
+use dalsegno_cases::{CaseReport, Search, SnapshotState, Suite};
 use dalsegno_workspace::{Case, CaseFile, Cases, Diagnostic, Workspace};
 
 use super::Context;
@@ -28,7 +28,8 @@ pub(super) fn test(args: &TestArgs, context: &mut Context<'_>) -> Result<Exit, E
     }
     let passes = |file: &CaseFile, case: &Case| is_chosen(&args.filters, file, case);
     let chosen = suite.count(passes);
-    let mut reports = suite.run(passes);
+    let search = Search { seed: args.seed, runs: args.runs };
+    let mut reports = suite.run(search, passes);
     if args.accept {
         accept(&workspace.root, &mut reports)?;
     } else {

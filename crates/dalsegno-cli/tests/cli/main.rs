@@ -27,6 +27,7 @@ mod mail;
 mod memory;
 mod pictures;
 mod private;
+mod properties;
 mod rules;
 mod run;
 mod screen;

@@ -68,7 +68,7 @@ fn set_aside(world: &World, order: u64) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(cases(512))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn a_run_ends_within_its_limits_whatever_comes(world in world(), order: u64) {

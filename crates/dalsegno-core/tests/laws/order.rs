@@ -6,7 +6,7 @@ use crate::strategies::{cases, world};
 use crate::world::{World, drive};
 
 proptest! {
-    #![proptest_config(cases(512))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn any_order_of_arrival_ends_in_the_same_state(world in world(), one: u64, other: u64) {

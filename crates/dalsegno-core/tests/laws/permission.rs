@@ -13,7 +13,7 @@ fn is_allowed(world: &World, name: &ToolName) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(512))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn no_forbidden_or_unknown_tool_is_ever_asked_for(world in world(), order: u64) {

@@ -19,7 +19,7 @@ const INSTANTS: &str = "DALSEGNO_CRASH_INSTANTS";
 const SEED: &str = "DALSEGNO_CRASH_SEED";
 
 /// Random instants that every change is checked with.
-const RANDOM_INSTANTS: usize = 100;
+const RANDOM_INSTANTS: usize = 40;
 
 /// Runs at once. Most of the time they wait for a receiver, or pause between two attempts.
 const AT_ONCE: usize = 4;

@@ -69,7 +69,7 @@ pub(crate) fn expression(
 }
 
 /// Parses a condition, whatever it reads.
-pub(super) fn parse(report: &Report, key: &str, text: &Located<String>) -> Option<Expression> {
+pub(crate) fn parse(report: &Report, key: &str, text: &Located<String>) -> Option<Expression> {
     let source = text.value.trim();
     if let Some(inner) = source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
         report

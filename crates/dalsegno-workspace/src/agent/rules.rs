@@ -72,24 +72,10 @@ fn pattern(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<Lo
 
 fn rule(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<CallRule> {
     let table = Section::of(report, key, item, RULE.what, &RULE)?;
-    let tool = table.parsed::<ToolPattern>("tool").map(plain);
-    let when = table.string("when")?;
-    let expression = super::expressions::parse(report, "when", &when)?;
-    let mut reads = Vec::new();
-    let mut is_sound = true;
-    for reference in expression.paths() {
-        let span = report.within(&when.span, &when.value, &reference.span);
-        if reference.root != "args" {
-            report
-                .error(Code::UnknownName, span, format!("unknown name `{}`", reference.root))
-                .label("a rule reads only `args`, the arguments of the call")
-                .help("write the condition on the arguments, such as `args.amount > 100`");
-            is_sound = false;
-            continue;
-        }
-        reads.push((reference, span));
-    }
-    if is_sound && reads.is_empty() {
+    let rule = CallRule::read(&table, &[])?;
+    if rule.reads.is_empty()
+        && let Some(when) = table.string("when")
+    {
         report
             .warning(
                 Code::NoEffect,
@@ -100,7 +86,54 @@ fn rule(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<CallR
                 "write the tool's name alone in `{key}`, or a condition such as `args.amount > 100`"
             ));
     }
-    Some(CallRule { tool: tool?, when: expression, reads }).filter(|_| is_sound)
+    Some(rule)
+}
+
+impl CallRule {
+    /// Reads a table with `tool` and `when`, whose condition reads `args` and these names.
+    pub(crate) fn read(table: &Section<'_>, more: &[&str]) -> Option<Self> {
+        let report = table.report;
+        let tool = table.parsed::<ToolPattern>("tool").map(plain);
+        let when = table.string("when")?;
+        let expression = super::expressions::parse(report, "when", &when)?;
+        let mut reads = Vec::new();
+        let mut is_sound = true;
+        for reference in expression.paths() {
+            let span = report.within(&when.span, &when.value, &reference.span);
+            if reference.root == "args" {
+                reads.push((reference, span));
+            } else if !more.contains(&reference.root.as_str()) {
+                let others: String = more.iter().map(|name| format!(" and `{name}`")).collect();
+                report
+                    .error(Code::UnknownName, span, format!("unknown name `{}`", reference.root))
+                    .label(format!("a rule reads only `args`, the arguments of the call{others}"))
+                    .help("write the condition on the arguments, such as `args.amount > 100`");
+                is_sound = false;
+            }
+        }
+        Some(Self { tool: tool?, when: expression, reads }).filter(|_| is_sound)
+    }
+
+    /// Reports what the rule reads and its tools do not have: such a condition would never hold.
+    pub(crate) fn check(&self, report: &Report, tools: &Toolbox) {
+        for (name, tool) in tools.tools.iter().filter(|(name, _)| self.tool.value.matches(name)) {
+            for (reference, span) in &self.reads {
+                let Some((argument, known)) = missing(&tool.input_schema, &reference.segments) else {
+                    continue;
+                };
+                let known: Vec<&str> = known.into_iter().collect();
+                let help = match self.tool.value.as_str().contains('*') {
+                    true => "name the tools that have the argument, each in a rule of its own".to_owned(),
+                    false if known.is_empty() => "remove the rule: the tool has no arguments".to_owned(),
+                    false => suggestion(argument, &known),
+                };
+                report
+                    .error(Code::UnknownName, span.clone(), format!("`{name}` has no argument `{argument}`"))
+                    .label(format!("its arguments are {}", or_none(&list(&known))))
+                    .help(help);
+            }
+        }
+    }
 }
 
 /// The conditions of the rules that are about a tool.
@@ -160,27 +193,7 @@ impl AgentFile {
     /// Reports rules that read arguments which their tools do not have: such a condition would never hold.
     pub(super) fn check_rules(&self, report: &Report, tools: &Toolbox) {
         for rule in self.tools.approve_rules.iter().chain(&self.tools.deny_rules) {
-            for (name, tool) in tools.tools.iter().filter(|(name, _)| rule.tool.value.matches(name)) {
-                for (reference, span) in &rule.reads {
-                    let Some((argument, known)) = missing(&tool.input_schema, &reference.segments) else {
-                        continue;
-                    };
-                    let known: Vec<&str> = known.into_iter().collect();
-                    let help = match rule.tool.value.as_str().contains('*') {
-                        true => "name the tools that have the argument, each in a rule of its own".to_owned(),
-                        false if known.is_empty() => "remove the rule: the tool has no arguments".to_owned(),
-                        false => suggestion(argument, &known),
-                    };
-                    report
-                        .error(
-                            Code::UnknownName,
-                            span.clone(),
-                            format!("`{name}` has no argument `{argument}`"),
-                        )
-                        .label(format!("its arguments are {}", or_none(&list(&known))))
-                        .help(help);
-                }
-            }
+            rule.check(report, tools);
         }
     }
 }

@@ -124,12 +124,14 @@ pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig) {
             }
         }
     }
-    for pattern in &draft.expect.never_calls {
+    let forbidden = draft.expect.never.iter().map(|rule| &rule.tool);
+    for pattern in draft.expect.never_calls.iter().chain(forbidden) {
         let mut all = tools.tools.keys().chain(&tools.forbidden);
         if !all.any(|tool| pattern.value.matches(tool)) && !is_agent(pattern.value.as_str()) {
             unknown(report, pattern.span.clone(), pattern.value.as_str(), config);
         }
     }
+    draft.expect.never.iter().for_each(|rule| rule.check(report, tools));
     for result in &draft.results {
         if let Asked::Agent(agent) = &result.of
             && !agent.parse().is_ok_and(|agent| config.agents.contains_key(&agent))

@@ -1,18 +1,22 @@
 //! Reads what must hold of a case.
 
 use dalsegno_core::RunErrorCode;
+use dalsegno_expr::Expression;
 use regex::{Regex, RegexBuilder};
 use toml::de::DeValue;
 
-use super::keys::{CALL, ENDS, ERRORS};
+use super::keys::{CALL, ENDS, ERRORS, FORBIDDEN};
 use super::outcome::any;
 use super::{Ends, Expectations, ExpectedCall};
+use crate::agent::{CallRule, expression};
 use crate::code::Code;
+use crate::names::{list, suggestion};
 use crate::section::{Located, Section, string, wrong_type};
 
 /// Most bytes of a compiled regular expression.
 const REGEX_BYTES: usize = 1 << 20;
 
+/// What must hold of a case.
 pub(super) fn read(case: &Section<'_>) -> Expectations {
     let ends: Vec<_> = ENDS.iter().copied().zip(Ends::ALL).collect();
     let errors: Vec<_> = ERRORS.iter().copied().zip(RunErrorCode::ALL.iter().copied()).collect();
@@ -20,7 +24,6 @@ pub(super) fn read(case: &Section<'_>) -> Expectations {
         ends: located(case, "ends", |case, key| case.choice(key, &ends)),
         error: located(case, "error", |case, key| case.choice(key, &errors)),
         calls: located(case, "calls", |case, key| Some(calls(case, key))),
-        never_calls: case.list("never_calls"),
         asks: located(case, "asks", |case, key| {
             let texts: Vec<Located<String>> = case.list(key);
             Some(texts.into_iter().map(|text| text.value).collect())
@@ -30,11 +33,70 @@ pub(super) fn read(case: &Section<'_>) -> Expectations {
         answer_contains: texts(case, "answer_contains"),
         answer_matches: case.string("answer_matches").and_then(|text| regex(case, text)),
         output: located(case, "output", any),
-        max_steps: located(case, "max_steps", |case, key| case.integer(key)),
-        max_tokens: located(case, "max_tokens", |case, key| case.integer(key)),
-        max_cost_nano_usd: located(case, "max_cost_usd", |case, key| case.dollars(key)),
         snapshot: case.boolean("snapshot").unwrap_or(false),
+        ..bounds(case)
     }
+}
+
+/// What can be said of one run and of all: what a case and a property have in common.
+pub(super) fn bounds(section: &Section<'_>) -> Expectations {
+    Expectations {
+        never_calls: section.list("never_calls"),
+        never: never(section),
+        always: always(section),
+        max_steps: located(section, "max_steps", |section, key| section.integer(key)),
+        max_tokens: located(section, "max_tokens", |section, key| section.integer(key)),
+        max_cost_nano_usd: located(section, "max_cost_usd", |section, key| section.dollars(key)),
+        ..Expectations::default()
+    }
+}
+
+/// The ways in which a run may end.
+pub(super) fn ways(case: &Section<'_>, key: &str) -> Vec<Ends> {
+    let words: Vec<Located<String>> = case.list(key);
+    let known = |word: &Located<String>| {
+        let found = Ends::ALL.into_iter().find(|end| end.as_str() == word.value);
+        if found.is_none() {
+            case.report
+                .error(Code::InvalidValue, word.span.clone(), format!("a run cannot end as `{}`", word.value))
+                .label(format!("expected one of {}", list(ENDS)));
+        }
+        found
+    };
+    words.iter().filter_map(known).collect()
+}
+
+/// The calls that must not take place.
+fn never(case: &Section<'_>) -> Vec<CallRule> {
+    let items = case.items("never", "a list of tables").iter();
+    let rules = items.filter_map(|item| {
+        let table = Section::of(case.report, "never", item, FORBIDDEN.what, &FORBIDDEN)?;
+        CallRule::read(&table, &["approved"])
+    });
+    rules.collect()
+}
+
+/// What a condition on a whole run reads.
+const READABLE: &[&str] =
+    &["calls", "counts", "asks", "ends", "error", "answer", "output", "steps", "tokens"];
+
+/// The conditions on the whole run.
+fn always(case: &Section<'_>) -> Vec<Located<Expression>> {
+    let report = case.report;
+    let texts: Vec<Located<String>> = case.list("always");
+    let read = |text: Located<String>| {
+        let value = expression(report, "always", &text)?;
+        let mut is_sound = true;
+        for reference in value.paths().into_iter().filter(|one| !READABLE.contains(&one.root.as_str())) {
+            let span = report.within(&text.span, &text.value, &reference.span);
+            report
+                .error(Code::UnknownName, span, format!("unknown name `{}`", reference.root))
+                .help(suggestion(&reference.root, READABLE));
+            is_sound = false;
+        }
+        is_sound.then_some(Located { value, span: text.span })
+    };
+    texts.into_iter().filter_map(read).collect()
 }
 
 fn located<T>(

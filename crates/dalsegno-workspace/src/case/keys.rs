@@ -24,29 +24,63 @@ pub(crate) static FILE: Shape = Shape::new(
             Form::List(&Form::Table(&RESULT)),
             "What comes of requests in all cases, as often as they are made; the results of a case come first.",
         ),
-        Key::new("cases", Form::List(&Form::Table(&CASE)), "The cases.")
-            .required("add `[[cases]]` with `name = \"…\"` and `input = \"…\"`"),
+        Key::new("cases", Form::List(&Form::Table(&CASE)), "The cases."),
+        Key::new(
+            "properties",
+            Form::List(&Form::Table(&PROPERTY)),
+            "What must hold whatever models reply, tools return and people answer.",
+        ),
     ],
 );
 
 /// The keys of the whole file that are no tables: below a table header they would belong to that table.
 pub(super) const FILE_TEXTS: &[&str] = &["agent", "tenant", "script"];
 
+static A_MESSAGE: Form = Form::Table(&MESSAGE);
+static A_FORBIDDEN_CALL: Form = Form::Table(&FORBIDDEN);
+
+const NAME: Key =
+    Key::new("name", Form::Name(r"\S"), "What the case shows, in words; each name of a file is another.")
+        .required("add `name = \"…\"`, what the case shows");
+const AGENT: Key = Key::new("agent", AGENT_NAME, "The agent; that of the file by default.");
+const TENANT: Key = Key::new("tenant", tenant::TENANT_NAME, "The tenant on whose behalf the agent works.");
+const USER: Key = Key::new("user", Form::Open, "What is known of the user: `user` in templates.");
+const INPUT: Key = Key::new("input", Form::Text, "What the user says: `request.text` in templates.");
+const MESSAGES: Key = Key::new(
+    "messages",
+    Form::List(&A_MESSAGE),
+    "A conversation instead of `input`; its last message is the user's, which the agent answers.",
+);
+const DATA: Key = Key::new("data", Form::Any, "The structured input: `request.data` in templates.");
+const NEVER_CALLS: Key =
+    Key::new("never_calls", Form::List(&TOOL_PATTERN), "The tools that must not be asked for.");
+const NEVER: Key = Key::new(
+    "never",
+    Form::List(&A_FORBIDDEN_CALL),
+    "The calls that must not take place, by their arguments and by whether a person has agreed.",
+);
+const ALWAYS: Key = Key::new(
+    "always",
+    Form::List(&Form::Expression),
+    "Conditions on the whole run: on `calls`, `counts`, `asks`, `ends`, `error`, `answer`, `output`, `steps` and `tokens`.",
+);
+const MAX_STEPS: Key =
+    Key::new("max_steps", Form::Integer(0, 1_000_000), "The most steps that the run may take.");
+const MAX_TOKENS: Key =
+    Key::new("max_tokens", Form::Integer(0, 1_000_000_000), "The most tokens that the run may use.");
+const MAX_COST_USD: Key =
+    Key::new("max_cost_usd", MAX_COST, "The most that the run may cost, in US dollars.");
+
 pub(super) static CASE: Shape = Shape {
     what: "a case",
     keys: &[
-        Key::new("name", Form::Name(r"\S"), "What the case shows, in words; each name of a file is another.")
-            .required("add `name = \"…\"`, what the case shows"),
-        Key::new("agent", AGENT_NAME, "The agent; that of the file by default."),
-        Key::new("tenant", tenant::TENANT_NAME, "The tenant on whose behalf the agent works."),
-        Key::new("user", Form::Open, "What is known of the user: `user` in templates."),
-        Key::new("input", Form::Text, "What the user says: `request.text` in templates."),
-        Key::new(
-            "messages",
-            Form::List(&Form::Table(&MESSAGE)),
-            "A conversation instead of `input`; its last message is the user's, which the agent answers.",
-        ),
-        Key::new("data", Form::Any, "The structured input: `request.data` in templates."),
+        NAME,
+        AGENT,
+        TENANT,
+        USER,
+        INPUT,
+        MESSAGES,
+        DATA,
         Key::new("replies", Form::List(&Form::Table(&schema::REPLY)), "What the models reply, in order."),
         Key::new(
             "script",
@@ -71,7 +105,9 @@ pub(super) static CASE: Shape = Shape {
             Form::List(&Form::Either(&[TOOL_NAME, Form::Table(&CALL)])),
             "The tools that must be called, all of them, in order; a table names arguments as well.",
         ),
-        Key::new("never_calls", Form::List(&TOOL_PATTERN), "The tools that must not be asked for."),
+        NEVER_CALLS,
+        NEVER,
+        ALWAYS,
         Key::new(
             "asks",
             Form::List(&Form::Text),
@@ -86,9 +122,9 @@ pub(super) static CASE: Shape = Shape {
         ),
         Key::new("answer_matches", Form::Text, "A regular expression that must match the answer."),
         Key::new("output", Form::Any, "The structured answer."),
-        Key::new("max_steps", Form::Integer(0, 1_000_000), "The most steps that the run may take."),
-        Key::new("max_tokens", Form::Integer(0, 1_000_000_000), "The most tokens that the run may use."),
-        Key::new("max_cost_usd", MAX_COST, "The most that the run may cost, in US dollars."),
+        MAX_STEPS,
+        MAX_TOKENS,
+        MAX_COST_USD,
         Key::new(
             "snapshot",
             Form::Boolean,
@@ -98,6 +134,38 @@ pub(super) static CASE: Shape = Shape {
     one_of: &["input", "messages"],
     needs: &[],
 };
+
+pub(super) static PROPERTY: Shape = Shape {
+    what: "a property",
+    keys: &[
+        NAME,
+        AGENT,
+        TENANT,
+        USER,
+        INPUT,
+        MESSAGES,
+        DATA,
+        Key::new(
+            "results",
+            Form::List(&Form::Table(&RESULT)),
+            "What comes of some requests in all runs; everything else is made up.",
+        ),
+        Key::new("runs", Form::Integer(1, 1_000_000), "How many runs are made up; 100 by default."),
+        NEVER_CALLS,
+        NEVER,
+        ALWAYS,
+        Key::new("ends", Form::List(&Form::Word(ENDS)), "How a run may end; in any way by default."),
+        MAX_STEPS,
+        MAX_TOKENS,
+        MAX_COST_USD,
+    ],
+    one_of: &["input", "messages"],
+    needs: &[],
+};
+
+/// The keys of a property that say what must hold.
+pub(super) const HOLDS: &[&str] =
+    &["never_calls", "never", "always", "ends", "max_steps", "max_tokens", "max_cost_usd"];
 
 pub(super) const ENDS: &[&str] = &["completed", "failed", "suspended", "handed_off"];
 
@@ -131,6 +199,20 @@ pub(super) static CALL: Shape = Shape::new(
     &[
         Key::new("tool", TOOL_NAME, "The tool.").required("add `tool = \"…\"`"),
         Key::new("with", Form::Any, "Arguments that the call must have; others may be there."),
+    ],
+);
+
+pub(super) static FORBIDDEN: Shape = Shape::new(
+    "a forbidden call",
+    &[
+        Key::new("tool", TOOL_PATTERN, "The tools that it is about.")
+            .required("add `tool = \"server.tool\"`, the tool that must not be called"),
+        Key::new(
+            "when",
+            Form::Expression,
+            "The condition: on the arguments of the call, `args`, and on `approved`, which says whether a person has agreed to it.",
+        )
+        .required("add `when = \"args.amount > 100 && !approved\"`, or name the tool in `never_calls`"),
     ],
 );
 

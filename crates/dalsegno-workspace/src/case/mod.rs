@@ -16,11 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, AgentName, FailureCode, RunErrorCode, ToolPattern};
+use dalsegno_expr::Expression;
 use regex::Regex;
 use serde_json::Value;
 
 pub use self::check::slug;
 pub(crate) use self::keys::FILE;
+use crate::agent::CallRule;
 use crate::diagnostic::Diagnostic;
 use crate::section::Located;
 use crate::source::SourceFile;
@@ -83,6 +85,17 @@ pub struct Draft {
     pub answers: Vec<CaseAnswer>,
     /// What must hold.
     pub expect: Expectations,
+    /// What makes it a property; none for a case.
+    pub property: Option<Property>,
+}
+
+/// A case whose outcomes are made up, again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Property {
+    /// How many runs are made up.
+    pub runs: u32,
+    /// How a run may end; in any way when empty.
+    pub ends: Vec<Ends>,
 }
 
 /// One message of a conversation.
@@ -195,6 +208,10 @@ pub struct Expectations {
     pub calls: Option<Located<Vec<ExpectedCall>>>,
     /// The tools that no call may be of.
     pub never_calls: Vec<Located<ToolPattern>>,
+    /// The calls that must not take place.
+    pub never: Vec<CallRule>,
+    /// Conditions on the whole run, each with its place.
+    pub always: Vec<Located<Expression>>,
     /// What people are asked about, all of it, in order.
     pub asks: Option<Located<Vec<String>>>,
     /// The next agent.

@@ -6,9 +6,9 @@ use serde_json::{Value, json as value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{CASE, FILE, FILE_TEXTS, MESSAGE};
+use super::keys::{CASE, FILE, FILE_TEXTS, HOLDS, MESSAGE, PROPERTY};
 use super::outcome::{answers, any, one_of, results};
-use super::{CaseResult, Draft, Message, Replies, expect, form};
+use super::{CaseResult, Draft, Message, Property, Replies, expect, form};
 use crate::agent::json;
 use crate::code::Code;
 use crate::place::Place;
@@ -18,6 +18,9 @@ use crate::section::{Located, Section, wrong_type};
 use crate::settings::{Paths, Reach};
 use crate::shape::Form;
 use crate::workspace::Workspace;
+
+/// How many runs of a property are made up where it does not say it.
+const RUNS: u32 = 100;
 
 /// What a file says for all of its cases.
 struct Shared {
@@ -40,10 +43,17 @@ pub(super) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Vec<Dra
         script: script(&file, &paths),
         results: results(&file, true),
     };
-    let items = file.items("cases", "a list of tables");
-    let cases = items.iter().filter_map(|item| case(report, item, &shared, &paths)).collect();
+    let items = |key| file.items(key, "a list of tables").iter();
+    if !file.has("cases") && !file.has("properties") {
+        report
+            .error(Code::MissingKey, 0..0, "a file of cases has neither `cases` nor `properties`")
+            .help("add `[[cases]]` with `name = \"…\"` and `input = \"…\"`");
+    }
+    let cases = items("cases").filter_map(|item| case(report, item, &shared, &paths));
+    let mut drafts: Vec<Draft> = cases.collect();
+    drafts.extend(items("properties").filter_map(|item| property(report, item, &shared)));
     file.require_all();
-    cases
+    drafts
 }
 
 fn script(section: &Section<'_>, paths: &Paths<'_>) -> Option<PathBuf> {
@@ -58,24 +68,63 @@ fn user(section: &Section<'_>) -> Option<Value> {
     any(section, "user")
 }
 
-fn case(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared, paths: &Paths<'_>) -> Option<Draft> {
-    let section = Section::of(report, "cases", item, CASE.what, &CASE)?;
+/// What a case and a property have in common: who is asked, and what.
+fn begin(section: &Section<'_>, shared: &Shared) -> Option<Draft> {
+    let (report, what) = (section.report, section.what());
     let name = section.string("name");
     if let Some(name) = name.as_ref().filter(|name| name.value.trim().is_empty()) {
         report
-            .error(Code::InvalidValue, name.span.clone(), "a case has an empty name")
-            .help("say what the case shows");
+            .error(Code::InvalidValue, name.span.clone(), format!("{what} has an empty name"))
+            .help("say what it shows");
     }
-    let messages = messages(&section);
+    let messages = messages(section);
     let agent = match section.has("agent") {
         true => section.parsed("agent"),
         false => shared.agent.clone(),
     };
     if agent.is_none() && !section.has("agent") && !report.is_elsewhere("agent") {
         report
-            .error(Code::MissingKey, section.span.clone(), "a case has no `agent`")
-            .help("add `agent = \"…\"` to the case, or at the top of the file for all cases");
+            .error(Code::MissingKey, section.span.clone(), format!("{what} has no `agent`"))
+            .help("add `agent = \"…\"` to it, or at the top of the file for all cases");
     }
+    let tenant = section.string("tenant").map(|text| text.value).or_else(|| shared.tenant.clone());
+    let user = if section.has("user") { user(section) } else { Some(shared.user.clone()) };
+    let draft = Draft {
+        data: any(section, "data").unwrap_or_default(),
+        tenant: tenant.unwrap_or_else(|| Workspace::DEFAULT_TENANT.to_owned()),
+        user: user.unwrap_or_default(),
+        replies: Replies::Written(Vec::new()),
+        cassette: None,
+        results: Vec::new(),
+        shared: Vec::new(),
+        answers: Vec::new(),
+        expect: expect::bounds(section),
+        property: None,
+        agent: agent?,
+        messages: messages?,
+        name: name?,
+    };
+    Some(draft)
+}
+
+/// A case whose outcomes are made up. What a file gives to all of its cases is not given to a property.
+fn property(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared) -> Option<Draft> {
+    let section = Section::of(report, "properties", item, PROPERTY.what, &PROPERTY)?;
+    if !HOLDS.iter().any(|key| section.has(key)) {
+        report.error(Code::MissingKey, section.span.clone(), "a property does not say what must hold").help(
+            "add `never = [{ tool = \"…\", when = \"…\" }]`, `always = [\"…\"]` or `never_calls = [\"…\"]`",
+        );
+    }
+    let runs = section.integer("runs").unwrap_or(RUNS);
+    let ends = expect::ways(&section, "ends");
+    // They answer every request that they fit, in each of the runs.
+    let results = results(&section, true);
+    Some(Draft { results, property: Some(Property { runs, ends }), ..begin(&section, shared)? })
+}
+
+fn case(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared, paths: &Paths<'_>) -> Option<Draft> {
+    let section = Section::of(report, "cases", item, CASE.what, &CASE)?;
+    let draft = begin(&section, shared);
     let replies = replies(&section);
     let own_script = script(&section, paths);
     if let (true, Some(span)) = (section.has("replies"), section.key_span("script")) {
@@ -94,23 +143,8 @@ fn case(report: &Report, item: &Spanned<DeValue<'_>>, shared: &Shared, paths: &P
         .file(&section, "cassette", "record it with `dalsegno test --from-run`, or correct the path")
         .zip(section.get("cassette"))
         .map(|(path, value)| Located { value: path, span: value.span() });
-    let tenant = section.string("tenant").map(|text| text.value).or_else(|| shared.tenant.clone());
-    let user = if section.has("user") { user(&section) } else { Some(shared.user.clone()) };
-    let draft = Draft {
-        data: any(&section, "data").unwrap_or_default(),
-        results: results(&section, false),
-        shared: shared.results.clone(),
-        answers: answers(&section),
-        expect: expect::read(&section),
-        tenant: tenant.unwrap_or_else(|| Workspace::DEFAULT_TENANT.to_owned()),
-        user: user.unwrap_or_default(),
-        cassette,
-        replies,
-        agent: agent?,
-        messages: messages?,
-        name: name?,
-    };
-    Some(draft)
+    let (results, answers, expect) = (results(&section, false), answers(&section), expect::read(&section));
+    Some(Draft { results, shared: shared.results.clone(), answers, cassette, replies, expect, ..draft? })
 }
 
 /// What the user says, as a conversation.

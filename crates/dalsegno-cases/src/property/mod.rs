@@ -1,0 +1,128 @@
+//! Properties: what must hold whatever models reply, tools return and people answer.
+//!
+//! A run of a property is a fold whose outcomes are made of drawn numbers. `proptest` draws them, and makes those of a run that
+//! breaks the property smaller for as long as it breaks it in the same way.
+
+mod draws;
+mod outcomes;
+mod values;
+mod words;
+mod written;
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+
+use dalsegno_workspace::{Case, Property};
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use self::outcomes::Material;
+pub(crate) use self::outcomes::{Invented, Inventor};
+use crate::fold::Folding;
+use crate::judge::{self, Failure};
+use crate::prepared::Prepared;
+use crate::render;
+use crate::trajectory::Trajectory;
+
+/// Most outcomes of a kind in a run that are more than the simplest ones.
+const OUTCOMES: usize = 16;
+
+/// Most numbers of an outcome.
+const NUMBERS: usize = 24;
+
+/// How often a run is made simpler at most.
+const SHRINKS: u32 = 4_000;
+
+/// How runs of properties are made up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Search {
+    /// Another seed makes up other runs; the same one always the same.
+    pub seed: u64,
+    /// How many runs are made up, in place of what each property says.
+    pub runs: Option<u32>,
+}
+
+/// What came of a case, or of the run of a property that breaks it; else of the simplest run.
+pub(crate) struct Searched {
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) trajectory: Trajectory,
+}
+
+/// One thing that does not hold: which part of the property, and where that stands.
+type Broken = (&'static str, Option<Range<usize>>);
+
+/// Makes up runs until one breaks the property, and makes that one as simple as it gets.
+pub(crate) fn search(case: &Case, prepared: &Prepared, property: &Property, search: Search) -> Searched {
+    let material = Material::of(&case.draft, &prepared.config);
+    let fold = |[replies, results, people]: &[Vec<Vec<u64>>; 3]| {
+        let inventor = Inventor::new(&material, [replies, results, people]);
+        let mut folding = Folding::inventing(case, prepared, inventor);
+        let failures = match folding.fold() {
+            Ok(()) => judge::judge_run(case, property, &folding.trajectory),
+            Err(trouble) => vec![judge::troubled(trouble)],
+        };
+        let (trajectory, made) = folding.invented();
+        (failures, trajectory, made)
+    };
+    let runs = search.runs.unwrap_or(property.runs);
+    let config =
+        Config { cases: runs, max_shrink_iters: SHRINKS, failure_persistence: None, ..Config::default() };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&search.seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let (tried, broken) = (Cell::new(0), RefCell::new(None::<Broken>));
+    let numbers = || vec(vec(any::<u64>(), 0..=NUMBERS), 0..=OUTCOMES);
+    let strategy = [numbers(), numbers(), numbers()];
+    let found = runner.run(&strategy, |numbers| {
+        let (failures, ..) = fold(&numbers);
+        let mut broken = broken.borrow_mut();
+        if broken.is_none() {
+            tried.set(tried.get() + 1);
+        }
+        // What is made simpler must break the same part of the property.
+        let same = |failure: &&Failure| broken.as_ref().is_none_or(|first| *first == of(failure));
+        match failures.iter().find(same) {
+            None => Ok(()),
+            Some(failure) => {
+                *broken = Some(of(failure));
+                Err(TestCaseError::fail(failure.what))
+            }
+        }
+    });
+    let numbers = match found {
+        Ok(()) => {
+            let (failures, trajectory, _) = fold(&[const { Vec::new() }; 3]);
+            return Searched { failures, trajectory };
+        }
+        Err(TestError::Fail(_, numbers)) => numbers,
+        Err(TestError::Abort(reason)) => {
+            let defect = crate::trouble::Trouble::Defect(reason.to_string());
+            let failures = vec![judge::troubled(defect)];
+            return Searched { failures, trajectory: Trajectory::default() };
+        }
+    };
+    let (failures, trajectory, made) = fold(&numbers);
+    let broken = broken.into_inner();
+    let mut failures: Vec<Failure> = failures
+        .into_iter()
+        .filter(|failure| broken.as_ref().is_none_or(|first| *first == of(failure)))
+        .collect();
+    for failure in &mut failures {
+        failure.message += &format!(
+            "\nin run {} of {runs} with the seed {}, made as simple as it gets:\n{}",
+            tried.get(),
+            search.seed,
+            render::trajectory(&trajectory).trim_end()
+        );
+        failure.help = Some(format!(
+            "correct the agent, or the property. To keep this run as a case, write\n{}",
+            written::case(case, property, &made, &trajectory, failure)
+        ));
+    }
+    Searched { failures, trajectory }
+}
+
+fn of(failure: &Failure) -> Broken {
+    (failure.what, failure.span.clone())
+}
