@@ -312,10 +312,12 @@ fn agree(kind: FileKind, sample: &Path, file: &Path) -> usize {
 }
 
 /// That a public endpoint needs a key or a region, only its address tells; what a toolkit takes, only the toolkit; whether a case
-/// needs an agent, only the top of its file.
+/// needs an agent, only the top of its file; that one of several keys must be there, no table of keys.
 fn is_beyond_schemas(diagnostic: &Diagnostic) -> bool {
     let beyond = [
         "a case has no `agent`",
+        "a property has no `agent`",
+        "a property does not say what must hold",
         "has no `api_key`",
         "has no `region`",
         "is not in the configuration of",

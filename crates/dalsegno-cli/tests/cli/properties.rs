@@ -125,13 +125,36 @@ fn each_part_of_a_property_can_be_broken() {
     }
 }
 
+/// What a tool, or a person, must not have done is only then found where it is done without a yes.
+#[test]
+fn a_no_is_no_yes_and_another_seed_makes_up_other_runs() {
+    let asked = "never = [{ tool = \"refunds.create\", when = \"!approved\" }]\nalways = [\"counts['refunds.create'] < 2\"]";
+    let workspace = desk(RULE, &PROPERTY.replace(PROPERTY.lines().last().unwrap(), asked));
+    let run = |seed: &str| {
+        let told = test(&workspace, &["--seed", seed, "--runs", "1000"], 3);
+        let message = told["cases"][0]["failures"][0]["message"].as_str().unwrap().to_owned();
+        message
+            .lines()
+            .find(|line| line.starts_with("in run "))
+            .unwrap()
+            .split(" with")
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let runs: std::collections::BTreeSet<String> = ["1", "2", "3", "4", "5"].map(run).into();
+    assert!(runs.len() > 1, "{runs:?}");
+}
+
 #[test]
 fn what_a_property_gives_is_not_made_up() {
     let line = PROPERTY.lines().last().unwrap();
-    let given = "results = [{ http = \"POST https://api.shop.example/refunds\", status = 500, text = \"no\" }]\nalways = [\"!calls.length || ends != 'completed' || true\"]";
+    // The service answers with another status in other runs, and the agent is told.
+    let given = "results = [{ http = \"POST https://api.shop.example/refunds\", status = 500, text = \"no\" }]\nalways = [\"ends != 'completed' || counts['refunds.create'] == 0\"]";
     let workspace = desk("", &PROPERTY.replace(line, given));
-    let output = workspace.command(&["test", "--verbose"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", workspace.shown(&output));
+    let told = test(&workspace, &["--runs", "300"], 3);
+    let message = told["cases"][0]["failures"][0]["message"].as_str().unwrap();
+    assert!(message.contains("got  status 500 \"no\"") && !message.contains("status 200"), "{message}");
 }
 
 #[test]

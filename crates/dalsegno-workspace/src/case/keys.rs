@@ -28,7 +28,7 @@ pub(crate) static FILE: Shape = Shape::new(
         Key::new(
             "properties",
             Form::List(&Form::Table(&PROPERTY)),
-            "What must hold whatever models reply, tools return and people answer.",
+            "What must hold of every run, for all replies of models, results of tools and answers of people.",
         ),
     ],
 );

@@ -44,11 +44,6 @@ pub(super) fn read(report: &Report, table: &DeTable<'_>, root: &Path) -> Vec<Dra
         results: results(&file, true),
     };
     let items = |key| file.items(key, "a list of tables").iter();
-    if !file.has("cases") && !file.has("properties") {
-        report
-            .error(Code::MissingKey, 0..0, "a file of cases has neither `cases` nor `properties`")
-            .help("add `[[cases]]` with `name = \"…\"` and `input = \"…\"`");
-    }
     let cases = items("cases").filter_map(|item| case(report, item, &shared, &paths));
     let mut drafts: Vec<Draft> = cases.collect();
     drafts.extend(items("properties").filter_map(|item| property(report, item, &shared)));
