@@ -1,6 +1,6 @@
 //! Outcomes that are made up, in the words of a case: what models reply, what requests come to, what people answer.
 
-use dalsegno_core::{AgentConfig, EffectClass, FailureCode, Gate, Operation, Request};
+use dalsegno_core::{AgentConfig, FailureCode, Gate, Operation, Request};
 use dalsegno_models::judge_result;
 use dalsegno_workspace::{Asked, CaseAnswer, CaseResult, Draft, Gives, Says};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::values::{object, text, value};
 use super::words::Words;
 use crate::asked::{Kind, Question};
 
-/// Why requests have no answer. The last one is for what changes something.
+/// Why requests have no answer. The last one is for what must not be repeated.
 const FAILURES: [FailureCode; 3] =
     [FailureCode::Timeout, FailureCode::Unavailable, FailureCode::Indeterminate];
 
@@ -211,13 +211,8 @@ impl Material<'_> {
         if is_told && draw.below(2) == 0 {
             return Gives::Error("it is not possible".to_owned());
         }
-        // What only reads is never in doubt.
-        let codes = match operation.terms.class {
-            EffectClass::Read => &FAILURES[..2],
-            EffectClass::Idempotent | EffectClass::Keyed | EffectClass::Unsafe | EffectClass::Composite => {
-                &FAILURES[..]
-            }
-        };
+        // What may be repeated is never in doubt.
+        let codes = if operation.terms.class.may_repeat() { &FAILURES[..2] } else { &FAILURES[..] };
         let code = draw.of(codes).copied().unwrap_or(FAILURES[0]);
         Gives::Fails { code, message: "no answer came".to_owned() }
     }
