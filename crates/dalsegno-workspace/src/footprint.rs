@@ -15,7 +15,8 @@ use crate::workspace::{FILE_BYTES_MAX, Workspace, is_kept_aside};
 /// that of no files, which never change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
-    root: PathBuf,
+    /// The files and folders to look at; none for the default.
+    places: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, Entry>,
 }
 
@@ -32,7 +33,18 @@ struct Entry {
 impl Footprint {
     /// Looks at the files of the workspace in `root`.
     pub(crate) fn take(root: &Path) -> Self {
-        let mut footprint = Self { root: root.to_path_buf(), entries: BTreeMap::new() };
+        Self::of(Workspace::PLACES.iter().map(|name| root.join(name)).collect())
+    }
+
+    /// Looks at the files of the workspace in `root`, at all in its folder of cases, and at these files, which its cases name. Runs
+    /// that wait for a review (`*.snap.new`) are left out.
+    pub fn with_cases(root: &Path, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let places = Workspace::PLACES.iter().chain(&[crate::case::FOLDER]).map(|name| root.join(name));
+        Self::of(places.chain(files).collect())
+    }
+
+    fn of(places: Vec<PathBuf>) -> Self {
+        let mut footprint = Self { places, entries: BTreeMap::new() };
         let now = SystemTime::now();
         footprint.each(|path, metadata| Entry::take(path, metadata, now));
         footprint
@@ -41,10 +53,7 @@ impl Footprint {
     /// Says whether any of the files is another one by now, was removed, or was added. Trouble with the disk counts as a change,
     /// so that reading the workspace tells it.
     pub fn has_changed(&self) -> bool {
-        if self.root.as_os_str().is_empty() {
-            return false;
-        }
-        let mut now = Self { root: self.root.clone(), entries: BTreeMap::new() };
+        let mut now = Self { places: self.places.clone(), entries: BTreeMap::new() };
         now.each(|path, metadata| {
             let was = self.entries.get(path);
             Entry {
@@ -56,7 +65,7 @@ impl Footprint {
     }
 
     fn each(&mut self, entry: impl Fn(&Path, &Metadata) -> Entry) {
-        let mut open: Vec<PathBuf> = Workspace::PLACES.iter().map(|name| self.root.join(name)).collect();
+        let mut open = self.places.clone();
         while let Some(path) = open.pop() {
             if self.entries.len() >= ENTRIES_MAX {
                 return;
@@ -144,6 +153,25 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert!(footprint.has_changed());
         assert!(!Footprint::default().has_changed());
+    }
+
+    #[test]
+    fn cases_and_what_they_name_are_looked_at_and_runs_that_wait_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("tests/snapshots")).unwrap();
+        fs::write(root.join("replies.toml"), "one").unwrap();
+        let look = || Footprint::with_cases(root, [root.join("replies.toml")]);
+        let footprint = look();
+        fs::write(root.join("tests/snapshots/a.snap.new"), "it waits").unwrap();
+        fs::write(root.join("other.toml"), "no case names it").unwrap();
+        assert!(!footprint.has_changed());
+        for file in ["tests/a.toml", "tests/snapshots/a.snap", "replies.toml", "dalsegno.toml"] {
+            let footprint = look();
+            fs::write(root.join(file), "two").unwrap();
+            assert!(footprint.has_changed(), "{file}");
+        }
+        assert!(!Footprint::take(root).has_changed());
     }
 
     #[test]

@@ -379,10 +379,10 @@ fn check_keys(keys: &[KeysPlace], tenants: &ReadTenants, loaded: &mut Loaded) {
 }
 
 /// Says whether a name is that of a hidden file, or of one that an editor keeps beside a file of a person: `.#a.toml`, `.a.toml.swp`,
-/// `#a.toml#`, `~a.toml`, `a.toml~`.
+/// `#a.toml#`, `~a.toml`, `a.toml~`; or that of a run which waits for a review beside its snapshot.
 pub(crate) fn is_kept_aside(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    name.starts_with(['.', '#', '~']) || name.ends_with(['~', '#'])
+    name.starts_with(['.', '#', '~']) || name.ends_with(['~', '#']) || name.ends_with(".snap.new")
 }
 
 /// A path as messages show it, the same on every system.

@@ -17,6 +17,9 @@ pub(crate) struct TestArgs {
     /// Accept the runs as they are now as the snapshots of their cases
     #[arg(long)]
     pub(crate) accept: bool,
+    /// Run the cases again whenever a file changes that they depend on, until you press Ctrl-C
+    #[arg(long, conflicts_with = "accept")]
+    pub(crate) watch: bool,
     /// Make up other runs of properties: a number, the same one always the same runs, or `random`
     #[arg(long, value_name = "SEED", default_value = "0", value_parser = seed)]
     pub(crate) seed: u64,
@@ -27,7 +30,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) junit: Option<PathBuf>,
     /// Make a case of a recorded run: its outcomes become a cassette in `tests/cassettes`
-    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs), conflicts_with_all = ["filters", "accept", "junit", "seed", "runs"])]
+    #[arg(long, value_name = "RUN", add = ArgValueCandidates::new(complete::runs), conflicts_with_all = ["filters", "accept", "junit", "seed", "runs", "watch"])]
     pub(crate) from_run: Option<String>,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
@@ -47,6 +50,7 @@ Examples:
   dalsegno test                           all cases of tests/*.toml, offline
   dalsegno test refund                    those with `refund` in name, file or agent
   dalsegno test --verbose                 what happened in each of them
+  dalsegno test --watch                   again after each change
   dalsegno test --seed random --runs 10000
                                           look longer for a run that breaks a property
   dalsegno test --accept                  the runs are right: keep them as snapshots

@@ -18,7 +18,7 @@ struct Template {
     name: &'static str,
     /// Each file with its path inside the workspace.
     files: &'static [(&'static str, &'static str)],
-    /// What to run next, after `dalsegno check`.
+    /// What to run next, after `dalsegno check` and `dalsegno test`.
     next: &'static [&'static str],
 }
 
@@ -31,7 +31,7 @@ macro_rules! files {
 
 const PLAN: Template = Template {
     name: "plan",
-    files: files!["plan": "dalsegno.toml", "agents/notes.toml"],
+    files: files!["plan": "dalsegno.toml", "agents/notes.toml", "tests/notes.toml"],
     next: &[
         r#"dalsegno run notes "the disk of db-1 is full again""#,
         r#"dalsegno run notes "what about the disk?""#,
@@ -41,7 +41,7 @@ const PLAN: Template = Template {
 
 const CHAT: Template = Template {
     name: "chat",
-    files: files!["chat": "dalsegno.toml", "agents/chat.toml", "scripts/chat.toml"],
+    files: files!["chat": "dalsegno.toml", "agents/chat.toml", "scripts/chat.toml", "tests/chat.toml"],
     next: &[r#"dalsegno run chat "hello""#, "dalsegno show last"],
 };
 
@@ -49,7 +49,7 @@ const SUPPORT: Template = Template {
     name: "support",
     files: files![
         "support": "dalsegno.toml", "agents/desk.toml", "agents/refunds.toml", "schemas/answer.json",
-        "scripts/desk.toml", "knowledge.jsonl",
+        "scripts/desk.toml", "knowledge.jsonl", "tests/desk.toml",
     ],
     next: &[
         r#"dalsegno run desk "I was charged twice for order 1042""#,
@@ -89,6 +89,7 @@ pub(super) fn init(
         next.push(format!("cd {}", quoted(&folder.display().to_string())));
     }
     next.push("dalsegno check".to_owned());
+    next.push("dalsegno test".to_owned());
     next.extend(template.next.iter().map(|line| (*line).to_owned()));
     if format == Format::Json {
         let files = template.files.iter().map(|(file, _)| *file);
@@ -149,5 +150,5 @@ fn ignore(folder: &Path) -> Result<bool, Error> {
 
 const IGNORE_FILE: &str = ".gitignore";
 
-const IGNORED: &str =
-    "# Journals, memories and compiled modules: made on this machine, for this machine.\n.dalsegno/\n";
+const IGNORED: &str = "# Runs of cases that wait for a review.\n*.snap.new\n\
+     # Journals, memories and compiled modules: made on this machine, for this machine.\n.dalsegno/\n";

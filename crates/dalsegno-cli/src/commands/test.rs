@@ -13,8 +13,10 @@ use crate::exit::Exit;
 use crate::render::{cases, diagnostics, junit};
 
 mod from_run;
+mod watch;
 
 pub(super) use self::from_run::from_run;
+pub(super) use self::watch::watch;
 
 /// Runs the cases. Starts nothing, opens no journal.
 pub(super) fn test(args: &TestArgs, context: &mut Context<'_>) -> Result<Exit, Error> {

@@ -44,10 +44,12 @@ fn a_gitignore_stays_as_it_is() {
         --- stderr
         made dalsegno.toml
         made agents/notes.toml
+        made tests/notes.toml
         kept .gitignore as it is: let it name `.dalsegno/`
 
         next:
           dalsegno check
+          dalsegno test
           dalsegno run notes "the disk of db-1 is full again"
           dalsegno run notes "what about the disk?"
           dalsegno show last
@@ -67,11 +69,13 @@ fn what_was_made_is_told_to_programs() {
           "files": [
             "dalsegno.toml",
             "agents/notes.toml",
+            "tests/notes.toml",
             ".gitignore"
           ],
           "next": [
             "cd desk",
             "dalsegno check",
+            "dalsegno test",
             "dalsegno run notes \"the disk of db-1 is full again\"",
             "dalsegno run notes \"what about the disk?\"",
             "dalsegno show last"
@@ -94,10 +98,12 @@ fn the_plan_template_runs_at_once() {
         --- stderr
         made dalsegno.toml
         made agents/notes.toml
+        made tests/notes.toml
         made .gitignore
 
         next:
           dalsegno check
+          dalsegno test
           dalsegno run notes "the disk of db-1 is full again"
           dalsegno run notes "what about the disk?"
           dalsegno show last
@@ -178,4 +184,24 @@ fn the_support_template_runs_at_once() {
         --- stderr
         completed · 6 steps · 3 model calls · 3 tool calls · 512 tokens · [TOOK] · run [SHORT]
         "#);
+}
+
+/// What a workspace begins with is tested, and a change that matters is noticed.
+#[test]
+fn the_cases_of_every_template_hold_and_can_fail() {
+    for (template, cases, agent, from, to) in [
+        ("plan", 3, "agents/notes.toml", "'Known before: '", "'Once: '"),
+        ("chat", 2, "agents/chat.toml", "allow = [\"memory.search\", ", "allow = ["),
+        ("support", 2, "agents/desk.toml", "approve = [\"memory.create\"]", ""),
+    ] {
+        let workspace = Workspace::empty();
+        workspace.succeed(&["init", "--template", template]);
+        let told = workspace.json(&["test"]);
+        assert_eq!((&told["passed"], &told["failed"]), (&cases.into(), &0.into()), "{template}: {told}");
+        let text = fs::read_to_string(workspace.path(agent)).unwrap();
+        assert!(text.contains(from), "{template}");
+        workspace.write(agent, &text.replace(from, to));
+        let output = workspace.command(&["test"]).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{template}: {}", workspace.shown(&output));
+    }
 }

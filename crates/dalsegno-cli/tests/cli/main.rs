@@ -44,3 +44,4 @@ mod tools;
 mod trial;
 mod trust;
 mod upkeep;
+mod watch;

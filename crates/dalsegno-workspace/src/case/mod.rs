@@ -22,6 +22,7 @@ use serde_json::Value;
 
 pub use self::check::slug;
 pub(crate) use self::keys::FILE;
+pub(crate) use self::load::FOLDER;
 use crate::agent::CallRule;
 use crate::diagnostic::Diagnostic;
 use crate::section::Located;
