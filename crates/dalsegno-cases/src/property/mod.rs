@@ -24,6 +24,7 @@ use crate::judge::{self, Failure};
 use crate::prepared::Prepared;
 use crate::render;
 use crate::trajectory::Trajectory;
+use crate::trouble::Trouble;
 
 /// Most outcomes of a kind in a run that are more than the simplest ones.
 const OUTCOMES: usize = 16;
@@ -65,9 +66,22 @@ pub(crate) fn search(case: &Case, prepared: &Prepared, property: &Property, sear
         let (trajectory, made) = folding.invented();
         (failures, trajectory, made)
     };
+    // The simplest run first: what breaks there needs no further look.
+    let simplest = [const { Vec::new() }; 3];
+    let (failures, trajectory, made) = fold(&simplest);
+    if let Some(first) = failures.first().map(of) {
+        return explained((failures, trajectory, made), &first, "in the simplest run", case, property);
+    }
     let runs = search.runs.unwrap_or(property.runs);
-    let config =
-        Config { cases: runs, max_shrink_iters: SHRINKS, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: runs,
+        max_shrink_iters: SHRINKS,
+        failure_persistence: None,
+        // No variable of the environment and no clock has a say.
+        max_shrink_time: 0,
+        verbose: 0,
+        ..Config::default()
+    };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&search.seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
@@ -90,35 +104,41 @@ pub(crate) fn search(case: &Case, prepared: &Prepared, property: &Property, sear
             }
         }
     });
-    let numbers = match found {
-        Ok(()) => {
-            let (failures, trajectory, _) = fold(&[const { Vec::new() }; 3]);
-            return Searched { failures, trajectory };
+    match (found, broken.into_inner()) {
+        (Ok(()), _) => Searched { failures: Vec::new(), trajectory },
+        (Err(TestError::Fail(_, numbers)), Some(first)) => {
+            let place = format!(
+                "in run {} of {runs} with the seed {}, made as simple as it gets",
+                tried.get(),
+                search.seed
+            );
+            explained(fold(&numbers), &first, &place, case, property)
         }
-        Err(TestError::Fail(_, numbers)) => numbers,
-        Err(TestError::Abort(reason)) => {
-            let defect = crate::trouble::Trouble::Defect(reason.to_string());
-            let failures = vec![judge::troubled(defect)];
-            return Searched { failures, trajectory: Trajectory::default() };
+        (Err(error), _) => {
+            let failures = vec![judge::troubled(Trouble::Defect(error.to_string()))];
+            Searched { failures, trajectory }
         }
-    };
-    let (failures, trajectory, made) = fold(&numbers);
-    let broken = broken.into_inner();
-    let mut failures: Vec<Failure> = failures
-        .into_iter()
-        .filter(|failure| broken.as_ref().is_none_or(|first| *first == of(failure)))
-        .collect();
+    }
+}
+
+/// What does not hold of a run, with the run itself and the case that it makes.
+fn explained(
+    (failures, trajectory, made): (Vec<Failure>, Trajectory, Invented),
+    first: &Broken,
+    place: &str,
+    case: &Case,
+    property: &Property,
+) -> Searched {
+    let mut failures: Vec<Failure> = failures.into_iter().filter(|failure| of(failure) == *first).collect();
     for failure in &mut failures {
-        failure.message += &format!(
-            "\nin run {} of {runs} with the seed {}, made as simple as it gets:\n{}",
-            tried.get(),
-            search.seed,
-            render::trajectory(&trajectory).trim_end()
-        );
-        failure.help = Some(format!(
-            "correct the agent, or the property. To keep this run as a case, write\n{}",
-            written::case(case, property, &made, &trajectory, failure)
-        ));
+        failure.message += &format!("\n{place}:\n{}", render::trajectory(&trajectory).trim_end());
+        // Trouble has advice of its own.
+        if failure.help.is_none() {
+            failure.help = Some(format!(
+                "correct the agent, or the property. To keep this run as a case, write\n{}",
+                written::case(case, property, &made, &trajectory, failure)
+            ));
+        }
     }
     Searched { failures, trajectory }
 }
