@@ -206,11 +206,19 @@ fn matching(hir: &Hir, draw: &mut Draw<'_>, text: &mut String, parts: &mut u32) 
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => text.push_str(&String::from_utf8_lossy(&literal.0)),
         HirKind::Class(Class::Unicode(class)) => {
-            let ranges = class.ranges();
-            let Some(range) = draw.of(ranges) else { return };
-            let (start, end) = (range.start() as u32, range.end() as u32);
+            // The digits of a schema are those of ASCII, and a text is easier to read in it.
+            let ranges: Vec<(u32, u32)> =
+                class.ranges().iter().map(|range| (range.start().into(), range.end().into())).collect();
+            let ascii: Vec<(u32, u32)> = ranges
+                .iter()
+                .filter(|(start, _)| *start < 0x7f)
+                .map(|(start, end)| (*start, (*end).min(0x7e)))
+                .collect();
+            let Some((start, end)) = draw.of(if ascii.is_empty() { &ranges } else { &ascii }).copied() else {
+                return;
+            };
             let drawn = start + u32::try_from(draw.below((end - start) as usize + 1)).unwrap_or_default();
-            text.push(char::from_u32(drawn).unwrap_or(range.start()));
+            text.extend(char::from_u32(drawn));
         }
         HirKind::Class(Class::Bytes(class)) => {
             text.extend(class.ranges().first().map(|range| char::from(range.start())));
