@@ -369,7 +369,7 @@ async fn a_plan_and_a_call_without_a_run_read_what_they_always_read() {
     let engine = world.engine().await;
     let options = ToolCallOptions::default();
     let called = engine.call_tool(&"camera.broken".parse().unwrap(), json!({}), &options).await.unwrap();
-    assert_eq!((called.text.as_str(), called.files.len()), ("[image content, image/png, 0 bytes]", 0));
+    assert_eq!((called.text.as_str(), called.files.len()), ("[image content, image/png, 2 bytes]", 0));
 }
 
 #[tokio::test]
