@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use dalsegno_expr::Scope;
 use dalsegno_workspace::{CallRule, Case, Ends, Expectations, ExpectedCall, Located, Property};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::compare::{differs, lacks, quoted, shortened};
 use crate::trajectory::{End, Made, Trajectory};
@@ -222,18 +222,19 @@ fn always(case: &Case, trajectory: &Trajectory, end: &End) -> Option<Failure> {
         case.config.tools.tools.keys().map(|tool| (tool.as_str(), 0)).collect();
     trajectory.calls.iter().for_each(|made| *counts.entry(&made.tool).or_default() += 1);
     let response = end.response();
-    let run = json!({
-        "calls": trajectory.calls.iter().map(call).collect::<Vec<Value>>(),
-        "counts": counts,
-        "asks": trajectory.asks,
-        "ends": end.kind(),
-        "error": response.and_then(|response| response.error.as_ref()).map(|error| error.code.as_str()),
-        "answer": trajectory.answer(),
-        "output": response.and_then(|response| response.output.clone()),
-        "steps": trajectory.count,
-        "tokens": trajectory.usage.tokens(),
-    });
-    let Value::Object(scope) = run else { return None };
+    let error = response.and_then(|response| response.error.as_ref()).map(|error| error.code.as_str());
+    let run = [
+        ("calls", trajectory.calls.iter().map(call).collect()),
+        ("counts", json!(counts)),
+        ("asks", json!(trajectory.asks)),
+        ("ends", end.kind().into()),
+        ("error", error.into()),
+        ("answer", trajectory.answer().into()),
+        ("output", response.and_then(|response| response.output.clone()).into()),
+        ("steps", trajectory.count.into()),
+        ("tokens", trajectory.usage.tokens().into()),
+    ];
+    let scope: Map<String, Value> = run.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     expect.always.iter().find_map(|condition| {
         let why = match condition.value.is_true(&scope) {
             Ok(true) => return None,

@@ -1,7 +1,7 @@
 //! Does a change alter what agents do? Recorded runs are folded through the workspace as it is now, with the outcomes that they
 //! had: nothing is performed, and no model is asked.
 //!
-//! A [`Comparison`] compares what each run asked for with what it would ask for now. Where that differs, it looks for the smallest set of
+//! A [`Comparison`] compares what each run asked for with what it would ask for under the files as they are. Where that differs, it looks for the smallest set of
 //! changed lines that explains the difference: it applies some of the lines and not others to the version that the run began
 //! with, and folds the run again. This is delta debugging, by Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
 //! Input" (IEEE Transactions on Software Engineering 28, 2002).

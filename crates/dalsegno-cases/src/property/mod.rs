@@ -1,4 +1,4 @@
-//! Properties: what must hold whatever models reply, tools return and people answer.
+//! Properties: what must hold of every run, for all replies of models, results of tools and answers of people.
 //!
 //! A run of a property is a fold whose outcomes are made of drawn numbers. `proptest` draws them, and makes those of a run that
 //! breaks the property smaller for as long as it breaks it in the same way.
@@ -130,6 +130,11 @@ fn explained(
     property: &Property,
 ) -> Searched {
     let mut failures: Vec<Failure> = failures.into_iter().filter(|failure| of(failure) == *first).collect();
+    if failures.is_empty() {
+        // A fold has no state of its own: such a run must never pass.
+        let defect = Trouble::Defect(format!("a run breaks `{}`, and the same run again does not", first.0));
+        failures.push(judge::troubled(defect));
+    }
     for failure in &mut failures {
         failure.message += &format!("\n{place}:\n{}", render::trajectory(&trajectory).trim_end());
         // Trouble has advice of its own.

@@ -17,7 +17,7 @@ const PARTS: u32 = 2_000;
 /// Texts at which programs stumble.
 const ODD: [&str; 6] = ["a", "Zoë", "<b>&amp;</b>", "line\nline", "'; --", "0"];
 
-/// A value of a schema. It need not fit all of it: whoever gives it away looks.
+/// A value of a schema. It may not fit all of it: the caller looks.
 pub(crate) fn value(schema: &Value, words: &Words, draw: &mut Draw<'_>) -> Value {
     Maker { root: schema, words, parts: Cell::new(PARTS) }.value(schema, draw, 0)
 }

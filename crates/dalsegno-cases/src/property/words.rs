@@ -1,5 +1,6 @@
 //! The words of an agent: the numbers, texts and names in its file, with which conditions compare.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use dalsegno_core::AgentConfig;
@@ -36,6 +37,8 @@ impl Words {
             let near = [number, number + 1.0, number - 1.0].into_iter().filter_map(written);
             near.for_each(|number| push(&mut words.numbers, number));
         }
+        // The nearest to 0 are the simplest.
+        words.numbers.sort_by(|one, other| order(one).partial_cmp(&order(other)).unwrap_or(Ordering::Equal));
         words
     }
 
@@ -63,6 +66,12 @@ fn push<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if !list.contains(&item) {
         list.push(item);
     }
+}
+
+/// What the order of numbers goes by: how far from 0 they are, and of two the positive one first.
+fn order(number: &Number) -> (f64, bool) {
+    let number = number.as_f64().unwrap_or_default();
+    (number.abs(), number < 0.0)
 }
 
 /// A number as JSON writes it: whole numbers without a point.

@@ -212,7 +212,7 @@ pub(crate) fn dispatch(args: &Args, output: &mut Output) -> Exit {
         Context { root, named, trust: args.trust, format, verbose: args.verbose, output, telemetry: None };
     let result = match &args.verb {
         Verb::Check(check) if !check.connect => check::files(&mut context),
-        Verb::Test(args) if args.watch => test::watch(args, &mut context),
+        Verb::Test(args) if args.watch => Ok(test::watch(args, &mut context)),
         Verb::Test(args) if args.from_run.is_none() => test::test(args, &mut context),
         verb => with_runtime(verb.needs(), perform(verb, &mut context)),
     };

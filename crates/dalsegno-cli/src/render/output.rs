@@ -61,6 +61,11 @@ impl Output {
         self.stderr.put("\n");
     }
 
+    /// Says whether one of its readers went away.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stdout.is_closed() || self.stderr.is_closed()
+    }
+
     fn below_data(&mut self) {
         if self.stdout.mid_line && self.stdout.terminal.live && self.stderr.terminal.live {
             self.stdout.write("\n");

@@ -25,6 +25,10 @@ pub enum ToolFiles {
 impl ToolFiles {
     /// The request with those files of results alone that the model reads.
     pub(super) fn narrow(self, request: &CompletionRequest) -> Cow<'_, CompletionRequest> {
+        // Most requests have none, and need no look at their history.
+        if self == Self::All || request.attachments.is_empty() {
+            return Cow::Borrowed(request);
+        }
         let reads = |file: &Attachment| match self {
             Self::All => true,
             Self::Images => file.media_type.starts_with("image/"),

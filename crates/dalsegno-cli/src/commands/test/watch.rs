@@ -8,15 +8,16 @@ use dalsegno_workspace::{Case, Footprint, Replies, Workspace};
 
 use crate::args::TestArgs;
 use crate::commands::Context;
+use crate::exit::Exit;
 use crate::render::failure;
 use crate::render::text::{Style, styled};
 
 /// How long a change may go unnoticed. A look takes a call of the system for each file.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Runs the cases, and again whenever a file that they depend on changes, until the command is interrupted. An error is told, and
-/// may be gone after the next change.
-pub(crate) fn watch(args: &TestArgs, context: &mut Context<'_>) -> ! {
+/// Runs the cases, and again whenever a file that they depend on changes, until the command is interrupted or nothing reads what it
+/// writes. An error is told, and may be gone after the next change.
+pub(crate) fn watch(args: &TestArgs, context: &mut Context<'_>) -> Exit {
     loop {
         // What changes while the cases run is noticed, too.
         let seen = Footprint::with_cases(&context.root, named(&context.root));
@@ -25,6 +26,9 @@ pub(crate) fn watch(args: &TestArgs, context: &mut Context<'_>) -> ! {
         }
         context.output.note(styled(Style::Dim, "waiting for a change; Ctrl-C ends it"));
         while !seen.has_changed() {
+            if context.output.is_closed() {
+                return Exit::Done;
+            }
             sleep(PAUSE);
         }
     }
