@@ -36,22 +36,75 @@ pub(super) struct Meter<'s> {
     known: HashMap<(*const Value, usize), Option<Measure>>,
 }
 
+/// A subschema that is being measured.
+struct Open<'s> {
+    key: (*const Value, usize),
+    total: Measure,
+    /// What applies to a property, and to an item.
+    children: [Measure; 2],
+    /// What it applies that is still to be measured: the next one last.
+    left: Vec<Applied<'s>>,
+    /// How the measure that comes next counts.
+    next: Counts,
+}
+
+/// A subschema that another one applies.
+struct Applied<'s> {
+    schema: &'s Value,
+    /// The levels of the value that remain.
+    below: usize,
+    counts: Counts,
+}
+
+/// How a subschema counts for the one that applies it. The numbers are indices of [`Open::children`].
+#[derive(Clone, Copy)]
+enum Counts {
+    /// It applies to the same value.
+    InPlace,
+    /// One of several that apply to a property or an item.
+    Either(usize),
+    /// It applies to a property or an item in any case.
+    Besides(usize),
+}
+
 impl<'s> Meter<'s> {
     pub(super) fn new(root: &'s Value) -> Self {
         Self { references: References { root }, known: HashMap::new() }
     }
 
-    /// Measures the schema for values up to `depth`.
+    /// Measures the schema for values up to `depth`. It keeps what is open in a list: a hostile schema takes no stack.
     pub(super) fn measure(&mut self, depth: usize) -> Result<Measure, SchemaError> {
-        let measure = self.subschema(self.references.root, depth, 0)?;
-        if measure.chain > MAX_CHAIN { Err(SchemaError::TooComplex) } else { Ok(measure) }
+        let mut open = Vec::new();
+        let mut measured = self.begin(self.references.root, depth, &mut open)?;
+        loop {
+            let Some(last) = open.last_mut() else { break };
+            if let Some(measure) = measured.take() {
+                last.add(measure)?;
+            }
+            if let Some(applied) = last.left.pop() {
+                last.next = applied.counts;
+                measured = self.begin(applied.schema, applied.below, &mut open)?;
+            } else {
+                let total = last.measure();
+                self.known.insert(last.key, Some(total));
+                open.pop();
+                measured = Some(total);
+            }
+        }
+        measured.filter(|measure| measure.chain <= MAX_CHAIN).ok_or(SchemaError::TooComplex)
     }
 
-    fn subschema(&mut self, schema: &'s Value, below: usize, chain: usize) -> Result<Measure, SchemaError> {
+    /// The measure of a subschema where nothing is left to do for it. Otherwise it is now open.
+    fn begin(
+        &mut self,
+        schema: &'s Value,
+        below: usize,
+        open: &mut Vec<Open<'s>>,
+    ) -> Result<Option<Measure>, SchemaError> {
         let Value::Object(keywords) = schema else {
-            return Ok(Measure { visits: 1, in_place: 1, chain: 1 });
+            return Ok(Some(Measure { visits: 1, in_place: 1, chain: 1 }));
         };
-        if chain > MAX_CHAIN {
+        if open.len() > MAX_CHAIN {
             return Err(SchemaError::TooComplex);
         }
         if !ptr::eq(schema, self.references.root)
@@ -61,57 +114,60 @@ impl<'s> Meter<'s> {
         }
         let key = (ptr::from_ref(schema), below);
         match self.known.get(&key) {
-            Some(Some(measure)) => return Ok(*measure),
+            Some(Some(measure)) => return Ok(Some(*measure)),
             Some(None) => return Err(SchemaError::Circular),
             None => self.known.insert(key, None),
         };
-        let mut total = Measure { visits: 1, in_place: 1, chain: 0 };
-        for inner in self.references.in_place(keywords)? {
-            let measure = self.subschema(inner, below, chain + 1)?;
-            total.visits = total.visits.saturating_add(measure.visits);
-            total.in_place = total.in_place.saturating_add(measure.in_place);
-            total.chain = total.chain.max(measure.chain);
-        }
-        if total.in_place > MAX_IN_PLACE {
-            return Err(SchemaError::TooComplex);
-        }
+        let in_place = self.references.in_place(keywords)?;
+        let mut left: Vec<Applied<'s>> =
+            in_place.into_iter().map(|schema| Applied { schema, below, counts: Counts::InPlace }).collect();
         // A level deeper there is no end while references recurse, so the value's depth ends it.
         if let Some(below) = below.checked_sub(1) {
-            let object = self.children(keywords, PROPERTY, NAMED, below, chain)?;
-            let array = self.children(keywords, ITEM, &["contains"], below, chain)?;
-            total.visits = total.visits.saturating_add(object.visits.max(array.visits));
-            total.chain = total.chain.max(object.chain).max(array.chain);
+            for (counts, names) in [
+                (Counts::Either(0), PROPERTY),
+                (Counts::Besides(0), NAMED),
+                (Counts::Either(1), ITEM),
+                (Counts::Besides(1), &["contains"]),
+            ] {
+                let written = names.iter().filter_map(|name| keywords.get(*name).map(|value| (*name, value)));
+                let applied = written.flat_map(|(name, value)| subschemas(name, value));
+                left.extend(applied.map(|schema| Applied { schema, below, counts }));
+            }
         }
-        total.chain += 1;
-        self.known.insert(key, Some(total));
-        Ok(total)
+        left.reverse();
+        let none = Measure { visits: 0, in_place: 0, chain: 0 };
+        let total = Measure { visits: 1, in_place: 1, chain: 0 };
+        open.push(Open { key, total, children: [none; 2], left, next: Counts::InPlace });
+        Ok(None)
+    }
+}
+
+impl Open<'_> {
+    /// Counts a subschema that this one applies.
+    fn add(&mut self, measure: Measure) -> Result<(), SchemaError> {
+        let into = match self.next {
+            Counts::InPlace => &mut self.total,
+            Counts::Either(child) | Counts::Besides(child) => &mut self.children[child],
+        };
+        into.chain = into.chain.max(measure.chain);
+        into.visits = match self.next {
+            Counts::InPlace | Counts::Besides(_) => into.visits.saturating_add(measure.visits),
+            Counts::Either(_) => into.visits.max(measure.visits),
+        };
+        if let Counts::InPlace = self.next {
+            into.in_place = into.in_place.saturating_add(measure.in_place);
+        }
+        if self.total.in_place > MAX_IN_PLACE { Err(SchemaError::TooComplex) } else { Ok(()) }
     }
 
-    /// Measures what applies to a property or an item: one of `either`, and all of `besides`.
-    fn children(
-        &mut self,
-        keywords: &'s Map<String, Value>,
-        either: &[&str],
-        besides: &[&str],
-        below: usize,
-        chain: usize,
-    ) -> Result<Measure, SchemaError> {
-        let mut most = Measure { visits: 0, in_place: 0, chain: 0 };
-        for child in either.iter().filter_map(|name| keywords.get(*name).map(|value| (*name, value))) {
-            for schema in subschemas(child.0, child.1) {
-                let measure = self.subschema(schema, below, chain + 1)?;
-                most.visits = most.visits.max(measure.visits);
-                most.chain = most.chain.max(measure.chain);
-            }
+    /// The measure of the whole, once nothing is left.
+    fn measure(&self) -> Measure {
+        let [object, array] = self.children;
+        Measure {
+            visits: self.total.visits.saturating_add(object.visits.max(array.visits)),
+            in_place: self.total.in_place,
+            chain: self.total.chain.max(object.chain).max(array.chain) + 1,
         }
-        for child in besides.iter().filter_map(|name| keywords.get(*name).map(|value| (*name, value))) {
-            for schema in subschemas(child.0, child.1) {
-                let measure = self.subschema(schema, below, chain + 1)?;
-                most.visits = most.visits.saturating_add(measure.visits);
-                most.chain = most.chain.max(measure.chain);
-            }
-        }
-        Ok(most)
     }
 }
 
