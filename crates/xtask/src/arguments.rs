@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::slowest;
+use crate::programs;
 use crate::stage::Stage;
 
 /// The help text.
@@ -92,8 +92,8 @@ pub(crate) enum Verb {
     Dist(Vec<OsString>),
     /// Run this example of the simulation with these arguments.
     Simulation(&'static str, Vec<OsString>),
-    /// Run this test program with these arguments, and note the seconds of its tests.
-    TimeTests(Vec<OsString>),
+    /// Note this test program, which Cargo wanted to start with these arguments.
+    Note(Vec<OsString>),
     /// Print the help text.
     Help,
 }
@@ -134,7 +134,7 @@ impl Verb {
                 return Ok(Self::Budget(suspended));
             }
             Some("mutants") => return Ok(Self::Simulation("mutants", arguments)),
-            Some(slowest::VERB) => return Ok(Self::TimeTests(arguments)),
+            Some(programs::VERB) => return Ok(Self::Note(arguments)),
             Some("test") => return Ok(Self::Test(stages(&arguments)?)),
             Some("lint") => Self::Lint,
             Some("doors") => Self::Doors,

@@ -15,7 +15,7 @@ mod dist;
 mod doors;
 mod measure;
 mod process;
-mod slowest;
+mod programs;
 mod stage;
 mod toolchain;
 
@@ -81,7 +81,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
             let run = ["run", "--locked", "--quiet", "--example", example, "--"];
             perform(cargo().args(run).args(arguments))?;
         }
-        Verb::TimeTests(arguments) => return slowest::run(arguments),
+        Verb::Note(arguments) => return programs::note(arguments),
         Verb::Help => print!("{USAGE}"),
     }
     Ok(ExitCode::SUCCESS)

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use crate::build::{self, GUEST_FOLDER, GUESTS};
 use crate::doors;
 use crate::process::{cargo, perform};
-use crate::slowest;
+use crate::programs;
 use crate::toolchain::{GUEST_TARGET, ensure_component, ensure_target};
 
 /// One part of the check.
@@ -155,12 +155,11 @@ fn test() -> anyhow::Result<()> {
     // What a guest computes is tested on the host: it needs no WebAssembly for that.
     perform(cargo().args(["test", "--locked", "--workspace"]).args(GUESTS).args(GUEST_FOLDER))?;
     let mut tests = cargo();
-    tests.args(["test", "--locked", "--workspace"]).args(slowest::begin()?);
-    if env::var_os(PROPERTY_SEED.0).is_none() {
-        tests.env(PROPERTY_SEED.0, PROPERTY_SEED.1);
-    }
+    tests.args(["test", "--locked", "--workspace"]).args(programs::noted()?);
+    // Cargo notes them and runs the examples of the documentation.
     perform(&mut tests)?;
-    eprint!("\nthe slowest tests:\n{}", slowest::report()?);
+    let seed = env::var_os(PROPERTY_SEED.0).is_none().then_some(PROPERTY_SEED);
+    eprint!("\nthe slowest tests:\n{}", programs::run(seed)?);
     Ok(())
 }
 
