@@ -76,8 +76,7 @@ impl<'s> Meter<'s> {
     pub(super) fn measure(&mut self, depth: usize) -> Result<Measure, SchemaError> {
         let mut open = Vec::new();
         let mut measured = self.begin(self.references.root, depth, &mut open)?;
-        loop {
-            let Some(last) = open.last_mut() else { break };
+        while let Some(last) = open.last_mut() {
             if let Some(measure) = measured.take() {
                 last.add(measure)?;
             }
