@@ -27,6 +27,7 @@ pub struct Inheritance {
     session: SessionContext,
     hops: u32,
     said: Vec<String>,
+    told: Vec<String>,
     /// About how many bytes the transcript takes; 0 in a state that was folded from the run before.
     bytes: u64,
 }
@@ -56,6 +57,8 @@ pub struct Inherited {
     hops: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     said: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    told: Vec<String>,
     #[serde(default)]
     bytes: u64,
     /// The files that entries name, each once.
@@ -108,6 +111,7 @@ impl AgentState {
             session: if by_handoff { session } else { session.next_turn() },
             hops: if by_handoff { self.hops.saturating_add(1) } else { 0 },
             said,
+            told: self.told.clone(),
             bytes: 0,
         }
     }
@@ -115,13 +119,13 @@ impl AgentState {
     /// The same new run as one that begins with this.
     #[must_use]
     pub fn inheriting(mut self, taken: Inheritance) -> Self {
-        let Inheritance { transcript, asked, session, hops, said, bytes } = taken;
-        let said_bytes: usize = said.iter().map(String::len).sum();
+        let Inheritance { transcript, asked, session, hops, said, told, bytes } = taken;
+        let said_bytes: usize = said.iter().chain(&told).map(String::len).sum();
         self.kept_bytes = self.kept_bytes.saturating_add(said_bytes as u64);
         self.inherited = transcript.len();
         self.inherited_bytes = bytes;
-        (self.transcript, self.asked, self.session, self.hops, self.said) =
-            (transcript, asked, session, hops, said);
+        (self.transcript, self.asked, self.session, self.hops) = (transcript, asked, session, hops);
+        (self.said, self.told) = (said, told);
         self
     }
 }
@@ -139,7 +143,7 @@ impl Inheritance {
         self,
         mut keep: impl FnMut(&[&Entry]) -> Result<Digest, E>,
     ) -> Result<Inherited, E> {
-        let Self { transcript, asked, session, hops, said, bytes } = self;
+        let Self { transcript, asked, session, hops, said, told, bytes } = self;
         check(transcript.kept(), bytes)?;
         let entries: Vec<&Entry> = transcript.iter().collect();
         let (gap, mut blocks, mut at) = (transcript.gap(), Vec::new(), 0);
@@ -163,6 +167,7 @@ impl Inheritance {
             session,
             hops,
             said,
+            told,
             bytes,
             files,
         })
@@ -201,6 +206,7 @@ impl Inherited {
             session: self.session.clone(),
             hops: self.hops,
             said: self.said.clone(),
+            told: self.told.clone(),
             bytes: self.bytes,
         })
     }

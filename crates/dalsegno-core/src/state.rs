@@ -43,6 +43,10 @@ pub struct AgentRequest {
     /// a person or another run started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<HandedOver>,
+    /// The agent whose run started this one: the request is in the words of its model, or its plan. None for a run that a person
+    /// started, and in records of releases before this was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_by: Option<AgentName>,
 }
 
 /// Who handed a session over.
@@ -66,6 +70,7 @@ impl AgentRequest {
             user: Value::Null,
             tenant_settings: Value::Null,
             handoff: None,
+            called_by: None,
         }
     }
 }
@@ -103,6 +108,9 @@ pub struct AgentState {
     /// What the agent has said besides its model: by `respond` steps, and by its tools once they have ended. A run that
     /// another one handed over to begins with what was said there.
     pub(crate) said: Vec<String>,
+    /// What the user wrote in the runs of the session, the newest last, where a rule asks where arguments come from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) told: Vec<String>,
     pub(crate) usage: Usage,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) signal: Option<Signal>,
@@ -182,6 +190,7 @@ impl AgentState {
             recalled: Vec::new(),
             results: Value::Object(Map::new()),
             said: Vec::new(),
+            told: Vec::new(),
             usage: Usage::default(),
             decisions: Vec::new(),
             signal: None,

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use dalsegno_core::{AgentName, Budget, FailureCode, Limits, Mind, Request, ToolCall, ToolName};
+use dalsegno_core::{
+    AgentConfig, AgentName, Budget, FailureCode, Limits, Mind, Request, Tool, ToolCall, ToolName,
+};
 use dalsegno_workspace::{AgentTools, Workspace};
 use serde_json::{Value, json};
 
@@ -16,6 +18,9 @@ pub(crate) struct Grant {
     agent: AgentName,
     /// The agent's file of today; none where there is no such agent any more.
     today: Option<Today>,
+    /// The tools of which the file now demands that their arguments come from certain sources, while the run began without that: where
+    /// they come from is known to the core alone, so a person is asked each time.
+    newly_traced: BTreeSet<ToolName>,
 }
 
 #[derive(Debug, Clone)]
@@ -38,15 +43,22 @@ pub(crate) enum Leave {
 }
 
 impl Grant {
-    /// What a workspace grants an agent.
-    pub(crate) fn of(workspace: &Workspace, agent: &AgentName) -> Self {
+    /// What a workspace grants a run of an agent.
+    pub(crate) fn of(workspace: &Workspace, config: &AgentConfig) -> Self {
+        let agent = &config.name;
         let today = workspace.agents.get(agent).map(|file| Today {
             tools: file.tools.clone(),
             agents: file.agents.keys().cloned().collect(),
             limits: file.limits,
             has_model: matches!(file.mind, Mind::Model(_)),
         });
-        Self { agent: agent.clone(), today }
+        let is_traced_anew = |(name, tool): &(&ToolName, &Tool)| {
+            let mut rules = today.iter().flat_map(|today| today.tools.approve_from(name));
+            rules.any(|rule| !tool.approve_from.contains(rule))
+        };
+        let newly_traced = config.tools.tools.iter().filter(is_traced_anew);
+        let newly_traced = newly_traced.map(|(name, _)| name.clone()).collect();
+        Self { agent: agent.clone(), today, newly_traced }
     }
 
     /// Says whether an operation may start. `above` is the call of the declarative tool that asks for it, `step` the run's step.
@@ -108,7 +120,8 @@ impl Grant {
             return Leave::Refused(FailureCode::NotPermitted, message);
         }
         let by_rule = arguments.is_some_and(|arguments| today.tools.asks(tool, arguments).is_some());
-        if today.tools.always_asks(tool) || by_rule { Leave::Ask } else { Leave::Granted }
+        let asks = today.tools.always_asks(tool) || by_rule || self.newly_traced.contains(tool);
+        if asks { Leave::Ask } else { Leave::Granted }
     }
 
     fn refused(&self, what: &str) -> Leave {

@@ -59,7 +59,7 @@ mod shape;
 mod text;
 mod units;
 
-pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, ToolSettings};
+pub use agent::{AgentFile, AgentTools, BrokenAgent, CallRule, SourceRule, ToolSettings};
 pub use batteries::{Battery, batteries};
 pub use case::{
     Asked, Case, CaseAnswer, CaseFile, CaseResult, Cases, Draft, Ends, Expectations, ExpectedCall, Gives,

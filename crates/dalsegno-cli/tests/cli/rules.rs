@@ -81,3 +81,70 @@ fn a_denied_call_never_leaves_and_the_model_reads_why() {
     assert!(shown.contains(why), "{shown}");
     assert!(!shown.contains("ask  tool"), "{shown}");
 }
+
+/// The desk, which pays back only what the user wrote without asking.
+fn tracing(amounts: &[&str]) -> Workspace {
+    let workspace = desk(amounts);
+    let agent = std::fs::read_to_string(workspace.path("agents/desk.toml")).unwrap();
+    let (when, traced) = ("when = \"args.amount > 100\"", "unless_from = { args.amount = [\"user\"] }");
+    assert!(agent.contains(when), "{agent}");
+    workspace.write("agents/desk.toml", &agent.replace(when, traced));
+    workspace
+}
+
+#[test]
+fn a_value_that_the_user_wrote_needs_nobody_and_another_one_is_shown() {
+    let workspace = tracing(&["101"]);
+    assert!(workspace.succeed(&["run", "desk", "Please pay 101 back."]).contains("Paid 101."));
+    let waiting = workspace.dalsegno(&["run", "desk", "Please pay 10 back."]);
+    let rule = "waits for approval by the rule `args.amount` is not from `user`: 101; its arguments:";
+    assert!(waiting.starts_with("exit code: 4\n") && waiting.contains(rule), "{waiting}");
+    assert!(
+        workspace
+            .succeed(&["resume", "last", "--approve", "--shown", &workspace.seen()])
+            .contains("Paid 101.")
+    );
+    assert!(workspace.dalsegno(&["replay", "last"]).starts_with("exit code: 0\n"));
+}
+
+#[test]
+fn what_the_user_wrote_before_in_the_session_counts() {
+    let workspace = tracing(&["101"]);
+    let script = std::fs::read_to_string(workspace.path("replies.toml")).unwrap();
+    workspace.write("replies.toml", &format!("[[replies]]\ntext = \"How much?\"\n{script}"));
+    workspace.succeed(&["run", "desk", "I paid 101 too much.", "--session", "s"]);
+    let told = workspace.succeed(&["run", "desk", "Give it back.", "--session", "s"]);
+    assert!(told.contains("Paid 101."), "{told}");
+    assert!(workspace.dalsegno(&["replay", "last"]).starts_with("exit code: 0\n"));
+}
+
+#[test]
+fn a_run_that_began_before_the_rule_asks_each_time() {
+    let workspace = desk(&["101", "50"]);
+    let first = workspace.dalsegno(&["run", "desk", "Pay 101 and 50 back."]);
+    assert!(first.starts_with("exit code: 4\n"), "{first}");
+    let later = tracing(&["101", "50"]);
+    let agent = std::fs::read_to_string(later.path("agents/desk.toml")).unwrap();
+    workspace.write("agents/desk.toml", &agent);
+    // The run does not know where its arguments come from, so a person has to look.
+    let second = workspace.dalsegno(&["resume", "last", "--approve", "--shown", &workspace.seen()]);
+    assert!(second.starts_with("exit code: 4\n") && second.contains("50"), "{second}");
+    assert!(
+        workspace
+            .succeed(&["resume", "last", "--approve", "--shown", &workspace.seen()])
+            .contains("Paid 50.")
+    );
+}
+
+#[test]
+fn what_another_agent_writes_is_not_from_the_user() {
+    let workspace = tracing(&["101"]);
+    workspace.write(
+        "agents/front.toml",
+        "name = \"front\"\ndescription = \"Takes calls.\"\n[tools]\nallow = [\"agents.desk\"]\n\
+         [[steps]]\nid = \"desk\"\nagent = \"desk\"\n[[steps]]\nrespond = \"{{steps.desk}}\"\n",
+    );
+    let waiting = workspace.dalsegno(&["run", "front", "Please pay 101 back."]);
+    let shown = format!("{waiting}{}", workspace.succeed(&["runs"]));
+    assert!(waiting.starts_with("exit code: 4\n") && shown.contains("desk"), "{shown}");
+}

@@ -5,6 +5,7 @@
 
 mod control;
 mod limits;
+mod origin;
 mod plan;
 mod price;
 mod rules;
@@ -18,6 +19,7 @@ use alloc::vec::Vec;
 
 pub use self::control::{ModelControl, Reasoning, Verbosity};
 pub use self::limits::{Budget, Limits, OnExceeded};
+pub use self::origin::{Origin, OriginRule};
 pub use self::plan::{
     Approve, Branch, ForEach, Plan, PlanCall, PlanHandoff, PlanOperation, PlanStep, RelationTemplate,
     StepAction, Wait,

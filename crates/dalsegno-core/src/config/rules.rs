@@ -24,6 +24,11 @@ impl Tool {
         first_rule_met(&self.approve_when, arguments)
     }
 
+    /// Says whether a person must agree to some of its calls, by their arguments.
+    pub fn has_rules(&self) -> bool {
+        !self.approve_when.is_empty() || !self.approve_from.is_empty()
+    }
+
     /// Says which rule of [`deny_when`](Self::deny_when) forbids a call with these arguments. One that cannot be evaluated
     /// forbids it, too.
     pub fn denies(&self, arguments: &Value) -> Option<String> {

@@ -8,6 +8,7 @@ use dalsegno_expr::{Expression, ValueTemplate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::origin::OriginRule;
 use super::toolkits::ToolDocuments;
 use crate::canonical::{Canonical, print_json};
 use crate::id::{AgentName, ModelName, ToolName};
@@ -138,6 +139,9 @@ pub struct Tool {
     /// condition reads `args`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approve_when: Vec<Expression>,
+    /// The calls to which a person must agree first unless their arguments come from certain sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approve_from: Vec<OriginRule>,
     /// The calls, by their arguments, that are refused. Each condition reads `args`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny_when: Vec<Expression>,
@@ -206,6 +210,7 @@ impl Tool {
             parts: PartTerms::default(),
             verify: None,
             approve_when: Vec::new(),
+            approve_from: Vec::new(),
             deny_when: Vec::new(),
         }
     }

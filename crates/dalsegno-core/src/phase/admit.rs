@@ -14,6 +14,7 @@ use crate::join::Settled;
 use crate::operation::{MemoryCreate, MemorySearch, MemoryTraverse, RelationTo, Request, Terms, ToolCall};
 use crate::phase::start::MEMORY_TIMEOUT_MS;
 use crate::reply::{CallRequest, Validation, Violation};
+use crate::state::AgentState;
 
 /// Hits of a `memory.search` that names no limit.
 const DEFAULT_HITS: u32 = 5;
@@ -81,12 +82,18 @@ impl AgentConfig {
     /// Returns why a call of the agent's model never leaves the core, as a code such as `tool_not_found`, whatever else its reply
     /// holds; none for a call that does.
     pub fn refuses(&self, call: &CallRequest) -> Option<&'static str> {
-        admit(self, call).err().map(|refusal| refusal.code)
+        admit(self, call, None).err().map(|refusal| refusal.code)
     }
 }
 
 /// Turns a call into what it asks for, unless it must not leave the core.
-pub(crate) fn admit<'a>(config: &'a AgentConfig, call: &CallRequest) -> Result<Allowed<'a>, Refusal> {
+///
+/// Without a state, what it asks for is known, and not whether a person must agree to where its arguments come from.
+pub(crate) fn admit<'a>(
+    config: &'a AgentConfig,
+    call: &CallRequest,
+    state: Option<&AgentState>,
+) -> Result<Allowed<'a>, Refusal> {
     let Some((name, tool)) = config.tools.find(&call.name) else {
         if config.tools.is_forbidden(&call.name) {
             let message = alloc::format!("the tool `{}` is not allowed for this agent", call.name);
@@ -118,7 +125,8 @@ pub(crate) fn admit<'a>(config: &'a AgentConfig, call: &CallRequest) -> Result<A
         }
     };
     let admitted = admit_tool(config, name, tool, arguments)?;
-    Ok(Allowed { name, tool, admitted, rule: tool.asks(arguments) })
+    let rule = state.and_then(|state| tool.asks_in(config, state, arguments));
+    Ok(Allowed { name, tool, admitted, rule })
 }
 
 /// Turns arguments of an allowed tool into what they ask for.
@@ -140,7 +148,7 @@ pub(crate) fn admit_tool(
         }
         ToolKind::Handoff { agent } => {
             known(config, agent)?;
-            if tool.approve || !tool.approve_when.is_empty() {
+            if tool.approve || tool.has_rules() {
                 let message = "a handoff cannot wait for an approval";
                 return Err(Refusal::new("not_permitted", message));
             }

@@ -57,7 +57,7 @@ pub(super) fn begin(
         let is_double = config.has_second_rules()
             && !call.call_id.is_empty()
             && slots.iter().any(|slot: &CallSlot| slot.call_id == call.call_id);
-        let refused = match admit(config, call) {
+        let refused = match admit(config, call, Some(state)) {
             _ if is_double => {
                 let message = "another call of this reply has the same id; only the first one was performed";
                 Some(Refusal::new("duplicate_call", message))
@@ -182,7 +182,7 @@ pub(crate) fn returned(
         };
         let settled = match result(outcome) {
             Ok(settled) => settled,
-            Err(failure) => match deal(config, slot, call, &operation.request, &failure) {
+            Err(failure) => match deal(config, slot, call, &operation.request, &failure, state) {
                 Ok(Dealt::Settled(settled)) if settled.is_error => {
                     Settled { content: words.unwrap_or(settled.content), ..settled }
                 }
@@ -263,6 +263,7 @@ fn deal<'a>(
     call: Option<&CallRequest>,
     made: &Request,
     failure: &Failure,
+    state: &AgentState,
 ) -> Result<Dealt<'a>, Stop> {
     let name = slot.fallback.as_ref().map_or(slot.name.as_str(), ToolName::as_str);
     let tool = config.tools.find(name);
@@ -275,7 +276,7 @@ fn deal<'a>(
         Some(OnFailure::Fallback(to)) if slot.fallback.is_none() && failure.code.allows_another_tool() => {
             let made = made.as_tool_call().map(|made| &made.parameters);
             let arguments = made.or_else(|| call.and_then(CallRequest::checked));
-            if let Some(call) = arguments.and_then(|arguments| instead(config, to, arguments)) {
+            if let Some(call) = arguments.and_then(|arguments| instead(config, to, arguments, state)) {
                 let reason = alloc::format!("{}: {}", failure.code.as_str(), failure.message);
                 let decision = Decision::FallBackTool { from: name.into(), to: to.to_string(), reason };
                 let failure = Refusal::from(failure.clone()).into_settled();
@@ -316,11 +317,17 @@ fn fall_back(
 }
 
 /// The call of a tool in the place of a failed one; none where the agent may not call it with these arguments.
-fn instead<'a>(config: &'a AgentConfig, to: &ToolName, arguments: &Value) -> Option<Allowed<'a>> {
+fn instead<'a>(
+    config: &'a AgentConfig,
+    to: &ToolName,
+    arguments: &Value,
+    state: &AgentState,
+) -> Option<Allowed<'a>> {
     let (name, tool) = config.tools.find_unpinned(to.as_str())?;
     match admit_tool(config, name, tool, arguments) {
         Ok(admitted @ (Admitted::Request(_) | Admitted::Agent { .. })) => {
-            Some(Allowed { name, tool, admitted, rule: tool.asks(arguments) })
+            let rule = tool.asks_in(config, state, arguments);
+            Some(Allowed { name, tool, admitted, rule })
         }
         Ok(Admitted::Handoff { .. }) | Err(_) => None,
     }

@@ -444,7 +444,7 @@ fn tool_call(
         }
     };
     state.usage.tool_calls = state.usage.tool_calls.saturating_add(1);
-    let asked = tool.approve || tool.asks(&call.arguments).is_some();
+    let asked = tool.approve || tool.asks_in(config, state, &call.arguments).is_some();
     let gate = if asked { GateState::Waiting(Gate::Approval) } else { GateState::Open };
     Ok((request, terms, gate))
 }

@@ -26,6 +26,7 @@ pub(crate) const MEMORY_TIMEOUT_MS: u64 = 10_000;
 /// Recalls first, if the agent does that.
 pub(crate) fn model(config: &AgentConfig, mind: &ModelMind, state: &mut AgentState) -> Result<(), Stop> {
     within_bounds(mind, state)?;
+    state.keep_what_is_told(config);
     let Some(recall) = &mind.recall else {
         return open(config, mind, state);
     };

@@ -3,6 +3,7 @@
 mod bounds;
 mod files;
 mod gates;
+mod origins;
 mod rules;
 
 use dalsegno_core::*;

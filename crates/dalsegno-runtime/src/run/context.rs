@@ -282,7 +282,7 @@ impl Engine {
             bindings: Arc::clone(self.bindings()),
             sessions: Sessions::default(),
             toolbox: Arc::new(config.tools.clone()),
-            grant: Grant::of(&self.workspace(), &config.name),
+            grant: Grant::of(&self.workspace(), &config),
             config,
             scopes,
             events,

@@ -414,6 +414,7 @@ impl Engine {
                 data: call.data.clone(),
                 tenant: context.tenant.clone(),
                 user: heritage.user.clone(),
+                called_by: Some(context.config.name.clone()),
                 ..AgentRequest::text("")
             };
             let beginning = Beginning {

@@ -205,7 +205,8 @@ impl Secrets {
 
     /// Takes every known secret out of what a run is asked. Whose the run is stays as it is.
     pub(crate) fn request(&self, request: &mut AgentRequest) {
-        let AgentRequest { text, data, tenant: _, attachments, user, tenant_settings, handoff } = request;
+        let AgentRequest { text, data, tenant: _, attachments, user, tenant_settings, handoff, called_by: _ } =
+            request;
         self.text(text);
         handoff.iter_mut().filter_map(|handoff| handoff.message.as_mut()).for_each(|text| self.text(text));
         [data, user, tenant_settings].into_iter().for_each(|value| self.value(value));

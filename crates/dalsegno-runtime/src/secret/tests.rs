@@ -312,6 +312,7 @@ fn every_text_of_every_record_is_scrubbed() {
         user: bad_value(),
         tenant_settings: bad_value(),
         handoff: Some(dalsegno_core::HandedOver { agent: "a".parse().unwrap(), message: Some(bad()) }),
+        called_by: None,
     };
     secrets.request(&mut request);
     assert_clean(&(gate, doubt, request));

@@ -202,6 +202,7 @@ impl AgentTool {
             timeout_ms: timeout_ms.unwrap_or(tool.timeout_ms),
             approve: tool.approve && !is_handoff,
             approve_when: if is_handoff { Vec::new() } else { tool.approve_when },
+            approve_from: if is_handoff { Vec::new() } else { tool.approve_from },
             ..tool
         }
     }

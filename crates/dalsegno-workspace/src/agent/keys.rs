@@ -1,6 +1,6 @@
 //! The keys of an agent file, but for those of its steps.
 
-use super::rules::ENTRY;
+use super::rules::{ASKED, DENIED};
 use super::steps::keys::STEPS;
 use crate::control;
 use crate::shape::{AGENT_NAME, CAPABILITY, Form, Key, Shape, TOOL_NAME, TOOL_PATTERN};
@@ -98,13 +98,13 @@ static TOOLS: Shape = Shape::new(
         ),
         Key::new(
             "approve",
-            Form::List(&ENTRY),
+            Form::List(&ASKED),
             "The tools that need a person's approval before each call; a rule `{ tool, when }` is about calls with \
-             certain arguments.",
+             certain arguments, and `{ tool, unless_from }` about where the arguments come from.",
         ),
         Key::new(
             "deny",
-            Form::List(&ENTRY),
+            Form::List(&DENIED),
             "The tools that the agent may not use although `allow` covers them; a rule `{ tool, when }` is about calls \
              with certain arguments.",
         ),

@@ -9,6 +9,7 @@ mod limits;
 mod link;
 mod load;
 mod mind;
+mod origins;
 mod output;
 mod read;
 mod resolve;
@@ -32,6 +33,7 @@ pub(crate) use self::keys::FILE;
 use self::link::link;
 pub use self::load::BrokenAgent;
 pub(crate) use self::load::load;
+pub use self::origins::SourceRule;
 pub(crate) use self::read::Surroundings;
 use self::read::{ReadAgent, read};
 pub use self::rules::CallRule;
@@ -110,6 +112,8 @@ pub struct AgentTools {
     pub deny: Vec<Located<ToolPattern>>,
     /// The calls that a person must agree to first, by their arguments.
     pub approve_rules: Vec<CallRule>,
+    /// Rules by which a person must approve a call unless its arguments come from certain sources.
+    pub source_rules: Vec<SourceRule>,
     /// The calls that are refused, by their arguments.
     pub deny_rules: Vec<CallRule>,
     /// Settings of single tools, each with the place of the tool's name.

@@ -126,6 +126,7 @@ impl AgentFile {
             retries: settings.retries.unwrap_or(default.retries),
             approve: self.tools.always_asks(name),
             approve_when: self.tools.approve_when(name).cloned().collect(),
+            approve_from: self.tools.approve_from(name).cloned().collect(),
             deny_when: self.tools.deny_when(name).cloned().collect(),
             on_failure: settings.on_failure,
             on_indeterminate: settings.on_indeterminate.unwrap_or(default.on_indeterminate),
@@ -207,7 +208,7 @@ impl AgentFile {
         }
         // A misspelt name here would leave a tool without its gate, so it is as bad as a misspelt permission.
         let denials = self.tools.deny_rules.iter().map(|rule| &rule.tool);
-        let gates = self.tools.gates().chain(denials);
+        let gates = self.tools.gates().chain(denials).chain(self.tools.sources());
         for pattern in gates.filter(|pattern| !is_unknown(pattern.value.as_str())) {
             let matches = |tool: &&ToolName| pattern.value.matches(tool);
             let tools = catalogue.keys().chain(&self.of_tenants);

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use dalsegno_core::{ToolName, ToolPattern, Toolbox, first_rule_met};
+use dalsegno_core::{Tool, ToolName, ToolPattern, Toolbox, first_rule_met};
 use dalsegno_expr::{Expression, Reference};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::origins::{SOURCE_RULE, SourceRule};
 use super::tools::plain;
 use super::{AgentFile, AgentTools};
 use crate::catalogue::Catalogue;
@@ -18,8 +19,11 @@ use crate::report::Report;
 use crate::section::{Located, Section, string, wrong_type};
 use crate::shape::{Form, Key, Shape, TOOL_PATTERN};
 
-/// An entry of `approve` or `deny`: tools, or calls of them by their arguments.
-pub(super) static ENTRY: Form = Form::Either(&[TOOL_PATTERN, Form::Table(&RULE)]);
+/// An entry of `deny`: tools, or calls of them by their arguments.
+pub(super) static DENIED: Form = Form::Either(&[TOOL_PATTERN, Form::Table(&RULE)]);
+
+/// An entry of `approve`: tools, or calls of them by their arguments and where these come from.
+pub(super) static ASKED: Form = Form::Either(&[TOOL_PATTERN, Form::Table(&RULE), Form::Table(&SOURCE_RULE)]);
 
 static RULE: Shape = Shape::new(
     "a rule",
@@ -30,6 +34,12 @@ static RULE: Shape = Shape::new(
             .required("add `when = \"args.amount > 100\"`, the condition on the arguments"),
     ],
 );
+
+/// An entry of one of the two lists.
+enum Entry {
+    Rule(CallRule),
+    Sources(SourceRule),
+}
 
 /// A rule about the arguments of calls.
 #[derive(Debug, Clone)]
@@ -42,13 +52,26 @@ pub struct CallRule {
     reads: Vec<(Reference, Range<usize>)>,
 }
 
+/// What one of the two lists has.
+#[derive(Default)]
+pub(super) struct Entries {
+    pub(super) patterns: Vec<Located<ToolPattern>>,
+    pub(super) rules: Vec<CallRule>,
+    /// Rules with `unless_from`, which only `approve` has.
+    pub(super) sources: Vec<SourceRule>,
+}
+
 /// Reads one of the two lists.
-pub(super) fn read(section: &Section<'_>, key: &str) -> (Vec<Located<ToolPattern>>, Vec<CallRule>) {
-    let (mut patterns, mut rules) = (Vec::new(), Vec::new());
+pub(super) fn read(section: &Section<'_>, key: &str) -> Entries {
+    let mut entries = Entries::default();
     for item in section.items(key, "a list of tools and rules") {
         match item.get_ref() {
-            DeValue::String(_) => patterns.extend(pattern(section.report, key, item)),
-            DeValue::Table(_) => rules.extend(rule(section.report, key, item)),
+            DeValue::String(_) => entries.patterns.extend(pattern(section.report, key, item)),
+            DeValue::Table(_) => match entry(section.report, key, item) {
+                Some(Entry::Rule(rule)) => entries.rules.push(rule),
+                Some(Entry::Sources(rule)) => entries.sources.push(rule),
+                None => {}
+            },
             _ => {
                 let expected = "a tool such as `\"server.tool\"`, or a rule such as \
                     `{ tool = \"server.tool\", when = \"args.amount > 100\" }`";
@@ -56,7 +79,7 @@ pub(super) fn read(section: &Section<'_>, key: &str) -> (Vec<Located<ToolPattern
             }
         }
     }
-    (patterns, rules)
+    entries
 }
 
 fn pattern(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<Located<ToolPattern>> {
@@ -70,7 +93,12 @@ fn pattern(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<Lo
     }
 }
 
-fn rule(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<CallRule> {
+fn entry(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<Entry> {
+    let has_sources = matches!(item.get_ref(), DeValue::Table(table) if table.contains_key("unless_from"));
+    if key == "approve" && has_sources {
+        let table = Section::of(report, key, item, SOURCE_RULE.what, &SOURCE_RULE)?;
+        return SourceRule::read(&table).map(Entry::Sources);
+    }
     let table = Section::of(report, key, item, RULE.what, &RULE)?;
     let rule = CallRule::read(&table, &[])?;
     if rule.reads.is_empty()
@@ -86,7 +114,7 @@ fn rule(report: &Report, key: &str, item: &Spanned<DeValue<'_>>) -> Option<CallR
                 "write the tool's name alone in `{key}`, or a condition such as `args.amount > 100`"
             ));
     }
-    Some(rule)
+    Some(Entry::Rule(rule))
 }
 
 impl CallRule {
@@ -118,22 +146,31 @@ impl CallRule {
     pub(crate) fn check(&self, report: &Report, tools: &Toolbox) {
         for (name, tool) in tools.tools.iter().filter(|(name, _)| self.tool.value.matches(name)) {
             for (reference, span) in &self.reads {
-                let Some((argument, known)) = missing(&tool.input_schema, &reference.segments) else {
-                    continue;
-                };
-                let known: Vec<&str> = known.into_iter().collect();
-                let help = match self.tool.value.as_str().contains('*') {
-                    true => "name the tools that have the argument, each in a rule of its own".to_owned(),
-                    false if known.is_empty() => "remove the rule: the tool has no arguments".to_owned(),
-                    false => suggestion(argument, &known),
-                };
-                report
-                    .error(Code::UnknownName, span.clone(), format!("`{name}` has no argument `{argument}`"))
-                    .label(format!("its arguments are {}", or_none(&list(&known))))
-                    .help(help);
+                check_argument(report, &self.tool.value, (name, tool), &reference.segments, span.clone());
             }
         }
     }
+}
+
+/// Reports an argument that a tool does not have.
+pub(super) fn check_argument(
+    report: &Report,
+    pattern: &ToolPattern,
+    (name, tool): (&ToolName, &Tool),
+    way: &[String],
+    span: Range<usize>,
+) {
+    let Some((argument, known)) = missing(&tool.input_schema, way) else { return };
+    let known: Vec<&str> = known.into_iter().collect();
+    let help = match pattern.as_str().contains('*') {
+        true => "name the tools that have the argument, each in a rule of its own".to_owned(),
+        false if known.is_empty() => "remove the rule: the tool has no arguments".to_owned(),
+        false => suggestion(argument, &known),
+    };
+    report
+        .error(Code::UnknownName, span, format!("`{name}` has no argument `{argument}`"))
+        .label(format!("its arguments are {}", or_none(&list(&known))))
+        .help(help);
 }
 
 /// The conditions of the rules that are about a tool.
@@ -169,7 +206,8 @@ impl AgentTools {
 
     /// All patterns of `approve`, also those of its rules.
     pub(super) fn gates(&self) -> impl Iterator<Item = &Located<ToolPattern>> {
-        self.approve.iter().chain(self.approve_rules.iter().map(|rule| &rule.tool))
+        let rules = self.approve_rules.iter().map(|rule| &rule.tool);
+        self.approve.iter().chain(rules).chain(self.source_rules.iter().map(|rule| &rule.tool))
     }
 }
 
@@ -193,6 +231,9 @@ impl AgentFile {
     /// Reports rules that read arguments which their tools do not have: such a condition would never hold.
     pub(super) fn check_rules(&self, report: &Report, tools: &Toolbox) {
         for rule in self.tools.approve_rules.iter().chain(&self.tools.deny_rules) {
+            rule.check(report, tools);
+        }
+        for rule in &self.tools.source_rules {
             rule.check(report, tools);
         }
     }

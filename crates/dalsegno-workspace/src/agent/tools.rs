@@ -16,15 +16,16 @@ use crate::tenant::toolkit_uses;
 pub(super) fn read(file: &Section<'_>) -> AgentTools {
     let Some(section) = file.section("tools") else { return AgentTools::default() };
     let (settings, stand_ins) = settings(&section);
-    let (approve, approve_rules) = rules::read(&section, "approve");
-    let (deny, deny_rules) = rules::read(&section, "deny");
+    let asked = rules::read(&section, "approve");
+    let denied = rules::read(&section, "deny");
     let (toolkits, toolkit_uses) = toolkit_uses(&section, "toolkits", None);
     AgentTools {
         allow: section.list("allow").into_iter().map(plain).collect(),
-        approve,
-        deny,
-        approve_rules,
-        deny_rules,
+        approve: asked.patterns,
+        deny: denied.patterns,
+        approve_rules: asked.rules,
+        source_rules: asked.sources,
+        deny_rules: denied.rules,
         settings,
         toolkits,
         stand_ins,

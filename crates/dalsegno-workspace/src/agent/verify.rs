@@ -219,7 +219,7 @@ fn unfit(
                 }
             },
         )),
-        Some(tool) if tool.approve || !tool.approve_when.is_empty() => {
+        Some(tool) if tool.approve || tool.has_rules() => {
             Some(("which a person must approve", "remove the tool from `approve`, or name another one"))
         }
         Some(_) => None,

@@ -69,7 +69,7 @@ impl<'p> Settled<'p> {
         let mut drafts = Vec::new();
         let mut places = Vec::new();
         for (branch, place, FallBack { from, to, parameters, reason }) in self.fallbacks {
-            drafts.push(request::stand_in(config, place, &to, parameters, &mut allowance)?);
+            drafts.push(request::stand_in(config, place, &to, parameters, state, &mut allowance)?);
             places.push(branch);
             state.decide(Decision::FallBackTool {
                 from: from.as_str().into(),

@@ -137,7 +137,7 @@ pub(super) fn draw(
                 Approve::Always => true,
                 Approve::When(condition) => place.is_true(condition, scope)?,
             };
-            Drawn::Asked(tool_call(place, name, tool, parameters, asked)?)
+            Drawn::Asked(tool_call(config, place, name, parameters, asked, state)?)
         }
     };
     if let Drawn::Asked(draft) = &drawn {
@@ -153,11 +153,12 @@ pub(super) fn stand_in(
     place: Place<'_>,
     name: &ToolName,
     parameters: Value,
+    state: &AgentState,
     allowance: &mut Allowance<'_>,
 ) -> Result<Draft, Stop> {
-    let tool = allowed(config, place, name)?;
+    allowed(config, place, name)?;
     allowance.call(place)?;
-    let draft = tool_call(place, name, tool, parameters, false)?;
+    let draft = tool_call(config, place, name, parameters, false, state)?;
     allowance.request(place, &draft.request)?;
     Ok(draft)
 }
@@ -189,12 +190,14 @@ fn leave_out(tool: &Tool, written: &Value, parameters: &mut Value) {
 }
 
 fn tool_call(
+    config: &AgentConfig,
     place: Place<'_>,
     name: &ToolName,
-    tool: &Tool,
     parameters: Value,
     asked: bool,
+    state: &AgentState,
 ) -> Result<Draft, Stop> {
+    let tool = allowed(config, place, name)?;
     if let Some(rule) = tool.denies(&parameters) {
         return Err(place.stop(
             RunErrorCode::ToolFailed,
@@ -202,7 +205,7 @@ fn tool_call(
             "call the tool with other arguments, or change `deny` of `[tools]` in the agent file",
         ));
     }
-    let rule = if asked || tool.approve { None } else { tool.asks(&parameters) };
+    let rule = if asked || tool.approve { None } else { tool.asks_in(config, state, &parameters) };
     let asked = asked || tool.approve || rule.is_some();
     let gate = if asked { GateState::Waiting(Gate::Approval) } else { GateState::Open };
     let call = ToolCall { tool_name: name.clone(), parameters, input: None };
