@@ -15,6 +15,7 @@ mod cause;
 mod edit;
 mod explain;
 mod explainer;
+mod forced;
 mod gate;
 mod minimise;
 mod report;
@@ -23,6 +24,7 @@ mod version;
 
 pub use cause::Cause;
 pub use edit::{Changed, Edit};
+pub use forced::{Asker, Conclusion, Departure, Forced, Limits, Measured, Rate, changed_requests, force};
 pub use gate::{Base, Comparison, Past, Progress};
 pub use report::{ChangedRun, Course, GateReport, Group, NotCompared, Reason};
 pub use version::Version;

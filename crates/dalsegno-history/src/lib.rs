@@ -55,4 +55,4 @@ pub use replay::{ReplayReport, ReplayVerdict, several_at_once};
 pub use tasks::Tasks;
 pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};
-pub use with_config::{ChangedRequest, ConfigReport, RecordedRun};
+pub use with_config::{ChangedCompletion, ChangedRequest, ConfigReport, RecordedRun, Sent};

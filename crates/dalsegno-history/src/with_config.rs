@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use dalsegno_core::Gate;
 use dalsegno_core::{
-    AgentConfig, AgentRequest, AgentState, Digest, Event, Operation, OperationId, Reading, Request, RunId,
-    digest_json,
+    AgentConfig, AgentRequest, AgentState, Digest, Event, ModelCompletion, ModelReply, Operation,
+    OperationId, Outcome, Reading, Request, RunId, Terms, digest_json,
 };
 use dalsegno_store::{Body, Record};
 
@@ -70,6 +70,51 @@ pub struct ChangedRequest {
     /// The digest of what it would ask for.
     #[serde(skip)]
     pub digest: Digest,
+}
+
+/// A request to a model that is another one under another configuration, with what the model replied at the time.
+#[derive(Debug, Clone)]
+pub struct ChangedCompletion {
+    /// The run.
+    pub run: RunId,
+    /// The step.
+    pub step: u64,
+    /// What the model was sent.
+    pub was: Sent,
+    /// What it would be sent.
+    pub now: Sent,
+    /// What it replied.
+    pub reply: ModelReply,
+}
+
+/// A request to a model, and all that the model is sent.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The configuration under which it is sent: it has the tools.
+    pub config: Arc<AgentConfig>,
+    /// The request, which refers to the transcript.
+    pub request: Arc<ModelCompletion>,
+    /// How it is performed.
+    pub terms: Terms,
+    /// What the model reads.
+    pub reading: Reading,
+}
+
+/// What is wanted of a fold beside whether and where the run would differ.
+enum Wanted {
+    Nothing,
+    /// What differs in each request.
+    Changes,
+    /// The first completion that differs: once it is found, what it was and would be, until its reply comes.
+    Completion(Option<Box<Unanswered>>),
+}
+
+/// A completion that differs, before its reply.
+struct Unanswered {
+    place: Vec<u32>,
+    step: u64,
+    was: Sent,
+    now: Sent,
 }
 
 /// One course of the two that are compared.
@@ -144,12 +189,15 @@ impl Course {
     }
 
     fn reading(&self, operation: &Operation) -> Option<Reading> {
-        match &operation.request {
-            Request::ModelCompletion(completion) => {
-                self.machine.state().reading(&self.config, completion).ok()
-            }
-            _ => None,
-        }
+        self.sent(operation).map(|sent| sent.reading)
+    }
+
+    /// What a model is sent, where the operation asks one.
+    fn sent(&self, operation: &Operation) -> Option<Sent> {
+        let Request::ModelCompletion(completion) = &operation.request else { return None };
+        let reading = self.machine.state().reading(&self.config, completion).ok()?;
+        let (config, request) = (Arc::clone(&self.config), Arc::clone(completion));
+        Some(Sent { config, request, terms: operation.terms, reading })
     }
 }
 
@@ -204,7 +252,7 @@ impl RecordedRun {
         config: Arc<AgentConfig>,
         tenant_settings: Option<&Value>,
     ) -> Result<ConfigReport, HistoryError> {
-        self.fold(config, tenant_settings, true)
+        self.fold(config, tenant_settings, &mut Wanted::Changes).map(|(report, _)| report)
     }
 
     /// The same without [`ChangedRequest::changes`], which cost more than all the rest: whether and where the run would differ, and
@@ -217,15 +265,27 @@ impl RecordedRun {
         config: Arc<AgentConfig>,
         tenant_settings: Option<&Value>,
     ) -> Result<ConfigReport, HistoryError> {
-        self.fold(config, tenant_settings, false)
+        self.fold(config, tenant_settings, &mut Wanted::Nothing).map(|(report, _)| report)
+    }
+
+    /// The first request to a model that would be another one under another configuration, of those that were replied to.
+    ///
+    /// # Errors
+    /// When the core cannot execute one of the two configurations.
+    pub fn changed_completion(
+        &self,
+        config: Arc<AgentConfig>,
+        tenant_settings: Option<&Value>,
+    ) -> Result<Option<ChangedCompletion>, HistoryError> {
+        self.fold(config, tenant_settings, &mut Wanted::Completion(None)).map(|(_, found)| found)
     }
 
     fn fold(
         &self,
         config: Arc<AgentConfig>,
         tenant_settings: Option<&Value>,
-        with_changes: bool,
-    ) -> Result<ConfigReport, HistoryError> {
+        wanted: &mut Wanted,
+    ) -> Result<(ConfigReport, Option<ChangedCompletion>), HistoryError> {
         let Self { run, own, records, origin } = self;
         let run = *run;
         let mut was = Course::new(Arc::clone(own), origin.clone());
@@ -245,7 +305,7 @@ impl RecordedRun {
             let stepped = needs_step(record, was.machine.state());
             let state = was.machine.state();
             if stepped && was.awaited == 0 && state.is_ready() && !state.is_over() {
-                if let Some(divergence) = both(record, &mut was, &mut now, &mut report, with_changes)? {
+                if let Some(divergence) = both(record, &mut was, &mut now, &mut report, wanted)? {
                     report.divergence = Some(divergence);
                     break;
                 }
@@ -257,6 +317,13 @@ impl RecordedRun {
                 continue;
             }
             let Some((place, event)) = event_of(record, &place_of) else { continue };
+            if let Wanted::Completion(found) = wanted
+                && let Some(found) = found.take_if(|found| Some(&found.place) == place.as_ref())
+                && let Body::Resolved { outcome: Outcome::ModelReplied(reply), .. } = &record.body
+            {
+                let Unanswered { place: _, step, was, now } = *found;
+                return Ok((report, Some(ChangedCompletion { run, step, was, now, reply: reply.clone() })));
+            }
             let step = was.machine.state().step();
             let refused = |error: dalsegno_core::ResumeError| Divergence {
                 step,
@@ -278,7 +345,7 @@ impl RecordedRun {
         }
         report.identical = report.changed_requests.is_empty() && report.divergence.is_none();
         report.differences = now.differences(&report);
-        Ok(report)
+        Ok((report, None))
     }
 }
 
@@ -288,7 +355,7 @@ fn both(
     was: &mut Course,
     now: &mut Course,
     report: &mut ConfigReport,
-    with_changes: bool,
+    wanted: &mut Wanted,
 ) -> Result<Option<Divergence>, HistoryError> {
     let run = report.run;
     let (left, right) = (was.advance(run)?, now.advance(run)?);
@@ -322,11 +389,17 @@ fn both(
         if left.digest == right.digest {
             continue;
         }
-        let changes = if with_changes {
-            let readings = (was.reading(left), now.reading(right));
-            compare::requests(left, right, readings.0.as_ref(), readings.1.as_ref())
-        } else {
-            Vec::new()
+        let changes = match wanted {
+            Wanted::Changes => {
+                let readings = (was.reading(left), now.reading(right));
+                compare::requests(left, right, readings.0.as_ref(), readings.1.as_ref())
+            }
+            Wanted::Completion(found @ None) => {
+                let sent = was.sent(left).zip(now.sent(right));
+                *found = sent.map(|(was, now)| Unanswered { place: place.clone(), step, was, now }.into());
+                Vec::new()
+            }
+            Wanted::Completion(Some(_)) | Wanted::Nothing => Vec::new(),
         };
         report.changed_requests.push(ChangedRequest {
             step,
@@ -370,7 +443,7 @@ fn ends(left: &End, right: &End) -> (String, String) {
 /// An event whose operation has another id in each course.
 enum Recorded {
     Event(Event),
-    Outcome(dalsegno_core::Timestamp, dalsegno_core::Outcome),
+    Outcome(dalsegno_core::Timestamp, Outcome),
     Gate(dalsegno_core::Timestamp, Gate),
     Answer(dalsegno_core::Timestamp, dalsegno_core::Answer),
 }

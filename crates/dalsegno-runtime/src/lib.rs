@@ -17,6 +17,7 @@
 //! ```
 
 mod archive;
+mod asking;
 mod clock;
 #[cfg(feature = "oauth")]
 mod consents;

@@ -369,6 +369,7 @@ impl Engine {
             asker: None,
             caller,
             tool: Some((name.clone(), tool)),
+            reading: None,
             scopes: self.memory_scopes(place)?,
         })
     }

@@ -289,6 +289,7 @@ impl Engine {
             asker: Some(behalf.asker.clone()),
             caller: Caller::default(),
             tool: None,
+            reading: None,
             scopes,
         };
         Box::pin(self.perform_errand(behalf.tenant, errand)).await.outcome.into_effect_outcome(&request)

@@ -25,8 +25,32 @@ pub(crate) struct GateArgs {
     /// Only so many runs, evenly spread over all of them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sample: Option<u32>,
+    /// Where a request to a model has changed, ask the model, as before and as now: does it decide otherwise? Costs tokens, and calls
+    /// no tool
+    #[arg(long)]
+    pub(crate) teacher_forced: bool,
+    /// Ask so many times each way at most
+    #[arg(long, value_name = "N", requires = "teacher_forced", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) asks: u64,
+    /// Do not ask again once this has been spent
+    #[arg(long, value_name = "USD", requires = "teacher_forced", value_parser = dollars)]
+    pub(crate) max_cost_usd: Option<u64>,
+    /// The smallest difference that counts, in percentage points of all decisions
+    #[arg(long, value_name = "POINTS", requires = "teacher_forced", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub(crate) smallest: u8,
     #[command(flatten)]
     pub(crate) document: DocumentArgs,
+}
+
+/// An amount of US dollars, in billionths.
+fn dollars(text: &str) -> Result<u64, String> {
+    let amount: f64 =
+        text.parse().map_err(|_| "expected an amount in US dollars, such as 2.50".to_owned())?;
+    if !(0.0..=1_000_000.0).contains(&amount) {
+        return Err("expected an amount from 0 to 1000000".to_owned());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was compared just now")]
+    Ok((amount * 1e9).round() as u64)
 }
 
 pub(super) const EXAMPLES: &str = "\
@@ -35,8 +59,10 @@ Examples:
   dalsegno gate --base origin/main        only what the changes since `origin/main` alter
   dalsegno gate --agent desk --since 30d
   dalsegno gate --sample 500 --json
+  dalsegno gate --teacher-forced --max-cost-usd 2
+                                          does the changed prompt change what the model decides?
 
-Nothing is performed and no model is asked. The changed lines are found with Git.
+Nothing is performed, and no model is asked without `--teacher-forced`. The changed lines are found with Git.
 
 Exit codes:
-  0 no run would differ   2 bad input   3 a run would differ   5 no run could be compared";
+  0 no run would differ   2 bad input   3 a run would differ   5 inconclusive";

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dalsegno_core::Timestamp;
-use dalsegno_gate::{Base, Comparison, Past, Reason, Version};
+use dalsegno_gate::{Base, Comparison, Conclusion, Course, Forced, GateReport, Group, Past, Reason, Version};
 use dalsegno_history::Journal;
 use dalsegno_runtime::OpenError;
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
+use serde::Serialize;
 
 use super::{Context, select};
 use crate::args::{Format, GateArgs};
@@ -18,6 +19,7 @@ use crate::render::gate;
 use crate::render::text::count;
 
 mod git;
+mod models;
 
 use self::git::Repository;
 
@@ -52,19 +54,50 @@ pub(super) async fn gate(args: &GateArgs, context: &mut Context<'_>) -> Result<E
             .await
     };
     spinner.clear(context.output);
+    let forced = match args.teacher_forced && report.changed > 0 {
+        true => Some(models::ask(&report, &runs, args, context).await?),
+        false => None,
+    };
     match context.format {
-        Format::Json | Format::Jsonl => context.output.document(&report),
+        Format::Json | Format::Jsonl => {
+            context.output.document(&Document { report: &report, forced: forced.as_ref() });
+        }
         Format::Text => gate::show(&report, context.verbose, context.output),
     }
     gate::sum_up(&report, context.verbose, context.output);
+    if let Some(forced) = &forced {
+        gate::show_forced(forced, context.output);
+    }
     let is_unusable = report.not_compared.iter().any(|not| not.reason == Reason::Unusable);
     Ok(match (report.changed, report.compared) {
-        (1.., _) => Exit::Diverged,
+        (1.., _) => forced.map_or(Exit::Diverged, |forced| concluded(&report, &forced)),
         // No run of it could even begin.
         (0, _) if is_unusable => Exit::BadInput,
         (0, 0) => Exit::Inconclusive,
         (0, _) => Exit::Done,
     })
+}
+
+/// All that the gate found.
+#[derive(Serialize)]
+struct Document<'r> {
+    #[serde(flatten)]
+    report: &'r GateReport,
+    /// What models decided, where they were asked.
+    #[serde(rename = "models", skip_serializing_if = "Option::is_none")]
+    forced: Option<&'r Forced>,
+}
+
+/// The exit code of runs that would differ, once models were asked: a run that would only send other words is as good as before if
+/// these words make no difference.
+fn concluded(report: &GateReport, forced: &Forced) -> Exit {
+    let has_other_course = |group: &Group| group.runs.iter().any(|run| run.course == Course::OtherCourse);
+    match forced.conclusion {
+        _ if report.groups.iter().any(has_other_course) => Exit::Diverged,
+        Conclusion::Differs => Exit::Diverged,
+        Conclusion::Same => Exit::Done,
+        Conclusion::Inconclusive => Exit::Inconclusive,
+    }
 }
 
 /// The runs, or so many of them, evenly spread.

@@ -3,12 +3,15 @@
 use std::time::{Duration, Instant};
 
 use dalsegno_core::RunId;
-use dalsegno_gate::{Changed, ChangedRun, Course, Edit, GateReport, Group, NotCompared, Progress};
+use dalsegno_gate::{
+    Changed, ChangedRun, Conclusion, Course, Departure, Edit, Forced, GateReport, Group, Measured,
+    NotCompared, Progress, Rate,
+};
 
 use super::diff;
 use super::output::Output;
 use super::spinner::Spinner;
-use super::text::{Style, count, short, styled};
+use super::text::{Style, count, dollars, short, styled};
 use crate::commands::Context;
 
 /// Runs of a group that are named where not all of them are.
@@ -160,6 +163,68 @@ pub(crate) fn sum_up(report: &GateReport, verbose: bool, output: &mut Output) {
     if let Some(group) = report.groups.first() {
         output.note(format!("see how with `dalsegno replay {} --with-config`", short(group.example.run)));
     }
+}
+
+/// Says in a few lines what models decided when they read the changed requests.
+pub(crate) fn show_forced(forced: &Forced, output: &mut Output) {
+    for Departure { run, step, recorded, now } in &forced.examples {
+        output.note(styled(Style::Dim, format!("  run {}, step {step}", short(*run))));
+        output.note(styled(Style::Red, format!("    - {recorded}")));
+        output.note(styled(Style::Green, format!("    + {now}")));
+    }
+    for (why, times) in &forced.failed {
+        output.note(
+            styled(Style::Yellow, "warning")
+                .and(format!(": {} got no reply: {why}", count(*times, "request"))),
+        );
+    }
+    if forced.pairs > 0 {
+        show_measured("tools", &forced.tools, output);
+        show_measured("arguments", &forced.arguments, output);
+    }
+    let asked = format!(
+        "{}, asked {} each way, {}, {}",
+        count(forced.requests, "changed request"),
+        count(forced.pairs, "time"),
+        count(forced.input_tokens + forced.output_tokens, "token"),
+        dollars(forced.cost_nano_usd),
+    );
+    let inconclusive = styled(Style::Yellow, "inconclusive");
+    output.note(match (forced.conclusion, forced.requests, forced.pairs) {
+        (_, 0, _) => inconclusive.and(": no request to a model has changed".to_owned()),
+        (_, _, 0) => inconclusive.and(": no model replied".to_owned()),
+        (Conclusion::Differs, ..) => styled(Style::Red, "models decide otherwise").and(format!(" · {asked}")),
+        (Conclusion::Same, ..) => styled(Style::Green, "models decide as before").and(format!(" · {asked}")),
+        (Conclusion::Inconclusive, ..) => {
+            inconclusive.and(format!(": it may be noise, or `--asks` has to be more · {asked}"))
+        }
+    });
+}
+
+fn show_measured(what: &str, measured: &Measured, output: &mut Output) {
+    let visible = match (measured.conclusion, measured.visible) {
+        (Conclusion::Inconclusive, Some(visible)) => {
+            format!("; so many asks show {} or more", points(visible))
+        }
+        _ => String::new(),
+    };
+    output.note(format!(
+        "other {what} than recorded: {} before, {} now; difference between {} and {}{visible}",
+        percent(&measured.before),
+        percent(&measured.now),
+        points(measured.difference.low),
+        points(measured.difference.high),
+    ));
+}
+
+fn percent(rate: &Rate) -> String {
+    format!("{:.0} %", rate.share * 100.0)
+}
+
+fn points(difference: f64) -> String {
+    // Without it, a small negative number is shown as "-0".
+    let points = (difference * 100.0).round() + 0.0;
+    format!("{points:+} points")
 }
 
 fn example(run: RunId) -> String {

@@ -46,6 +46,9 @@ pub(crate) fn words(text: &str) -> Vec<Piece> {
     text.split_inclusive(' ').map(|word| Piece::Text(word.to_owned())).collect()
 }
 
+/// What is answered to a request with this number.
+type Decide = dyn Fn(usize, &Received) -> Vec<Piece> + Send + Sync;
+
 /// The endpoint. Its threads end with the test's process.
 pub(crate) struct Double {
     address: SocketAddr,
@@ -55,16 +58,21 @@ pub(crate) struct Double {
 impl Double {
     /// Starts an endpoint that gives these answers, one a request, in their order; the last again and again.
     pub(crate) fn start(answers: Vec<Vec<Piece>>) -> Self {
+        Self::deciding(move |number, _| answers[number.min(answers.len() - 1)].clone())
+    }
+
+    /// Starts an endpoint that decides what it answers, by the number of the request, from 0, and by what it reads.
+    pub(crate) fn deciding(decide: impl Fn(usize, &Received) -> Vec<Piece> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
-        let answers = Arc::new(answers);
+        let decide: Arc<Decide> = Arc::new(decide);
         let kept = Arc::clone(&received);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (kept, answers) = (Arc::clone(&kept), Arc::clone(&answers));
+                let (kept, decide) = (Arc::clone(&kept), Arc::clone(&decide));
                 // The other side may hang up at any time, which is what some tests are about.
-                thread::spawn(move || serve(&stream, &kept, &answers).ok());
+                thread::spawn(move || serve(&stream, &kept, &*decide).ok());
             }
         });
         Self { address, received }
@@ -86,16 +94,16 @@ impl Double {
     }
 }
 
-fn serve(stream: &TcpStream, kept: &Mutex<Vec<Received>>, answers: &[Vec<Piece>]) -> io::Result<()> {
+fn serve(stream: &TcpStream, kept: &Mutex<Vec<Received>>, decide: &Decide) -> io::Result<()> {
     let received = read(stream)?;
-    let number = {
+    let answer = {
         let mut kept = kept.lock().unwrap();
-        kept.push(received);
-        kept.len() - 1
+        kept.push(received.clone());
+        decide(kept.len() - 1, &received)
     };
     let mut stream = stream;
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
-    for piece in &answers[number.min(answers.len() - 1)] {
+    for piece in &answer {
         match piece {
             Piece::Text(text) => event(stream, &json!({ "content": text }), None)?,
             Piece::Door(door) => door.pass(),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentConfig, Failure, FailureCode, Gate, Mind, OnIndeterminate, OperationId, Outcome, Plan, Received,
-    Request, RunId, Terms, Tool, ToolName, Toolbox,
+    AgentConfig, Failure, FailureCode, Gate, Mind, OnIndeterminate, OperationId, Outcome, Plan, Reading,
+    Received, Request, RunId, Terms, Tool, ToolName, Toolbox,
 };
 use dalsegno_history::Situation;
 use dalsegno_memory::ScopeSet;
@@ -36,6 +36,8 @@ pub(crate) struct Errand {
     pub(crate) caller: Caller,
     /// The tool that is called, as it is offered now, if one is.
     pub(crate) tool: Option<(ToolName, Tool)>,
+    /// What a model is sent, and the tools that it is told of, if one is asked.
+    pub(crate) reading: Option<(Reading, Toolbox)>,
     /// The memory that is read and written.
     pub(crate) scopes: ScopeSet,
 }
@@ -62,7 +64,10 @@ impl Engine {
     /// What the attempts of an errand share: what they would share in a run of an agent with this tool.
     async fn errand_context(&self, tenant: &str, errand: &Errand) -> Arc<RunContext> {
         let name = TRIAL.parse().expect("it is the name of an agent");
-        let tools = Toolbox { tools: errand.tool.clone().into_iter().collect(), ..Toolbox::default() };
+        let tools = match &errand.reading {
+            Some((_, toolbox)) => toolbox.clone(),
+            None => Toolbox { tools: errand.tool.clone().into_iter().collect(), ..Toolbox::default() },
+        };
         let config = AgentConfig { tools, ..AgentConfig::new(name, Mind::Plan(Plan::default())) };
         // Its server was asked just now what it offers, so that there is nothing to compare.
         let mut modules = BTreeMap::new();
@@ -79,7 +84,8 @@ impl Engine {
     }
 
     async fn attempt_errand(&self, context: &Arc<RunContext>, errand: Errand) -> Done {
-        let Errand { operation, request, terms, asker, caller, tool: _, scopes: _ } = errand;
+        let Errand { operation, request, terms, asker, caller, reading, tool: _, scopes: _ } = errand;
+        let reading = reading.map(|(reading, _)| reading);
         let terms = match terms.on_indeterminate {
             OnIndeterminate::Ask => Terms { on_indeterminate: OnIndeterminate::Report, ..terms },
             OnIndeterminate::Report | OnIndeterminate::Retry => terms,
@@ -96,7 +102,7 @@ impl Engine {
                 attempt,
                 terms,
                 request: request.clone(),
-                reading: None,
+                reading: reading.clone(),
                 asker: asker.clone(),
                 caller: caller.clone(),
                 tasking: None,

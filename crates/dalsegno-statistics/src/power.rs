@@ -1,0 +1,15 @@
+//! The chance that several trials in a row pass.
+
+/// An unbiased estimate of the chance that `in_a_row` trials of an example pass, where `passed` of `trials` did: the share of all
+/// choices of so many trials that passed throughout.
+///
+/// It is called pass^k, by Yao and others, "τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains" (2024).
+/// `None` where there are fewer trials than that, or more passed than there are.
+pub fn pass_power(passed: u64, trials: u64, in_a_row: u64) -> Option<f64> {
+    if trials < in_a_row || passed > trials {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 trials")]
+    let factor = |index: u64| passed.saturating_sub(index) as f64 / (trials - index) as f64;
+    Some((0..in_a_row).map(factor).product())
+}
