@@ -162,3 +162,22 @@ fn a_run_that_takes_another_course_fails_though_its_model_decides_as_before() {
     assert_eq!(code, Some(3), "{shown}");
     assert!(shown.contains("inconclusive: no request to a model has changed"), "{shown}");
 }
+
+#[test]
+#[cfg(unix)]
+fn a_key_that_a_program_prints_is_sent_once_the_program_is_trusted() {
+    let double = Double::start(vec![sorted("urgent")]);
+    let workspace = changed(&double);
+    let settings = std::fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    workspace
+        .write("dalsegno.toml", &format!("{settings}api_key = {{ command = [\"echo\", \"a-key-4711\"] }}\n"));
+    let refused = workspace.dalsegno(&["gate", "--teacher-forced", "--asks", "1"]);
+    assert!(refused.starts_with("exit code: 2\n") && refused.contains("echo"), "{refused}");
+    assert_eq!(double.received().len(), 3);
+    let (code, shown, models) = gate(&workspace, &["--asks", "1", "--trust"]);
+    assert_eq!((code, &models["pairs"]), (Some(5), &json!(1)), "{shown}");
+    let keys: Vec<Option<String>> =
+        double.received()[3..].iter().map(|one| one.authorization.clone()).collect();
+    assert_eq!(keys, [Some("Bearer a-key-4711".to_owned()), Some("Bearer a-key-4711".to_owned())]);
+    assert!(!shown.contains("a-key-4711"), "{shown}");
+}

@@ -33,8 +33,9 @@ pub(super) async fn ask(
     let changed: BTreeSet<RunId> =
         report.groups.iter().flat_map(|group| group.runs.iter().map(|run| run.run)).collect();
     let runs: Vec<RunSummary> = runs.iter().filter(|run| changed.contains(&run.run)).cloned().collect();
-    // No tool server is asked, so no program is started.
-    let engine = context.quiet().await?;
+    // No tool server is asked, so the only programs that start are those that print keys.
+    let needs_programs = context.sound()?.settings.secret_commands().next().is_some();
+    let engine = if needs_programs { context.engine().await? } else { context.quiet().await? };
     let workspace = engine.workspace();
     let journal = Journal::open(&workspace.settings.store).await.map_err(OpenError::from)?;
     let requests = changed_requests(&journal, &workspace, &runs).await?;
