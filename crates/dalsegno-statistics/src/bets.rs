@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-/// The shares of the money that are bet, side by side. A small share wins slowly where the difference is small, a large one fast
-/// where it is large; all begin with the same part of the money.
-const SHARES: [f64; 8] = [0.03, 0.06, 0.11, 0.2, 0.34, 0.55, 0.8, 0.95];
+/// The shares of the money that are bet, side by side, each with the part of the money that it begins with. A small share wins slowly
+/// where the difference is small, a large one fast where it is large.
+const SHARES: [(f64, f64); 6] =
+    [(0.03, 0.05), (0.09, 0.2), (0.2, 0.25), (0.4, 0.25), (0.65, 0.15), (0.95, 0.1)];
 
 /// How often an end of an interval is halved. After that it is exact to the last digits that are shown.
 const HALVINGS: u32 = 50;
@@ -97,15 +98,12 @@ impl Sample {
             // One that is not 0 refutes it at once.
             return if self.values.iter().any(|(value, _)| *value > 0.0) { f64::INFINITY } else { 0.0 };
         }
-        let gains = SHARES.map(|share| {
+        let gains = SHARES.map(|(share, part)| {
             let multiplied = |(value, times): &(f64, f64)| times * (share * (value / claim - 1.0)).ln_1p();
-            self.values.iter().map(multiplied).sum::<f64>()
+            part.ln() + self.values.iter().map(multiplied).sum::<f64>()
         });
         let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = gains.iter().map(|gain| (gain - most).exp()).sum();
-        #[expect(clippy::cast_precision_loss, reason = "there are eight shares")]
-        let shares = SHARES.len() as f64;
-        most + (sum / shares).ln()
+        most + gains.iter().map(|gain| (gain - most).exp()).sum::<f64>().ln()
     }
 }
 
