@@ -223,6 +223,21 @@ fn honest_tasks_hardly_ever_ask() {
 }
 
 #[test]
+fn a_part_of_what_the_user_wrote_is_not_from_the_user() {
+    let ruled = assistant(true);
+    let written = "Write to ann@example.com.au and press-bob@example.com.";
+    for (to, asks) in [
+        ("ann@example.com.au", false),
+        ("ann@example.com", true),
+        ("press-bob@example.com", false),
+        ("bob@example.com", true),
+    ] {
+        let task = Task::new(written, "inbox.read", json!("hi"), ("mail.send", json!({ "to": to })));
+        assert_eq!(task.asks(&ruled), asks, "{to}");
+    }
+}
+
+#[test]
 fn a_person_reads_which_value_is_from_nowhere() {
     let task = Task::new(
         "Read my mail",
