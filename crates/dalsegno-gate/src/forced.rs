@@ -24,6 +24,9 @@ use crate::candidate::{Candidate, Subject};
 /// Pairs of requests that are under way at the same time.
 const AT_ONCE: usize = 8;
 
+/// What a request to a model is called in a report.
+const TO_A_MODEL: &str = "model completion";
+
 /// Decisions that are told as examples.
 const EXAMPLES: usize = 20;
 
@@ -52,6 +55,9 @@ pub struct Limits {
 pub struct Forced {
     /// The runs in which a request to a model has changed. Of each, the first such request is asked.
     pub requests: u64,
+    /// The runs that would differ in something that asking a model does not settle: they call a tool with other arguments, or the
+    /// changed request had no reply.
+    pub unsettled: u64,
     /// The pairs that were asked.
     pub pairs: u64,
     /// What came of it.
@@ -224,7 +230,16 @@ fn concluded(tools: Conclusion, arguments: Conclusion) -> Conclusion {
     }
 }
 
-/// The changed requests of these runs, the first of each run. `workspace` is what the files say now.
+/// The requests that have changed.
+#[derive(Debug, Default)]
+pub struct ChangedRequests {
+    /// Of each run the first one to a model, with the run's tenant.
+    pub to_models: Vec<(String, ChangedCompletion)>,
+    /// See [`Forced::unsettled`].
+    pub unsettled: u64,
+}
+
+/// The changed requests of these runs. `workspace` is what the files say now.
 ///
 /// # Errors
 /// When a run cannot be read.
@@ -232,18 +247,26 @@ pub async fn changed_requests(
     journal: &Journal,
     workspace: &Workspace,
     runs: &[RunSummary],
-) -> Result<Vec<(String, ChangedCompletion)>, HistoryError> {
+) -> Result<ChangedRequests, HistoryError> {
     let mut candidates: BTreeMap<Subject, Option<Candidate>> = BTreeMap::new();
-    let mut found = Vec::new();
+    let mut found = ChangedRequests::default();
     for run in runs {
         let subject = Subject::of(run);
         let now = candidates
             .entry(subject)
             .or_insert_with_key(|subject| Candidate::of(workspace, subject).and_then(Result::ok));
-        let Some(now) = now else { continue };
+        let Some(now) = now else {
+            found.unsettled += 1;
+            continue;
+        };
         let recorded = journal.recorded(run.run).await?;
+        let report = now.outline(&recorded)?;
         let completion = recorded.changed_completion(now.config.clone(), now.settings.as_ref())?;
-        found.extend(completion.map(|completion| (run.tenant.clone(), completion)));
+        let is_settled = completion.is_some()
+            && report.divergence.is_none()
+            && report.changed_requests.iter().all(|request| request.label == TO_A_MODEL);
+        found.unsettled += u64::from(!is_settled);
+        found.to_models.extend(completion.map(|completion| (run.tenant.clone(), completion)));
     }
     Ok(found)
 }
@@ -251,13 +274,15 @@ pub async fn changed_requests(
 /// Sends the changed requests to their models, until it is known whether they decide otherwise, or a limit is reached. `tell` is
 /// called with the number of pairs so far and their cost.
 pub async fn force(
-    requests: &[(String, ChangedCompletion)],
+    changed: &ChangedRequests,
     asker: &impl Asker,
     limits: Limits,
     mut tell: impl FnMut(u64, u64),
 ) -> Forced {
+    let requests = &changed.to_models;
     let mut forced = Forced {
         requests: requests.len() as u64,
+        unsettled: changed.unsettled,
         pairs: 0,
         conclusion: Conclusion::Inconclusive,
         tools: Count::default().measured(limits.smallest).0,
@@ -269,6 +294,17 @@ pub async fn force(
         failed: BTreeMap::new(),
     };
     let mut count = Count::default();
+    // A limit on the cost holds only where the cost is known.
+    let unpriced =
+        requests.iter().find(|(_, request)| limits.nano_usd.is_some() && request.price().is_none());
+    if let Some((_, request)) = unpriced {
+        let model = &request.now.reading.settings.name;
+        let why = format!(
+            "its cost has a limit, and the model `{model}` no price: add `price` to `[models.{model}]`"
+        );
+        forced.failed.insert(why, requests.len() as u64);
+        return forced;
+    }
     let rounds = requests.iter().cycle().take(usize::try_from(limits.pairs).unwrap_or(usize::MAX));
     let pairs = rounds.map(|(tenant, request)| async move {
         let (before, now) = futures::join!(asker.ask(tenant, &request.was), asker.ask(tenant, &request.now));
@@ -278,9 +314,9 @@ pub async fn force(
     let mut pairs = pin!(stream::iter(pairs).buffered(AT_ONCE));
     let mut failures = 0;
     while let Some((request, before, now)) = pairs.next().await {
-        for (sent, reply) in [(&request.was, &before), (&request.now, &now)] {
+        for reply in [&before, &now] {
             match reply {
-                Ok(reply) => forced.pay(sent, reply),
+                Ok(reply) => forced.pay(request, reply),
                 Err(why) => *forced.failed.entry(why.clone()).or_default() += 1,
             }
         }
@@ -309,10 +345,10 @@ pub async fn force(
 }
 
 impl Forced {
-    fn pay(&mut self, sent: &Sent, reply: &ModelReply) {
+    fn pay(&mut self, request: &ChangedCompletion, reply: &ModelReply) {
         self.input_tokens = self.input_tokens.saturating_add(reply.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(reply.output_tokens);
-        if let Some(price) = &sent.reading.settings.price {
+        if let Some(price) = request.price() {
             let cost = price.nano_usd(reply.input_tokens, reply.output_tokens, &reply.details);
             self.cost_nano_usd = self.cost_nano_usd.saturating_add(cost);
         }

@@ -24,7 +24,9 @@ mod version;
 
 pub use cause::Cause;
 pub use edit::{Changed, Edit};
-pub use forced::{Asker, Conclusion, Departure, Forced, Limits, Measured, Rate, changed_requests, force};
+pub use forced::{
+    Asker, ChangedRequests, Conclusion, Departure, Forced, Limits, Measured, Rate, changed_requests, force,
+};
 pub use gate::{Base, Comparison, Past, Progress};
 pub use report::{ChangedRun, Course, GateReport, Group, NotCompared, Reason};
 pub use version::Version;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use dalsegno_core::Gate;
 use dalsegno_core::{
     AgentConfig, AgentRequest, AgentState, Digest, Event, ModelCompletion, ModelReply, Operation,
-    OperationId, Outcome, Reading, Request, RunId, Terms, digest_json,
+    OperationId, Outcome, Price, Reading, Request, RunId, Terms, digest_json,
 };
 use dalsegno_store::{Body, Record};
 
@@ -85,6 +85,13 @@ pub struct ChangedCompletion {
     pub now: Sent,
     /// What it replied.
     pub reply: ModelReply,
+}
+
+impl ChangedCompletion {
+    /// The price of its tokens: that of now, else that of the time when it was recorded.
+    pub fn price(&self) -> Option<&Price> {
+        self.now.reading.settings.price.as_ref().or(self.was.reading.settings.price.as_ref())
+    }
 }
 
 /// A request to a model, and all that the model is sent.

@@ -47,7 +47,7 @@ impl Sample {
     /// A sample of trials, of which so many passed.
     pub fn of_trials(passed: u64, trials: u64) -> Self {
         let failed = trials.saturating_sub(passed);
-        #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 trials")]
+        #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
         Self::new([(0.0, failed as f64), (1.0, passed.min(trials) as f64)])
     }
 
@@ -90,7 +90,7 @@ impl Sample {
         Self { values: self.values.iter().map(|(value, times)| (1.0 - value, *times)).collect() }
     }
 
-    /// The logarithm of what the money has become, of somebody who bet that the mean is greater than `claim`.
+    /// The logarithm of what the money has become, of a player who bet that the mean is greater than `claim`.
     ///
     /// With the share `s`, a value `v` multiplies it by `1 - s + s v / claim`, which is 1 on average if the claim is true.
     fn gain(&self, claim: f64) -> f64 {

@@ -4,7 +4,7 @@
 //! fixed beforehand is either too small for a small difference or wasted on a large one. The tests here may be looked at after each
 //! trial, and stopped as soon as they have an answer: their error does not grow by that. All of them are bets against a claim about
 //! a mean, by Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting" (Journal of the Royal Statistical
-//! Society B 86, 2024). Somebody who bets against a true claim at fair odds is unlikely ever to multiply their money: the
+//! Society B 86, 2024). A player who bets against a true claim at fair odds is unlikely ever to multiply their money: the
 //! probability to reach 20 times of it, at any time, is at most 1 in 20 (Ville's inequality). So a claim against which the money
 //! has grown 20-fold is refused with 95 % confidence.
 //!

@@ -55,7 +55,7 @@ impl Pairs {
     }
 
     /// The difference of the pass rates, from -1 to 1: above 0 where the second way passes more often.
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 trials")]
+    #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
     pub fn difference(&self) -> f64 {
         if self.count() == 0 {
             return 0.0;
@@ -64,7 +64,7 @@ impl Pairs {
     }
 
     /// The differences of the pairs, -1, 0 and 1, as values from 0 to 1.
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 trials")]
+    #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
     fn sample(&self) -> Sample {
         differences(self.better as f64, self.worse as f64, self.same as f64)
     }
@@ -101,7 +101,7 @@ impl Comparison {
     /// The smallest true difference that so many pairs, of which as large a part differs, show in four of five comparisons.
     ///
     /// `None` where not even the greatest would be seen.
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 trials")]
+    #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
     pub fn visible(&self, pairs: &Pairs) -> Option<f64> {
         let count = pairs.count() as f64;
         // With no pair that differs, one more is supposed to: nothing would be seen otherwise.

@@ -9,7 +9,7 @@ pub fn pass_power(passed: u64, trials: u64, in_a_row: u64) -> Option<f64> {
     if trials < in_a_row || passed > trials {
         return None;
     }
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 trials")]
+    #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
     let factor = |index: u64| passed.saturating_sub(index) as f64 / (trials - index) as f64;
     Some((0..in_a_row).map(factor).product())
 }

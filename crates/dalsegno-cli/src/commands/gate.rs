@@ -94,6 +94,7 @@ fn concluded(report: &GateReport, forced: &Forced) -> Exit {
     let has_other_course = |group: &Group| group.runs.iter().any(|run| run.course == Course::OtherCourse);
     match forced.conclusion {
         _ if report.groups.iter().any(has_other_course) => Exit::Diverged,
+        _ if forced.unsettled > 0 => Exit::Diverged,
         Conclusion::Differs => Exit::Diverged,
         Conclusion::Same => Exit::Done,
         Conclusion::Inconclusive => Exit::Inconclusive,

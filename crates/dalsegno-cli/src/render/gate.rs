@@ -178,6 +178,12 @@ pub(crate) fn show_forced(forced: &Forced, output: &mut Output) {
                 .and(format!(": {} got no reply: {why}", count(*times, "request"))),
         );
     }
+    if forced.unsettled > 0 {
+        let runs = count(forced.unsettled, "run");
+        output.note(format!(
+            "{runs} would differ in more than requests to models, which asking models does not settle"
+        ));
+    }
     if forced.pairs > 0 {
         show_measured("tools", &forced.tools, output);
         show_measured("arguments", &forced.arguments, output);

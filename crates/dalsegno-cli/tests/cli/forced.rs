@@ -57,7 +57,7 @@ fn gate(workspace: &Workspace, args: &[&str]) -> (Option<i32>, String, Value) {
 fn a_changed_prompt_that_changes_no_decision_passes() {
     let double = Double::start(vec![sorted("urgent")]);
     let workspace = changed(&double);
-    // Without the flag nobody is asked, and another prompt is a difference.
+    // Without the flag no model is asked, and another prompt is a difference.
     let output = workspace.command(&["gate"]).output().unwrap();
     assert_eq!((output.status.code(), double.received().len()), (Some(3), 3));
     let (code, shown, models) = gate(&workspace, &[]);
@@ -130,6 +130,19 @@ fn a_budget_ends_the_asking() {
     let (code, shown, models) = gate(&workspace, &["--max-cost-usd", "0.1"]);
     assert_eq!((code, &models["pairs"]), (Some(5), &json!(3)), "{shown}");
     assert!(double.received().len() <= 3 + 2 * 11, "{}", double.received().len());
+    // A limit holds only where the cost is known.
+    let settings = std::fs::read_to_string(workspace.path("dalsegno.toml")).unwrap();
+    let free = settings.lines().filter(|line| !line.starts_with("price")).collect::<Vec<_>>().join("\n");
+    let unpriced = Workspace::empty();
+    unpriced.write("dalsegno.toml", &free);
+    unpriced.write("agents/sorter.toml", SORTER);
+    std::fs::copy(workspace.path("kind.json"), unpriced.path("kind.json")).unwrap();
+    unpriced.succeed(&["run", "sorter", "one"]);
+    unpriced.write("agents/sorter.toml", &SORTER.replace("are urgent", "can wait"));
+    let asked = double.received().len();
+    let (code, shown, _) = gate(&unpriced, &["--max-cost-usd", "0.1"]);
+    assert_eq!((code, double.received().len()), (Some(5), asked), "{shown}");
+    assert!(shown.contains("add `price` to `[models.default]`"), "{shown}");
     for amount in ["-1", "much", "nan"] {
         let arguments = ["gate", "--teacher-forced", "--max-cost-usd", amount];
         let output = workspace.command(&arguments).output().unwrap();

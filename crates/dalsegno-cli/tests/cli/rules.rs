@@ -93,7 +93,7 @@ fn tracing(amounts: &[&str]) -> Workspace {
 }
 
 #[test]
-fn a_value_that_the_user_wrote_needs_nobody_and_another_one_is_shown() {
+fn a_value_that_the_user_wrote_needs_no_person_and_another_one_is_shown() {
     let workspace = tracing(&["101"]);
     assert!(workspace.succeed(&["run", "desk", "Please pay 101 back."]).contains("Paid 101."));
     let waiting = workspace.dalsegno(&["run", "desk", "Please pay 10 back."]);

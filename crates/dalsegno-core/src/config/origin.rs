@@ -1,7 +1,7 @@
 //! Where the arguments of a call come from: rules that ask a person unless a value stands in what the user wrote, or in another
 //! source that is trusted with it.
 //!
-//! A text that a tool returns may tell a model to pay somebody, and a model may obey. What it calls then has values that stand in that
+//! A text that a tool returns may tell a model to pay a stranger, and a model may obey. What it calls then has values that stand in that
 //! text and in none that the author of the agent trusts. This is found by the values alone, so it does not depend on what a model
 //! understands. It is the idea of Debenedetti and others, "Defeating Prompt Injections by Design" (2025), for whole values.
 
@@ -129,7 +129,9 @@ fn at<'v>(arguments: &'v Value, path: &str) -> Vec<&'v Value> {
             Value::Array(items) => items.iter().collect(),
             value => alloc::vec![value],
         });
-        found = items.filter_map(|value| value.get(name)).collect();
+        // What is no object where one is expected is traced itself: a value of a strange form must not pass.
+        found =
+            items.filter_map(|value| if value.is_object() { value.get(name) } else { Some(value) }).collect();
     }
     found
 }
@@ -272,12 +274,12 @@ impl<'v> Sought<'v> {
 fn stands_in(text: &str, sought: &str) -> bool {
     text.match_indices(sought).any(|(start, found)| {
         let (before, after) = (&text[..start], &text[start + found.len()..]);
-        !goes_on(before.chars().rev()) && !goes_on(after.chars())
+        !continues(before.chars().rev()) && !continues(after.chars())
     })
 }
 
-/// Says whether a word goes on with these characters: a letter or digit, or one behind a character that joins.
-fn goes_on(mut characters: impl Iterator<Item = char>) -> bool {
+/// Says whether a word continues with these characters: a letter or digit, or one behind a character that joins.
+fn continues(mut characters: impl Iterator<Item = char>) -> bool {
     match characters.next() {
         Some(first) if first.is_alphanumeric() => true,
         Some('.' | '@' | '-' | '_' | '+' | '/' | ':' | '%' | '\'' | ',') => {
@@ -360,6 +362,7 @@ mod tests {
         assert_eq!(at(&arguments, "args.to.name"), [&json!("a")]);
         assert_eq!(at(&arguments, "args"), [&arguments]);
         assert!(at(&arguments, "args.to.other").is_empty());
+        assert_eq!(at(&json!({ "to": "a" }), "args.to.name"), [&json!("a")]);
         assert_eq!(leaves(&arguments).count(), 3);
     }
 
