@@ -142,6 +142,10 @@ pub(crate) enum Error {
     UnknownStep { run: String, step: u64, steps: u64 },
     #[error("run {run} has no model call{}", scope(*step, operation.as_deref()))]
     NoPrompt { run: String, step: Option<u64>, operation: Option<String> },
+    #[error("operation {operation} of run {run} is a model call, whose messages have no single origin")]
+    NotTraced { run: String, operation: String },
+    #[error("{label} has no argument `{given}`{}", known_arguments(known))]
+    NoArgument { given: String, label: String, known: Vec<String> },
     #[error("`{}` is already a workspace: it has a `dalsegno.toml`", folder.display())]
     AlreadyAWorkspace { folder: PathBuf },
     #[error("{} already: {}", if files.len() == 1 { "a file exists" } else { "files exist" }, paths(files))]
@@ -360,6 +364,10 @@ impl Error {
             }
             Self::NoPrompt { .. } => bad_input("no_prompt")
                 .with_help("`dalsegno show RUN` lists the operations: name a `model completion` with `--op`"),
+            Self::NotTraced { .. } => bad_input("not_traced")
+                .with_help("see what the model was sent with `dalsegno show RUN --prompt --op OP`"),
+            Self::NoArgument { .. } => bad_input("no_argument")
+                .with_help("name one of its arguments, such as `81c2.to`, or leave the argument out to see all"),
             Self::AlreadyAWorkspace { .. } => bad_input("taken")
                 .with_help("name a new folder, `dalsegno init DIR`, or check this one, `dalsegno check`"),
             Self::Taken { .. } => bad_input("taken")
@@ -633,6 +641,11 @@ fn scope(step: Option<u64>, operation: Option<&str>) -> String {
         (Some(step), None) => format!(" in step {step}"),
         (None, None) => String::new(),
     }
+}
+
+/// The arguments that a request has.
+fn known_arguments(known: &[String]) -> String {
+    if known.is_empty() { String::new() } else { format!(": it has {}", known.join(", ")) }
 }
 
 fn paths(files: &[PathBuf]) -> String {

@@ -63,6 +63,7 @@ mod reply;
 mod response;
 mod resume;
 mod schema;
+mod sought;
 mod state;
 mod step;
 mod tokens;
@@ -94,11 +95,13 @@ pub use operation::{
     ModelCompletion, Operation, Pace, Prompt, Purpose, Received, RelationTo, Request, Reserved, Terms, Timer,
     ToolCall, ToolChoice, ToolInput,
 };
+pub use phase::plan::{PartRead, PlanPart};
 pub use reading::Reading;
 pub use reply::{CallRequest, ModelReply, ReplyPart, StopReason, TokenDetails, Validation, Violation};
 pub use response::{AgentResponse, RunError, RunErrorCode, Status, Usage};
 pub use resume::ResumeError;
 pub use schema::{JsonSchema, OrderedJson};
+pub use sought::{Sought, Spot, leaves_with_paths};
 pub use state::{AgentRequest, AgentState, Decision, Envelope, EnvelopeError, HandedOver, Handoff, Phase};
 pub use step::{ExecutionError, execute_agent_step};
 pub use tokens::estimate_tokens;

@@ -91,6 +91,18 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct WhyArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// The operation: its id, or the first 4 or more digits; with `.NAME`, only this argument
+    #[arg(value_name = "OP[.ARGUMENT]")]
+    pub(crate) operation: String,
+    #[command(flatten)]
+    pub(crate) document: DocumentArgs,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct CancelArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs), required_unless_present = "session")]
@@ -204,6 +216,15 @@ pub(super) const DIFF_EXAMPLES: &str = "\
 Examples:
   dalsegno diff 3fa94c last
   dalsegno diff 3fa94c 81c2d0 --json | jq .first";
+
+pub(super) const WHY_EXAMPLES: &str = "\
+A value is looked for as a whole in all that the run had read when it asked. `dalsegno show RUN --full`
+lists the operations.
+
+Examples:
+  dalsegno why last 81c2                                  all values of the request
+  dalsegno why last 81c2.to                               only the argument `to`
+  dalsegno why 3fa94c 81c2.orders[0].id --json";
 
 pub(super) const CANCEL_EXAMPLES: &str = "\
 Examples:

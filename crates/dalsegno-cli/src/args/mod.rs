@@ -28,6 +28,7 @@ pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
 pub(crate) use self::gate::GateArgs;
 pub(crate) use self::lineage::{
     AbandonArgs, AdoptArgs, CancelArgs, ChatArgs, DiffArgs, EffectsArg, ExportArgs, ForkArgs, ImportArgs,
+    WhyArgs,
 };
 pub(crate) use self::memory::{
     MemoryAddArgs, MemoryArgs, MemoryDeleteArgs, MemoryEditArgs, MemoryExportArgs, MemoryImportArgs,
@@ -128,6 +129,9 @@ pub(crate) enum Verb {
     /// Show the steps of a run, with the reason, the requests and the outcomes of each
     #[command(after_help = runs::SHOW_EXAMPLES)]
     Show(ShowArgs),
+    /// Trace the values of a request: what the user wrote, a tool's result, a template, or the model
+    #[command(after_help = lineage::WHY_EXAMPLES)]
+    Why(WhyArgs),
     /// Recompute a recorded run from its journal and compare every request, without side effects
     #[command(after_help = runs::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -229,6 +233,7 @@ impl Verb {
             | Self::Runs(_)
             | Self::Cost(_)
             | Self::Show(_)
+            | Self::Why(_)
             | Self::Replay(_)
             | Self::Memory(_)
             | Self::Secret(_)
@@ -269,6 +274,7 @@ impl Verb {
             Self::Runs(runs) => runs.document.resolve(),
             Self::Cost(cost) => cost.document.resolve(),
             Self::Show(show) => show.document.resolve(),
+            Self::Why(why) => why.document.resolve(),
             Self::Replay(replay) => replay.document.resolve(),
             Self::Fork(fork) => fork.stream.resolve(),
             Self::Diff(diff) => diff.document.resolve(),

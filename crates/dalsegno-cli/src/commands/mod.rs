@@ -36,6 +36,7 @@ mod tools;
 mod trust;
 mod try_tool;
 mod upkeep;
+mod why;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -258,6 +259,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Runs(_)
         | Verb::Cost(_)
         | Verb::Show(_)
+        | Verb::Why(_)
         | Verb::Replay(_)
         | Verb::Fork(_)
         | Verb::Diff(_)
@@ -320,6 +322,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Runs(args) => runs::runs(args, context).await,
         Verb::Cost(args) => cost::cost(args, context).await,
         Verb::Show(args) => show::show(args, context).await,
+        Verb::Why(args) => why::why(args, context).await,
         Verb::Replay(args) => replay::replay(args, context).await,
         Verb::Fork(args) => fork::fork(args, context).await,
         Verb::Diff(args) => diff::diff(args, context).await,

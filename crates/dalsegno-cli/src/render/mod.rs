@@ -23,3 +23,4 @@ pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod text;
 pub(crate) mod tool;
+pub(crate) mod why;

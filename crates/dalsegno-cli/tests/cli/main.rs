@@ -46,3 +46,4 @@ mod trial;
 mod trust;
 mod upkeep;
 mod watch;
+mod why;

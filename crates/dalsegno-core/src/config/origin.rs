@@ -5,7 +5,6 @@
 //! text and in none that the author of the agent trusts. This is found by the values alone, so it does not depend on what a model
 //! understands. It is the idea of Debenedetti and others, "Defeating Prompt Injections by Design" (2025), for whole values.
 
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,10 +13,11 @@ use core::str::FromStr;
 
 use dalsegno_expr::Expression;
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::{AgentConfig, Mind, PlanCall, PlanOperation, StepAction, Tool, first_rule_met};
 use crate::id::ToolPattern;
+use crate::sought::{Sought, leaves};
 use crate::state::AgentState;
 use crate::transcript::Entry;
 
@@ -136,15 +136,6 @@ fn at<'v>(arguments: &'v Value, path: &str) -> Vec<&'v Value> {
     found
 }
 
-/// The values inside a value that are no lists and no objects.
-fn leaves(value: &Value) -> alloc::boxed::Box<dyn Iterator<Item = &Value> + '_> {
-    match value {
-        Value::Array(items) => alloc::boxed::Box::new(items.iter().flat_map(leaves)),
-        Value::Object(members) => alloc::boxed::Box::new(members.values().flat_map(leaves)),
-        leaf => alloc::boxed::Box::new(core::iter::once(leaf)),
-    }
-}
-
 impl AgentState {
     /// Keeps what the user wrote, for this run and the next ones of its session, if a rule of the agent asks where arguments come
     /// from. In the transcript it stands among other words.
@@ -219,141 +210,11 @@ impl Sources<'_> {
     }
 }
 
-/// A value that is looked for.
-enum Sought<'v> {
-    Text(Cow<'v, str>),
-    Number(f64),
-}
-
-impl<'v> Sought<'v> {
-    /// None for a value that carries nothing.
-    fn of(leaf: &'v Value) -> Option<Self> {
-        Some(match leaf {
-            Value::String(text) if text.trim().is_empty() => return None,
-            Value::String(text) => Self::Text(Cow::Borrowed(text.trim())),
-            Value::Number(number) => {
-                number.as_f64().map_or_else(|| Self::Text(Cow::Owned(number.to_string())), Self::Number)
-            }
-            Value::Bool(flag) => Self::Text(Cow::Borrowed(if *flag { "true" } else { "false" })),
-            Value::Null | Value::Array(_) | Value::Object(_) => return None,
-        })
-    }
-
-    /// Says whether it is one of the values inside this one, or stands in a text among them.
-    fn is_in(&self, value: &Value) -> bool {
-        leaves(value).any(|leaf| match leaf {
-            Value::String(text) => self.is_in_text(text),
-            Value::Number(number) => self.is_number(number),
-            Value::Bool(flag) => {
-                matches!(self, Self::Text(text) if text == if *flag { "true" } else { "false" })
-            }
-            Value::Null | Value::Array(_) | Value::Object(_) => false,
-        })
-    }
-
-    fn is_number(&self, number: &Number) -> bool {
-        match self {
-            Self::Number(sought) => number.as_f64() == Some(*sought),
-            Self::Text(text) => **text == number.to_string(),
-        }
-    }
-
-    fn is_in_text(&self, text: &str) -> bool {
-        match self {
-            Self::Text(sought) => {
-                stands_in(text, sought)
-                    || sought.bytes().chain(text.bytes()).any(|byte| byte.is_ascii_uppercase())
-                        && stands_in(&text.to_ascii_lowercase(), &sought.to_ascii_lowercase())
-            }
-            Self::Number(sought) => numbers(text).any(|number| number == *sought),
-        }
-    }
-}
-
-/// Says whether a text has another one as a whole: not as a part of a longer word, number or address.
-fn stands_in(text: &str, sought: &str) -> bool {
-    text.match_indices(sought).any(|(start, found)| {
-        let (before, after) = (&text[..start], &text[start + found.len()..]);
-        !continues(before.chars().rev()) && !continues(after.chars())
-    })
-}
-
-/// Says whether a word continues with these characters: a letter or digit, or one behind a character that joins.
-fn continues(mut characters: impl Iterator<Item = char>) -> bool {
-    match characters.next() {
-        Some(first) if first.is_alphanumeric() => true,
-        Some('.' | '@' | '-' | '_' | '+' | '/' | ':' | '%' | '\'' | ',') => {
-            characters.next().is_some_and(char::is_alphanumeric)
-        }
-        _ => false,
-    }
-}
-
-/// The numbers in a text: with `,` between thousands or with `.` between them, `1,000.5` and `1.000,5`.
-fn numbers(text: &str) -> impl Iterator<Item = f64> {
-    let is_part = |character: char| character.is_alphanumeric() || character == '.' || character == ',';
-    text.split(move |character| !is_part(character)).flat_map(|word| {
-        let word = word.trim_end_matches(['.', ',']);
-        let (english, other) = (word.replace(',', ""), word.replace('.', "").replace(',', "."));
-        let is_other = word.contains(',');
-        let parsed = [Some(english), Some(other).filter(|_| is_other)];
-        parsed
-            .into_iter()
-            .flatten()
-            .filter_map(|number| number.parse().ok())
-            .filter(|number: &f64| number.is_finite())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn is_in(leaf: &Value, text: &str) -> bool {
-        Sought::of(leaf).unwrap().is_in_text(text)
-    }
-
-    #[test]
-    fn a_value_stands_in_a_text_as_a_whole() {
-        for (value, text) in [
-            (json!("bob@example.com"), "Write to Bob@Example.com."),
-            (json!("DE02 1203"), "my account is (DE02 1203), thanks"),
-            (json!("Ann"), "Ann, Bob and Cy"),
-            (json!("Cy"), "Ann, Bob and Cy"),
-            (json!("Zoë"), "an Zoë"),
-            (json!(100), "pay 100 dollars"),
-            (json!(100.0), "pay 100."),
-            (json!(1000.5), "1,000.5"),
-            (json!(1000.5), "1.000,50 EUR"),
-            (json!(true), "it is true"),
-        ] {
-            assert!(is_in(&value, text), "{value} in {text}");
-        }
-        for (value, text) in [
-            (json!("bob@example.com"), "bob@example.com.evil.org"),
-            (json!("bob@example.com"), "evil+bob@example.com"),
-            (json!("bob@example.com"), "evil-bob@example.com"),
-            (json!("example.com"), "https://example.com/pay"),
-            (json!("Ann"), "Annabel"),
-            (json!("ann"), "joann"),
-            (json!("é"), "Zoé"),
-            (json!(100), "pay 1000"),
-            (json!(100), "A100"),
-            (json!(100), "100.5"),
-            (json!(0.5), "100.5"),
-            (json!(true), "untrue"),
-        ] {
-            assert!(!is_in(&value, text), "{value} in {text}");
-        }
-    }
-
-    #[test]
-    fn what_carries_nothing_needs_no_source() {
-        assert!(Sought::of(&json!("  ")).is_none());
-        assert!(Sought::of(&json!(null)).is_none());
-    }
 
     #[test]
     fn a_path_goes_into_lists() {
