@@ -19,14 +19,14 @@ const AROUND: usize = 40;
 pub(super) struct Known {
     all: Vec<(Source, Value)>,
     /// By operation: its step, what it is, and the call of a declarative tool that it is a part of.
-    asked: BTreeMap<OperationId, Operation>,
+    asked: BTreeMap<OperationId, Requested>,
     /// The results of a plan's steps, by the id of the step.
     results: BTreeMap<String, OperationId>,
     /// The last completion of the conversation, its step, and the number of messages that the model read.
     reply: Option<(OperationId, u64, u64)>,
 }
 
-struct Operation {
+struct Requested {
     step: u64,
     label: String,
     parent: Option<OperationId>,
@@ -129,7 +129,7 @@ impl Known {
         {
             self.results.insert(name.to_string(), id);
         }
-        self.asked.insert(id, Operation { step, label: label.to_owned(), parent: pending.parent, request });
+        self.asked.insert(id, Requested { step, label: label.to_owned(), parent: pending.parent, request });
     }
 
     /// Notes what came of an operation.
