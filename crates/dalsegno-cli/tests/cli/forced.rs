@@ -194,3 +194,39 @@ fn a_key_that_a_program_prints_is_sent_once_the_program_is_trusted() {
     assert_eq!(keys, [Some("Bearer a-key-4711".to_owned()), Some("Bearer a-key-4711".to_owned())]);
     assert!(!shown.contains("a-key-4711"), "{shown}");
 }
+
+#[test]
+fn a_run_that_also_asks_a_tool_for_something_else_differs_all_the_same() {
+    let double = Double::start(vec![sorted("urgent")]);
+    let workspace = Workspace::empty();
+    workspace.write("dalsegno.toml", &double.settings());
+    let plan = "name = \"plan\"\nversion = \"1.0.0\"\n\
+                [[steps]]\nid = \"kind\"\nmodel = { use = \"default\", prompt = \"Sort {{request.text}}.\" }\n\
+                [[steps]]\nmemory_search = { query = \"letters like {{request.text}}\" }\n";
+    workspace.write("agents/plan.toml", plan);
+    workspace.succeed(&["run", "plan", "one"]);
+    // The prompt alone: models can say whether it matters.
+    workspace.write("agents/plan.toml", &plan.replace("Sort {{", "Please sort {{"));
+    let (code, shown, models) = gate(&workspace, &[]);
+    assert_eq!(
+        (code, &models["conclusion"], &models["unsettled"]),
+        (Some(0), &json!("same"), &json!(0)),
+        "{shown}"
+    );
+    // The search as well: no model can say whether that matters.
+    workspace.write(
+        "agents/plan.toml",
+        &plan.replace("Sort {{", "Please sort {{").replace("letters like", "mails like"),
+    );
+    let (code, shown, models) = gate(&workspace, &[]);
+    assert_eq!(
+        (code, &models["conclusion"], &models["unsettled"]),
+        (Some(3), &json!("same"), &json!(1)),
+        "{shown}"
+    );
+    // A search alone asks no model.
+    let before = double.received().len();
+    workspace.write("agents/plan.toml", &plan.replace("letters like", "mails like"));
+    let (code, shown, _) = gate(&workspace, &[]);
+    assert_eq!((code, double.received().len()), (Some(3), before), "{shown}");
+}
