@@ -10,7 +10,7 @@ use dalsegno_store::{Archive, ArchiveError, Foreign};
 use serde_json::json;
 
 use super::journal::Kept;
-use super::{Context, select};
+use super::{Context, report, select};
 use crate::args::{AdoptArgs, ExportArgs, Format, ImportArgs};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -26,8 +26,13 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     }
     let Kept { journal, settings, .. } = context.reader().await?;
     let run = select::run(&journal, &args.run).await?;
-    let archive = journal.export(run).await?;
-    let bytes = match Archives::new(journal, &settings).sign(&archive) {
+    let with = match &args.with {
+        Some(with) => Some(select::run(&journal, with).await?),
+        None => None,
+    };
+    let runs: Vec<_> = [Some(run), with].into_iter().flatten().collect();
+    let archive = journal.export_all(&runs).await?;
+    let signed = match Archives::new(journal.clone(), &settings).sign(&archive) {
         Ok(bytes) => bytes,
         // A journal that may only be read can be exported all the same.
         Err(EngineError::SigningKey(error)) => {
@@ -36,7 +41,14 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
         }
         Err(error) => return Err(error.into()),
     };
-    let path = args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.dalsegno", short(run))));
+    let mut facts = None;
+    let (bytes, ending) = if args.html {
+        let found = facts.insert(report::facts(&journal, run, with, &archive).await?);
+        (dalsegno_report::page::page(found, &signed).into_bytes(), "html")
+    } else {
+        (signed, "dalsegno")
+    };
+    let path = args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.{ending}", short(run))));
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::FileTaken { path: path.clone() },
         _ => Error::Write { path: path.clone(), source },
@@ -48,10 +60,17 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     }
     if context.format != Format::Text {
         let runs: Vec<_> = archive.runs().collect();
-        context.output.document(&json!({ "file": path, "runs": runs, "bytes": bytes.len() }));
+        let mut document = json!({ "file": path, "runs": runs, "bytes": bytes.len() });
+        if let Some(seal) = facts.as_ref().and_then(|facts| facts.seals.iter().find(|seal| seal.run == run)) {
+            document["steps"] = json!(seal.steps);
+        }
+        context.output.document(&document);
     }
     let runs = count(archive.runs().count() as u64, "run");
     context.output.note(format_args!("exported {runs} to `{}`", path.display()));
+    for note in facts.iter().flat_map(|facts| &facts.notes) {
+        context.output.note(&note.text);
+    }
     Ok(Exit::Done)
 }
 
