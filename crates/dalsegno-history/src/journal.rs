@@ -6,11 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, AgentRequest, Digest, RunId, digest_json};
-use dalsegno_store::{
-    Body, Owner, ReadError, Record, RunFilter, RunStatus, RunSummary, Started, Store,
-};
 #[cfg(feature = "disk")]
 use dalsegno_store::SqliteStore;
+use dalsegno_store::{Body, Owner, ReadError, Record, RunFilter, RunStatus, RunSummary, Started, Store};
 
 use crate::error::HistoryError;
 #[cfg(feature = "disk")]

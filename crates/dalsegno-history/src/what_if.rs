@@ -53,11 +53,11 @@ pub fn what_if(
     let asks = |record: &&Record| {
         record.operation == Some(operation) && matches!(record.body, Body::Requested { .. })
     };
-    let requested = records.iter().find(asks).ok_or_else(|| failed(format!("run {run} never asked for it")))?;
+    let requested =
+        records.iter().find(asks).ok_or_else(|| failed(format!("run {run} never asked for it")))?;
     if let Some(tool) = requested.parent {
-        let message = format!(
-            "it is a part of a declarative tool: edit the outcome of the tool, operation {tool}"
-        );
+        let message =
+            format!("it is a part of a declarative tool: edit the outcome of the tool, operation {tool}");
         return Err(failed(message));
     }
     let steps = steps_of(records);

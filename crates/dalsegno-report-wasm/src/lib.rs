@@ -3,7 +3,10 @@
 //! It imports nothing and keeps one buffer, through which everything goes: a page asks for room, writes a question there, and
 //! reads the answer where the question was. An instance that trapped is thrown away by the page.
 #![cfg(target_family = "wasm")]
-#![expect(unsafe_code, reason = "a function that a page calls by its name needs the attribute; no code here is unsafe")]
+#![expect(
+    unsafe_code,
+    reason = "a function that a page calls by its name needs the attribute; no code here is unsafe"
+)]
 
 use std::cell::RefCell;
 

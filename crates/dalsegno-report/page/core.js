@@ -67,7 +67,7 @@ async function archiveOf(file) {
   const head = new TextDecoder().decode(bytes.subarray(0, 32));
   if (head.startsWith("dalsegno archive ")) return { archive: bytes, facts: null };
   const text = new TextDecoder().decode(bytes);
-  const part = (id) => text.match(new RegExp(`<script type="[a-z/-]+" id="${id}">([^<]*)</script>`));
+  const part = (id) => text.match(new RegExp(`[<]script type="[a-z/-]+" id="${id}">([^<]*)[<]`));
   const [journal, facts] = [part("journal"), part("facts")];
   if (!journal || !facts) throw new Error("this file is neither a report nor an archive of Dalsegno: choose one that `dalsegno export` wrote");
   return { archive: await inflated(journal[1]), facts: JSON.parse(facts[1]) };

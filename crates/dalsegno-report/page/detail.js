@@ -9,7 +9,7 @@ function showStep(app, row) {
   const about = row === 0 ? app.runs.find((run) => run.run === app.run) : null;
   byId("detail").replaceChildren(
     make("header", {}, make("h2", {}, title), make("p", { class: "quiet" }, time(app.outline.rows[row].at))),
-    about && make("div", { class: "asked" }, make("h3", {}, `Agent ${about.agent} was asked`), longText(about.text, "p", { class: "said" })),
+    about ? make("div", { class: "asked" }, make("h3", {}, `Agent ${about.agent} was asked`), longText(about.text, "p", { class: "said" })) : "",
     detail.decisions.length > 0 ? make("ul", { class: "decisions" }, detail.decisions.map((decision) => make("li", {}, decision))) : "",
     ...detail.operations.map((operation) => showOperation(app, row, operation)),
     end ? make("div", { class: "asked" }, make("h3", {}, end.answer ? "Answer" : end.error ? "Error" : "Response"),

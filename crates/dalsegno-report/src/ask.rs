@@ -160,9 +160,9 @@ fn find(course: &Course, text: &str) -> Vec<usize> {
         let row = &course.rows[*index];
         let labels = row.ops.iter().any(|asked| has(&asked.label));
         labels
-            || course.records[row.from..row.to].iter().any(|record| {
-                serde_json::to_string(&record.body).is_ok_and(|json| has(&json))
-            })
+            || course.records[row.from..row.to]
+                .iter()
+                .any(|record| serde_json::to_string(&record.body).is_ok_and(|json| has(&json)))
     };
     (0..course.rows.len()).filter(is_in).take(FOUND_MAX).collect()
 }

@@ -225,5 +225,13 @@ fn marked(before: Digest, state: &AgentState) -> Digest {
         state.pending().iter().map(|pending| (pending.operation.id, pending.operation.digest)).collect();
     let decisions: Vec<String> = state.decisions().iter().map(ToString::to_string).collect();
     let chain = state.transcript().chain();
-    digest_json(&json!([before, state.step(), chain, state.transcript().len(), state.usage(), decisions, asked]))
+    digest_json(&json!([
+        before,
+        state.step(),
+        chain,
+        state.transcript().len(),
+        state.usage(),
+        decisions,
+        asked
+    ]))
 }

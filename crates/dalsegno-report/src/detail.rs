@@ -83,9 +83,8 @@ impl Detail {
         let (asked, done) = course.at(index)?;
         let view = shown(asked.state());
         let before = index.checked_sub(1).and_then(|before| course.at(before));
-        let changes = before.map_or_else(Vec::new, |(before, _)| {
-            dalsegno_history::changes(&shown(before.state()), &view)
-        });
+        let changes = before
+            .map_or_else(Vec::new, |(before, _)| dalsegno_history::changes(&shown(before.state()), &view));
         // The step that ends a run has asked for nothing; what is pending belongs to the step before it.
         let pending = if row.ops.is_empty() { &[] } else { done.state().pending() };
         let operations = pending.iter().map(|one| OperationDetail::of(course, &asked, one)).collect();
@@ -148,7 +147,9 @@ impl RecordLine {
 /// What a request asks for, without the name of its kind, which its label says.
 pub(crate) fn payload(request: &Request) -> Value {
     match serde_json::to_value(request) {
-        Ok(Value::Object(kind)) if kind.len() == 1 => kind.into_iter().next().map(|(_, value)| value).unwrap_or_default(),
+        Ok(Value::Object(kind)) if kind.len() == 1 => {
+            kind.into_iter().next().map(|(_, value)| value).unwrap_or_default()
+        }
         Ok(value) => value,
         Err(_) => Value::Null,
     }

@@ -53,13 +53,14 @@ pub(crate) fn edited(
     operation: OperationId,
     outcome: Outcome,
 ) -> Result<Edited, HistoryError> {
-    let found =
-        what_if(&course.config, course.run, &course.records, &course.origin, operation, outcome)?;
+    let found = what_if(&course.config, course.run, &course.records, &course.origin, operation, outcome)?;
     let digests = |next: &Next| next.asked.iter().map(|one| one.digest).collect::<Vec<_>>();
-    let same = found.was.as_ref().is_some_and(|was| digests(was) == digests(&found.now) && was.end == found.now.end);
-    let changes = found.was.as_ref().map_or_else(Vec::new, |was| {
-        dalsegno_history::changes(&shown(&was.state), &shown(&found.now.state))
-    });
+    let same =
+        found.was.as_ref().is_some_and(|was| digests(was) == digests(&found.now) && was.end == found.now.end);
+    let changes = found
+        .was
+        .as_ref()
+        .map_or_else(Vec::new, |was| dalsegno_history::changes(&shown(&was.state), &shown(&found.now.state)));
     Ok(Edited {
         step: found.step,
         same,

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use data_encoding::BASE64;
 use dalsegno_core::RunId;
+use data_encoding::BASE64;
 use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -25,6 +26,15 @@ const SCRIPTS: [&str; 7] = [
 
 /// The module that pages run, compressed as a browser reads it (raw deflate). `cargo xtask report` makes it.
 pub const CORE: &[u8] = include_bytes!("../core.wasm.deflate");
+
+/// The module, as a browser compiles it.
+///
+/// # Panics
+/// When the file in the tree is damaged.
+#[must_use]
+pub fn module() -> Vec<u8> {
+    miniz_oxide::inflate::decompress_to_vec(CORE).expect("the module was compressed when it was built")
+}
 
 /// How hard an archive is compressed. A higher level takes several times as long, and saves a few percent.
 const LEVEL: u8 = 6;
@@ -78,6 +88,39 @@ pub fn page(facts: &Facts, archive: &[u8]) -> String {
         "script" => script.clone(),
         _ => String::new(),
     })
+}
+
+/// Bytes that are no page, or one that was changed.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: export it again where it came from")]
+pub struct PageError {
+    what: &'static str,
+}
+
+/// Says whether bytes begin like a page.
+#[must_use]
+pub fn is_page(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"<!doctype html>")
+}
+
+/// Reads a page back: what it says, and its archive, of at most so many bytes.
+///
+/// # Errors
+/// When the bytes are no page of this program, or its archive is larger.
+pub fn read(page: &[u8], most: usize) -> Result<(Facts, Vec<u8>), PageError> {
+    let failed = |what| PageError { what };
+    let page = std::str::from_utf8(page).map_err(|_| failed("it is not text"))?;
+    let part = |id: &str| {
+        let (_, rest) = page.split_once(&format!(" id=\"{id}\">"))?;
+        rest.split_once('<').map(|(part, _)| part)
+    };
+    let facts = part("facts").and_then(|facts| serde_json::from_str(facts).ok());
+    let facts = facts.ok_or(failed("it does not say which runs it has"))?;
+    let journal = part("journal").ok_or(failed("it has no journal"))?;
+    let journal = BASE64.decode(journal.as_bytes()).map_err(|_| failed("its journal is damaged"))?;
+    let archive = decompress_to_vec_with_limit(&journal, most)
+        .map_err(|_| failed("its journal is damaged, or too large"))?;
+    Ok((facts, archive))
 }
 
 /// Fills in a template. What is filled in is not looked at again, so that no text can name another field.
@@ -140,6 +183,18 @@ mod tests {
             notes: Vec::new(),
         };
         let page = page(&facts, b"archive");
+        assert_eq!(read(page.as_bytes(), 7).unwrap(), (facts.clone(), b"archive".to_vec()));
+        assert!(is_page(page.as_bytes()));
+        for (broken, what) in [
+            (page.replace("id=\"journal\">", "id=\"journal\">?"), "its journal is damaged"),
+            (page.replace("id=\"journal\"", "id=\"x\""), "it has no journal"),
+            (page.replace("id=\"facts\"", "id=\"x\""), "it does not say which runs it has"),
+        ] {
+            assert!(read(broken.as_bytes(), 7).unwrap_err().to_string().contains(what), "{what}");
+        }
+        assert!(read(page.as_bytes(), 6).unwrap_err().to_string().contains("too large"));
+        // The budget: 3 MB beside the journal.
+        assert!(page.len() < 3_000_000, "{}", page.len());
         for field in ["policy", "version", "title", "style", "facts", "journal", "core", "script"] {
             assert!(TEMPLATE.contains(&format!("{{{{{field}}}}}")), "{field}");
         }
@@ -154,8 +209,18 @@ mod tests {
     fn no_script_makes_markup_of_text_or_opens_a_connection() {
         for script in SCRIPTS {
             for forbidden in [
-                "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch(",
-                "XMLHttpRequest", "WebSocket", "setAttribute(\"style\"", "localStorage", "import(",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "Function(",
+                "fetch(",
+                "XMLHttpRequest",
+                "WebSocket",
+                "setAttribute(\"style\"",
+                "localStorage",
+                "import(",
             ] {
                 assert!(!script.contains(forbidden), "{forbidden}");
             }

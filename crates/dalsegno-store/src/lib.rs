@@ -57,7 +57,11 @@
 //! an owner and no signature: what is left reads archives into a [`MemoryStore`], and compiles for a browser.
 #![cfg_attr(
     not(feature = "disk"),
-    allow(dead_code, rustdoc::broken_intra_doc_links, reason = "what stores on a disk share with the one in memory is not all used")
+    allow(
+        dead_code,
+        rustdoc::broken_intra_doc_links,
+        reason = "what stores on a disk share with the one in memory is not all used"
+    )
 )]
 
 mod archive;

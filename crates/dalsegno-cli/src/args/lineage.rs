@@ -155,7 +155,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ImportArgs {
-    /// The file; `-` for standard input
+    /// The file: an archive or a report; `-` for standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// Adopt the imported runs that have not ended, as `dalsegno adopt` does

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use dalsegno_report::page;
 use dalsegno_runtime::{AdoptOptions, Adoption, Archives, EngineError, SignedBy};
 use dalsegno_store::{Archive, ArchiveError, Foreign};
 use serde_json::json;
@@ -44,7 +45,7 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     let mut facts = None;
     let (bytes, ending) = if args.html {
         let found = facts.insert(report::facts(&journal, run, with, &archive).await?);
-        (dalsegno_report::page::page(found, &signed).into_bytes(), "html")
+        (page::page(found, &signed).into_bytes(), "html")
     } else {
         (signed, "dalsegno")
     };
@@ -85,6 +86,14 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
     };
     let bytes =
         read(&args.file).map_err(|source| Error::Input { place: args.file.display().to_string(), source })?;
+    // A report holds the same archive.
+    let bytes = if page::is_page(&bytes) {
+        let most = usize::try_from(LARGEST).unwrap_or(usize::MAX);
+        let read = page::read(&bytes, most);
+        read.map_err(|source| Error::NotAReport { path: args.file.clone(), source })?.1
+    } else {
+        bytes
+    };
     let archive = Archive::decode(&bytes).map_err(|source| match source {
         // Where it ends says more than the lengths that it should have.
         ArchiveError::Cut { .. } | ArchiveError::Length { .. } => {

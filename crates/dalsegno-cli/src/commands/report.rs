@@ -34,7 +34,10 @@ pub(super) async fn facts(
                 seals.push(seal);
             }
             // The others can be shown all the same.
-            Err(error @ (HistoryError::Fold(_) | HistoryError::Config { .. } | HistoryError::Beginning { .. })) => {
+            Err(
+                error
+                @ (HistoryError::Fold(_) | HistoryError::Config { .. } | HistoryError::Beginning { .. }),
+            ) => {
                 note(format!("Run {} cannot be shown: {error}.", short(run)));
             }
             Err(error) => return Err(error.into()),
