@@ -152,6 +152,8 @@ pub(crate) enum Error {
     Taken { files: Vec<PathBuf> },
     #[error("`{}` already exists", path.display())]
     FileTaken { path: PathBuf },
+    #[error("`{}` holds no runs", path.display())]
+    NotAReport { path: PathBuf, source: dalsegno_report::page::PageError },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot compare with `{given}`: {why}")]
@@ -327,7 +329,7 @@ impl Error {
                 .with_help("attach a png, jpg, gif, webp, pdf, txt, log, md, csv or json file, or sound (wav, mp3, ogg, flac, aac, aiff) or a video (mp4, mpeg, mov, webm) for a model over `gemini`"),
             Self::NoSuchOperation { run, .. } => bad_input("unknown_operation")
                 .with_help(format!("`dalsegno show {run}` lists its operations")),
-            Self::NotAnArchive { .. } => {
+            Self::NotAnArchive { .. } | Self::NotAReport { .. } => {
                 bad_input("not_an_archive").with_help("give a file that `dalsegno export` has written")
             }
             Self::Stopped => {

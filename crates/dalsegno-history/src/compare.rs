@@ -55,7 +55,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The places at which two values differ.
-pub(crate) fn values(left: &Value, right: &Value) -> Vec<Change> {
+pub fn values(left: &Value, right: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
     collect(String::new(), Some(left), Some(right), &mut changes);
     changes
@@ -156,7 +156,7 @@ fn text(entry: &Entry) -> String {
 }
 
 /// The places at which two requests of the same kind differ.
-pub(crate) fn requests(
+pub fn requests(
     left: &Operation,
     right: &Operation,
     left_reading: Option<&Reading>,

@@ -81,6 +81,14 @@ pub enum HistoryError {
     /// What a run takes over cannot be written as a part of its own.
     #[error(transparent)]
     Encode(#[from] dalsegno_store::codec::EncodeError),
+    /// An outcome cannot be edited as asked.
+    #[error("the outcome of operation {operation} cannot be edited: {message}")]
+    Edit {
+        /// The operation.
+        operation: dalsegno_core::OperationId,
+        /// What is wrong, and what to do instead.
+        message: String,
+    },
     /// The run cannot be forked as asked.
     #[error("run {run} cannot be forked: {message}")]
     Fork {

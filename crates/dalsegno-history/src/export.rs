@@ -19,9 +19,17 @@ impl Journal {
     /// # Errors
     /// When a run is unknown or its journal is damaged.
     pub async fn export(&self, run: RunId) -> Result<Archive, HistoryError> {
+        self.export_all(&[run]).await
+    }
+
+    /// Exports several runs, each with all that a replay of it reads.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    pub async fn export_all(&self, runs: &[RunId]) -> Result<Archive, HistoryError> {
         let mut found = BTreeSet::new();
         let mut order = Vec::new();
-        let mut open = vec![run];
+        let mut open = runs.to_vec();
         while let Some(run) = open.pop() {
             if !found.insert(run) {
                 continue;

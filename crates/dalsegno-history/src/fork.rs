@@ -111,7 +111,7 @@ impl Journal {
 }
 
 /// The step of each operation.
-fn steps_of(records: &[Record]) -> BTreeMap<OperationId, u64> {
+pub(crate) fn steps_of(records: &[Record]) -> BTreeMap<OperationId, u64> {
     let requested = records.iter().filter_map(|record| match &record.body {
         Body::Requested { step, .. } => Some((record.operation?, *step)),
         _ => None,
@@ -120,7 +120,7 @@ fn steps_of(records: &[Record]) -> BTreeMap<OperationId, u64> {
 }
 
 /// How many records stand before a step: all up to the last outcome of the step before it.
-fn boundary(records: &[Record], steps: &BTreeMap<OperationId, u64>, step: u64) -> u64 {
+pub(crate) fn boundary(records: &[Record], steps: &BTreeMap<OperationId, u64>, step: u64) -> u64 {
     let before = records.iter().rev().find(|record| {
         let settles =
             matches!(record.body, Body::Resolved { .. } | Body::Answered { .. } | Body::Requested { .. });

@@ -1,14 +1,18 @@
 //! The runs of a store, and what each of them began with.
 
-use std::path::{Path, PathBuf};
+#[cfg(feature = "disk")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dalsegno_core::{AgentConfig, AgentRequest, Digest, RunId, digest_json};
-use dalsegno_store::{
-    Body, Owner, ReadError, Record, RunFilter, RunStatus, RunSummary, SqliteStore, Started, Store,
-};
+#[cfg(feature = "disk")]
+use dalsegno_store::SqliteStore;
+use dalsegno_store::{Body, Owner, ReadError, Record, RunFilter, RunStatus, RunSummary, Started, Store};
 
-use crate::error::{HistoryError, OpenError};
+use crate::error::HistoryError;
+#[cfg(feature = "disk")]
+use crate::error::OpenError;
 use crate::fold::FoldError;
 
 /// The runs of a workspace, as they were recorded. Clones share everything.
@@ -25,6 +29,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the folder cannot be made, or the file is no journal, or cannot be read.
+    #[cfg(feature = "disk")]
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let owners = path.parent().map(|folder| folder.join("owners"));
         let path = path.to_owned();
@@ -192,6 +197,7 @@ impl Journal {
 ///
 /// # Errors
 /// When it cannot be read.
+#[cfg(feature = "disk")]
 pub fn open_store(path: &Path) -> Result<SqliteStore, dalsegno_store::OpenError> {
     match SqliteStore::open(path) {
         Err(dalsegno_store::OpenError::ReadOnly { .. }) => SqliteStore::open_read_only(path),

@@ -57,7 +57,7 @@ impl HistoryError {
             }
             Self::Stranger { .. } => ErrorKind::Conflict,
             Self::Encode(_) => ErrorKind::Defect,
-            Self::Fork { .. } => ErrorKind::Invalid,
+            Self::Edit { .. } | Self::Fork { .. } => ErrorKind::Invalid,
             Self::Gc(error) => match error {
                 dalsegno_store::GcError::Storage(error) => ErrorKind::of_storage(error),
                 _ => ErrorKind::Stored,

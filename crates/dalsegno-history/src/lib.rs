@@ -37,9 +37,10 @@ mod upkeep;
 mod used;
 mod waiting;
 mod why;
+mod what_if;
 mod with_config;
 
-pub use compare::Change;
+pub use compare::{Change, requests as request_changes, values as changes};
 pub use diff::{FirstDifference, PlaceDiff, RunDiff, Side};
 pub use doubt::{LeftOpen, is_indeterminate, is_unrepeatable};
 pub use error::{HistoryError, OpenError};
@@ -47,14 +48,19 @@ pub use fold::{Advance, Divergence, End, Fold, FoldError, Machine, Moved, Suspen
 pub use fork::{ForkPoint, ReadOutcome};
 pub use ids::{adopted_run, child_run, successor_run};
 pub use inspect::{Inspection, OperationView, Prompt, StepView};
-pub use journal::{Journal, open_store};
+pub use journal::Journal;
+#[cfg(feature = "disk")]
+pub use journal::open_store;
 pub use kind::ErrorKind;
 pub use line::Descendant;
 pub use lineage::successor;
 pub use progress::{LONGEST_BACKOFF, Progress, Situation, suspend};
-pub use replay::{ReplayReport, ReplayVerdict, several_at_once};
+#[cfg(feature = "disk")]
+pub use replay::several_at_once;
+pub use replay::{ReplayReport, ReplayVerdict};
 pub use tasks::Tasks;
 pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};
 pub use why::{Author, Edited, Found, Provenance, Source, TemplateRead, Traced, TracedPart};
+pub use what_if::{Next, WhatIf, what_if};
 pub use with_config::{ChangedCompletion, ChangedRequest, ConfigReport, RecordedRun, Sent};

@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use dalsegno_core::RunId;
-use dalsegno_store::{Body, ReadError, Record, RunFilter};
+#[cfg(feature = "disk")]
+use dalsegno_store::RunFilter;
+use dalsegno_store::{Body, ReadError, Record};
+#[cfg(feature = "disk")]
 use tokio::task::JoinSet;
 
 use crate::error::HistoryError;
@@ -74,6 +77,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the runs cannot be listed. What is wrong with a single run is told.
+    #[cfg(feature = "disk")]
     pub async fn replay_all(
         &self,
         filter: &RunFilter,
@@ -93,6 +97,7 @@ impl Journal {
 ///
 /// # Panics
 /// When the work on an item panics: a defect of the core must not be hidden by those items that are sound.
+#[cfg(feature = "disk")]
 pub async fn several_at_once<I, T, W>(
     items: impl IntoIterator<Item = I>,
     mut work: impl FnMut(I) -> W,

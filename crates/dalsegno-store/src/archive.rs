@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use dalsegno_core::{Digest, Outcome, RunId, digest_json};
 
 pub use self::format::ArchiveError;
+#[cfg(feature = "disk")]
+pub(crate) use self::format::SIGNATURE;
 use self::format::{ArchivedRun, Contents};
 use crate::blob;
 use crate::bytes::Link;
@@ -15,6 +17,7 @@ use crate::copies::Copies;
 use crate::error::{BlobError, ReadError, StorageError};
 use crate::origin::{Foreign, Signer};
 use crate::record::{Body, Record, RecordKind};
+#[cfg(feature = "disk")]
 use crate::signing::SigningKey;
 
 /// Runs with all that they need, taken out of a journal by [`Store::export`](crate::Store::export).
@@ -48,12 +51,13 @@ impl Archive {
     /// Makes one portable file: a line that says what it is, MessagePack in which all text stands as it is, the file's
     /// length, and a checksum over everything before it.
     pub fn encode(&self) -> Vec<u8> {
-        format::encode(&self.contents, None)
+        format::encode(&self.contents)
     }
 
     /// Makes the same file, signed with a key: whoever reads it learns who exported it, and that nobody changed it.
+    #[cfg(feature = "disk")]
     pub fn encode_signed(&self, key: &SigningKey) -> Vec<u8> {
-        format::encode(&self.contents, Some(key))
+        format::encode_signed(&self.contents, key)
     }
 
     /// Who signed the file that it was read from; none where nobody did.
@@ -61,7 +65,8 @@ impl Archive {
         self.signer
     }
 
-    /// Reads a portable file. What its runs hold is verified when they are imported.
+    /// Reads a portable file. What its runs hold is verified when they are imported. Without the feature `disk` no signature is
+    /// verified, and the archive counts as unsigned.
     ///
     /// # Errors
     /// When the bytes are no archive, one of another version, cut, changed or malformed, or signed for other contents.

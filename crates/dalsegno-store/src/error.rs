@@ -581,8 +581,14 @@ pub struct StorageError {
     kind: StorageKind,
     path: Option<PathBuf>,
     #[source]
-    cause: Option<Arc<rusqlite::Error>>,
+    cause: Option<Arc<Cause>>,
 }
+
+#[cfg(feature = "disk")]
+type Cause = rusqlite::Error;
+/// No database, no cause.
+#[cfg(not(feature = "disk"))]
+type Cause = std::convert::Infallible;
 
 /// The kinds of storage failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -607,6 +613,7 @@ pub enum StorageKind {
 }
 
 impl StorageError {
+    #[cfg(feature = "disk")]
     pub(crate) fn new(path: Option<&str>, cause: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode as Code;
         let kind = match cause.sqlite_error_code() {
@@ -635,6 +642,7 @@ impl StorageError {
     }
 
     /// Says whether SQLite could not open a file.
+    #[cfg(feature = "disk")]
     pub(crate) fn is_unopenable(&self) -> bool {
         let code = self.cause.as_ref().and_then(|cause| cause.sqlite_error_code());
         code == Some(rusqlite::ErrorCode::CannotOpen)

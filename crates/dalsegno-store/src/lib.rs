@@ -53,9 +53,19 @@
 //! [`SqliteStore::doctor`] examines a whole file and [`SqliteStore::backup`] copies it while others write.
 //!
 //! Two stores keep the same promises: [`SqliteStore`], one file, and [`MemoryStore`], its twin for tests. The feature
-//! `conformance` has the suite that every store must pass.
+//! `conformance` has the suite that every store must pass. Without the feature `disk` there is no [`SqliteStore`], no claim of
+//! an owner and no signature: what is left reads archives into a [`MemoryStore`], and compiles for a browser.
+#![cfg_attr(
+    not(feature = "disk"),
+    allow(
+        dead_code,
+        rustdoc::broken_intra_doc_links,
+        reason = "what stores on a disk share with the one in memory is not all used"
+    )
+)]
 
 mod archive;
+#[cfg(feature = "disk")]
 mod backup;
 mod blob;
 mod block;
@@ -65,6 +75,7 @@ pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod copies;
+#[cfg(feature = "disk")]
 mod doctor;
 mod erase;
 mod error;
@@ -74,15 +85,20 @@ mod lease;
 mod memory;
 mod origin;
 mod owner;
+#[cfg(feature = "disk")]
 mod pack;
 mod progress;
 mod record;
 mod run;
 mod shares;
+#[cfg(feature = "disk")]
 mod sieve;
+#[cfg(feature = "disk")]
 mod signing;
+#[cfg_attr(not(feature = "disk"), path = "no_snapshot.rs")]
 mod snapshot;
 mod spending;
+#[cfg(feature = "disk")]
 mod sqlite;
 mod store;
 #[cfg(feature = "conformance")]
@@ -90,10 +106,12 @@ pub mod tamper;
 mod waiting;
 
 pub use archive::{Archive, ArchiveError, ImportError, Imported};
+#[cfg(feature = "disk")]
 pub use backup::BackupError;
 pub use blob::digest_bytes;
 pub use block::{decode_block, encode_block};
 pub use bytes::{Checksum, Link};
+#[cfg(feature = "disk")]
 pub use doctor::{Checkup, Finding};
 pub use erase::{EraseError, Erased};
 pub use error::{
@@ -111,8 +129,10 @@ pub use record::{
     AttemptCause, Body, Denial, Evidence, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
 };
 pub use run::{Created, Follows, NewRun, RunFilter, RunStatus, RunSummary, Snapshot};
+#[cfg(feature = "disk")]
 pub use signing::SigningKey;
 pub use spending::{Allowance, ReserveError};
+#[cfg(feature = "disk")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use waiting::Waiting;

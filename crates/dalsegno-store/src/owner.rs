@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::bytes::bytes_type;
+#[cfg(feature = "disk")]
 use crate::error::OwnerError;
 
 bytes_type!(
@@ -50,6 +51,7 @@ impl Owner {
     ///
     /// # Errors
     /// When the file cannot be created or locked, as on some network file systems.
+    #[cfg(feature = "disk")]
     pub fn claim(dir: &Path) -> Result<Self, OwnerError> {
         let failed = |source| OwnerError { dir: dir.to_owned(), source };
         dalsegno_files::make_folder(dir).map_err(failed)?;
@@ -74,6 +76,7 @@ impl Owner {
     }
 
     /// Makes a new locked file in the place of one that is gone. What others have acquired meanwhile stays theirs.
+    #[cfg(feature = "disk")]
     pub fn show(&self) {
         if let (Place::File { dir, locked }, false) = (&self.claim.place, self.is_shown()) {
             match lock(&lock_path(dir, self.claim.id)) {
@@ -88,6 +91,7 @@ impl Owner {
     }
 
     /// Makes an owner that only this process knows, for stores that only this process uses.
+    #[cfg(feature = "disk")]
     pub fn in_process() -> Self {
         Self::in_process_as(draw())
     }
@@ -166,11 +170,13 @@ impl Drop for Claim {
     }
 }
 
+#[cfg(feature = "disk")]
 fn draw() -> OwnerId {
     OwnerId::from_bytes(*uuid::Uuid::new_v4().as_bytes())
 }
 
 /// Makes a file and locks it.
+#[cfg(feature = "disk")]
 fn lock(path: &Path) -> io::Result<File> {
     let file = dalsegno_files::create_new(path)?;
     file.try_lock()?;
@@ -197,7 +203,10 @@ fn is_same(_: &File, path: &Path) -> bool {
 }
 
 fn lock_path(dir: &Path, id: OwnerId) -> PathBuf {
-    dir.join(format!("{}.lock", uuid::Uuid::from_bytes(*id.as_bytes())))
+    // As UUIDs are written, as all releases did.
+    let digits = id.to_string();
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    dir.join(format!("{}.lock", parts.join("-")))
 }
 
 #[cfg(test)]

@@ -2,13 +2,11 @@
 
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
+use crate::archive::SIGNATURE;
 use crate::origin::Signer;
 
 /// What a signature begins with, so that none for another purpose passes for one of an archive.
 const PURPOSE: &[u8] = b"dalsegno archive signature 1\n";
-
-/// The bytes of a signature.
-pub(crate) const SIGNATURE: usize = 64;
 
 /// A key that signs archives. It has no `Debug`, and is in no journal.
 pub struct SigningKey(Ed25519KeyPair);

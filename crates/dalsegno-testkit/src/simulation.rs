@@ -82,6 +82,17 @@ impl Simulation {
     /// # Errors
     /// When the world cannot be made. What the engine does wrong is in the report.
     pub fn run(self) -> Result<Report, SimulationError> {
+        self.run_then(async |_| ()).map(|(report, ())| report)
+    }
+
+    /// The same, and at its end something with the journal, while it is still there.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub fn run_then<T>(
+        self,
+        then: impl AsyncFnOnce(Arc<dyn Store>) -> T,
+    ) -> Result<(Report, T), SimulationError> {
         let folder = tempfile::tempdir_in(scratch())?;
         let (plan, mix) = (Plan::generate(self.seed), Mix::generate(self.seed));
         plan.write(folder.path())?;
@@ -97,7 +108,8 @@ impl Simulation {
                 Arc::new(MemoryStore::new())
             };
             let mut operator =
-                Operator::new(Arc::clone(&world), store, folder.path(), mix, self.left_out).await?;
+                Operator::new(Arc::clone(&world), Arc::clone(&store), folder.path(), mix, self.left_out)
+                    .await?;
             operator.work().await;
             if !world.violated() {
                 operator.finish().await;
@@ -120,7 +132,8 @@ impl Simulation {
                 time: world.clock.elapsed(),
             };
             let (violations, history) = (world.violations(), world.history());
-            Ok(Report { seed: self.seed, violations, history, counts, coverage })
+            let report = Report { seed: self.seed, violations, history, counts, coverage };
+            Ok((report, then(store).await))
         });
         // Work of other threads must not outlive the folder.
         drop(runtime);

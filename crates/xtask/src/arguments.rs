@@ -39,6 +39,7 @@ Commands:
     --suspended <N>    So many suspended runs instead of 100000
   api                  Compare the public API of the libraries with the listings in docs/api; needs no other toolchain
     --update           Write the listings anew
+  report               Build the module inside a report anew, after a change of the core or of what reads journals
   conformance          Run the official conformance suite and the reference servers of MCP against the client;
                        installs what it needs below target/, from npm and, without Node 22, from PyPI
   wires                Run agents over every model wire, straight, killed, approved later and forked, at the mock server
@@ -67,6 +68,8 @@ pub(crate) enum Verb {
     Doors,
     /// Build the tool servers.
     Guests,
+    /// Build the module inside a report.
+    Report,
     /// Format the sources.
     Fmt,
     /// Run the benchmarks with these arguments.
@@ -140,6 +143,7 @@ impl Verb {
             Some("doors") => Self::Doors,
             Some("conformance") => Self::Conformance,
             Some("guests") => Self::Guests,
+            Some("report") => Self::Report,
             Some("fmt") => Self::Fmt,
             Some("help" | "--help" | "-h") => Self::Help,
             _ => bail!("`{}` is no command: `cargo xtask help` lists them", name.display()),

@@ -3,10 +3,20 @@
 //! The others are tests: `tests/doors` holds the table of dependencies, the import list and the chores.
 
 use crate::process::{cargo, perform};
-use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, ensure_target};
+use crate::toolchain::{BARE_TARGET, IMPORTS_TARGET, REPORT_TARGET, ensure_target};
 
 /// Chooses the crates that decide and never act.
 const PURE: [&str; 6] = ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "dalsegno-tools"];
+
+/// Builds the module inside a report, and writes it into the tree.
+///
+/// # Errors
+/// The target cannot be had, or the build failed.
+pub(crate) fn report() -> anyhow::Result<()> {
+    ensure_target(REPORT_TARGET)?;
+    let test = ["test", "--locked", "--workspace", "--test", "doors", "--", "--include-ignored", "report::"];
+    perform(cargo().args(test).env("UPDATE", "1"))
+}
 
 /// Tries every door.
 ///
@@ -15,6 +25,7 @@ const PURE: [&str; 6] = ["-p", "dalsegno-core", "-p", "dalsegno-expr", "-p", "da
 pub(crate) fn check() -> anyhow::Result<()> {
     ensure_target(BARE_TARGET)?;
     ensure_target(IMPORTS_TARGET)?;
+    ensure_target(REPORT_TARGET)?;
 
     eprintln!("door 1: without a standard library ({BARE_TARGET})");
     perform(cargo().args(["build", "--locked", "--target", BARE_TARGET]).args(PURE))?;

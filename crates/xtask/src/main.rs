@@ -49,6 +49,7 @@ fn dispatch(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         Verb::Lint => stage::run_all(&[Stage::Fmt, Stage::Clippy])?,
         Verb::Doors => stage::run_all(&[Stage::Doors])?,
         Verb::Guests => build::guests()?,
+        Verb::Report => doors::report()?,
         Verb::Fmt => {
             perform(cargo().args(["fmt", "--all"]))?;
             perform(cargo().args(["fmt", "--all"]).args(build::GUESTS))?;

@@ -10,6 +10,8 @@ use crate::process::{cargo, command, perform, read};
 pub(crate) const GUEST_TARGET: &str = "wasm32-wasip2";
 /// WASI as a flat list of imports: what the import door reads.
 pub(crate) const IMPORTS_TARGET: &str = "wasm32-wasip1";
+/// A browser: what the module inside a report is compiled for.
+pub(crate) const REPORT_TARGET: &str = "wasm32-unknown-unknown";
 /// A machine without an operating system, and so without `std`.
 pub(crate) const BARE_TARGET: &str = "x86_64-unknown-none";
 

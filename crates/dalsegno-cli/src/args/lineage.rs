@@ -149,9 +149,15 @@ pub(crate) struct ExportArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub(crate) run: String,
-    /// The file; `-` for standard output [default: the run's short id with `.dalsegno`]
+    /// The file; `-` for standard output [default: the run's short id with `.dalsegno`, or with `.html`]
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
+    /// Write a report: one HTML page that shows, replays and compares the run in a browser without a network
+    #[arg(long)]
+    pub(crate) html: bool,
+    /// With `--html`: compare with this run as well
+    #[arg(long, value_name = "RUN", requires = "html", add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) with: Option<String>,
     /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
@@ -161,7 +167,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ImportArgs {
-    /// The file; `-` for standard input
+    /// The file: an archive or a report; `-` for standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
     /// Adopt the imported runs that have not ended, as `dalsegno adopt` does
@@ -242,6 +248,8 @@ pub(super) const EXPORT_EXAMPLES: &str = "\
 Examples:
   dalsegno export last
   dalsegno export 3fa94c run.dalsegno
+  dalsegno export --html last                             a page for a bug report
+  dalsegno export --html 3fa94c report.html --with 81d07e
   dalsegno export last - | ssh other dalsegno import -";
 
 pub(super) const IMPORT_EXAMPLES: &str = "\

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use dalsegno_report::page;
 use dalsegno_runtime::{AdoptOptions, Adoption, Archives, EngineError, SignedBy};
 use dalsegno_store::{Archive, ArchiveError, Foreign};
 use serde_json::json;
 
 use super::journal::Kept;
-use super::{Context, select};
+use super::{Context, report, select};
 use crate::args::{AdoptArgs, ExportArgs, Format, ImportArgs};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -26,8 +27,13 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     }
     let Kept { journal, settings, .. } = context.reader().await?;
     let run = select::run(&journal, &args.run).await?;
-    let archive = journal.export(run).await?;
-    let bytes = match Archives::new(journal, &settings).sign(&archive) {
+    let with = match &args.with {
+        Some(with) => Some(select::run(&journal, with).await?),
+        None => None,
+    };
+    let runs: Vec<_> = [Some(run), with].into_iter().flatten().collect();
+    let archive = journal.export_all(&runs).await?;
+    let signed = match Archives::new(journal.clone(), &settings).sign(&archive) {
         Ok(bytes) => bytes,
         // A journal that may only be read can be exported all the same.
         Err(EngineError::SigningKey(error)) => {
@@ -36,7 +42,14 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
         }
         Err(error) => return Err(error.into()),
     };
-    let path = args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.dalsegno", short(run))));
+    let mut facts = None;
+    let (bytes, ending) = if args.html {
+        let found = facts.insert(report::facts(&journal, run, with, &archive).await?);
+        (page::page(found, &signed).into_bytes(), "html")
+    } else {
+        (signed, "dalsegno")
+    };
+    let path = args.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.{ending}", short(run))));
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::FileTaken { path: path.clone() },
         _ => Error::Write { path: path.clone(), source },
@@ -48,10 +61,17 @@ pub(super) async fn export(args: &ExportArgs, context: &mut Context<'_>) -> Resu
     }
     if context.format != Format::Text {
         let runs: Vec<_> = archive.runs().collect();
-        context.output.document(&json!({ "file": path, "runs": runs, "bytes": bytes.len() }));
+        let mut document = json!({ "file": path, "runs": runs, "bytes": bytes.len() });
+        if let Some(seal) = facts.as_ref().and_then(|facts| facts.seals.iter().find(|seal| seal.run == run)) {
+            document["steps"] = json!(seal.steps);
+        }
+        context.output.document(&document);
     }
     let runs = count(archive.runs().count() as u64, "run");
     context.output.note(format_args!("exported {runs} to `{}`", path.display()));
+    for note in facts.iter().flat_map(|facts| &facts.notes) {
+        context.output.note(&note.text);
+    }
     Ok(Exit::Done)
 }
 
@@ -66,6 +86,14 @@ pub(super) async fn import(args: &ImportArgs, context: &mut Context<'_>) -> Resu
     };
     let bytes =
         read(&args.file).map_err(|source| Error::Input { place: args.file.display().to_string(), source })?;
+    // A report holds the same archive.
+    let bytes = if page::is_page(&bytes) {
+        let most = usize::try_from(LARGEST).unwrap_or(usize::MAX);
+        let read = page::read(&bytes, most);
+        read.map_err(|source| Error::NotAReport { path: args.file.clone(), source })?.1
+    } else {
+        bytes
+    };
     let archive = Archive::decode(&bytes).map_err(|source| match source {
         // Where it ends says more than the lengths that it should have.
         ArchiveError::Cut { .. } | ArchiveError::Length { .. } => {

@@ -22,6 +22,7 @@ mod memory;
 mod metrics;
 mod programs;
 mod replay;
+mod report;
 mod resume;
 mod run;
 mod runs;

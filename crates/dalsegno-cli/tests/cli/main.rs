@@ -29,6 +29,7 @@ mod memory;
 mod pictures;
 mod private;
 mod properties;
+mod report;
 mod rules;
 mod run;
 mod screen;

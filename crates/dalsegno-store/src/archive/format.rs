@@ -14,7 +14,8 @@ use crate::blob::MAX_BLOB;
 use crate::bytes::{Checksum, Link};
 use crate::chain::{MAX_BODY, Row};
 use crate::origin::Signer;
-use crate::signing::{SIGNATURE, SigningKey, verify};
+#[cfg(feature = "disk")]
+use crate::signing::{SigningKey, verify};
 
 const FAMILY: &[u8] = b"dalsegno archive ";
 /// The first line of an archive that nobody signed.
@@ -23,6 +24,8 @@ const MAGIC: &[u8] = b"dalsegno archive 1\n";
 const SIGNED: &[u8] = b"dalsegno archive 2\n";
 /// The bytes of the signer's key.
 const KEY: usize = 32;
+/// The bytes of a signature.
+pub(crate) const SIGNATURE: usize = 64;
 /// The bytes of the length, which is a little-endian number.
 const LENGTH: usize = 8;
 /// The bytes of the checksum, a BLAKE3 hash.
@@ -219,17 +222,30 @@ impl<const MIN: usize, const MAX: usize> Visitor<'_> for BytesVisitor<MIN, MAX> 
     }
 }
 
-/// Writes the file, signed if there is a key.
-pub(super) fn encode(contents: &Contents, key: Option<&SigningKey>) -> Vec<u8> {
-    let magic = if key.is_some() { SIGNED } else { MAGIC };
+/// Writes the file.
+pub(super) fn encode(contents: &Contents) -> Vec<u8> {
+    close(begin(MAGIC, contents))
+}
+
+/// Writes the file, signed with a key.
+#[cfg(feature = "disk")]
+pub(super) fn encode_signed(contents: &Contents, key: &SigningKey) -> Vec<u8> {
+    let mut bytes = begin(SIGNED, contents);
+    let signature = key.sign(&bytes[SIGNED.len()..]);
+    bytes.extend_from_slice(key.signer().as_bytes());
+    bytes.extend_from_slice(&signature);
+    close(bytes)
+}
+
+fn begin(magic: &[u8], contents: &Contents) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     rmp_serde::encode::write_named(&mut bytes, contents)
         .expect("plain data has a stored form, and memory takes it");
-    if let Some(key) = key {
-        let signature = key.sign(&bytes[magic.len()..]);
-        bytes.extend_from_slice(key.signer().as_bytes());
-        bytes.extend_from_slice(&signature);
-    }
+    bytes
+}
+
+/// Adds the length and the checksum.
+fn close(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = bytes.len() + LENGTH + CHECKSUM;
     bytes.extend_from_slice(&(length as u64).to_le_bytes());
     let checksum = blake3::hash(&bytes);
@@ -286,8 +302,15 @@ fn signed(body: &[u8]) -> Result<(&[u8], Option<Signer>), ArchiveError> {
     let (rest, signature) = body.split_last_chunk::<SIGNATURE>().ok_or_else(cut)?;
     let (contents, signer) = rest.split_last_chunk::<KEY>().ok_or_else(cut)?;
     let signer = Signer::from_bytes(*signer);
+    #[cfg(feature = "disk")]
     if verify(&signer, contents, signature) {
         return Ok((contents, Some(signer)));
     }
+    #[cfg(not(feature = "disk"))]
+    {
+        let _ = (signature, signer);
+        return Ok((contents, None));
+    }
+    #[cfg(feature = "disk")]
     Err(ArchiveError::Signature { offset: SIGNED.len() + rest.len(), signer })
 }

@@ -48,7 +48,7 @@ fn module(features: &str) -> Vec<u8> {
 }
 
 /// Returns the imports of a module, as `module.name`.
-fn imports(module: &[u8]) -> BTreeSet<String> {
+pub(crate) fn imports(module: &[u8]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for payload in Parser::new(0).parse_all(module) {
         if let Payload::ImportSection(section) = payload.expect("the module is well-formed") {

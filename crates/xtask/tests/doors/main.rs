@@ -6,6 +6,7 @@
 
 mod dependencies;
 mod imports;
+mod report;
 mod sources;
 mod supply;
 

@@ -1,0 +1,198 @@
+//! A real Chromium without a network, spoken to over two pipes: no driver, no port.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The names under which systems have it.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// The longest that a page may take to get somewhere, in milliseconds: far more than it takes, and an end for a test that fails.
+const PATIENCE_MS: u32 = 120_000;
+
+/// One browser with one page.
+pub(crate) struct Chromium {
+    child: Child,
+    to: File,
+    from: BufReader<File>,
+    session: String,
+    number: u64,
+    /// What the page reported: errors, refused actions, requests.
+    events: Vec<Value>,
+    _folder: TempDir,
+}
+
+/// Finds the browser; says so where there is none.
+pub(crate) fn found() -> Option<PathBuf> {
+    let given = std::env::var_os("DALSEGNO_CHROMIUM").map(PathBuf::from);
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&paths).flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    let found = given.or_else(|| places.into_iter().find(|place| place.is_file()));
+    if found.is_none() {
+        println!("no Chromium is installed: reports are not opened in a browser here");
+    }
+    found
+}
+
+impl Chromium {
+    /// Starts it, without a network.
+    pub(crate) fn start(browser: &Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (to, from) = (folder.path().join("to"), folder.path().join("from"));
+        assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
+        // The shell gives the pipes the numbers under which the browser looks for them.
+        let script = "exec \"$0\" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+            --disable-background-networking --remote-debugging-pipe --user-data-dir=\"$3\" about:blank 3<\"$1\" 4>\"$2\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(browser).args([&to, &from, &folder.path().join("profile")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let to = OpenOptions::new().write(true).open(to).unwrap();
+        let from = BufReader::new(File::open(from).unwrap());
+        let (session, number, events) = (String::new(), 0, Vec::new());
+        let mut chromium = Self { child, to, from, session, number, events, _folder: folder };
+        let target = chromium.call("Target.createTarget", &json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session =
+            chromium.call("Target.attachToTarget", &attach)["sessionId"].as_str().unwrap().to_owned();
+        chromium.session = session;
+        for domain in ["Page", "Runtime", "Log", "Network", "DOM"] {
+            chromium.call(&format!("{domain}.enable"), &json!({}));
+        }
+        let offline =
+            json!({ "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0 });
+        chromium.call("Network.emulateNetworkConditions", &offline);
+        chromium
+    }
+
+    /// Opens a file, and returns how it came out: `ready`, or `failed`.
+    pub(crate) fn open(&mut self, file: &Path) -> String {
+        self.events.clear();
+        self.call("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.read();
+            self.events.push(event);
+        }
+        let state = "document.documentElement.dataset.state";
+        self.wait(&format!("{state} !== 'loading'"));
+        self.text(state)
+    }
+
+    /// Waits until something holds on the page.
+    pub(crate) fn wait(&mut self, condition: &str) {
+        let script = format!(
+            "new Promise((done) => {{
+                const look = () => {{ if ({condition}) done(true); }};
+                new MutationObserver(look).observe(document, {{ subtree: true, childList: true, attributes: true, characterData: true }});
+                setTimeout(() => done(false), {PATIENCE_MS});
+                look();
+            }})"
+        );
+        assert_eq!(self.ask(&script), true, "{condition}\n{}", self.text("document.body.innerText"));
+    }
+
+    /// The value of an expression on the page.
+    pub(crate) fn ask(&mut self, expression: &str) -> Value {
+        let answer = self.call(
+            "Runtime.evaluate",
+            &json!({ "expression": expression, "awaitPromise": true, "returnByValue": true }),
+        );
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer:#}");
+        answer["result"]["value"].clone()
+    }
+
+    /// The value of an expression on the page, as text.
+    pub(crate) fn text(&mut self, expression: &str) -> String {
+        self.ask(&format!("String({expression})")).as_str().unwrap().to_owned()
+    }
+
+    /// Runs a script before those of every page from here on.
+    pub(crate) fn before(&mut self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    }
+
+    /// Presses a key, as a person does.
+    pub(crate) fn press(&mut self, key: &str) {
+        self.press_with(key, 0);
+    }
+
+    /// Presses a key together with others: 2 for Ctrl.
+    pub(crate) fn press_with(&mut self, key: &str, modifiers: u32) {
+        let text = if key.chars().count() == 1 { key } else { "" };
+        let down = json!({ "type": "keyDown", "key": key, "text": text, "modifiers": modifiers });
+        self.call("Input.dispatchKeyEvent", &down);
+        self.call("Input.dispatchKeyEvent", &json!({ "type": "keyUp", "key": key, "modifiers": modifiers }));
+    }
+
+    /// Types a text where the cursor is.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.call("Input.insertText", &json!({ "text": text }));
+    }
+
+    /// Chooses a file in the first field for one.
+    pub(crate) fn choose(&mut self, file: &Path) {
+        let document = self.call("DOM.getDocument", &json!({}));
+        let query = json!({ "nodeId": document["root"]["nodeId"], "selector": "input[type=file]" });
+        let field = self.call("DOM.querySelector", &query);
+        self.call("DOM.setFileInputFiles", &json!({ "nodeId": field["nodeId"], "files": [file] }));
+    }
+
+    /// Makes the window this wide and high.
+    pub(crate) fn size(&mut self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// What went wrong on the page: exceptions, and all that its policy refused.
+    pub(crate) fn troubles(&self) -> Vec<&Value> {
+        let wrong = |event: &&Value| {
+            matches!(
+                event["method"].as_str(),
+                Some("Runtime.exceptionThrown" | "Log.entryAdded" | "Runtime.consoleAPICalled")
+            )
+        };
+        self.events.iter().filter(wrong).collect()
+    }
+
+    /// What the page asked the network or the disk for, but for itself.
+    pub(crate) fn requests(&self) -> Vec<&str> {
+        let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        let urls = requests.filter_map(|event| event["params"]["request"]["url"].as_str());
+        urls.filter(|url| !url.starts_with("file://") || !url.ends_with(".html")).collect()
+    }
+
+    fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.number += 1;
+        let mut message = json!({ "id": self.number, "method": method, "params": parameters });
+        if !self.session.is_empty() {
+            message["sessionId"] = json!(self.session);
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        loop {
+            let answer = self.read();
+            if answer["id"] == self.number {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+            self.events.push(answer);
+        }
+    }
+
+    fn read(&mut self) -> Value {
+        let mut message = Vec::new();
+        self.from.read_until(0, &mut message).unwrap();
+        assert_eq!(message.pop(), Some(0), "the browser ended");
+        serde_json::from_slice(&message).unwrap()
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
