@@ -1,12 +1,12 @@
 //! Holds what happened against what must hold.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
+use dalsegno_core::AgentConfig;
 use dalsegno_expr::Scope;
 use dalsegno_workspace::{CallRule, Case, Ends, Expectations, ExpectedCall, Located, Property};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::compare::{differs, lacks, quoted, shortened};
 use crate::trajectory::{End, Made, Trajectory};
@@ -31,16 +31,25 @@ impl Failure {
     }
 }
 
-/// What does not hold of a run that came to an end.
+/// What does not hold of a case that came to an end.
 pub(crate) fn judge(case: &Case, trajectory: &Trajectory) -> Vec<Failure> {
-    let expect = &case.draft.expect;
+    hold(&case.draft.expect, &case.config, trajectory, Map::new())
+}
+
+/// What does not hold of a run that came to an end. Conditions on the whole run read these names, too.
+pub fn hold(
+    expect: &Expectations,
+    config: &AgentConfig,
+    trajectory: &Trajectory,
+    more: Map<String, Value>,
+) -> Vec<Failure> {
     let mut failures = Vec::new();
     let Some(end) = &trajectory.end else { return failures };
-    failures.extend(ends(case, end));
+    failures.extend(ends(expect, end));
     failures.extend(error(expect, end));
     failures.extend(calls(expect, &trajectory.calls));
     failures.extend(never(expect, trajectory));
-    failures.extend(always(case, trajectory, end));
+    failures.extend(always(expect, config, trajectory, more));
     if let Some(expected) = expect.asks.as_ref().filter(|expected| expected.value != trajectory.asks) {
         let message = format!("expected {}\n   found {}", names(&expected.value), names(&trajectory.asks));
         failures.push(Failure::new("asks", expected, message));
@@ -74,17 +83,17 @@ pub(crate) fn judge_run(case: &Case, property: &Property, trajectory: &Trajector
         });
     }
     failures.extend(never(expect, trajectory));
-    failures.extend(always(case, trajectory, end));
+    failures.extend(always(expect, &case.config, trajectory, Map::new()));
     limits(expect, trajectory, &mut failures);
     failures
 }
 
-fn ends(case: &Case, end: &End) -> Option<Failure> {
-    let expected = &case.draft.expect.ends;
+fn ends(expect: &Expectations, end: &End) -> Option<Failure> {
+    let expected = &expect.ends;
     let wanted = match expected {
         Some(ends) => ends.value,
-        None if case.draft.expect.hands_over_to.is_some() => Ends::HandedOff,
-        None if case.draft.expect.error.is_some() => Ends::Failed,
+        None if expect.hands_over_to.is_some() => Ends::HandedOff,
+        None if expect.error.is_some() => Ends::Failed,
         None => Ends::Completed,
     };
     if end.kind() == wanted.as_str() {
@@ -209,32 +218,17 @@ fn forbids(rule: &CallRule, made: &Made) -> Option<Failure> {
     Some(Failure::new("never", &rule.tool, message))
 }
 
-fn always(case: &Case, trajectory: &Trajectory, end: &End) -> Option<Failure> {
-    let expect = &case.draft.expect;
+fn always(
+    expect: &Expectations,
+    config: &AgentConfig,
+    trajectory: &Trajectory,
+    more: Map<String, Value>,
+) -> Option<Failure> {
     if expect.always.is_empty() {
         return None;
     }
-    let call = |made: &Made| {
-        let Made { tool, arguments, approved } = made;
-        json!({ "tool": tool, "args": arguments, "approved": approved })
-    };
-    let mut counts: BTreeMap<&str, u64> =
-        case.config.tools.tools.keys().map(|tool| (tool.as_str(), 0)).collect();
-    trajectory.calls.iter().for_each(|made| *counts.entry(&made.tool).or_default() += 1);
-    let response = end.response();
-    let error = response.and_then(|response| response.error.as_ref()).map(|error| error.code.as_str());
-    let run = [
-        ("calls", trajectory.calls.iter().map(call).collect()),
-        ("counts", json!(counts)),
-        ("asks", json!(trajectory.asks)),
-        ("ends", end.kind().into()),
-        ("error", error.into()),
-        ("answer", trajectory.answer().into()),
-        ("output", response.and_then(|response| response.output.clone()).into()),
-        ("steps", trajectory.count.into()),
-        ("tokens", trajectory.usage.tokens().into()),
-    ];
-    let scope: Map<String, Value> = run.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut scope = trajectory.values(config);
+    scope.extend(more);
     expect.always.iter().find_map(|condition| {
         let why = match condition.value.is_true(&scope) {
             Ok(true) => return None,

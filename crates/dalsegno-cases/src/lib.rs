@@ -42,7 +42,7 @@ mod world;
 
 pub use asked::{Kind, Question};
 pub use cassette::{Cassette, CassetteError};
-pub use judge::Failure;
+pub use judge::{Failure, hold};
 pub use property::Search;
 pub use snapshot::{CaseSnapshot, SnapshotState};
 pub use suite::{CaseReport, PlacedFailure, Suite};

@@ -1,8 +1,10 @@
 //! What happened in a case, step by step.
 
-use dalsegno_core::{AgentResponse, Handoff, OperationId, Outcome, Usage};
+use std::collections::BTreeMap;
+
+use dalsegno_core::{AgentConfig, AgentResponse, Handoff, OperationId, Outcome, Usage};
 use dalsegno_workspace::Ends;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::asked::Question;
 
@@ -94,7 +96,39 @@ impl End {
     }
 }
 
+impl Done {
+    /// An operation that was asked for.
+    pub fn new(id: OperationId, question: Question, is_part: bool, outcome: Option<Outcome>) -> Self {
+        Self { id, question, is_part, people: Vec::new(), outcome }
+    }
+}
+
 impl Trajectory {
+    /// What conditions on the whole run read, by name.
+    pub fn values(&self, config: &AgentConfig) -> Map<String, Value> {
+        let call = |made: &Made| {
+            let Made { tool, arguments, approved } = made;
+            json!({ "tool": tool, "args": arguments, "approved": approved })
+        };
+        let mut counts: BTreeMap<&str, u64> =
+            config.tools.tools.keys().map(|tool| (tool.as_str(), 0)).collect();
+        self.calls.iter().for_each(|made| *counts.entry(&made.tool).or_default() += 1);
+        let response = self.end.as_ref().and_then(End::response);
+        let error = response.and_then(|response| response.error.as_ref()).map(|error| error.code.as_str());
+        let values = [
+            ("calls", self.calls.iter().map(call).collect()),
+            ("counts", json!(counts)),
+            ("asks", json!(self.asks)),
+            ("ends", self.end.as_ref().map(End::kind).into()),
+            ("error", error.into()),
+            ("answer", self.answer().into()),
+            ("output", response.and_then(|response| response.output.clone()).into()),
+            ("steps", self.count.into()),
+            ("tokens", self.usage.tokens().into()),
+        ];
+        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
     /// The operation, where it was asked for.
     pub(crate) fn done(&mut self, id: OperationId) -> Option<&mut Done> {
         self.steps.iter_mut().rev().flat_map(|step| &mut step.operations).find(|done| done.id == id)

@@ -158,6 +158,10 @@ pub(crate) enum Error {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot compare with `{given}`: {why}")]
     NoBase { given: String, why: String },
+    #[error("nothing was started: {message}")]
+    Eval { message: String, help: &'static str },
+    #[error("the eval stopped: {message}")]
+    EvalStopped { message: String },
     #[error("no case can be made of run {run}: {why}")]
     NotACase { run: String, why: String },
     #[error("`{tool}` is {why}, and you have not agreed to it")]
@@ -377,6 +381,9 @@ impl Error {
             Self::FileTaken { .. } => {
                 bad_input("taken").with_help("name another file, or overwrite this one with `--force`")
             }
+            Self::Eval { help, .. } => bad_input("eval").with_help(*help),
+            Self::EvalStopped { .. } => failed("eval")
+                .with_help("run the same command again: it performs only what is missing"),
             Self::NoBase { .. } => bad_input("no_base")
                 .with_help("name a revision of Git, such as `origin/main`, or a folder with another version of the workspace"),
             Self::Write { .. } => failed("unwritable").with_help("name a new path that this user may write"),

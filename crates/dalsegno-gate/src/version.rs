@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-use dalsegno_workspace::Workspace;
+use dalsegno_workspace::{InCode, Workspace};
 use toml::Value;
 
 /// A version of a workspace: the text of each file that decides what its agents do.
@@ -48,6 +48,15 @@ impl Version {
             }
         }
         Ok(version)
+    }
+
+    /// This version as texts that are read instead of files, whatever the folder has by now. Files of `other` versions that this one
+    /// does not have are read as if they were not there.
+    pub fn in_code(&self, other: &Self) -> InCode {
+        let mut texts = InCode::default();
+        other.texts.keys().for_each(|file| texts.set_absent(file));
+        self.texts.iter().for_each(|(file, text)| texts.set_text(file, text.as_str()));
+        texts
     }
 
     /// Says whether a workspace reads a file of this path, by its name.

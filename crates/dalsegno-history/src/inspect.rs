@@ -61,6 +61,9 @@ pub struct OperationView {
     pub request: Request,
     /// What came of it, if that is known.
     pub outcome: Option<Outcome>,
+    /// Whether a model called it.
+    #[serde(skip)]
+    pub is_called: bool,
 }
 
 impl OperationView {
@@ -156,7 +159,7 @@ impl Journal {
                 let asked = fold.state().pending().iter();
                 let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
                 if let Some(step) = steps.last_mut() {
-                    step.operations.extend(asked.map(operation));
+                    step.operations.extend(asked.map(|asked| operation(fold.state(), asked)));
                 }
             }
             if chosen.is_none() && step.is_some_and(|step| fold.state().step() >= step) {
@@ -178,17 +181,18 @@ fn view(state: &AgentState, steps: &mut Vec<StepView>) {
     steps.push(StepView {
         step: state.step(),
         decisions: state.decisions().iter().map(ToString::to_string).collect(),
-        operations: state.pending().iter().map(operation).collect(),
+        operations: state.pending().iter().map(|pending| operation(state, pending)).collect(),
     });
 }
 
-fn operation(pending: &Pending) -> OperationView {
+fn operation(state: &AgentState, pending: &Pending) -> OperationView {
     OperationView {
         operation: pending.operation.id,
         parent: pending.parent,
         label: pending.operation.request.label(),
         request: pending.operation.request.clone(),
         outcome: pending.outcome.clone(),
+        is_called: state.call_id_of(pending.operation.id).is_some(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use dalsegno_core::{AgentConfig, AgentName, RunId, Timestamp, ToolName};
+use dalsegno_core::{AgentConfig, AgentName, RunId, Timestamp, ToolName, ToolPattern};
 use dalsegno_history::Journal;
 use dalsegno_memory::Memory;
 use dalsegno_models::Model;
@@ -86,6 +86,7 @@ fn ports(
         snapshot_every: SNAPSHOT_EVERY,
         clock,
         steady: Steady::default(),
+        trial: None,
     }
 }
 
@@ -105,6 +106,7 @@ pub struct EngineBuilder {
     transport: Option<Arc<dyn Transport>>,
     run_ids: Option<RunIds>,
     snapshot_every: Option<u64>,
+    trial: Option<Arc<[ToolPattern]>>,
 }
 
 impl EngineBuilder {
@@ -214,6 +216,15 @@ impl EngineBuilder {
         self
     }
 
+    /// Performs all runs as trials of an eval, apart from the world: a call of a tool that changes something waits for a person, unless the
+    /// tool is one of these; and the memory that a run writes is that of its session, so that no other run reads it. Whoever builds
+    /// the engine gives it a store and a memory of their own.
+    #[must_use]
+    pub fn on_trial(mut self, allowed: Vec<ToolPattern>) -> Self {
+        self.trial = Some(allowed.into());
+        self
+    }
+
     /// Opens a workspace folder. If parts of it come from code, it needs no `dalsegno.toml`: every setting has its default
     /// then, and the journal is below this folder.
     ///
@@ -263,6 +274,7 @@ impl EngineBuilder {
             endpoints: Endpoints::over(self.transport),
             observers: self.observers,
             snapshot_every: self.snapshot_every.unwrap_or(SNAPSHOT_EVERY),
+            trial: self.trial,
             ..ports(workspace, Arc::new(bindings), store, owners, clock)
         };
         Ok(Engine { inner: Arc::new(Inner { ports: Arc::new(ports), run_ids: self.run_ids }) })

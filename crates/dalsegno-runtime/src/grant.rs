@@ -5,9 +5,11 @@
 //! lower limits, and never gives a run more than it began with.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dalsegno_core::{
-    AgentConfig, AgentName, Budget, FailureCode, Limits, Mind, Request, Tool, ToolCall, ToolName,
+    AgentConfig, AgentName, Budget, EffectClass, FailureCode, Limits, Mind, Request, Tool, ToolCall,
+    ToolName, ToolPattern,
 };
 use dalsegno_workspace::{AgentTools, Workspace};
 use serde_json::{Value, json};
@@ -21,6 +23,8 @@ pub(crate) struct Grant {
     /// The tools of which the file now demands that their arguments come from certain sources, while the run began without that: where
     /// they come from is known to the core alone, so a person is asked each time.
     newly_traced: BTreeSet<ToolName>,
+    /// The tools that may change something, where runs are trials of an eval.
+    trial: Option<Arc<[ToolPattern]>>,
 }
 
 #[derive(Debug, Clone)]
@@ -58,7 +62,26 @@ impl Grant {
         };
         let newly_traced = config.tools.tools.iter().filter(is_traced_anew);
         let newly_traced = newly_traced.map(|(name, _)| name.clone()).collect();
-        Self { agent: agent.clone(), today, newly_traced }
+        Self { agent: agent.clone(), today, newly_traced, trial: None }
+    }
+
+    /// The same for a trial of an eval, where only these tools may change something: a person would have to agree to any other call.
+    pub(crate) fn on_trial(self, allowed: Option<Arc<[ToolPattern]>>) -> Self {
+        Self { trial: allowed, ..self }
+    }
+
+    /// Says whether an operation would act on the world though it is part of a trial.
+    pub(crate) fn is_held_back(
+        &self,
+        request: &Request,
+        above: Option<&ToolCall>,
+        class: EffectClass,
+    ) -> bool {
+        let Some(allowed) = &self.trial else { return false };
+        let acts = matches!(request, Request::ToolCall(_) | Request::ApiCall(_) | Request::Email(_))
+            && !matches!(class, EffectClass::Read | EffectClass::Composite);
+        let tool = above.or_else(|| request.as_tool_call()).map(|call| &call.tool_name);
+        acts && !tool.is_some_and(|tool| allowed.iter().any(|pattern| pattern.matches(tool)))
     }
 
     /// Says whether an operation may start. `above` is the call of the declarative tool that asks for it, `step` the run's step.

@@ -32,16 +32,23 @@ impl Sample {
     /// What is not between 0 and 1 counts as the nearer of the two; what was observed a negative number of times, or cannot be
     /// compared, is left out.
     pub fn new(values: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let usable = |(value, times): &(f64, f64)| !value.is_nan() && times.is_finite() && *times > 0.0;
         let mut sample = Self::default();
-        for (value, times) in values.into_iter().filter(usable) {
-            let value = value.clamp(0.0, 1.0);
-            match sample.values.iter_mut().find(|known| known.0 == value) {
-                Some(known) => known.1 += times,
-                None => sample.values.push((value, times)),
-            }
+        for (value, times) in values {
+            sample.add(value, times);
         }
         sample
+    }
+
+    /// Adds a value that was observed so often. What cannot be used is left out, as by [`Self::new`].
+    pub fn add(&mut self, value: f64, times: f64) {
+        if value.is_nan() || !times.is_finite() || times <= 0.0 {
+            return;
+        }
+        let value = value.clamp(0.0, 1.0);
+        match self.values.iter_mut().find(|known| known.0 == value) {
+            Some(known) => known.1 += times,
+            None => self.values.push((value, times)),
+        }
     }
 
     /// A sample of trials, of which so many passed.
@@ -75,8 +82,13 @@ impl Sample {
     }
 
     /// Says whether the mean is greater than this with the given confidence, half of whose error is spent on this side.
-    pub(crate) fn is_above(&self, claim: f64, confidence: f64) -> bool {
+    pub fn is_above(&self, claim: f64, confidence: f64) -> bool {
         self.gain(claim) >= self.refusal(confidence)
+    }
+
+    /// Says whether the mean is less than this, in the same way.
+    pub fn is_below(&self, claim: f64, confidence: f64) -> bool {
+        self.mirrored().is_above(1.0 - claim, confidence)
     }
 
     /// The logarithm of the gain at which a claim is refused. Half of the error is spent on each side.

@@ -9,17 +9,24 @@
 //! has grown 20-fold is refused with 95 % confidence.
 //!
 //! - [`Comparison`] judges pairs of trials: the same example under two ways. See [`Pairs`].
+//! - [`Differences`] are the same for examples with several trials each, which count once.
 //! - [`Sample::interval`] says between which values a mean lies.
 //! - [`pass_power`] is the chance that several trials in a row pass.
+//! - [`flip_rate`] is the chance that two trials of an example differ.
+//! - [`Agreement`] says how far a judge agrees with people.
 //! - [`Comparison::visible`] is the smallest difference that so many pairs would have shown.
 //!
 //! Nothing here draws a random number, reads a clock, or depends on the order of trials.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod bets;
+mod differences;
 mod pairs;
 mod power;
 
+pub use agreement::{Agreement, Figure};
 pub use bets::{Interval, Sample};
+pub use differences::Differences;
 pub use pairs::{Comparison, Pairs, Verdict};
-pub use power::pass_power;
+pub use power::{flip_rate, pass_power};

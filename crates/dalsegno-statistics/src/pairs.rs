@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::bets::{Interval, Sample};
+use crate::differences::Differences;
 
 /// How the second way did against the first one, example by example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -63,21 +64,22 @@ impl Pairs {
         (self.better as f64 - self.worse as f64) / self.count() as f64
     }
 
-    /// The differences of the pairs, -1, 0 and 1, as values from 0 to 1.
+    /// The differences of the pairs: -1, 0 and 1.
     #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
-    fn sample(&self) -> Sample {
-        differences(self.better as f64, self.worse as f64, self.same as f64)
+    pub fn differences(&self) -> Differences {
+        Differences::new([(-1.0, self.worse as f64), (0.0, self.same as f64), (1.0, self.better as f64)])
     }
-}
-
-fn differences(better: f64, worse: f64, same: f64) -> Sample {
-    Sample::new([(0.0, worse), (0.5, same), (1.0, better)])
 }
 
 impl Comparison {
     /// Judges the pairs. It may be asked after each pair, and the first verdict that is not [`Verdict::Inconclusive`] taken.
     pub fn judge(&self, pairs: &Pairs) -> Verdict {
-        let sample = pairs.sample();
+        self.judge_differences(&pairs.differences())
+    }
+
+    /// The same for differences that are means of several pairs.
+    pub fn judge_differences(&self, differences: &Differences) -> Verdict {
+        let sample = differences.sample();
         let mirrored = sample.mirrored();
         // As a mean of values from 0 to 1, no difference is a half.
         let beyond = (1.0 - self.smallest) / 2.0;
@@ -94,25 +96,35 @@ impl Comparison {
 
     /// The interval in which the true difference of the pass rates lies, from -1 to 1.
     pub fn interval(&self, pairs: &Pairs) -> Interval {
-        let Interval { low, high } = pairs.sample().interval(self.confidence);
+        self.interval_of(&pairs.differences())
+    }
+
+    /// The same for differences that are means of several pairs.
+    pub fn interval_of(&self, differences: &Differences) -> Interval {
+        let Interval { low, high } = differences.sample().interval(self.confidence);
         Interval { low: 2.0 * low - 1.0, high: 2.0 * high - 1.0 }
     }
 
     /// The smallest true difference that so many pairs, of which as large a part differs, show in four of five comparisons.
     ///
     /// `None` where not even the greatest would be seen.
-    #[expect(clippy::cast_precision_loss, reason = "there are never 2^53 trials")]
     pub fn visible(&self, pairs: &Pairs) -> Option<f64> {
-        let count = pairs.count() as f64;
+        self.visible_by(&pairs.differences())
+    }
+
+    /// The same for differences that are means of several pairs. Pairs with the same mean square stand for them.
+    pub fn visible_by(&self, differences: &Differences) -> Option<f64> {
+        let count = differences.count();
         // With no pair that differs, one more is supposed to: nothing would be seen otherwise.
-        let differing = ((pairs.better + pairs.worse) as f64).max(1.0) / count.max(1.0);
+        let differing = differences.squares().max(1.0) / count.max(1.0);
         let shows = |difference: f64| {
             // All that differ do so one way where the difference is larger than what was seen to differ.
             let differing = differing.max(difference);
             let spread = ((differing - difference * difference) * count).max(0.0).sqrt();
             let gap = (difference * count - FOUR_OF_FIVE * spread).max(0.0);
             let (better, worse) = (f64::midpoint(differing * count, gap), (differing * count - gap) / 2.0);
-            differences(better, worse, count - differing * count).is_above(0.5, self.confidence)
+            let pairs = [(0.0, worse), (0.5, count - differing * count), (1.0, better)];
+            Sample::new(pairs).is_above(0.5, self.confidence)
         };
         if !shows(1.0) {
             return None;

@@ -39,6 +39,7 @@ mod workspace;
 mod agent;
 mod case;
 mod catalogue;
+mod eval;
 mod lock;
 mod schema;
 mod settings;
@@ -68,6 +69,7 @@ pub use case::{
 pub use catalogue::{Catalogue, CatalogueTool, builtin_tools, engine_tools};
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
+pub use eval::{Against, Checks, Eval, EvalRead, Judge};
 pub use footprint::Footprint;
 pub use in_code::{Agent, InCode};
 pub use lock::{Lock, LockChange, LockChangeKind, LockRead, LockedServer, LockedTool};

@@ -43,7 +43,7 @@ pub(crate) struct GateArgs {
 }
 
 /// An amount of US dollars, in billionths.
-fn dollars(text: &str) -> Result<u64, String> {
+pub(super) fn dollars(text: &str) -> Result<u64, String> {
     let amount: f64 =
         text.parse().map_err(|_| "expected an amount in US dollars, such as 2.50".to_owned())?;
     if !(0.0..=1_000_000.0).contains(&amount) {

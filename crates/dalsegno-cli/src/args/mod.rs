@@ -3,6 +3,7 @@
 mod auth;
 mod bench;
 mod cost;
+mod eval;
 mod format;
 mod gate;
 mod lineage;
@@ -24,6 +25,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use self::auth::AuthArgs;
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::cost::{CostArgs, GroupArg};
+pub(crate) use self::eval::EvalArgs;
 pub(crate) use self::format::{DocumentArgs, Format, StreamArgs, TokenArgs};
 pub(crate) use self::gate::GateArgs;
 pub(crate) use self::lineage::{
@@ -108,6 +110,9 @@ pub(crate) enum Verb {
     /// Fold recorded runs through the workspace as it is now: which would differ, and because of which lines
     #[command(after_help = gate::EXAMPLES)]
     Gate(GateArgs),
+    /// Evaluate an agent with a data set: pass rates with intervals, judges, and whether it is better than another
+    #[command(after_help = eval::EXAMPLES)]
+    Eval(EvalArgs),
     /// Start a run of an agent and follow it until it finishes
     #[command(after_help = runs::RUN_EXAMPLES)]
     Run(RunArgs),
@@ -247,6 +252,7 @@ impl Verb {
             | Self::Abandon(_)
             | Self::Erase(_) => Needs::Journal,
             Self::Check(_)
+            | Self::Eval(_)
             | Self::Run(_)
             | Self::Chat(_)
             | Self::Resume(_)
@@ -268,6 +274,7 @@ impl Verb {
             Self::Check(check) => check.document.resolve(),
             Self::Test(test) => test.document.resolve(),
             Self::Gate(gate) => gate.document.resolve(),
+            Self::Eval(eval) => eval.document.resolve(),
             Self::Run(run) => run.stream.resolve(),
             Self::Resume(resume) => resume.stream.resolve(),
             Self::Answer(answer) => answer.document.resolve(),

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::render::gate;
 use crate::render::text::count;
 
-mod git;
+pub(super) mod git;
 mod models;
 
 use self::git::Repository;
@@ -121,21 +121,24 @@ fn base(given: Option<&str>, now: &Version, context: &mut Context<'_>) -> Result
             None => Box::new(()) as Box<dyn Past>,
         }));
     };
+    version(given, now, repository).map(Base::Version)
+}
+
+/// The version of the workspace that is meant: a folder, or a revision of the repository.
+pub(super) fn version(given: &str, now: &Version, repository: Option<Repository>) -> Result<Version, Error> {
     let failed = |why: String| Error::NoBase { given: given.to_owned(), why };
     let folder = Path::new(given);
     if folder.is_dir() {
         if !folder.join("dalsegno.toml").is_file() {
             return Err(failed("it is a folder without a `dalsegno.toml`".to_owned()));
         }
-        let version = Version::on_disk(folder, format!("`{given}`"));
-        return version.map(Base::Version).map_err(|error| failed(error.to_string()));
+        return Version::on_disk(folder, format!("`{given}`")).map_err(|error| failed(error.to_string()));
     }
     let Some(repository) = repository else {
         return Err(failed("it is no folder, and the workspace is in no Git repository".to_owned()));
     };
     let commit = repository.commit(given).ok_or_else(|| failed("Git knows no such revision".to_owned()))?;
-    let version = repository.version(&commit, format!("`{given}`"), now);
-    version.map(Base::Version).ok_or_else(|| {
+    repository.version(&commit, format!("`{given}`"), now).ok_or_else(|| {
         let count = count(Version::FILES_MAX as u64, "file");
         failed(format!("Git cannot show its files, as in a partial clone, or there are more than {count}"))
     })

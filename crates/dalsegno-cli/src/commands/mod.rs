@@ -12,6 +12,7 @@ mod completions;
 mod consent;
 mod cost;
 mod diff;
+mod eval;
 mod follow;
 mod fork;
 mod gate;
@@ -254,6 +255,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         Verb::Check(_)
         | Verb::Test(_)
         | Verb::Gate(_)
+        | Verb::Eval(_)
         | Verb::Run(_)
         | Verb::Chat(_)
         | Verb::Resume(_)
@@ -316,6 +318,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
             None => test::test(args, context),
         },
         Verb::Gate(args) => gate::gate(args, context).await,
+        Verb::Eval(args) => eval::eval(args, context).await,
         Verb::Run(args) => run::run(args, context).await,
         Verb::Chat(args) => chat::chat(args, context).await,
         Verb::Resume(args) => resume::resume(args, context).await,

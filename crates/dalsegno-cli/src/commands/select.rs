@@ -7,6 +7,8 @@ use dalsegno_runtime::{Engine, EngineError};
 use dalsegno_store::RunFilter;
 use dalsegno_workspace::Workspace;
 
+use super::eval;
+use super::journal::Kept;
 use crate::error::{AN_OBSERVATION, AN_OPERATION, Error};
 use crate::render::text::short;
 
@@ -35,6 +37,24 @@ pub(super) async fn run(journal: &Journal, given: &str) -> Result<RunId, Error> 
             Err(Error::AmbiguousRun { given: prefix, found })
         }
     }
+}
+
+/// Finds a run in the journal of the workspace; one that it does not have, in those of evals.
+pub(super) async fn run_anywhere(kept: Kept, given: &str) -> Result<(Journal, RunId), Error> {
+    let Kept { journal, settings, .. } = kept;
+    let unknown = match run(&journal, given).await {
+        Ok(found) => return Ok((journal, found)),
+        Err(error @ Error::UnknownRun { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    let folders = std::fs::read_dir(eval::folders(&settings.store)).into_iter().flatten().flatten();
+    for folder in folders {
+        let Ok(journal) = Journal::open(&folder.path().join("journal.db")).await else { continue };
+        if let Ok(found) = run(&journal, given).await {
+            return Ok((journal, found));
+        }
+    }
+    Err(unknown)
 }
 
 /// Finds the run that goes on in a session of a tenant, by default of the one that runs have which name none.

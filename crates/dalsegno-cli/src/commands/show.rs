@@ -8,7 +8,6 @@ use dalsegno_store::{Body, RunStatus, RunSummary};
 use tokio::time::sleep;
 
 use super::carry::signed;
-use super::journal::Kept;
 use super::{Context, select};
 use crate::args::{Format, ShowArgs};
 use crate::error::Error;
@@ -23,8 +22,8 @@ use crate::render::{document, ending, prompt};
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) async fn show(args: &ShowArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
-    let Kept { journal, .. } = context.reader().await?;
-    let run = select::run(&journal, &args.run).await?;
+    let kept = context.reader().await?;
+    let (journal, run) = select::run_anywhere(kept, &args.run).await?;
     match whole(args, run, &journal, context).await {
         Err(error) if error.is_erased() => erased(run, &journal, context).await,
         told => told,

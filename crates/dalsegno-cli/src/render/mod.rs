@@ -6,6 +6,7 @@ pub(crate) mod diagnostics;
 pub(crate) mod diff;
 pub(crate) mod document;
 pub(crate) mod ending;
+pub(crate) mod eval;
 pub(crate) mod excerpt;
 pub(crate) mod failure;
 pub(crate) mod gate;

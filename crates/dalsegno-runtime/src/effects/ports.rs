@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dalsegno_core::Timestamp;
+use dalsegno_core::{Timestamp, ToolPattern};
 use dalsegno_history::Journal;
 use dalsegno_store::{AcquireError, AppendError, Lease, Owner, Store};
 use dalsegno_workspace::Workspace;
@@ -50,6 +50,8 @@ pub(crate) struct Ports {
     pub(crate) snapshot_every: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) steady: Steady,
+    /// The tools that may change something, where all runs of this process are trials of an eval.
+    pub(crate) trial: Option<Arc<[ToolPattern]>>,
 }
 
 /// Where this process shows that it lives: claimed when it first owns a run, so that a process that only reads claims nothing.

@@ -250,6 +250,8 @@ impl Engine {
     ) -> Result<(Arc<RunContext>, broadcast::Receiver<RunEvent>), EngineError> {
         let Surroundings { session, tenant, .. } = *of;
         let scope = match config.memory_scope {
+            // What a trial remembers is no other trial's business: each has a session of its own.
+            _ if self.ports().trial.is_some() => Scope::Session,
             MemoryScope::Session => Scope::Session,
             MemoryScope::Agent => Scope::Agent,
             MemoryScope::Workspace => Scope::Workspace,
@@ -282,7 +284,7 @@ impl Engine {
             bindings: Arc::clone(self.bindings()),
             sessions: Sessions::default(),
             toolbox: Arc::new(config.tools.clone()),
-            grant: Grant::of(&self.workspace(), &config),
+            grant: Grant::of(&self.workspace(), &config).on_trial(self.ports().trial.clone()),
             config,
             scopes,
             events,

@@ -152,7 +152,7 @@ pub(crate) fn json(
     }
 }
 
-fn invalid(report: &Report, what: &str, text: &Located<String>, error: &ParseError) {
+pub(crate) fn invalid(report: &Report, what: &str, text: &Located<String>, error: &ParseError) {
     let span = report.within(&text.span, &text.value, &error.span);
     let added =
         report.error(Code::InvalidExpression, span, format!("{what} cannot be parsed: {}", error.message));

@@ -28,7 +28,7 @@ use dalsegno_core::{
 };
 
 pub(crate) use self::callees::RESERVED;
-pub(crate) use self::expressions::{json, parse as expression};
+pub(crate) use self::expressions::{invalid, json, parse as expression};
 pub(crate) use self::keys::FILE;
 use self::link::link;
 pub use self::load::BrokenAgent;

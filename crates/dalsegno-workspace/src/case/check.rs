@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use dalsegno_core::{AgentConfig, ToolKind, ToolName};
 
-use super::{Asked, Case, CaseResult, Draft};
+use super::{Asked, Case, CaseResult, Draft, Expectations};
 use crate::agent::AgentFile;
 use crate::code::Code;
 use crate::names::{nearest, some};
@@ -92,46 +92,12 @@ pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig) {
                 .help("give what comes of its requests: `http = \"POST https://…\"`, `mail = \"…\"`, `tool = \"…\"`");
         }
     }
-    let known = |name: &str| name.parse::<ToolName>().is_ok_and(|name| tools.tools.contains_key(&name));
-    let is_agent = |name: &str| {
-        let agent = name.strip_prefix("agents.").and_then(|agent| agent.parse().ok());
-        agent.is_some_and(|agent| config.agents.contains_key(&agent))
-    };
-    let expected = draft
-        .expect
-        .calls
-        .iter()
-        .flat_map(|calls| calls.value.iter().map(|call| (call.tool.as_str(), calls.span.clone())));
     let given = draft.results.iter().filter_map(|result| match &result.of {
         Asked::Tool(tool) => Some((tool.as_str(), result.span.clone())),
         _ => None,
     });
-    for (name, span) in expected.chain(given) {
-        if !known(name) && !is_agent(name) {
-            let is_forbidden = name.parse().is_ok_and(|name: ToolName| tools.forbidden.contains(&name));
-            match is_forbidden {
-                true => {
-                    report
-                        .error(
-                            Code::ToolNotAllowed,
-                            span,
-                            format!("the agent `{}` may not use `{name}`", config.name),
-                        )
-                        .label("no run of it makes such a call")
-                        .help("correct the name, or write `never_calls` if that is what the case shows");
-                }
-                false => unknown(report, span, name, config),
-            }
-        }
-    }
-    let forbidden = draft.expect.never.iter().map(|rule| &rule.tool);
-    for pattern in draft.expect.never_calls.iter().chain(forbidden) {
-        let mut all = tools.tools.keys().chain(&tools.forbidden);
-        if !all.any(|tool| pattern.value.matches(tool)) && !is_agent(pattern.value.as_str()) {
-            unknown(report, pattern.span.clone(), pattern.value.as_str(), config);
-        }
-    }
-    draft.expect.never.iter().for_each(|rule| rule.check(report, tools));
+    expected(report, &draft.expect, config);
+    given.for_each(|(name, span)| called(report, name, span, config));
     for result in &draft.results {
         if let Asked::Agent(agent) = &result.of
             && !agent.parse().is_ok_and(|agent| config.agents.contains_key(&agent))
@@ -150,6 +116,43 @@ pub(super) fn tools(report: &Report, draft: &Draft, config: &AgentConfig) {
     }
 }
 
+/// The names of tools in what must hold.
+pub(crate) fn expected(report: &Report, expect: &Expectations, config: &AgentConfig) {
+    if let Some(calls) = &expect.calls {
+        calls.value.iter().for_each(|call| called(report, &call.tool, calls.span.clone(), config));
+    }
+    let tools = &config.tools;
+    let forbidden = expect.never.iter().map(|rule| &rule.tool);
+    for pattern in expect.never_calls.iter().chain(forbidden) {
+        let mut all = tools.tools.keys().chain(&tools.forbidden);
+        if !all.any(|tool| pattern.value.matches(tool)) && !is_agent(pattern.value.as_str(), config) {
+            unknown(report, pattern.span.clone(), pattern.value.as_str(), config);
+        }
+    }
+    expect.never.iter().for_each(|rule| rule.check(report, tools));
+}
+
+/// A tool that is called.
+fn called(report: &Report, name: &str, span: Range<usize>, config: &AgentConfig) {
+    let tools = &config.tools;
+    let parsed = name.parse::<ToolName>();
+    if parsed.as_ref().is_ok_and(|name| tools.tools.contains_key(name)) || is_agent(name, config) {
+        return;
+    }
+    if !parsed.is_ok_and(|name| tools.forbidden.contains(&name)) {
+        return unknown(report, span, name, config);
+    }
+    report
+        .error(Code::ToolNotAllowed, span, format!("the agent `{}` may not use `{name}`", config.name))
+        .label("no run of it makes such a call")
+        .help("correct the name, or write `never_calls` if that is what the case shows");
+}
+
+fn is_agent(name: &str, config: &AgentConfig) -> bool {
+    let agent = name.strip_prefix("agents.").and_then(|agent| agent.parse().ok());
+    agent.is_some_and(|agent| config.agents.contains_key(&agent))
+}
+
 fn unknown(report: &Report, span: Range<usize>, name: &str, config: &AgentConfig) {
     let tools = &config.tools;
     let added = report.error(Code::UnknownTool, span, format!("the tool `{name}` does not exist"));
@@ -166,13 +169,13 @@ fn unknown(report: &Report, span: Range<usize>, name: &str, config: &AgentConfig
 }
 
 /// A bound on the cost holds only where each model has a price: without one, a reply costs nothing.
-pub(super) fn price(report: &Report, draft: &Draft, agent: &AgentFile) {
-    let (Some(bound), Some(model)) = (&draft.expect.max_cost_nano_usd, agent.unpriced()) else { return };
+pub(crate) fn price(report: &Report, expect: &Expectations, agent: &AgentFile) {
+    let (Some(bound), Some(model)) = (&expect.max_cost_nano_usd, agent.unpriced()) else { return };
     report
         .error(
             Code::MissingPrice,
             bound.span.clone(),
-            format!("the cost of the case cannot be bounded: the model `{model}` has no `price`"),
+            format!("the cost cannot be bounded: the model `{model}` has no `price`"),
         )
         .help(format!(
             "add `price = {{ input = …, output = … }}` to `[models.{model}]` in `dalsegno.toml`, or use `max_tokens`"

@@ -18,6 +18,15 @@ const REGEX_BYTES: usize = 1 << 20;
 
 /// What must hold of a case.
 pub(super) fn read(case: &Section<'_>) -> Expectations {
+    Expectations {
+        hands_over_to: case.parsed("hands_over_to"),
+        snapshot: case.boolean("snapshot").unwrap_or(false),
+        ..checks(case, READABLE)
+    }
+}
+
+/// What must hold of a run of an eval, and of a case; its conditions read these names.
+pub(crate) fn checks(case: &Section<'_>, readable: &[&str]) -> Expectations {
     let ends: Vec<_> = ENDS.iter().copied().zip(Ends::ALL).collect();
     let errors: Vec<_> = ERRORS.iter().copied().zip(RunErrorCode::ALL.iter().copied()).collect();
     Expectations {
@@ -28,22 +37,24 @@ pub(super) fn read(case: &Section<'_>) -> Expectations {
             let texts: Vec<Located<String>> = case.list(key);
             Some(texts.into_iter().map(|text| text.value).collect())
         }),
-        hands_over_to: case.parsed("hands_over_to"),
         answer: case.string("answer"),
         answer_contains: texts(case, "answer_contains"),
         answer_matches: case.string("answer_matches").and_then(|text| regex(case, text)),
         output: located(case, "output", any),
-        snapshot: case.boolean("snapshot").unwrap_or(false),
-        ..bounds(case)
+        ..bounds_by(case, readable)
     }
 }
 
 /// What can be said of one run and of all: what a case and a property have in common.
 pub(super) fn bounds(section: &Section<'_>) -> Expectations {
+    bounds_by(section, READABLE)
+}
+
+fn bounds_by(section: &Section<'_>, readable: &[&str]) -> Expectations {
     Expectations {
         never_calls: section.list("never_calls"),
         never: never(section),
-        always: always(section),
+        always: always(section, readable),
         max_steps: located(section, "max_steps", |section, key| section.integer(key)),
         max_tokens: located(section, "max_tokens", |section, key| section.integer(key)),
         max_cost_nano_usd: located(section, "max_cost_usd", |section, key| section.dollars(key)),
@@ -77,21 +88,21 @@ fn never(case: &Section<'_>) -> Vec<CallRule> {
 }
 
 /// What a condition on a whole run reads.
-const READABLE: &[&str] =
+pub(crate) const READABLE: &[&str] =
     &["calls", "counts", "asks", "ends", "error", "answer", "output", "steps", "tokens"];
 
 /// The conditions on the whole run.
-fn always(case: &Section<'_>) -> Vec<Located<Expression>> {
+fn always(case: &Section<'_>, readable: &[&str]) -> Vec<Located<Expression>> {
     let report = case.report;
     let texts: Vec<Located<String>> = case.list("always");
     let read = |text: Located<String>| {
         let value = expression(report, "always", &text)?;
         let mut is_sound = true;
-        for reference in value.paths().into_iter().filter(|one| !READABLE.contains(&one.root.as_str())) {
+        for reference in value.paths().into_iter().filter(|one| !readable.contains(&one.root.as_str())) {
             let span = report.within(&text.span, &text.value, &reference.span);
             report
                 .error(Code::UnknownName, span, format!("unknown name `{}`", reference.root))
-                .help(suggestion(&reference.root, READABLE));
+                .help(suggestion(&reference.root, readable));
             is_sound = false;
         }
         is_sound.then_some(Located { value, span: text.span })

@@ -37,6 +37,7 @@ pub(crate) static FILE: Shape = Shape::new(
 pub(super) const FILE_TEXTS: &[&str] = &["agent", "tenant", "script"];
 
 static A_MESSAGE: Form = Form::Table(&MESSAGE);
+static A_TOOL_OR_CALL: Form = Form::Either(&[TOOL_NAME, Form::Table(&CALL)]);
 static A_FORBIDDEN_CALL: Form = Form::Table(&FORBIDDEN);
 
 const NAME: Key =
@@ -71,6 +72,28 @@ const MAX_TOKENS: Key =
 const MAX_COST_USD: Key =
     Key::new("max_cost_usd", MAX_COST, "The most that the run may cost, in US dollars.");
 
+const ENDS_KEY: Key = Key::new("ends", Form::Word(ENDS), "How the run must end; `completed` by default.");
+const ERROR_KEY: Key = Key::new("error", Form::Word(ERRORS), "The error that must end the run.");
+const CALLS: Key = Key::new(
+    "calls",
+    Form::List(&A_TOOL_OR_CALL),
+    "The tools that must be called, all of them, in order; a table names arguments as well.",
+);
+const ASKS: Key = Key::new(
+    "asks",
+    Form::List(&Form::Text),
+    "What people must be asked about, all of it, in order: the tool of an approval, or the question.",
+);
+const ANSWER_KEY: Key = Key::new("answer", Form::Text, "The whole answer.");
+const ANSWER_CONTAINS: Key = Key::new(
+    "answer_contains",
+    Form::Either(&[Form::Text, Form::List(&Form::Text)]),
+    "A text, or several, that the answer must have.",
+);
+const ANSWER_MATCHES: Key =
+    Key::new("answer_matches", Form::Text, "A regular expression that must match the answer.");
+const OUTPUT: Key = Key::new("output", Form::Any, "The structured answer.");
+
 pub(super) static CASE: Shape = Shape {
     what: "a case",
     keys: &[
@@ -98,30 +121,18 @@ pub(super) static CASE: Shape = Shape {
             "What comes of the other requests, each once, in order.",
         ),
         Key::new("answers", Form::List(&Form::Table(&ANSWER)), "What people answer, each once, in order."),
-        Key::new("ends", Form::Word(ENDS), "How the run must end; `completed` by default."),
-        Key::new("error", Form::Word(ERRORS), "The error that must end the run."),
-        Key::new(
-            "calls",
-            Form::List(&Form::Either(&[TOOL_NAME, Form::Table(&CALL)])),
-            "The tools that must be called, all of them, in order; a table names arguments as well.",
-        ),
+        ENDS_KEY,
+        ERROR_KEY,
+        CALLS,
         NEVER_CALLS,
         NEVER,
         ALWAYS,
-        Key::new(
-            "asks",
-            Form::List(&Form::Text),
-            "What people must be asked about, all of it, in order: the tool of an approval, or the question.",
-        ),
+        ASKS,
         Key::new("hands_over_to", AGENT_NAME, "The agent to which the run must hand over."),
-        Key::new("answer", Form::Text, "The whole answer."),
-        Key::new(
-            "answer_contains",
-            Form::Either(&[Form::Text, Form::List(&Form::Text)]),
-            "A text, or several, that the answer must have.",
-        ),
-        Key::new("answer_matches", Form::Text, "A regular expression that must match the answer."),
-        Key::new("output", Form::Any, "The structured answer."),
+        ANSWER_KEY,
+        ANSWER_CONTAINS,
+        ANSWER_MATCHES,
+        OUTPUT,
         MAX_STEPS,
         MAX_TOKENS,
         MAX_COST_USD,
@@ -134,6 +145,27 @@ pub(super) static CASE: Shape = Shape {
     one_of: &["input", "messages"],
     needs: &[],
 };
+
+/// What must hold of a run, beside snapshots and handoffs: an eval says so for every item of its data set.
+pub(crate) static CHECKS: Shape = Shape::new(
+    "`[checks]`",
+    &[
+        ENDS_KEY,
+        ERROR_KEY,
+        CALLS,
+        NEVER_CALLS,
+        NEVER,
+        ALWAYS,
+        ASKS,
+        ANSWER_KEY,
+        ANSWER_CONTAINS,
+        ANSWER_MATCHES,
+        OUTPUT,
+        MAX_STEPS,
+        MAX_TOKENS,
+        MAX_COST_USD,
+    ],
+);
 
 pub(super) static PROPERTY: Shape = Shape {
     what: "a property",

@@ -74,7 +74,7 @@ impl Workspace {
         }?;
         check::tools(report, &draft, &config);
         check::toolkits(report, &draft, &config);
-        check::price(report, &draft, agent);
+        check::price(report, &draft.expect, agent);
         let tenant_settings = self.settings_of(&draft.tenant);
         Some(Case { draft, config, tenant_settings })
     }

@@ -3,12 +3,12 @@
 //! A case says what an agent is asked, what comes of everything that it asks for, and what must hold of the run. The files are
 //! read here; the crate `dalsegno-cases` folds them.
 
-mod check;
-mod expect;
+pub(crate) mod check;
+pub(crate) mod expect;
 mod form;
 mod keys;
 mod load;
-mod outcome;
+pub(crate) mod outcome;
 mod read;
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ use regex::Regex;
 use serde_json::Value;
 
 pub use self::check::slug;
-pub(crate) use self::keys::FILE;
+pub(crate) use self::keys::{CHECKS, FILE};
 pub(crate) use self::load::FOLDER;
 use crate::agent::CallRule;
 use crate::diagnostic::Diagnostic;

@@ -172,7 +172,7 @@ fn affirmed(section: &Section<'_>, key: &str, says: Says) -> Option<Says> {
 }
 
 /// The one key of several that is there; reports none and several.
-pub(super) fn one_of(section: &Section<'_>, keys: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn one_of(section: &Section<'_>, keys: &[&'static str]) -> Option<&'static str> {
     let found: Vec<&'static str> = keys.iter().copied().filter(|key| section.has(key)).collect();
     match found[..] {
         [one] => Some(one),

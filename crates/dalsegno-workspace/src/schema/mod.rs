@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value, json};
 
 use crate::shape::{Form, Key, Need, Shape, Tagged};
-use crate::{agent, case, lock, settings, tenant};
+use crate::{agent, case, eval, lock, settings, tenant};
 
 /// A kind of file of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,8 @@ pub enum FileKind {
     Case,
     /// The settings, `dalsegno.toml`.
     Dalsegno,
+    /// A data set through an agent, such as `tests/evals/*.toml`.
+    Eval,
     /// What tool servers offer and what models call tools, `dalsegno.lock`.
     Lock,
     /// Replies of a scripted model.
@@ -34,15 +36,24 @@ pub enum FileKind {
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Agent, Self::Case, Self::Dalsegno, Self::Lock, Self::Script, Self::Tenant, Self::Tool];
+    pub const ALL: [Self; 8] = [
+        Self::Agent,
+        Self::Case,
+        Self::Dalsegno,
+        Self::Eval,
+        Self::Lock,
+        Self::Script,
+        Self::Tenant,
+        Self::Tool,
+    ];
 
-    /// The kind as text: `agent`, `case`, `dalsegno`, `lock`, `script`, `tenant` or `tool`.
+    /// The kind as text: `agent`, `case`, `dalsegno`, `eval`, `lock`, `script`, `tenant` or `tool`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::Case => "case",
             Self::Dalsegno => "dalsegno",
+            Self::Eval => "eval",
             Self::Lock => "lock",
             Self::Script => "script",
             Self::Tenant => "tenant",
@@ -56,6 +67,7 @@ impl FileKind {
             Self::Agent => "agents/*.toml",
             Self::Case => "tests/*.toml",
             Self::Dalsegno => "dalsegno.toml",
+            Self::Eval => "tests/evals/*.toml",
             Self::Lock => "dalsegno.lock",
             Self::Script => "tests/scripts/*.toml",
             Self::Tenant => "tenants/*.toml",
@@ -69,6 +81,7 @@ impl FileKind {
             Self::Agent => ("An agent of a Dalsegno workspace", &agent::FILE),
             Self::Case => ("Cases that test the agents of a Dalsegno workspace", &case::FILE),
             Self::Dalsegno => ("The settings of a Dalsegno workspace", &settings::FILE),
+            Self::Eval => ("An eval of an agent of a Dalsegno workspace", &eval::FILE),
             Self::Lock => ("The lock file of a Dalsegno workspace", &lock::FILE),
             Self::Script => ("The replies of a scripted model", &script::FILE),
             Self::Tenant => ("A tenant of a Dalsegno workspace", &tenant::FILE),
@@ -86,7 +99,7 @@ impl fmt::Display for FileKind {
 /// A word that is no kind of file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no kind of file `{0}`: expected `agent`, `case`, `dalsegno`, `lock`, `script`, `tenant` or `tool`"
+    "there is no kind of file `{0}`: expected `agent`, `case`, `dalsegno`, `eval`, `lock`, `script`, `tenant` or `tool`"
 )]
 pub struct UnknownFileKind(pub String);
 

@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// The repository that a workspace is in.
 #[derive(Clone)]
-pub(super) struct Repository {
+pub(in crate::commands) struct Repository {
     /// The workspace's folder, which may lie below that of the repository.
     root: PathBuf,
 }
@@ -32,7 +32,7 @@ pub(super) struct Commits {
 
 impl Repository {
     /// The repository around this folder; `None` where there is none with a commit, or no Git.
-    pub(super) fn around(root: &Path) -> Option<Self> {
+    pub(in crate::commands) fn around(root: &Path) -> Option<Self> {
         let repository = Self { root: root.to_path_buf() };
         repository.commit("HEAD").map(|_| repository)
     }

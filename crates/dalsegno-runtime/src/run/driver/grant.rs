@@ -13,7 +13,10 @@ impl Driver {
     pub(super) fn granted(&self, operation: &Operation) -> Leave {
         let state = self.machine.state();
         let above = self.call_above(operation.id);
-        let leave = self.context.grant.leave(&operation.request, above, state.step());
+        let grant = &self.context.grant;
+        let leave = grant.leave(&operation.request, above, state.step());
+        let is_held_back = grant.is_held_back(&operation.request, above, operation.terms.class);
+        let leave = if leave == Leave::Granted && is_held_back { Leave::Ask } else { leave };
         if leave != Leave::Ask {
             return leave;
         }
