@@ -9,7 +9,7 @@ use dalsegno_core::{
 use crate::waiting::{WaitingOperation, waits_at};
 
 /// What a run leaves that was told to end.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct LeftOpen {
     /// The operations that had no outcome.
     open: BTreeMap<OperationId, Operation>,

@@ -26,6 +26,7 @@ use self::words::{clip, short};
 pub(crate) use self::words::{describe, difference};
 
 /// A core with its state, stepped whenever nothing is missing. Runs, replays and recoveries all go through it.
+#[derive(Clone)]
 pub struct Machine {
     config: Arc<AgentConfig>,
     /// `None` only while a step is computed.
@@ -138,6 +139,7 @@ impl Machine {
 }
 
 /// What the journal has to say before anything else.
+#[derive(Clone)]
 enum Expected {
     /// The core asks for this.
     Request(Operation),
@@ -216,6 +218,7 @@ pub struct Suspension {
 }
 
 /// A journal, folded record by record.
+#[derive(Clone)]
 pub struct Fold {
     run: RunId,
     /// The core, in the state so far.

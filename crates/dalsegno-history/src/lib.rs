@@ -36,6 +36,7 @@ mod tasks;
 mod upkeep;
 mod used;
 mod waiting;
+mod walk;
 mod with_config;
 
 pub use compare::Change;
@@ -55,4 +56,5 @@ pub use replay::{ReplayReport, ReplayVerdict, several_at_once};
 pub use tasks::Tasks;
 pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};
+pub use walk::{Ending, OperationOutline, Outline, Scene, Standing, StepOutline, Stop, Walk};
 pub use with_config::{ChangedCompletion, ChangedRequest, ConfigReport, RecordedRun, Sent};

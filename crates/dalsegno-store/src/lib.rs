@@ -75,6 +75,7 @@ mod memory;
 mod origin;
 mod owner;
 mod pack;
+mod page;
 mod progress;
 mod record;
 mod run;
@@ -106,6 +107,7 @@ pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use origin::{Foreign, Signer, SignerError};
 pub use owner::{Owner, OwnerId};
+pub use page::Page;
 pub use progress::Progress;
 pub use record::{
     AttemptCause, Body, Denial, Evidence, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,
