@@ -34,7 +34,7 @@ pub(crate) use self::memory::{
     MemoryRelateArgs, MemorySearchArgs, MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
 pub(crate) use self::runs::{
-    AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
+    AnswerArgs, DebugArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
     WaitingArg,
 };
 pub(crate) use self::secret::{
@@ -128,6 +128,9 @@ pub(crate) enum Verb {
     /// Show the steps of a run, with the reason, the requests and the outcomes of each
     #[command(after_help = runs::SHOW_EXAMPLES)]
     Show(ShowArgs),
+    /// Debug a run on a full screen: step both ways, search, compare, fork from any step
+    #[command(after_help = runs::DEBUG_EXAMPLES)]
+    Debug(DebugArgs),
     /// Recompute a recorded run from its journal and compare every request, without side effects
     #[command(after_help = runs::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -242,6 +245,7 @@ impl Verb {
             | Self::Abandon(_)
             | Self::Erase(_) => Needs::Journal,
             Self::Check(_)
+            | Self::Debug(_)
             | Self::Run(_)
             | Self::Chat(_)
             | Self::Resume(_)
@@ -290,7 +294,9 @@ impl Verb {
             Self::Auth(auth) => auth.format(),
             Self::Trust(trust) => trust.document.resolve(),
             // What they write is a document of its own.
-            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
+            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) | Self::Debug(_) => {
+                Format::Text
+            },
         }
     }
 }

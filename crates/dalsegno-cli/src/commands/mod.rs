@@ -11,6 +11,7 @@ mod check;
 mod completions;
 mod consent;
 mod cost;
+mod debug;
 mod diff;
 mod follow;
 mod fork;
@@ -85,6 +86,11 @@ impl Context<'_> {
     async fn quiet(&mut self) -> Result<Engine, Error> {
         let workspace = self.workspace()?;
         Ok(Engine::builder().without_programs().build(workspace).await?)
+    }
+
+    /// The same without a word about files that have errors: the terminal shows something else.
+    async fn silent(&self) -> Result<Engine, Error> {
+        Ok(Engine::builder().without_programs().build(self.sound()?).await?)
     }
 
     fn sound(&self) -> Result<Workspace, Error> {
@@ -258,6 +264,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Runs(_)
         | Verb::Cost(_)
         | Verb::Show(_)
+        | Verb::Debug(_)
         | Verb::Replay(_)
         | Verb::Fork(_)
         | Verb::Diff(_)
@@ -320,6 +327,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Runs(args) => runs::runs(args, context).await,
         Verb::Cost(args) => cost::cost(args, context).await,
         Verb::Show(args) => show::show(args, context).await,
+        Verb::Debug(args) => debug::debug(args, context).await,
         Verb::Replay(args) => replay::replay(args, context).await,
         Verb::Fork(args) => fork::fork(args, context).await,
         Verb::Diff(args) => diff::diff(args, context).await,
