@@ -124,6 +124,12 @@ pub(crate) enum Error {
     LeftBehind { path: PathBuf, source: io::Error },
     #[error("missing fork point for run {run}: pass `--at STEP` or `--set OP=FILE`")]
     NoPlaceToFork { run: String },
+    #[error("the debugger needs a terminal for its input and its output")]
+    NoTerminal,
+    #[error("the terminal cannot be used as a screen")]
+    Screen { source: io::Error },
+    #[error("the outcome was not edited")]
+    Editor { source: io::Error },
     #[error("the file and the document would both go to standard output")]
     TwoDocuments,
     #[error("`{}` is incomplete: its end is missing after {}", path.display(), count(*bytes, "byte"))]
@@ -353,6 +359,13 @@ impl Error {
             Self::LeftBehind { .. } => failed("unwritable").with_help("remove it by hand: nothing needs it"),
             Self::NoPlaceToFork { run } => bad_input("bad_fork")
                 .with_help(format!("`dalsegno show {run}` lists its steps and operations")),
+            Self::NoTerminal => {
+                bad_input("no_terminal").with_help("use `dalsegno show`, whose output can go anywhere")
+            }
+            Self::Screen { .. } => failed("screen").with_help("use another terminal, or `dalsegno show`"),
+            Self::Editor { .. } => {
+                bad_input("editor").with_help("set `VISUAL` or `EDITOR` to the command of an editor")
+            }
             Self::TwoDocuments => bad_input("two_documents").with_help("name a file, or leave `--json` out"),
             Self::CutArchive { .. } => bad_input("not_an_archive")
                 .with_help("it was truncated or changed in transit: copy it again, or export the run again"),

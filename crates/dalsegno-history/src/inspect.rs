@@ -142,7 +142,7 @@ impl Journal {
                 _ => None,
             };
             if let Some(outcome) = outcome {
-                settle(record.operation, &outcome, &mut steps);
+                settle(record.operation, &outcome, steps.last_mut());
             }
             let had_ended = fold.ended.is_some();
             match fold.apply(record) {
@@ -154,7 +154,7 @@ impl Journal {
                 Err(error) => return Err(error.into()),
             }
             if fold.state().step() != before || fold.ended.is_some() != had_ended {
-                view(fold.state(), &mut steps);
+                steps.push(view(fold.state()));
             } else if matches!(record.body, Body::Requested { .. }) && record.parent.is_some() {
                 let asked = fold.state().pending().iter();
                 let asked = asked.filter(|pending| Some(pending.operation.id) == record.operation);
@@ -176,16 +176,16 @@ impl Journal {
     }
 }
 
-/// Adds a view of the step that a state has just asked for.
-fn view(state: &AgentState, steps: &mut Vec<StepView>) {
-    steps.push(StepView {
+/// The step that a state has just asked for.
+pub(crate) fn view(state: &AgentState) -> StepView {
+    StepView {
         step: state.step(),
         decisions: state.decisions().iter().map(ToString::to_string).collect(),
         operations: state.pending().iter().map(|pending| operation(state, pending)).collect(),
-    });
+    }
 }
 
-fn operation(state: &AgentState, pending: &Pending) -> OperationView {
+pub(crate) fn operation(state: &AgentState, pending: &Pending) -> OperationView {
     OperationView {
         operation: pending.operation.id,
         parent: pending.parent,
@@ -196,8 +196,9 @@ fn operation(state: &AgentState, pending: &Pending) -> OperationView {
     }
 }
 
-fn settle(operation: Option<OperationId>, outcome: &Outcome, steps: &mut [StepView]) {
-    let operations = steps.last_mut().into_iter().flat_map(|step| &mut step.operations);
+/// Gives an operation of a step its outcome.
+pub(crate) fn settle(operation: Option<OperationId>, outcome: &Outcome, step: Option<&mut StepView>) {
+    let operations = step.into_iter().flat_map(|step| &mut step.operations);
     for view in operations.filter(|view| Some(view.operation) == operation) {
         view.outcome = Some(outcome.clone());
     }

@@ -38,6 +38,7 @@ mod used;
 mod waiting;
 mod why;
 mod what_if;
+mod walk;
 mod with_config;
 
 pub use compare::{Change, requests as request_changes, values as changes};
@@ -63,4 +64,5 @@ pub use used::{Spending, Spent, Unreadable};
 pub use waiting::{WaitingOperation, waiting};
 pub use why::{Author, Edited, Found, Provenance, Source, TemplateRead, Traced, TracedPart};
 pub use what_if::{Next, WhatIf, what_if};
+pub use walk::{Ending, OperationOutline, Outline, Scene, Standing, StepOutline, Stop, Walk};
 pub use with_config::{ChangedCompletion, ChangedRequest, ConfigReport, RecordedRun, Sent};

@@ -124,7 +124,7 @@ impl Journal {
             return Ok(beginning.fresh);
         }
         let foreign = self.store().summary(run).await?.foreign.is_some();
-        Box::pin(self.walk(run, Whose::of(&beginning, foreign), beginning)).await
+        Box::pin(self.go_back(run, Whose::of(&beginning, foreign), beginning)).await
     }
 
     /// The state in which a run begins that is to be written down. One that follows another gets a record of what it takes
@@ -137,7 +137,7 @@ impl Journal {
         let beginning = Beginning::of(new.run, bodies)?;
         let whose = Whose::of(&beginning, false);
         let Some(Link::After { run, by_handoff }) = beginning.link else {
-            return Box::pin(self.walk(new.run, whose, beginning)).await;
+            return Box::pin(self.go_back(new.run, whose, beginning)).await;
         };
         whose.may_follow(new.run, &self.store().summary(run).await?)?;
         let (config, records) = self.journal_of(run).await?;
@@ -185,7 +185,7 @@ impl Journal {
         inherited.load(blocks).map_err(|error| failed(error.to_string()))
     }
 
-    async fn walk(
+    async fn go_back(
         &self,
         run: RunId,
         mut whose: Whose,

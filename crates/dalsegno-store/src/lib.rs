@@ -87,6 +87,7 @@ mod origin;
 mod owner;
 #[cfg(feature = "disk")]
 mod pack;
+mod page;
 mod progress;
 mod record;
 mod run;
@@ -124,6 +125,7 @@ pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use origin::{Foreign, Signer, SignerError};
 pub use owner::{Owner, OwnerId};
+pub use page::Page;
 pub use progress::Progress;
 pub use record::{
     AttemptCause, Body, Denial, Evidence, NewRecord, Parent, Record, RecordKind, Start, Started, WaitingFor,

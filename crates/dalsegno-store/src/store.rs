@@ -10,6 +10,7 @@ use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError};
 use crate::lease::Lease;
 use crate::owner::Owner;
+use crate::page::Page;
 use crate::record::{NewRecord, Record};
 use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
 use crate::spending::{Allowance, ReserveError};
@@ -127,6 +128,18 @@ pub trait Store: Send + Sync {
     /// When the run does not exist, a record or the entry is damaged, a record is of a newer release, or the storage
     /// fails.
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError>;
+
+    /// Reads at most `most` records from `from` on, fewer where they are long ([`Page::BYTES`]), up to the first that cannot be
+    /// read, and verifies them: checksums, and the chain from the stored link before `from`. The last page of a run verifies
+    /// that its last record is the run's last. What the run's entry repeats of its records is not compared.
+    ///
+    /// By default it is a [`read`](Self::read) of all records or none.
+    ///
+    /// # Errors
+    /// When the run does not exist, its entry has the wrong form, or the storage fails.
+    async fn page(&self, run: RunId, from: u64, most: usize) -> Result<Page, ReadError> {
+        Page::of(self.read(run, from).await, most)
+    }
 
     /// Reads a run's first record, `started`, and verifies it and the run's entry. It is cheap, however long the run is.
     ///

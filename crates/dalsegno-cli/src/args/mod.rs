@@ -37,7 +37,7 @@ pub(crate) use self::memory::{
     MemoryRelateArgs, MemorySearchArgs, MemoryShowArgs, MemoryTraverseArgs, MemoryVerb, ScopeArgs,
 };
 pub(crate) use self::runs::{
-    AnswerArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
+    AnswerArgs, DebugArgs, Endpoint, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, SettlementArgs, ShowArgs, StatusArg,
     WaitingArg,
 };
 pub(crate) use self::secret::{
@@ -137,6 +137,9 @@ pub(crate) enum Verb {
     /// Trace the values of a request: what the user wrote, a tool's result, a template, or the model
     #[command(after_help = lineage::WHY_EXAMPLES)]
     Why(WhyArgs),
+    /// Debug a run on a full screen: step both ways, search, compare, fork from any step
+    #[command(after_help = runs::DEBUG_EXAMPLES)]
+    Debug(DebugArgs),
     /// Recompute a recorded run from its journal and compare every request, without side effects
     #[command(after_help = runs::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -253,6 +256,7 @@ impl Verb {
             | Self::Erase(_) => Needs::Journal,
             Self::Check(_)
             | Self::Eval(_)
+            | Self::Debug(_)
             | Self::Run(_)
             | Self::Chat(_)
             | Self::Resume(_)
@@ -303,7 +307,9 @@ impl Verb {
             Self::Auth(auth) => auth.format(),
             Self::Trust(trust) => trust.document.resolve(),
             // What they write is a document of its own.
-            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) => Format::Text,
+            Self::Schema(_) | Self::Completions(_) | Self::Man(_) | Self::Chat(_) | Self::Debug(_) => {
+                Format::Text
+            },
         }
     }
 }

@@ -284,6 +284,16 @@ pub(super) fn moment(text: &str) -> Result<Moment, String> {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct DebugArgs {
+    /// The run: its id, the first 4 or more digits of it, or `last`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    pub(crate) run: String,
+    /// Open the run at this step
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ShowArgs {
     /// The run: its id, the first 4 or more digits of it, or `last`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
@@ -433,6 +443,14 @@ Examples:
   dalsegno show last --follow                             while another process performs it
   dalsegno show 3fa94c --step 2 --state
   dalsegno show last --json | jq .events";
+
+pub(super) const DEBUG_EXAMPLES: &str = "\
+It needs a terminal of at least 60 columns and 10 lines. Press ? in it for the keys.
+Nothing is performed: a fork that you make there waits until you resume it.
+
+Examples:
+  dalsegno debug last
+  dalsegno debug 3fa94c --step 12";
 
 pub(super) const REPLAY_EXAMPLES: &str = "\
 Examples:

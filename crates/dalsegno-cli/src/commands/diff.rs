@@ -13,7 +13,7 @@ pub(super) async fn diff(args: &DiffArgs, context: &mut Context<'_>) -> Result<E
     let right = select::run(&journal, &args.right).await?;
     let found = journal.diff(left, right).await?;
     match context.format {
-        Format::Text => diff::runs(&found, context.output),
+        Format::Text => diff::runs(&found, &mut context.output.stdout),
         Format::Json | Format::Jsonl => context.output.document(&found),
     }
     Ok(if found.identical { Exit::Done } else { Exit::Diverged })

@@ -11,6 +11,7 @@ mod check;
 mod completions;
 mod consent;
 mod cost;
+mod debug;
 mod diff;
 mod eval;
 mod follow;
@@ -88,6 +89,11 @@ impl Context<'_> {
     async fn quiet(&mut self) -> Result<Engine, Error> {
         let workspace = self.workspace()?;
         Ok(Engine::builder().without_programs().build(workspace).await?)
+    }
+
+    /// The same without a word about files that have errors: the terminal shows something else.
+    async fn silent(&self) -> Result<Engine, Error> {
+        Ok(Engine::builder().without_programs().build(self.sound()?).await?)
     }
 
     fn sound(&self) -> Result<Workspace, Error> {
@@ -263,6 +269,7 @@ fn alone(args: &Args, output: &mut Output) -> Result<Exit, Error> {
         | Verb::Cost(_)
         | Verb::Show(_)
         | Verb::Why(_)
+        | Verb::Debug(_)
         | Verb::Replay(_)
         | Verb::Fork(_)
         | Verb::Diff(_)
@@ -327,6 +334,7 @@ async fn perform_verb(verb: &Verb, context: &mut Context<'_>) -> Result<Exit, Er
         Verb::Cost(args) => cost::cost(args, context).await,
         Verb::Show(args) => show::show(args, context).await,
         Verb::Why(args) => why::why(args, context).await,
+        Verb::Debug(args) => debug::debug(args, context).await,
         Verb::Replay(args) => replay::replay(args, context).await,
         Verb::Fork(args) => fork::fork(args, context).await,
         Verb::Diff(args) => diff::diff(args, context).await,

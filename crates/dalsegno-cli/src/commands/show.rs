@@ -53,7 +53,9 @@ async fn whole(
         };
         match context.format {
             Format::Json => context.output.document(&prompt::Document::of(run, &found)),
-            Format::Text | Format::Jsonl => prompt::show(&found, &mut context.output.stdout),
+            Format::Text | Format::Jsonl => {
+                prompt::show(&found, prompt::Marked::NONE, &mut context.output.stdout);
+            },
         }
         return Ok(Exit::Done);
     }

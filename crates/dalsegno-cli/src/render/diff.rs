@@ -3,41 +3,41 @@
 use dalsegno_history::{Change, ConfigReport, Divergence, RunDiff, Side};
 
 use super::ending::usage;
-use super::output::Output;
+use super::output::{Output, Stream};
 use super::text::{Style, brief, count, short, styled, wrapped};
 
 /// Tells how two runs differ.
-pub(crate) fn runs(diff: &RunDiff, output: &mut Output) {
-    let width = output.stdout.terminal.room;
+pub(crate) fn runs(diff: &RunDiff, stream: &mut Stream) {
+    let width = stream.terminal.room;
     for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
         let line = brief(&format!("{mark} {}", describe(side)), width);
-        output.stdout.line(styled(style, line));
+        stream.line(styled(style, line));
     }
     let Some(first) = &diff.first else {
-        output.stdout.line("");
-        output.stdout.line("the same requests, outcomes and end");
+        stream.line("");
+        stream.line("the same requests, outcomes and end");
         return;
     };
-    section(&format!("first difference: step {}, {} of {}", first.step, first.kind, first.label), output);
-    changes(&first.changes, output);
+    section(&format!("first difference: step {}, {} of {}", first.step, first.kind, first.label), stream);
+    changes(&first.changes, stream);
     if !diff.state.is_empty() {
-        section("state", output);
-        changes(&diff.state, output);
+        section("state", stream);
+        changes(&diff.state, stream);
     }
     for (name, place) in [("arguments", &diff.arguments), ("prompt", &diff.prompt)] {
         if let Some(place) = place {
-            section(&format!("{name}: step {}, {}", place.step, place.label), output);
-            changes(&place.changes, output);
+            section(&format!("{name}: step {}, {}", place.step, place.label), stream);
+            changes(&place.changes, stream);
         }
     }
-    section("cost", output);
+    section("cost", stream);
     if diff.left.usage == diff.right.usage {
-        output.stdout.line(format!("    the same: {}", cost(&diff.left, width.saturating_sub(14))));
+        stream.line(format!("    the same: {}", cost(&diff.left, width.saturating_sub(14))));
         return;
     }
     for (mark, style, side) in [('-', Style::Red, &diff.left), ('+', Style::Green, &diff.right)] {
         let words = cost(side, width.saturating_sub(6));
-        output.stdout.line(styled(style, format_args!("    {mark} {words}")));
+        stream.line(styled(style, format_args!("    {mark} {words}")));
     }
 }
 
@@ -56,17 +56,17 @@ fn describe(side: &Side) -> String {
 /// Tells what would be different under another configuration.
 pub(crate) fn configs(report: &ConfigReport, output: &mut Output) {
     if !report.changed_requests.is_empty() {
-        heading(&count(report.changed_requests.len() as u64, "changed request"), output);
+        heading(&count(report.changed_requests.len() as u64, "changed request"), &mut output.stdout);
         for request in &report.changed_requests {
             output.stdout.line(format!("step {}, {}", request.step, request.label));
-            changes(&request.changes, output);
+            changes(&request.changes, &mut output.stdout);
         }
     }
     if let Some(divergence) = &report.divergence {
         if !report.changed_requests.is_empty() {
             output.stdout.line("");
         }
-        heading(&format!("another course from step {} on", divergence.step), output);
+        heading(&format!("another course from step {} on", divergence.step), &mut output.stdout);
         course(divergence, output);
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn configs(report: &ConfigReport, output: &mut Output) {
 fn course(divergence: &Divergence, output: &mut Output) {
     let (left, right) = (divergence.expected.clone(), divergence.got.clone());
     let course = Change { path: String::new(), left: Some(left), right: Some(right) };
-    changes(std::slice::from_ref(&course), output);
+    changes(std::slice::from_ref(&course), &mut output.stdout);
 }
 
 /// Tells the first thing that would be different under another configuration.
@@ -83,34 +83,35 @@ pub(crate) fn first(report: &ConfigReport, output: &mut Output) {
     let changed = report.changed_requests.first();
     if let Some(request) = changed.filter(|request| parts.is_none_or(|parts| request.step <= parts.step)) {
         output.stdout.line(format!("  step {}, {}", request.step, request.label));
-        changes(&request.changes, output);
+        changes(&request.changes, &mut output.stdout);
     } else if let Some(parts) = parts {
         output.stdout.line(format!("  another course from step {} on", parts.step));
         course(parts, output);
     }
 }
 
-fn section(title: &str, output: &mut Output) {
-    output.stdout.line("");
-    heading(title, output);
+fn section(title: &str, stream: &mut Stream) {
+    stream.line("");
+    heading(title, stream);
 }
 
-fn heading(title: &str, output: &mut Output) {
-    let width = output.stdout.terminal.room;
-    output.stdout.line(styled(Style::Bold, brief(title, width)));
+fn heading(title: &str, stream: &mut Stream) {
+    let width = stream.terminal.room;
+    stream.line(styled(Style::Bold, brief(title, width)));
 }
 
-fn changes(changes: &[Change], output: &mut Output) {
-    let width = output.stdout.terminal.room;
+/// Shows each place that differs, with both sides.
+pub(crate) fn changes(changes: &[Change], stream: &mut Stream) {
+    let width = stream.terminal.room;
     for Change { path, left, right } in changes {
         if !path.is_empty() {
-            output.stdout.line(format!("  {}", brief(path, width.saturating_sub(2))));
+            stream.line(format!("  {}", brief(path, width.saturating_sub(2))));
         }
         for (mark, style, side) in [('-', Style::Red, left), ('+', Style::Green, right)] {
             let Some(side) = side else { continue };
             for (index, line) in wrapped(side, width.saturating_sub(6)).iter().enumerate() {
                 let mark = if index == 0 { mark } else { ' ' };
-                output.stdout.line(styled(style, format_args!("    {mark} {line}")));
+                stream.line(styled(style, format_args!("    {mark} {line}")));
             }
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Stream {
     /// The last thing written did not end its line.
     pub(crate) mid_line: bool,
     prose: Prose,
+    /// The lines of a stream that is not written but drawn.
+    kept: Option<Vec<Words>>,
 }
 
 impl Output {
@@ -110,7 +112,7 @@ impl Output {
 
 impl Stream {
     fn new(writer: Box<dyn Write>, terminal: Terminal) -> Self {
-        Self { writer, is_unread: || false, terminal, fault: None, mid_line: false, prose: Prose::default() }
+        Self { writer, is_unread: || false, terminal, fault: None, mid_line: false, prose: Prose::default(), kept: None }
     }
 
     /// Writes text.
@@ -118,8 +120,22 @@ impl Stream {
         self.put(&screened(text));
     }
 
+    /// A stream whose lines are kept, whole, for a screen that breaks them itself.
+    pub(crate) fn kept() -> Self {
+        let terminal = Terminal { live: false, colour: false, progress: false, width: 80, room: usize::MAX };
+        Self { kept: Some(Vec::new()), ..Self::new(Box::new(io::sink()), terminal) }
+    }
+
+    /// The lines that were kept.
+    pub(crate) fn into_lines(self) -> Vec<Words> {
+        self.kept.unwrap_or_default()
+    }
+
     /// Writes a line.
     pub(crate) fn line(&mut self, words: impl Into<Words>) {
+        if let Some(kept) = &mut self.kept {
+            return kept.push(words.into());
+        }
         let mut line = String::new();
         let words = words.into();
         for (style, text) in words.parts() {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::output::Stream;
 use super::request::value_lines;
 use super::steps::reply_lines;
-use super::text::{Style, Words, short, styled};
+use super::text::{Style, Words, count, short, styled};
 
 /// A prompt as a document. The keys are a promise.
 #[derive(Debug, Serialize)]
@@ -159,8 +159,22 @@ fn tools(prompt: &Prompt) -> Vec<Tool<'_>> {
     .collect()
 }
 
+/// Which messages of a prompt are shown, and which are marked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marked {
+    /// The last ones that are marked as new.
+    pub(crate) new: usize,
+    /// Most messages that are shown: the last ones.
+    pub(crate) most: usize,
+}
+
+impl Marked {
+    /// All messages, and no marks.
+    pub(crate) const NONE: Self = Self { new: 0, most: usize::MAX };
+}
+
 /// Shows a prompt: every message in full, then the tools by name.
-pub(crate) fn show(prompt: &Prompt, stream: &mut Stream) {
+pub(crate) fn show(prompt: &Prompt, marked: Marked, stream: &mut Stream) {
     let settings = &prompt.reading.settings;
     let mut facts = vec![format!("model `{}`", settings.name)];
     facts.extend(settings.temperature.map(|temperature| format!("temperature {temperature}")));
@@ -168,13 +182,19 @@ pub(crate) fn show(prompt: &Prompt, stream: &mut Stream) {
     let title = styled(Style::Bold, format_args!("step {}", prompt.step));
     let id = styled(Style::Dim, short(prompt.operation));
     stream.line(title.and(format_args!(" · {} · ", facts.join(" · "))).and(id));
-    for (entry, message) in messages(prompt) {
+    let all = prompt.reading.transcript.iter().filter(|entry| !matches!(entry, Entry::Compaction(_))).count();
+    let skipped = all.saturating_sub(marked.most);
+    if skipped > 0 {
+        stream.line(styled(Style::Dim, format_args!("\n{} before these", count(skipped as u64, "message"))));
+    }
+    for (index, (entry, message)) in messages(prompt).enumerate().skip(skipped) {
+        let mark = if index + marked.new >= all { "+ " } else { "" };
         let of = match (message.tool, message.is_error) {
             (Some(tool), true) => format!(" {tool} (error)"),
             (Some(tool), false) => format!(" {tool}"),
             (None, _) => String::new(),
         };
-        stream.line(Words::from("\n").and(styled(Style::Bold, format_args!("{}{of}", message.role))));
+        stream.line(Words::from("\n").and(styled(Style::Bold, format_args!("{mark}{}{of}", message.role))));
         let mut lines = Vec::new();
         match entry {
             Entry::Assistant(reply) => reply_lines(&reply.parts, &mut lines),

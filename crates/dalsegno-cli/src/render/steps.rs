@@ -7,7 +7,7 @@ use dalsegno_core::{
     Answer, Attachment, FailureCode, Gate, OperationId, Outcome, ReplyPart, Request, Timestamp, Validation,
 };
 use dalsegno_history::{Inspection, OperationView, StepView};
-use dalsegno_store::{AttemptCause, Body, Record};
+use dalsegno_store::{AttemptCause, Body, Record, RunSummary};
 
 use super::output::Stream;
 use super::progress::{WITHOUT_FILES, causes, outcome_line};
@@ -37,13 +37,17 @@ pub(crate) struct History<'i> {
 impl<'i> History<'i> {
     /// Sorts the records of a run.
     pub(crate) fn of(inspection: &'i Inspection) -> Self {
+        Self::over(&inspection.records, &inspection.summary)
+    }
+
+    /// Sorts some records of a run.
+    pub(crate) fn over(some: &'i [Record], summary: &RunSummary) -> Self {
         let mut records: BTreeMap<OperationId, Vec<&Record>> = BTreeMap::new();
-        for record in &inspection.records {
+        for record in some {
             if let Some(operation) = record.operation {
                 records.entry(operation).or_default().push(record);
             }
         }
-        let summary = &inspection.summary;
         Self { started: summary.started_at, is_over: summary.status.is_end(), records }
     }
 
@@ -210,7 +214,7 @@ fn is_wrong(outcome: &Outcome) -> bool {
 }
 
 /// The kind of an outcome whose content is shown below.
-fn headline(outcome: &Outcome) -> String {
+pub(crate) fn headline(outcome: &Outcome) -> String {
     match outcome {
         Outcome::ModelReplied(reply) if reply.without_files => format!("a reply, {WITHOUT_FILES}"),
         Outcome::ModelReplied(_) => "a reply".to_owned(),
@@ -230,7 +234,7 @@ fn file_line(file: &Attachment) -> String {
 }
 
 /// All of an outcome.
-fn content(outcome: &Outcome, lines: &mut Vec<String>) {
+pub(crate) fn content(outcome: &Outcome, lines: &mut Vec<String>) {
     let text = |text: &str, lines: &mut Vec<String>| lines.extend(text.lines().map(str::to_owned));
     match outcome {
         Outcome::ModelReplied(reply) => reply_lines(&reply.parts, lines),
@@ -293,7 +297,7 @@ pub(crate) fn reply_lines(parts: &[ReplyPart], lines: &mut Vec<String>) {
 }
 
 /// Shows what a record says of the course of an operation.
-fn happened(record: &Record, history: &History<'_>, detail: Detail, stream: &mut Stream) {
+pub(crate) fn happened(record: &Record, history: &History<'_>, detail: Detail, stream: &mut Stream) {
     let (word, told) = match &record.body {
         Body::Attempted { attempt, cause, reason, .. } if detail == Detail::Full || reason.is_some() => {
             ("try", format!("attempt {attempt}{}", because(cause, reason.as_deref())))

@@ -9,10 +9,10 @@ use dalsegno_core::{
     Outcome, ReplyPart, Request, RunId, Status, StopReason, ToolReturn, Usage,
 };
 use dalsegno_history::{HistoryError, OperationView, child_run};
-use dalsegno_store::{Body, NewRecord, Record};
+use dalsegno_store::{Body, Created, NewRecord, Record};
 
 use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::{EngineError, RunFailure};
 use crate::request;
 use crate::run::handle::RunHandle;
 use crate::run::start::{Beginning, change_model};
@@ -47,6 +47,33 @@ impl Engine {
     /// When there is no such run, step or operation, an outcome does not fit, this workspace does not have the agent of a
     /// foreign run, or the new run cannot be written down.
     pub async fn fork(&self, run: RunId, options: ForkOptions) -> Result<RunHandle, EngineError> {
+        let (beginning, forked) = self.forked(run, options).await?;
+        self.begin_run(beginning, Some(forked)).await
+    }
+
+    /// Forks a run and performs nothing of the new one: a worker does, or [`resume`](Self::resume).
+    ///
+    /// # Errors
+    /// As for [`fork`](Self::fork).
+    pub async fn fork_only(&self, run: RunId, options: ForkOptions) -> Result<RunId, EngineError> {
+        let (beginning, forked) = self.forked(run, options).await?;
+        let mut prepared = self.prepare(beginning, None).await?;
+        prepared.new.records.push(forked);
+        // What it begins with is folded first: nothing is written down when that does not fit.
+        Box::pin(self.journal().origin_of(&mut prepared.new)).await?;
+        match self.store().create(prepared.new).await? {
+            Created::New(lease) => {
+                let new = lease.run();
+                let released = self.store().release(lease).await;
+                released.map_err(|source| RunFailure::Append { run: new, source })?;
+                Ok(new)
+            }
+            Created::Existing(run) => Ok(run),
+        }
+    }
+
+    /// How a fork begins.
+    async fn forked(&self, run: RunId, options: ForkOptions) -> Result<(Beginning, NewRecord), EngineError> {
         let ForkOptions { at, set, config, model, live_effects } = options;
         let (own, records) = self.journal().journal_of(run).await?;
         let point = self.journal().fork_point(run, &own, &records, at, set, &outcome).await?;
@@ -74,7 +101,7 @@ impl Engine {
         outcomes.iter_mut().for_each(|outcome| self.bindings().secrets().scrub(outcome));
         let (seq, step, ask_effects) = (point.seq, point.step, !live_effects);
         let forked = Body::Forked { run: point.run, seq, overrides, step, outcomes, ask_effects, foreign };
-        self.begin_run(beginning, Some(NewRecord::new(self.now(), forked))).await
+        Ok((beginning, NewRecord::new(self.now(), forked)))
     }
 }
 

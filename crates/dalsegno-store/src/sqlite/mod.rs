@@ -42,6 +42,7 @@ use crate::gc::{GcError, GcOptions, GcReport};
 use crate::inbox::{Message, PostError, Told, encode_message};
 use crate::lease::{Holds, Lease};
 use crate::owner::Owner;
+use crate::page::Page;
 use crate::progress::Progress;
 use crate::record::{NewRecord, Record};
 use crate::run::{Created, NewRun, RunFilter, RunSummary, Snapshot};
@@ -260,6 +261,10 @@ impl Store for SqliteStore {
 
     async fn read(&self, run: RunId, from: u64) -> Result<Vec<Record>, ReadError> {
         self.readers.call(move |connection| read::records(connection, run, from)).await
+    }
+
+    async fn page(&self, run: RunId, from: u64, most: usize) -> Result<Page, ReadError> {
+        self.readers.call(move |connection| read::page(connection, run, from, most)).await
     }
 
     async fn first(&self, run: RunId) -> Result<Record, ReadError> {

@@ -13,6 +13,7 @@ use crate::copies::Copies;
 use crate::error::{Damage, Flaw, ReadError};
 use crate::origin::Foreign;
 use crate::owner::OwnerId;
+use crate::page::Page;
 use crate::record::{Record, RecordKind};
 use crate::run::{FOUND_MAX, Progress, RunFilter, RunStatus, RunSummary, Snapshot, prefix_range};
 use crate::snapshot::StoredSnapshot;
@@ -24,6 +25,27 @@ type Result<T> = std::result::Result<T, Fault<ReadError>>;
 pub(super) fn records(connection: &Connection, run: RunId, from: u64) -> Result<Vec<Record>> {
     let entry = entry(connection, run)?;
     read(connection, run, &entry, from)
+}
+
+/// Reads and verifies some of a run's records, up to the first that cannot be read.
+pub(super) fn page(connection: &Connection, run: RunId, from: u64, most: usize) -> Result<Page> {
+    let entry = entry(connection, run)?;
+    let from = from.min(entry.head.next_seq);
+    let previous = match from.checked_sub(1) {
+        None => Link::default(),
+        Some(seq) => match link_of(connection, entry.id, seq)? {
+            Some(link) => link,
+            None => {
+                let damage = Damage { run, seq, what: Flaw::Missing, intact: seq };
+                return Ok(Page { records: Vec::new(), fault: Some(damage.into()) });
+            }
+        },
+    };
+    let (first, last) = rows::keys(entry.id, from);
+    let sql = format!("SELECT {} FROM record WHERE key BETWEEN ?1 AND ?2 ORDER BY key", rows::COLUMNS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let found = statement.query_map([first, last], |row| rows::load(connection, row))?;
+    Ok(Page::fill(Verifier::new(run, from, previous), found, entry.head, most)?)
 }
 
 /// Reads a run's first record, and verifies its entry.

@@ -1,0 +1,140 @@
+//! `dalsegno debug`: a run on a full screen, stepped both ways.
+
+mod edit;
+mod pages;
+mod screen;
+mod search;
+mod session;
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dalsegno_debugger::{Key, Tone, Wish};
+
+use self::screen::{Event, Screen};
+use self::session::Session;
+use super::journal::Kept;
+use super::{Context, select};
+use crate::args::DebugArgs;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::failure::with_short_ids;
+use crate::render::text::short;
+use crate::signal::Signals;
+
+/// The longest wait for a key: how late a signal is noticed.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long other work is done before a key is looked for.
+const SLICE: Duration = Duration::from_millis(40);
+
+pub(super) async fn debug(args: &DebugArgs, context: &mut Context<'_>) -> Result<Exit, Error> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err(Error::NoTerminal);
+    }
+    let Kept { journal, .. } = context.reader().await?;
+    let run = select::run(&journal, &args.run).await?;
+    let colour = context.output.stdout.terminal.colour;
+    let mut session = Session::open(journal, run, args.step, colour).await?;
+    let is_told = told().map_err(|source| Error::Signals { source })?;
+    let mut screen = Screen::enter().map_err(|source| Error::Screen { source })?;
+    session.resize(screen.size());
+    let ended = drive(&mut session, &mut screen, &is_told, context).await;
+    drop(screen);
+    if let Some(forked) = session.forked() {
+        let run = short(forked);
+        context.output.note(format_args!("forked as run {run}: perform it with `dalsegno resume {run}`"));
+    }
+    ended
+}
+
+/// Becomes true when another program asks for the end. A key is no signal while the screen is drawn.
+fn told() -> io::Result<Arc<AtomicBool>> {
+    let is_told = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::listen()?;
+    let flag = Arc::clone(&is_told);
+    tokio::spawn(async move {
+        signals.next().await;
+        flag.store(true, Ordering::Relaxed);
+    });
+    Ok(is_told)
+}
+
+async fn drive(
+    session: &mut Session,
+    screen: &mut Screen,
+    is_told: &AtomicBool,
+    context: &mut Context<'_>,
+) -> Result<Exit, Error> {
+    let failed = |source| Error::Screen { source };
+    loop {
+        session.turn_page().await;
+        screen.draw(session.model()).map_err(failed)?;
+        let wait = if session.has_work() { Duration::ZERO } else { LOOK };
+        match tokio::task::block_in_place(|| screen.next(wait)).map_err(failed)? {
+            Some(Event::Key(key)) => {
+                if !screen.is_large_enough() && matches!(key, Key::Char('q')) {
+                    return Ok(Exit::Done);
+                }
+                if let Some(exit) = grant(session.press(key), session, screen, context).await? {
+                    return Ok(exit);
+                }
+            }
+            Some(Event::Resize) => session.resize(screen.size()),
+            None => {
+                let begun = Instant::now();
+                while session.has_work() && begun.elapsed() < SLICE {
+                    session.work().await;
+                }
+                session.tell_work();
+            }
+        }
+        if is_told.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+    }
+}
+
+/// Grants a wish; an exit where it ends the command.
+async fn grant(
+    wish: Option<Wish>,
+    session: &mut Session,
+    screen: &mut Screen,
+    context: &mut Context<'_>,
+) -> Result<Option<Exit>, Error> {
+    let failed = |source| Error::Screen { source };
+    let granted = match wish {
+        None => return Ok(None),
+        Some(Wish::Quit) => return Ok(Some(Exit::Done)),
+        Some(Wish::Suspend) => {
+            screen.suspend().map_err(failed)?;
+            session.resize(screen.size());
+            return Ok(None);
+        }
+        Some(Wish::Search(text)) => {
+            session.search(&text);
+            Ok(())
+        }
+        Some(Wish::StopSearch) => {
+            session.stop_search();
+            Ok(())
+        }
+        Some(Wish::Refresh) => session.refresh().await,
+        Some(Wish::Back) => session.back().await,
+        Some(Wish::Cause(row)) => session.cause(row).await,
+        Some(Wish::Compare(other)) => session.compare(&other).await,
+        Some(Wish::Fork(row)) => {
+            let forked = edit::fork(row, session, screen, context).await;
+            session.resize(screen.size());
+            forked
+        }
+    };
+    if let Err(error) = granted {
+        // It is said at the bottom, and the screen stays.
+        let help = error.class().help.map(|help| format!(": {help}")).unwrap_or_default();
+        session.say(Tone::Bad, &with_short_ids(&format!("{error}{help}")));
+    }
+    Ok(None)
+}
